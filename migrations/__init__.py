@@ -1,0 +1,1 @@
+"""Alembic migrations, packaged as `rtagent.migrations` by the link of that name."""

@@ -1,0 +1,21 @@
+"""Options and profiles that every layer of the tests shares."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests with the larger numbers")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    settings.register_profile("short", deadline=None, derandomize=True, suppress_health_check=quiet)
+    settings.register_profile("long", settings.get_profile("short"), max_examples=2000)
+    settings.load_profile("long" if config.getoption("long") else "short")
+
+
+@pytest.fixture(scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    """Whether this run is one with the larger numbers."""
+    return bool(request.config.getoption("long"))

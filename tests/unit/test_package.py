@@ -1,0 +1,19 @@
+"""The package as a whole: its version, and that each of its modules can be imported."""
+
+import importlib
+import pkgutil
+from importlib.metadata import version
+
+import rtagent
+
+
+def test_version_is_that_of_the_distribution():
+    assert rtagent.__version__ == version("rtagent")
+
+
+def test_every_module_imports():
+    names = [module.name for module in pkgutil.walk_packages(rtagent.__path__, "rtagent.")]
+    product = [name for name in names if not name.startswith("rtagent.migrations.")]
+
+    for name in product:
+        importlib.import_module(name)

@@ -1,0 +1,77 @@
+# shellcheck shell=bash
+# What tools/test, tools/demo and tools/bench share; sourced with the repository's root as $root.
+# Everything is idempotent, asks nothing and reads nothing from standard input.
+
+: "${root:?}"
+venv="$root/.venv"
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 70; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo -n -E "$@"
+    else die "'$*' needs root or sudo"
+    fi
+}
+
+# The Debian packages of bindep.txt that are not installed, one per line.
+missing_packages() {
+    local package
+    sed -e 's/#.*//' -e 's/\[.*//' "$root/bindep.txt" | while read -r package; do
+        [ -n "$package" ] || continue
+        dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+            echo "$package"
+    done
+}
+
+# The packages bring system services. None of them may start: the tests run their own, privately.
+install_packages() {
+    local packages policy=/usr/sbin/policy-rc.d made=
+    mapfile -t packages < <(missing_packages)
+    [ "${#packages[@]}" -gt 0 ] || return 0
+    command -v apt-get >/dev/null || die "not a Debian machine; install: ${packages[*]}"
+    say "Installing Debian packages: ${packages[*]}"
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod 755 "$policy"
+        made=yes
+    fi
+    as_root apt-get update -q >/dev/null &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+            --no-install-recommends "${packages[@]}" </dev/null >"$root/.apt.log" 2>&1
+    local status=$?
+    [ -z "$made" ] || as_root rm -f "$policy"
+    [ "$status" -eq 0 ] || { tail -n 20 "$root/.apt.log" >&2; die "apt-get failed ($status)"; }
+    rm -f "$root/.apt.log"
+}
+
+find_python() {
+    local name
+    for name in python3.11 python3; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    die "Python 3.11 or newer is needed"
+}
+
+# A virtual environment with this tree in it, as installed from setup.cfg and constraints.txt.
+install_venv() {
+    local stamp="$venv/.installed" want python
+    want=$(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/constraints.txt" | sha256sum)
+    if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$want $root" ]; then return 0; fi
+    python=$(find_python) || exit
+    say "Installing into ${venv} (${python})"
+    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || die "cannot make $venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --constraint "$root/constraints.txt" --editable "$root[test]" </dev/null ||
+        die "pip failed"
+    echo "$want $root" >"$stamp"
+}
+
+install_all() {
+    install_packages
+    install_venv
+}
