@@ -1,0 +1,91 @@
+"""Whether plain amounts fit: vCPUs, memory, disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.decision import Reason, ReasonCode
+from rtagent.model.host import HostState, owner_usage
+from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.request import Limits
+
+MB_IN_GB = 1024
+
+
+class _Line(Value, frozen=True, kw_only=True):
+    """One amount put to the test.
+
+    :ivar needed: what the owner would count for. :ivar others: what everybody else does.
+    :ivar limit: reserved included, or None for what the host advertises.
+    """
+
+    resource: str
+    unit: str
+    inventory: Inventory
+    needed: int
+    others: int
+    limit: int | None
+
+    @property
+    def available(self) -> int:
+        if self.limit is None:
+            return self.inventory.claimable - self.others
+        return self.limit - self.inventory.reserved - self.others
+
+    def reason(self, where: str) -> Reason | None:
+        if self.needed > self.inventory.total:
+            return self._reason(ReasonCode.EXCEEDS_HOST, where, self.inventory.total)
+        if self.needed and self.needed > self.available:
+            return self._reason(ReasonCode.INSUFFICIENT, where, max(0, self.available))
+        return None
+
+    def _reason(self, code: ReasonCode, where: str, available: int) -> Reason:
+        return Reason(
+            code=code,
+            resource=self.resource,
+            where=where,
+            requested=self.needed,
+            available=available,
+            unit=self.unit,
+        )
+
+
+def shortfalls(state: HostState, claim: Claim) -> Iterator[Reason]:
+    """What the host lacks for a new claim; nothing when it fits.
+
+    An owner whose domain is here already (an orphan that is adopted) counts once, not twice.
+    """
+    for line in _lines(state, claim):
+        reason = line.reason(state.node.hypervisor_hostname)
+        if reason is not None:
+            yield reason
+
+
+def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
+    if state.topology is None:
+        return
+    offered = inventories(state.topology, state.policy)
+    claims = (*state.claims_of(claim.owner_id), claim)
+    needed = owner_usage(claims, state.holdings.get(claim.owner_id))
+    others = state.usage.minus(state.usage_of(claim.owner_id))
+    limits = _limits_mb(claim.limits)
+    for resource, name, unit in (
+        ("VCPU", "vcpus", "vCPUs"),
+        ("MEMORY_MB", "memory_mb", "MB"),
+        ("DISK_GB", "disk_mb", "MB"),
+    ):
+        yield _Line(
+            resource=resource,
+            unit=unit,
+            inventory=getattr(offered, name),
+            needed=getattr(needed, name),
+            others=getattr(others, name),
+            limit=limits[name],
+        )
+
+
+def _limits_mb(limits: Limits) -> dict[str, int | None]:
+    disk = None if limits.disk_gb is None else limits.disk_gb * MB_IN_GB
+    return {"vcpus": limits.vcpu, "memory_mb": limits.memory_mb, "disk_mb": disk}

@@ -1,0 +1,219 @@
+"""Every error of rtagent.
+
+::
+
+    RtAgentError
+    ├── RequestError                     the caller's to mend; expected, crosses the wire
+    │   ├── InvalidRequest               the document breaks its schema
+    │   ├── ClaimNotFound
+    │   ├── ClaimConflict                the owner has a claim, or the operation id other content
+    │   ├── ClaimExpired                 the claim has ended
+    │   ├── IllegalTransition            the claim's state does not allow the call
+    │   ├── NodeNotFound
+    │   └── ComputeResourcesUnavailable  refused, with reasons
+    ├── Unavailable                      not now: the same call may succeed later; crosses the wire
+    │   ├── NodeNotReady                 the first good audit is still to come
+    │   ├── StoreUnavailable
+    │   ├── TrackerBusy
+    │   └── HypervisorUnavailable
+    ├── StoreError                       between a store and the tracker; never crosses the wire
+    │   ├── CommitUnknown                the connection went while COMMIT was in flight
+    │   ├── RevisionConflict             the node row has another revision than ours
+    │   ├── WriterFenced                 a newer writer has raised the epoch
+    │   ├── ChangeRejected               the database refused the rows
+    │   ├── Deadlock                     the database chose us as its victim
+    │   └── SchemaMismatch               the database's schema is not the code's
+    ├── IdentityError                    this process must not write for this node
+    ├── ConfigError                      an option's value breaks its rule
+    ├── PlacementError
+    │   ├── PlacementConflict            the provider's generation moved
+    │   └── PlacementUnavailable
+    └── InvariantViolated                a defect of ours: granting stops
+
+Data lives in ``kwargs`` (JSON primitives) and the sentence is made from it, so that an error
+reads the same on both sides of the wire.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RtAgentError(Exception):
+    """The root.
+
+    :cvar retriable: the same call may succeed later, unchanged.
+    :cvar expected: the caller's or the surroundings' doing; logged without a traceback.
+    """
+
+    template: ClassVar[str] = "{detail}"
+    retriable: ClassVar[bool] = False
+    expected: ClassVar[bool] = False
+
+    def __init__(self, detail: str | None = None, **kwargs: Any) -> None:
+        # oslo.messaging rebuilds an error from args and kwargs: all goes into kwargs, args stays empty.
+        super().__init__()
+        if detail is not None:
+            kwargs["detail"] = detail
+        self.kwargs: dict[str, Any] = kwargs
+
+    @property
+    def message(self) -> str:
+        """The sentence, made from the data; the same here and on the other side of the wire."""
+        return self.template.format(**{"detail": type(self).__doc__, **self.kwargs})
+
+    def __str__(self) -> str:
+        return self.message
+
+    def as_dict(self) -> dict[str, Any]:
+        """Shape: ``{"error", "message", "retriable", ...kwargs}``, JSON primitives."""
+        return {
+            **self.kwargs,
+            "error": type(self).__name__,
+            "message": self.message,
+            "retriable": self.retriable,
+        }
+
+
+class RequestError(RtAgentError):
+    """The call cannot be granted as it stands."""
+
+    expected = True
+
+
+class InvalidRequest(RequestError):
+    """The document breaks its schema.
+
+    :ivar kwargs: ``method`` and ``errors``: a list of ``{"path", "message"}``.
+    """
+
+    @property
+    def message(self) -> str:
+        listed = "; ".join(f"{e['path']}: {e['message']}" for e in self.kwargs.get("errors", ()))
+        return f"invalid request to {self.kwargs.get('method', '?')}: {listed}"
+
+
+class ClaimNotFound(RequestError):
+    """No such claim on this node."""
+
+    template = "no claim {claim_uuid} is known here"
+
+
+class ClaimConflict(RequestError):
+    """The owner has a live claim already, or the operation id was used for something else."""
+
+
+class ClaimExpired(RequestError):
+    """The claim has ended; nothing may be started on it."""
+
+    template = "claim {claim_uuid} has ended: take a new claim before starting anything"
+
+
+class IllegalTransition(RequestError):
+    """The claim's state does not allow the call."""
+
+    template = "claim {claim_uuid} is {state}: {verb} is not legal there (legal: {legal})"
+
+
+class NodeNotFound(RequestError):
+    """The node named is not this hypervisor."""
+
+    template = "node {node} is not served here: this agent serves {served}"
+
+
+class ComputeResourcesUnavailable(RequestError):
+    """The host cannot hold what was asked for.
+
+    :ivar kwargs: ``reasons``: a list of ``{"code", "resource", "where", "requested",
+        "available", "unit", "message"}``, nearest miss first.
+    """
+
+    @property
+    def message(self) -> str:
+        return "; ".join(r["message"] for r in self.kwargs.get("reasons", ()))
+
+
+class Unavailable(RtAgentError):
+    """Not now; the same call may succeed later."""
+
+    retriable = True
+    expected = True
+
+
+class NodeNotReady(Unavailable):
+    """The agent has not finished its first audit; retry in a few seconds."""
+
+
+class StoreUnavailable(Unavailable):
+    """The database does not answer; retry with the same operation id."""
+
+
+class TrackerBusy(Unavailable):
+    """The call waited its time for the tracker and was withdrawn; nothing was claimed."""
+
+
+class HypervisorUnavailable(Unavailable):
+    """The hypervisor does not answer; nothing new is claimed until it is back."""
+
+
+class StoreError(RtAgentError):
+    """What a store tells the tracker."""
+
+
+class CommitUnknown(StoreError):
+    """The connection went while COMMIT was in flight: the outcome is in the database only."""
+
+
+class RevisionConflict(StoreError):
+    """The node's row has another revision than this process's."""
+
+
+class WriterFenced(StoreError):
+    """A newer writer has taken this node over; this process must stop."""
+
+    template = "node {node_uuid}: a newer writer holds epoch {theirs}, ours is {ours}: stopping"
+
+
+class ChangeRejected(StoreError):
+    """The database refused the rows."""
+
+
+class Deadlock(StoreError):
+    """The database ended the transaction in favour of another; nothing was written."""
+
+
+class SchemaMismatch(StoreError):
+    """The database's schema is not the one that this code writes."""
+
+
+class IdentityError(RtAgentError):
+    """This process must not write for this node; the message names the remedy."""
+
+    expected = True
+
+
+class ConfigError(RtAgentError):
+    """An option's value breaks its rule."""
+
+    template = "[{group}] {option} = {value}: {rule}"
+    expected = True
+
+
+class PlacementError(RtAgentError):
+    """Placement refused or failed a request."""
+
+    expected = True
+
+
+class PlacementConflict(PlacementError):
+    """Placement's generation of a provider is not the one we knew."""
+
+
+class PlacementUnavailable(PlacementError):
+    """Placement does not answer, or answers with a server error."""
+
+    retriable = True
+
+
+class InvariantViolated(RtAgentError):
+    """The state breaks one of its own rules: a defect. Granting stops until the agent is restarted."""

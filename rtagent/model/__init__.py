@@ -1,0 +1,1 @@
+"""The nouns: frozen values, no behaviour but what a value can say of itself."""

@@ -1,0 +1,71 @@
+"""A claim: who holds what, and since when. The claim is the record; usage is its sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from rtagent.model.base import Value
+from rtagent.model.flavor import Flavor, Image
+from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.request import ExtraResource, Limits
+from rtagent.model.usage import Usage
+
+#: Held for a build that has not begun to run; leased.
+BUILDING = "building"
+#: Held until a call, or a positive fact, releases it.
+ACTIVE = "active"
+#: Holds nothing any more; the end of every claim.
+RELEASED = "released"
+
+LIVE_STATES = frozenset({BUILDING, ACTIVE})
+LEASED_STATES = frozenset({BUILDING})
+
+#: The kind of claim that a build makes.
+BUILD = "build"
+
+#: The only type of owner so far: a server (Nova's instance).
+SERVER = "server"
+
+
+class Claim(Value, frozen=True, kw_only=True):
+    """Resources held by one owner on this node.
+
+    :ivar suspect: why its domain should be there and is not, or None.
+    :ivar memory_mb: MB. :ivar disk_mb: MB.
+    :ivar expires_at: when the lease ends, for information: the agent judges by its own clock.
+    :ivar revision: the node's revision with which the claim last changed.
+    """
+
+    uuid: str
+    host: str
+    node: str
+    node_uuid: str
+    owner_id: str
+    state: str
+    vcpus: int
+    memory_mb: int
+    disk_mb: int
+    created_at: datetime
+    updated_at: datetime
+    revision: int
+    instance: InstanceFacts
+    flavor: Flavor
+    image: Image = Image()
+    limits: Limits = Limits()
+    pci_requests: tuple[PciRequest, ...] = ()
+    extra_resource: ExtraResource = {}
+    owner_type: str = SERVER
+    kind: str = BUILD
+    suspect: str | None = None
+    pcpus: int = 0
+    numa_topology: Mapping[str, object] | None = None
+    pci: tuple[Mapping[str, object], ...] = ()
+    tag: str | None = None
+    migration_uuid: str | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What the claim adds to the node's usage."""
+        return Usage(vcpus=self.vcpus, memory_mb=self.memory_mb, disk_mb=self.disk_mb)

@@ -1,0 +1,85 @@
+"""The answer to a request: granted with a change, or refused with every reason."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from fractions import Fraction
+
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.claim import Claim
+
+
+class ReasonCode(enum.StrEnum):
+    """Stable codes: matched by callers and used as a metric's label."""
+
+    INSUFFICIENT = "insufficient"
+    EXCEEDS_HOST = "exceeds_host"
+    NOT_OFFERED = "not_offered"
+
+
+class Reason(Value, frozen=True, kw_only=True):
+    """Why one resource cannot be had.
+
+    :ivar where: the node, cell, pool or provider that was looked at.
+    :ivar requested: and available: in ``unit``.
+    """
+
+    code: ReasonCode
+    resource: str
+    where: str
+    requested: int
+    available: int
+    unit: str
+
+    def __str__(self) -> str:
+        asked = f"{self.resource}: {self.requested} {self.unit} requested at {self.where}"
+        match self.code:
+            case ReasonCode.INSUFFICIENT:
+                return f"{asked}, {self.available} available"
+            case ReasonCode.EXCEEDS_HOST:
+                return f"{asked}, the host has {self.available} in all"
+            case ReasonCode.NOT_OFFERED:
+                return f"{asked}, which this host does not offer"
+
+    def as_dict(self) -> dict[str, object]:
+        """The body of a refusal on the wire (contract: ``reasons``)."""
+        return {
+            "code": str(self.code),
+            "resource": self.resource,
+            "where": self.where,
+            "requested": self.requested,
+            "available": self.available,
+            "unit": self.unit,
+            "message": str(self),
+        }
+
+    @property
+    def miss(self) -> Fraction:
+        """How far off: 0 is a hit, 1 is nothing there at all."""
+        return Fraction(self.requested - self.available, max(1, self.requested))
+
+
+class Refused(Value, frozen=True):
+    """Every reason, nearest miss first."""
+
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.reasons))
+
+
+class Granted(Value, frozen=True):
+    """What moves, and the claims as they are then."""
+
+    change: Change
+    claims: tuple[Claim, ...] = ()
+
+
+Decision = Granted | Refused
+
+
+def refuse(reasons: Iterable[Reason]) -> Refused:
+    """Reasons in their order: nearest miss first, then by resource."""
+    return Refused(tuple(sorted(reasons, key=lambda r: (r.miss, r.resource))))

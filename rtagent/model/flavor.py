@@ -1,0 +1,26 @@
+"""What a guest is made to: flavor and image, with Nova's field names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.model.base import Count, Document, Name, Positive
+
+
+class Flavor(Document, frozen=True, kw_only=True):
+    """:ivar memory_mb: MB. :ivar root_gb: GB. :ivar ephemeral_gb: GB. :ivar swap: MB."""
+
+    vcpus: Positive
+    memory_mb: Positive
+    root_gb: Count = 0
+    ephemeral_gb: Count = 0
+    swap: Count = 0
+    flavorid: Name = ""
+    name: Name = ""
+    extra_specs: Mapping[str, str] = {}
+
+
+class Image(Document, frozen=True, kw_only=True):
+    """:ivar properties: image properties (``hw_cpu_policy`` and the like), as strings."""
+
+    properties: Mapping[str, str] = {}

@@ -1,0 +1,235 @@
+"""HostState: the whole truth about one node, immutable.
+
+Usage is a fold over owners: each owner counts as the sum of its claims or as what its domain was
+seen to use, whichever is larger, resource by resource. A Change folds anew, from zero, the owners
+that it touches; amounts are integers and values are frozen, so replacing an owner's old sum by its
+new one is exact. `check` folds everything from zero and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from immutables import Map, MapMutation
+from msgspec.structs import replace
+
+from rtagent.errors import InvariantViolated
+from rtagent.model import stats
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.claim import LIVE_STATES, Claim
+from rtagent.model.holding import Holding
+from rtagent.model.node import Node
+from rtagent.model.policy import Policy
+from rtagent.model.topology import Topology
+from rtagent.model.usage import NOTHING, Usage
+
+_T = TypeVar("_T")
+
+#: The key under which changes of the host itself are noted in ``touched``.
+HOST = "host"
+
+
+class HostState(Value, frozen=True, kw_only=True):
+    """:ivar revision: counts changes; each commit requires the one before.
+    :ivar epoch: the writer's; a newer writer's is higher.
+    :ivar owners: claim uuids by owner. :ivar holdings: by domain uuid.
+    :ivar touched: the revision at which an owner (or `HOST`) last changed. An entry outlives what
+        it speaks of (a tombstone) until no audit runs whose base is older.
+    :ivar floor: the revision that was loaded; what was touched before it is not known any more.
+    :ivar counters: Nova's statistics, see `stats`.
+    """
+
+    node: Node
+    policy: Policy
+    revision: int = 0
+    epoch: int = 0
+    topology: Topology | None = None
+    claims: Map[str, Claim] = Map()
+    owners: Map[str, tuple[str, ...]] = Map()
+    holdings: Map[str, Holding] = Map()
+    touched: Map[str, int] = Map()
+    floor: int = 0
+    usage: Usage = NOTHING
+    counters: Map[str, int] = Map()
+    failed_builds: int = 0
+    disk_available_least: int | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<HostState {self.node.hypervisor_hostname} r{self.revision} e{self.epoch}"
+            f" claims={len(self.claims)} holdings={len(self.holdings)} used={self.usage}>"
+        )
+
+    def claims_of(self, owner_id: str) -> tuple[Claim, ...]:
+        """The owner's live claims, in the order in which they were made."""
+        return tuple(self.claims[uuid] for uuid in self.owners.get(owner_id, ()))
+
+    def usage_of(self, owner_id: str) -> Usage:
+        """What one owner counts for."""
+        return owner_usage(self.claims_of(owner_id), self.holdings.get(owner_id))
+
+    def touched_since(self, key: str, revision: int) -> bool:
+        """Whether an owner (or `HOST`) may have changed after that revision."""
+        return revision < self.floor or self.touched.get(key, 0) > revision
+
+    def pruned(self, revision: int) -> HostState:
+        """Without the notes that no audit based on that revision, or a later one, can ask for."""
+        return replace(
+            self, touched=Map({key: at for key, at in self.touched.items() if at > revision})
+        )
+
+    def fold(self, change: Change) -> HostState:
+        """The state after the change, one revision on."""
+        revision = self.revision + 1
+        owners = change.owners
+        counters, touched = self.counters.mutate(), self.touched.mutate()
+        usage = self.usage
+        for owner in owners:
+            usage = usage.minus(self.usage_of(owner))
+            _add(counters, self.claims_of(owner), -1)
+            touched[owner] = revision
+        if change.topology is not None or change.policy is not None:
+            touched[HOST] = revision
+        bare = replace(
+            self,
+            revision=revision,
+            claims=_with_claims(self.claims, change),
+            owners=_with_owners(self.owners, change),
+            holdings=_with_holdings(self.holdings, change),
+            touched=touched.finish(),
+            topology=_or(change.topology, self.topology),
+            policy=_or(change.policy, self.policy),
+            failed_builds=_or(change.failed_builds, self.failed_builds),
+            disk_available_least=_or(change.disk_available_least, self.disk_available_least),
+        )
+        for owner in owners:
+            usage = usage.plus(bare.usage_of(owner))
+            _add(counters, bare.claims_of(owner), 1)
+        return replace(bare, usage=usage, counters=counters.finish())
+
+    def check_owners(self, owners: Iterable[str]) -> None:
+        """The invariants of these owners.
+
+        :raises InvariantViolated:
+        """
+        for owner in owners:
+            claims = self.claims_of(owner)
+            if len(claims) > 1:
+                listed = ", ".join(claim.uuid for claim in claims)
+                raise InvariantViolated(f"owner {owner} has more than one claim: {listed}")
+            for claim in claims:
+                _check_claim(self, owner, claim)
+
+    def check(self) -> None:
+        """Every invariant, everything folded from zero.
+
+        :raises InvariantViolated:
+        """
+        self.check_owners(self.owners)
+        indexed = sorted(uuid for uuids in self.owners.values() for uuid in uuids)
+        if indexed != sorted(self.claims):
+            raise InvariantViolated("the owners' index and the claims differ")
+        usage = fold_usage(self)
+        if usage != self.usage:
+            raise InvariantViolated(f"usage is {self.usage}, the claims sum up to {usage}")
+        counters = stats.count(self.claims.values())
+        if counters != dict(self.counters):
+            raise InvariantViolated("the statistics differ from a count of the claims")
+
+
+def owner_usage(claims: Iterable[Claim], holding: Holding | None) -> Usage:
+    """One owner: its claims' sum, or its domain's use where that is larger."""
+    total = NOTHING
+    for claim in claims:
+        total = total.plus(claim.usage)
+    return total if holding is None else total.larger(holding.usage)
+
+
+def fold_usage(state: HostState) -> Usage:
+    """The node's usage from zero."""
+    total = NOTHING
+    for owner in {*state.owners, *state.holdings}:
+        total = total.plus(state.usage_of(owner))
+    return total
+
+
+def restore(
+    blank: HostState, claims: Iterable[Claim], holdings: Iterable[Holding], revision: int
+) -> HostState:
+    """A state built from what a store holds; `blank` brings node, policy, epoch and host facts."""
+    by_uuid = Map({claim.uuid: claim for claim in claims})
+    owners: dict[str, tuple[str, ...]] = {}
+    for claim in sorted(by_uuid.values(), key=lambda c: (c.created_at, c.uuid)):
+        owners[claim.owner_id] = (*owners.get(claim.owner_id, ()), claim.uuid)
+    state = replace(
+        blank,
+        claims=by_uuid,
+        owners=Map(owners),
+        holdings=Map({holding.domain_uuid: holding for holding in holdings}),
+        counters=Map(stats.count(by_uuid.values())),
+        revision=revision,
+        floor=revision,
+        touched=Map(),
+    )
+    return replace(state, usage=fold_usage(state))
+
+
+def _check_claim(state: HostState, owner: str, claim: Claim) -> None:
+    if claim.owner_id != owner:
+        raise InvariantViolated(f"claim {claim.uuid} is indexed under another owner")
+    if claim.state not in LIVE_STATES:
+        raise InvariantViolated(f"claim {claim.uuid} is {claim.state} and still counted")
+    if claim.node_uuid != state.node.uuid:
+        raise InvariantViolated(f"claim {claim.uuid} belongs to node {claim.node_uuid}")
+    if min(claim.vcpus, claim.memory_mb, claim.disk_mb) < 0:
+        raise InvariantViolated(f"claim {claim.uuid} holds a negative amount")
+    if claim.revision > state.revision:
+        raise InvariantViolated(f"claim {claim.uuid} is newer than the state")
+
+
+def _with_claims(claims: Map[str, Claim], change: Change) -> Map[str, Claim]:
+    after = claims.mutate()
+    for claim in change.ends:
+        del after[claim.uuid]
+    for claim in change.puts:
+        after[claim.uuid] = claim
+    return after.finish()
+
+
+def _with_owners(owners: Map[str, tuple[str, ...]], change: Change) -> Map[str, tuple[str, ...]]:
+    after = owners.mutate()
+    for claim in change.ends:
+        left = tuple(uuid for uuid in after[claim.owner_id] if uuid != claim.uuid)
+        if left:
+            after[claim.owner_id] = left
+        else:
+            del after[claim.owner_id]
+    for claim in change.puts:
+        had = after.get(claim.owner_id, ())
+        if claim.uuid not in had:
+            after[claim.owner_id] = (*had, claim.uuid)
+    return after.finish()
+
+
+def _with_holdings(holdings: Map[str, Holding], change: Change) -> Map[str, Holding]:
+    after = holdings.mutate()
+    for uuid in change.unholdings:
+        del after[uuid]
+    for holding in change.holdings:
+        after[holding.domain_uuid] = holding
+    return after.finish()
+
+
+def _add(counters: MapMutation[str, int], claims: Iterable[Claim], sign: int) -> None:
+    for key, number in stats.count(claims).items():
+        total = counters.get(key, 0) + sign * number
+        if total:
+            counters[key] = total
+        else:
+            del counters[key]
+
+
+def _or(new: _T | None, old: _T) -> _T:
+    return old if new is None else new

@@ -1,0 +1,69 @@
+"""The server a claim is for, as its conductor describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from rtagent.model.base import Document, Name, Positive, Uuid
+from rtagent.model.flavor import Flavor, Image
+
+#: vm_states with which an instance holds nothing on this host (Nova's `vm_states`).
+GONE_STATES = frozenset({"deleted", "shelved_offloaded"})
+
+
+class PciRequest(Document, frozen=True, kw_only=True):
+    """Devices asked for by a flavor's alias or by a port."""
+
+    count: Positive
+    request_id: Name | None = None
+    alias_name: Name | None = None
+    spec: tuple[Mapping[str, str], ...] = ()
+    numa_policy: Literal["required", "preferred", "legacy", "socket"] | None = None
+    source: Literal["flavor_alias", "neutron_port"] = "flavor_alias"
+    requester_id: Name | None = None
+
+
+class InstanceFacts(Document, frozen=True, kw_only=True):
+    """Who an instance is and what it is doing: what statistics are made from."""
+
+    project_id: Name | None = None
+    user_id: Name | None = None
+    display_name: Name | None = None
+    vm_state: Name | None = None
+    task_state: Name | None = None
+    os_type: Name | None = None
+    is_volume_backed: bool = False
+
+
+class Instance(InstanceFacts, frozen=True, kw_only=True):
+    """An instance to be claimed for."""
+
+    uuid: Uuid
+    flavor: Flavor
+    image: Image = Image()
+    pci_requests: tuple[PciRequest, ...] = ()
+
+    def facts(self) -> InstanceFacts:
+        """The part that may change during the claim's life."""
+        return InstanceFacts(
+            **{name: getattr(self, name) for name in InstanceFacts.__struct_fields__}
+        )
+
+
+class InstanceUpdate(Document, frozen=True, kw_only=True):
+    """An instance's new state; what is left out (or null) stays as it is, but ``task_state``:
+    null there means that no task runs. What the flavor and image say is not read: a claim's
+    amounts never change."""
+
+    uuid: Uuid
+    vm_state: Name
+    task_state: Name | None = None
+    project_id: Name | None = None
+    user_id: Name | None = None
+    display_name: Name | None = None
+    os_type: Name | None = None
+    is_volume_backed: bool | None = None
+    flavor: Flavor | None = None
+    image: Image | None = None
+    pci_requests: tuple[PciRequest, ...] | None = None

@@ -1,0 +1,53 @@
+"""A request to hold resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from rtagent.model.base import Count, Document, Name, Positive, Uuid, Value
+from rtagent.model.instance import Instance
+
+Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
+
+
+class NumaLimits(Document, frozen=True, kw_only=True):
+    """Overcommit within one host cell."""
+
+    cpu_allocation_ratio: Ratio | None = None
+    ram_allocation_ratio: Ratio | None = None
+
+
+class Limits(Document, frozen=True, kw_only=True):
+    """How much of the host may be used in all, reserved and foreign use included (Nova's
+    meaning). What is left out is what the host advertises.
+
+    :ivar vcpu: vCPUs. :ivar memory_mb: MB. :ivar disk_gb: GB.
+    """
+
+    vcpu: Count | None = None
+    memory_mb: Count | None = None
+    disk_gb: Count | None = None
+    numa_topology: NumaLimits | None = None
+
+
+#: Resource class to an amount, or to the identifiers of specific resources.
+ExtraResource = Mapping[str, Positive | tuple[Name, ...]]
+
+#: Placement's allocations of the consumer, as Placement shows them; which provider holds what.
+Allocations = Mapping[str, Any]
+
+
+class BuildRequest(Value, frozen=True, kw_only=True):
+    """Hold resources for a build.
+
+    :ivar claim_uuid: the claim's uuid to be: the call's operation id.
+    """
+
+    claim_uuid: Uuid
+    instance: Instance
+    limits: Limits = Limits()
+    extra_resource: ExtraResource = {}
+    tag: str | None = None

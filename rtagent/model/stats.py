@@ -1,0 +1,56 @@
+"""Nova's host statistics, counted from the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rtagent.model.claim import Claim
+
+#: States in which an instance loads the host's disks (Nova's ``Stats.io_workload``).
+IO_HEAVY = frozenset(
+    {
+        "num_vm_building",
+        "num_task_resize_migrating",
+        "num_task_rebuilding",
+        "num_task_resize_prep",
+        "num_task_image_snapshot",
+        "num_task_image_backup",
+        "num_task_rescuing",
+        "num_task_unshelving",
+    }
+)
+
+
+def keys(claim: Claim) -> tuple[str, ...]:
+    """The counters to which a claim adds one each."""
+    facts = claim.instance
+    return (
+        "num_instances",
+        f"num_vm_{facts.vm_state}",
+        f"num_task_{facts.task_state}",
+        f"num_os_type_{facts.os_type}",
+        f"num_proj_{facts.project_id}",
+    )
+
+
+def count(claims: Iterable[Claim]) -> dict[str, int]:
+    """The counters of these claims, from zero."""
+    counters: dict[str, int] = {}
+    for claim in claims:
+        for key in keys(claim):
+            counters[key] = counters.get(key, 0) + 1
+    return counters
+
+
+def io_workload(counters: Mapping[str, int]) -> int:
+    """How many instances load the disks."""
+    return sum(counters.get(key, 0) for key in IO_HEAVY)
+
+
+def current_workload(counters: Mapping[str, int]) -> int:
+    """How many instances have a task in hand."""
+    return sum(
+        number
+        for key, number in counters.items()
+        if key.startswith("num_task_") and key != "num_task_None"
+    )

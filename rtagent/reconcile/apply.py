@@ -1,0 +1,52 @@
+"""apply: the steps that still hold, as one Change; the others wait for the next audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rtagent.claims import moved
+from rtagent.model.change import Change, Event
+from rtagent.model.claim import RELEASED
+from rtagent.model.host import HostState
+from rtagent.reconcile.step import Move, Outcome, Step
+
+CAUSE = "audit"
+
+
+def apply(
+    state: HostState, steps: Sequence[Step], base_revision: int, now: datetime
+) -> tuple[Change | None, Outcome]:
+    """One precondition for each step: its key is untouched since the base (ABA-proof, since notes
+    of what was touched outlive what they speak of)."""
+    still = [step for step in steps if not state.touched_since(step.key, base_revision)]
+    outcome = Outcome(
+        applied=tuple(step.key for step in still),
+        skipped=tuple(step.key for step in steps if step not in still),
+    )
+    return (_change(state, still, now) if still else None), outcome
+
+
+def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
+    events = tuple(_event(state, move, now) for step in steps for move in step.moves)
+    topologies = [step.topology for step in steps if step.topology is not None]
+    leasts = [s.disk_available_least for s in steps if s.disk_available_least is not None]
+    return Change(
+        cause=CAUSE,
+        actor=CAUSE,
+        at=now,
+        puts=tuple(event.after for event in events if event.after.state != RELEASED),
+        ends=tuple(event.after for event in events if event.after.state == RELEASED),
+        holdings=tuple(step.hold for step in steps if step.hold is not None),
+        unholdings=tuple(step.key for step in steps if step.unhold),
+        topology=topologies[0] if topologies else None,
+        disk_available_least=leasts[0] if leasts else None,
+        events=events,
+    )
+
+
+def _event(state: HostState, move: Move, now: datetime) -> Event:
+    before = state.claims[move.claim_uuid]
+    suspect = move.reason if move.verb == "suspect" else None
+    after = moved(before, move.verb, state, now, suspect=suspect)
+    return Event(before=before, after=after, action=move.verb, reason=move.reason)

@@ -1,0 +1,90 @@
+"""plan: what an observation asks to be changed. Absence is never evidence of release (P4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from rtagent.model.claim import ACTIVE, BUILDING, Claim
+from rtagent.model.holding import Holding
+from rtagent.model.host import HOST, HostState
+from rtagent.model.observation import Domain, Observation
+from rtagent.reconcile.step import Move, Step
+
+MISSING = "its domain is neither running nor defined here"
+
+
+def plan(base: HostState, seen: Observation, lapsed: Set[str]) -> tuple[Step, ...]:
+    """The steps from `base` to what was `seen`; none when they agree.
+
+    :param lapsed: uuids of claims whose lease had ended when the observation began.
+    """
+    owners = {*base.owners, *base.holdings, *seen.domains}
+    steps = (_owner_step(base, seen, owner, lapsed) for owner in sorted(owners))
+    return (*_host_step(base, seen), *(step for step in steps if step is not None))
+
+
+def _host_step(base: HostState, seen: Observation) -> Iterator[Step]:
+    topology = seen.topology if seen.topology != base.topology else None
+    least = seen.disk_available_least
+    if least == base.disk_available_least:
+        least = None
+    if topology is not None or least is not None:
+        yield Step(key=HOST, topology=topology, disk_available_least=least)
+
+
+def _owner_step(base: HostState, seen: Observation, owner: str, lapsed: Set[str]) -> Step | None:
+    domain = seen.domains.get(owner)
+    claims = base.claims_of(owner)
+    moves = tuple(
+        move
+        for claim in claims
+        for move in (
+            _present(claim) if domain else _absent(claim, seen.complete, claim.uuid in lapsed)
+        )
+    )
+    hold, unhold = _holding(base.holdings.get(owner), claims, domain, seen.complete)
+    if not moves and hold is None and not unhold:
+        return None
+    return Step(key=owner, moves=moves, hold=hold, unhold=unhold)
+
+
+def _present(claim: Claim) -> Iterator[Move]:
+    if claim.state == BUILDING:
+        yield Move(claim_uuid=claim.uuid, verb="appear", reason="its domain is here")
+    elif claim.suspect is not None:
+        yield Move(claim_uuid=claim.uuid, verb="trust", reason="its domain is here again")
+
+
+def _absent(claim: Claim, complete: bool, lapsed: bool) -> Iterator[Move]:
+    if not complete:
+        return
+    if claim.state == ACTIVE and claim.suspect is None:
+        yield Move(claim_uuid=claim.uuid, verb="suspect", reason=MISSING)
+    elif claim.state == BUILDING and lapsed:
+        yield Move(
+            claim_uuid=claim.uuid,
+            verb="expire",
+            reason="its lease has lapsed and no domain is here",
+        )
+
+
+def _holding(
+    held: Holding | None, claims: tuple[Claim, ...], domain: Domain | None, complete: bool
+) -> tuple[Holding | None, bool]:
+    """What to hold for the domain from now on, and whether to stop holding."""
+    if domain is None:
+        return None, held is not None and complete
+    now = domain.holding()
+    if now is None:
+        return None, False
+    if any(agrees(claim, now) for claim in claims):
+        return None, held is not None
+    return (now if now != held else None), False
+
+
+def agrees(claim: Claim, domain: Holding) -> bool:
+    """Whether a domain is what the claim says; one that is shut off uses nothing yet and may differ
+    in nothing that counts."""
+    if not domain.active:
+        return True
+    return (claim.vcpus + claim.pcpus, claim.memory_mb) == (domain.vcpus, domain.memory_mb)

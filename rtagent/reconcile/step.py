@@ -1,0 +1,44 @@
+"""Step: what an audit wants to change about one owner, or about the host."""
+
+from __future__ import annotations
+
+from rtagent.model.base import Value
+from rtagent.model.holding import Holding
+from rtagent.model.topology import Topology
+
+
+class Move(Value, frozen=True, kw_only=True):
+    """A claim's own change.
+
+    :ivar verb: of `claims.LIFE_CYCLE`: ``appear``, ``expire``, ``suspect`` or ``trust``.
+    :ivar reason: why, in words that an operator reads.
+    """
+
+    claim_uuid: str
+    verb: str
+    reason: str
+
+
+class Step(Value, frozen=True, kw_only=True):
+    """All that an audit wants of one key; it holds only if the key is untouched since the base.
+
+    :ivar key: an owner's id, or `host.HOST`.
+    :ivar hold: what its domain uses, to be counted from now on. :ivar unhold: count it no more.
+    """
+
+    key: str
+    moves: tuple[Move, ...] = ()
+    hold: Holding | None = None
+    unhold: bool = False
+    topology: Topology | None = None
+    disk_available_least: int | None = None
+
+
+class Outcome(Value, frozen=True, kw_only=True):
+    """:ivar applied: keys. :ivar skipped: keys that were touched since the base."""
+
+    applied: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def plus(self, other: Outcome) -> Outcome:
+        return Outcome(applied=self.applied + other.applied, skipped=self.skipped + other.skipped)
