@@ -1,0 +1,1 @@
+"""Hypervisors: adapters of `rtagent.ports.Hypervisor`."""

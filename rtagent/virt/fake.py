@@ -1,0 +1,138 @@
+"""A hypervisor in memory: a world that a test changes while an audit looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.model.observation import Domain, Observation, Problem
+from rtagent.model.topology import Topology
+from rtagent.ports import HostIdentity
+
+TOPOLOGY = Topology(
+    cpus=frozenset(range(16)),
+    memory_mb=64 * 1024,
+    disk_mb=1024 * 1024,
+    hypervisor_type="fake",
+    hypervisor_version=1_000_000,
+)
+
+
+def _carry_on(step: str) -> None:
+    """No one steps in."""
+
+
+class FakeHypervisor:
+    """A `Hypervisor` whose domains are a dict.
+
+    :ivar domains: the world, by uuid; change it by the verbs or as a dict.
+    :ivar topology: likewise; None as if the host itself could not be read.
+    :ivar lost: while True every call raises `HypervisorUnavailable`, in mid-observation too.
+    :ivar unreadable: uuids of domains whose read fails: present, unknown, a `Problem` each.
+    :ivar incomplete: the next observations say that the connection did not hold throughout.
+    :ivar between: called with the name of each step of `observe` just before it is done: ``list``,
+        ``read <uuid>`` for each domain listed, in order, and ``finish``. What it changes shows in
+        the steps that follow. A domain destroyed after the listing counts as present, unknown.
+    """
+
+    def __init__(
+        self,
+        topology: Topology | None = TOPOLOGY,
+        *,
+        hostname: str = "fake-host",
+        host_uuid: str = "",
+        between: Callable[[str], None] = _carry_on,
+    ) -> None:
+        self.topology = topology
+        self.hostname = hostname
+        self.host_uuid = host_uuid
+        self.between = between
+        self.domains: dict[str, Domain] = {}
+        self.disk_available_least: int | None = None
+        self.unreadable: set[str] = set()
+        self.lost = False
+        self.incomplete = False
+        self._on_event: Callable[[str], None] | None = None
+
+    # The port
+
+    def identity(self) -> HostIdentity:
+        self._reach()
+        return HostIdentity(hostname=self.hostname, host_uuid=self.host_uuid)
+
+    def observe(self) -> Observation:
+        self.between("list")
+        self._reach()
+        listed = dict(self.domains)
+        seen, problems = {}, []
+        for uuid in sorted(listed):
+            self.between(f"read {uuid}")
+            self._reach()
+            seen[uuid] = self._read(listed[uuid])
+            if uuid in self.unreadable:
+                problems.append(Problem(item=f"domain {uuid}", message="it cannot be read"))
+        self.between("finish")
+        self._reach()
+        return Observation(
+            domains=seen,
+            complete=not self.incomplete,
+            topology=self.topology,
+            disk_available_least=self.disk_available_least,
+            problems=tuple(problems),
+        )
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        self._on_event = on_event
+
+    def stop(self) -> None:
+        self._on_event = None
+
+    # What happens in the world; each announces itself as libvirt would
+
+    def start_domain(self, uuid: str, vcpus: int, memory_mb: int, name: str | None = None) -> None:
+        """It runs (created or started), with these sizes."""
+        self._put(uuid, name, True, vcpus, memory_mb)
+
+    def define(self, uuid: str, vcpus: int, memory_mb: int, name: str | None = None) -> None:
+        """It is defined and shut off."""
+        self._put(uuid, name, False, vcpus, memory_mb)
+
+    def shut_off(self, uuid: str) -> None:
+        """It stays defined."""
+        self.domains[uuid] = msgspec.structs.replace(self.domains[uuid], active=False)
+        self.announce("lifecycle")
+
+    def destroy(self, uuid: str) -> None:
+        """It is gone: no longer running, nor defined."""
+        del self.domains[uuid]
+        self.announce("lifecycle")
+
+    def announce(self, word: str) -> None:
+        """As if an event had come: ``lifecycle``, ``device``, ``connection`` or ``file``."""
+        if self._on_event is not None:
+            self._on_event(word)
+
+    def _put(self, uuid: str, name: str | None, active: bool, vcpus: int, memory_mb: int) -> None:
+        self.domains[uuid] = Domain(
+            uuid=uuid,
+            name=name if name is not None else f"instance-{uuid[:8]}",
+            active=active,
+            vcpus=vcpus,
+            memory_mb=memory_mb,
+        )
+        self.announce("lifecycle")
+
+    def _read(self, listed: Domain) -> Domain:
+        now = self.domains.get(listed.uuid)
+        if now is not None and listed.uuid not in self.unreadable:
+            return now
+        return msgspec.structs.replace(listed, vcpus=None, memory_mb=None)
+
+    def _reach(self) -> None:
+        if self.lost:
+            raise HypervisorUnavailable("the fake hypervisor is lost")
+
+
+__all__ = ["TOPOLOGY", "FakeHypervisor"]

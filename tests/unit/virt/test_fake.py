@@ -1,0 +1,89 @@
+import pytest
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.ports import HostIdentity
+from rtagent.virt.fake import FakeHypervisor
+
+A = "00000000-0000-0000-0000-00000000000a"
+B = "00000000-0000-0000-0000-00000000000b"
+
+
+def sizes(hypervisor):
+    return {d.uuid: (d.active, d.vcpus, d.memory_mb) for d in hypervisor.observe().domains.values()}
+
+
+def test_shows_what_happened_in_its_world():
+    hypervisor = FakeHypervisor()
+    hypervisor.start_domain(A, vcpus=2, memory_mb=512)
+    hypervisor.define(B, vcpus=1, memory_mb=256)
+    assert sizes(hypervisor) == {A: (True, 2, 512), B: (False, 1, 256)}
+
+    hypervisor.shut_off(A)
+    hypervisor.destroy(B)
+    assert sizes(hypervisor) == {A: (False, 2, 512)}
+
+
+def test_says_who_it_is():
+    hypervisor = FakeHypervisor(hostname="node-1", host_uuid=A)
+    assert hypervisor.identity() == HostIdentity(hostname="node-1", host_uuid=A)
+
+
+@pytest.mark.parametrize("call", ["identity", "observe"])
+def test_a_lost_one_is_unavailable(call):
+    hypervisor = FakeHypervisor()
+    hypervisor.lost = True
+    with pytest.raises(HypervisorUnavailable):
+        getattr(hypervisor, call)()
+
+
+def test_an_unreadable_domain_is_present_and_a_problem():
+    hypervisor = FakeHypervisor()
+    hypervisor.start_domain(A, vcpus=2, memory_mb=512)
+    hypervisor.unreadable.add(A)
+
+    seen = hypervisor.observe()
+
+    assert seen.complete
+    assert seen.domains[A].holding() is None
+    assert [problem.item for problem in seen.problems] == [f"domain {A}"]
+
+
+def test_the_world_may_change_between_steps():
+    steps = []
+
+    def between(step):
+        steps.append(step)
+        if step == f"read {A}":
+            hypervisor.destroy(B)
+            hypervisor.start_domain("new", vcpus=1, memory_mb=1)
+
+    hypervisor = FakeHypervisor(between=between)
+    hypervisor.start_domain(B, vcpus=1, memory_mb=256)
+    hypervisor.start_domain(A, vcpus=2, memory_mb=512)
+
+    assert sizes(hypervisor) == {A: (True, 2, 512), B: (True, None, None)}
+    assert steps == ["list", f"read {A}", f"read {B}", "finish"]
+
+
+def test_it_may_be_lost_in_the_middle():
+    hypervisor = FakeHypervisor()
+    hypervisor.between = lambda step: setattr(hypervisor, "lost", step == "finish")
+    with pytest.raises(HypervisorUnavailable):
+        hypervisor.observe()
+
+
+def test_an_incomplete_observation_says_so():
+    hypervisor = FakeHypervisor()
+    hypervisor.incomplete = True
+    assert not hypervisor.observe().complete
+
+
+def test_events_reach_the_one_who_watches_until_stopped():
+    words: list[str] = []
+    hypervisor = FakeHypervisor()
+    hypervisor.start(words.append)
+    hypervisor.start_domain(A, vcpus=2, memory_mb=512)
+    hypervisor.announce("connection")
+    hypervisor.stop()
+    hypervisor.destroy(A)
+    assert words == ["lifecycle", "connection"]
