@@ -1,0 +1,145 @@
+"""A libvirt daemon with QEMU, apart from the one that this machine may run."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import libvirt
+import psutil
+
+from tests.servers.server import Server
+
+# The places of libvirt, each replaced by one of ours in a mount namespace of its own. The
+# directories above libvirt's, because those exist on every machine.
+_PLACES = {
+    "etc": "/etc/libvirt",
+    "run": "/run",
+    "lib": "/var/lib",
+    "cache": "/var/cache",
+    "log.d": "/var/log",
+    "passwd": "/etc/passwd",
+    "group": "/etc/group",
+}
+
+# The driver looks up its compiled-in account before it reads that it is to run domains as root.
+# The package that would add the account also brings the system's own service.
+_ACCOUNT = {
+    "passwd": "libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin\n",
+    "group": "libvirt-qemu:x:64055:\n",
+}
+
+_LIBVIRTD_CONF = """\
+unix_sock_dir = "{directory}"
+unix_sock_rw_perms = "0777"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+"""
+
+# With no system bus, no control groups and no helper daemon a domain starts at once; with the
+# defaults each of them is waited for.
+_QEMU_CONF = """\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+stdio_handler = "file"
+"""
+
+_DOMAIN = """\
+<domain type='qemu'>
+  <name>{name}</name>
+  <uuid>{uuid}</uuid>
+  <memory unit='MiB'>{memory_mb}</memory>
+  <vcpu>{vcpus}</vcpu>
+  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <on_poweroff>destroy</on_poweroff>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+"""
+
+
+def domain_xml(name: str, uuid: str, vcpus: int, memory_mb: int) -> str:
+    """A domain without disks, network and display, emulated in software; memory in MiB."""
+    return _DOMAIN.format(name=name, uuid=uuid, vcpus=vcpus, memory_mb=memory_mb)
+
+
+class Libvirtd(Server):
+    """`uri` reaches it; domains survive `stop()`, as they do on a real host, but not `close()`."""
+
+    name = "libvirtd"
+
+    @property
+    def uri(self) -> str:
+        return f"qemu:///system?socket={self.directory}/libvirt-sock"
+
+    def prepare(self) -> None:
+        for name, place in _PLACES.items():
+            ours = self.directory / name
+            if name in _ACCOUNT:
+                ours.write_text(Path(place).read_text() + _ACCOUNT[name])
+            else:
+                ours.mkdir()
+        etc = self.directory / "etc"
+        (etc / "libvirtd.conf").write_text(_LIBVIRTD_CONF.format(directory=self.directory))
+        (etc / "qemu.conf").write_text(_QEMU_CONF)
+
+    def command(self) -> Sequence[str]:
+        binds = [f"mount --bind '{self.directory}/{name}' {to}" for name, to in _PLACES.items()]
+        script = " && ".join([*binds, "exec libvirtd --config /etc/libvirt/libvirtd.conf"])
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent"}
+
+    def answers(self) -> bool:
+        # Asked first because libvirt's client prints a failure besides raising it.
+        if not self._listens():
+            return False
+        try:
+            libvirt.open(self.uri).close()
+        except libvirt.libvirtError:
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Destroy and undefine every domain."""
+        connection = libvirt.open(self.uri)
+        try:
+            for domain in connection.listAllDomains():
+                persistent = domain.isPersistent()
+                if domain.isActive():
+                    domain.destroy()
+                if persistent:
+                    domain.undefine()
+        finally:
+            connection.close()
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.directory / "libvirt-sock")) == 0
+
+    def close(self) -> None:
+        self.stop()
+        self._end_domains()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end_domains(self) -> None:
+        domains = []
+        for file in (self.directory / "run/libvirt/qemu").glob("*.pid"):
+            with contextlib.suppress(psutil.NoSuchProcess, ValueError):
+                domains.append(psutil.Process(int(file.read_text())))
+        for domain in domains:
+            if domain.name().startswith("qemu-system"):
+                os.kill(domain.pid, signal.SIGKILL)
+        psutil.wait_procs(domains, 10)

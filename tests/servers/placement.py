@@ -1,0 +1,73 @@
+"""OpenStack Placement over HTTP, with a log of the requests that it served."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from keystoneauth1 import adapter, session, token_endpoint
+
+from tests.servers.server import Server, accepts, free_port
+
+
+class Request(NamedTuple):
+    """One line of the access log; `path` is with the query, `status` the HTTP status code."""
+
+    method: str
+    path: str
+    status: int
+
+
+class Placement(Server):
+    """Placement on SQLite; any request with the token `admin` is the administrator's."""
+
+    name = "placement"
+    token = "admin"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = free_port()
+        self._access = self.directory / "access"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        self._access.touch()
+
+    def command(self) -> Sequence[str]:
+        return [
+            sys.executable,
+            "-P",  # else the module beside it would be `placement`
+            str(Path(__file__).with_name("placement_app.py")),
+            str(self.port),
+            str(self._access),
+        ]
+
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "OS_API__AUTH_STRATEGY": "noauth2",
+            "OS_PLACEMENT_DATABASE__CONNECTION": f"sqlite:///{self.directory}/placement.db",
+            "OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP": "true",
+            "PYTHONWARNINGS": "ignore",
+        }
+
+    def answers(self) -> bool:
+        return accepts(self.port)
+
+    def client(self, microversion: str = "1.39") -> adapter.Adapter:
+        """An HTTP client as administrator: `client().get("/resource_providers").json()`."""
+        auth = token_endpoint.Token(self.url, self.token)
+        return adapter.Adapter(
+            session.Session(auth=auth),
+            service_type="placement",
+            default_microversion=microversion,
+            raise_exc=False,
+        )
+
+    def requests(self) -> list[Request]:
+        """What was served since the first start, oldest first."""
+        lines = self._access.read_text().splitlines()
+        return [Request(*json.loads(line)) for line in lines]

@@ -1,0 +1,36 @@
+"""Serves Placement: `placement_app.py PORT ACCESS_LOG`."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+import waitress
+from placement.wsgi.api import application
+
+
+class AccessLog:
+    """Writes `[method, path, status]` before the answer leaves."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]], log: TextIO) -> None:
+        self._app = app
+        self._log = log
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
+        target = f"{path}?{query}" if query else path
+
+        def logged(status: str, *rest: Any) -> Any:
+            line = [environ["REQUEST_METHOD"], target, int(status.split(maxsplit=1)[0])]
+            self._log.write(json.dumps(line) + "\n")
+            return start_response(status, *rest)
+
+        return self._app(environ, logged)
+
+
+if __name__ == "__main__":
+    port, path = sys.argv[1:]
+    with open(path, "a", buffering=1) as access:
+        waitress.serve(AccessLog(application, access), host="127.0.0.1", port=int(port), threads=4)

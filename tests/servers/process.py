@@ -1,0 +1,109 @@
+"""One process with its children, on a leash."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+# Waits for its standard input to end, which happens when whoever holds the other end dies.
+_LEASH = """
+read -r _
+kill -s "$2" -- "-$1"
+for _ in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- "-$1" && sleep 0.5; done
+kill -s KILL -- "-$1"
+for file in "$3"/run/libvirt/qemu/*.pid; do kill -s KILL "$(cat "$file")"; done
+rm -rf -- "$3"
+"""
+
+
+class Process:
+    """A running command in a session of its own, its output in `log`.
+
+    Signals reach its children too, also those that left the process group.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: Path,
+        log: Path,
+        stop_signal: signal.Signals,
+    ) -> None:
+        self._stop_signal = stop_signal
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                list(command),
+                env={**os.environ, **environment},
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._leash = subprocess.Popen(
+            ["sh", "-c", _LEASH, "leash", str(self.pid), stop_signal.name[3:], str(directory)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def stop(self, timeout: float) -> None:
+        """Ask it to end; kill what has not ended after `timeout` seconds."""
+        family = self._family()
+        self._resume(family)
+        if self.running:
+            self._popen.send_signal(self._stop_signal)
+        self._reap(family, timeout)
+
+    def kill(self) -> None:
+        """End it at once, as a power cut does."""
+        family = self._family()
+        _signal(family, signal.SIGKILL)
+        self._reap(family, 0.0)
+
+    def freeze(self) -> None:
+        """Stop it in its tracks: sockets stay open, nothing answers."""
+        _signal(self._family(), signal.SIGSTOP)
+        # A child that was forked while the signals went out.
+        _signal(self._family(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._resume(self._family())
+
+    def _resume(self, family: Sequence[psutil.Process]) -> None:
+        _signal(family, signal.SIGCONT)
+
+    def _family(self) -> list[psutil.Process]:
+        try:
+            process = psutil.Process(self.pid)
+            return [process, *process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _reap(self, family: Sequence[psutil.Process], timeout: float) -> None:
+        _, alive = psutil.wait_procs(family, timeout)
+        _signal(alive, signal.SIGKILL)
+        psutil.wait_procs(alive, 10)
+        self._popen.wait(10)
+        self._leash.kill()
+        self._leash.communicate()
+
+
+def _signal(family: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for process in family:
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue

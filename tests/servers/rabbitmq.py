@@ -1,0 +1,89 @@
+"""RabbitMQ, one node, with an Erlang port mapper of its own."""
+
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import amqp
+
+from tests.servers.process import Process
+from tests.servers.server import Server, accepts, free_port
+
+# The script itself: the one on PATH changes to the user of the system service.
+_SCRIPTS = Path("/usr/lib/rabbitmq/bin")
+
+_CONFIG = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+log.file = false
+log.console = true
+log.console.level = warning
+disk_free_limit.absolute = 50MB
+"""
+
+# Schedulers that sleep when idle, and no distribution port on another address.
+_ERLANG = (
+    "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
+)
+
+
+class RabbitMQ(Server):
+    """`transport_url` is what oslo.messaging takes."""
+
+    name = "rabbitmq"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = free_port()
+        self._distribution_port = free_port()
+        self._mapper_port = free_port()
+        self._mapper: Process | None = None
+
+    @property
+    def transport_url(self) -> str:
+        return f"rabbit://guest:guest@127.0.0.1:{self.port}/"
+
+    def prepare(self) -> None:
+        (self.directory / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port))
+        (self.directory / "enabled_plugins").write_text("[].\n")
+        mapper = ["epmd", "-address", "127.0.0.1", "-port", str(self._mapper_port)]
+        self._mapper = Process(mapper, {}, self.directory, self.log, signal.SIGTERM)
+
+    def command(self) -> Sequence[str]:
+        return [str(_SCRIPTS / "rabbitmq-server")]
+
+    def environment(self) -> Mapping[str, str]:
+        directory = str(self.directory)
+        return {
+            "HOME": directory,  # the Erlang cookie
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self._mapper_port),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_CONFIG_FILE": f"{directory}/rabbitmq.conf",
+            "RABBITMQ_DIST_PORT": str(self._distribution_port),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/enabled_plugins",
+            "RABBITMQ_LOG_BASE": directory,
+            "RABBITMQ_MNESIA_BASE": f"{directory}/mnesia",
+            "RABBITMQ_NODENAME": f"{self.name}-{self.port}@localhost",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _ERLANG,
+            "RUNNING_UNDER_SYSTEMD": "1",  # no shell between us and the Erlang machine
+        }
+
+    def answers(self) -> bool:
+        if not accepts(self.port):
+            return False
+        try:
+            with amqp.Connection(f"127.0.0.1:{self.port}", connect_timeout=5):
+                return True
+        except (OSError, amqp.exceptions.AMQPError):
+            return False
+
+    def control(self, *arguments: str) -> None:
+        """`rabbitmqctl`, for example `control("close_all_connections", "outage")`."""
+        self.run(str(_SCRIPTS / "rabbitmqctl"), *arguments)
+
+    def close(self) -> None:
+        self.stop()
+        if self._mapper is not None:
+            self._mapper.stop(self.stop_timeout)
+        shutil.rmtree(self.directory, ignore_errors=True)

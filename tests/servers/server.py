@@ -1,0 +1,186 @@
+"""What the servers have in common: start, wait for an answer, stop, start again, clean up."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from tests.servers.process import Process
+
+
+class ServerFailed(Exception):
+    """A server did not start; the message ends with the last lines of its log."""
+
+
+class Server(ABC):
+    """A server that listens on this machine only, from `start()` to `close()`."""
+
+    name: ClassVar[str]
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    start_timeout: ClassVar[float] = 90.0
+    stop_timeout: ClassVar[float] = 30.0
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
+        self.directory.chmod(0o755)  # some servers run as a user of their own
+        self.log = self.directory / "log"
+        self._process: Process | None = None
+        self._prepared = False
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the data directory; called once, before the first start."""
+
+    @abstractmethod
+    def command(self) -> Sequence[str]:
+        """The command that runs the server in the foreground."""
+
+    def environment(self) -> Mapping[str, str]:
+        """What the command needs beside the environment of this process."""
+        return {}
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether a client gets an answer."""
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server itself."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start (again) and return when the server answers; nothing if it runs already."""
+        if self.running:
+            return self
+        if not self._prepared:
+            self.prepare()
+            self._prepared = True
+        self._process = Process(
+            self.command(), self.environment(), self.directory, self.log, self.stop_signal
+        )
+        self._wait()
+        return self
+
+    def stop(self) -> None:
+        """Shut down in order, as a package upgrade does."""
+        if self._process is not None:
+            self._process.stop(self.stop_timeout)
+
+    def kill(self) -> None:
+        """SIGKILL, to the server and its children."""
+        assert self._process is not None
+        self._process.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP, to the server and its children: connections stay open, nothing answers."""
+        assert self._process is not None
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        """The end of a `freeze()`."""
+        assert self._process is not None
+        self._process.thaw()
+
+    def close(self) -> None:
+        """Stop, and remove the data."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def outage(self) -> Iterator[None]:
+        """The server is stopped for the length of the block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, *command: str) -> None:
+        """A command that prepares the server; raises `ServerFailed` with its output."""
+        result = subprocess.run(
+            command,
+            env={**os.environ, **self.environment()},
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if result.returncode:
+            raise ServerFailed(f"{command[0]} exited with {result.returncode}: {result.stdout}")
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self.start_timeout
+        while not self.answers():
+            if not self.running:
+                raise ServerFailed(f"{self.name} ended: {self._last_lines()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise ServerFailed(f"{self.name} did not answer: {self._last_lines()}")
+            time.sleep(0.05)
+
+    def _last_lines(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+
+def free_port() -> int:
+    """A free loopback port below the range from which the kernel takes ports for clients.
+
+    A port of that range could be taken by somebody's connection while the server is stopped.
+    """
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on the loopback port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def as_user(user: str) -> list[str]:
+    """The start of a command that root runs as `user`, for servers that refuse to be root."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
