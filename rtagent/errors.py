@@ -51,7 +51,7 @@ class RtAgentError(Exception):
     expected: ClassVar[bool] = False
 
     def __init__(self, detail: str | None = None, **kwargs: Any) -> None:
-        # oslo.messaging rebuilds an error from args and kwargs: all goes into kwargs, args stays empty.
+        # oslo.messaging rebuilds an error from args and kwargs: all goes into kwargs.
         super().__init__()
         if detail is not None:
             kwargs["detail"] = detail
@@ -216,4 +216,4 @@ class PlacementUnavailable(PlacementError):
 
 
 class InvariantViolated(RtAgentError):
-    """The state breaks one of its own rules: a defect. Granting stops until the agent is restarted."""
+    """The state breaks one of its own rules: a defect. Granting stops until a restart."""

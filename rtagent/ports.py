@@ -1,4 +1,4 @@
-"""What the core asks of the world. Adapters satisfy these; tests have fakes that ship beside them."""
+"""What the core asks of the world. Adapters satisfy these; fakes ship beside them."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ class Store(Protocol):
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         """First raise the epoch by one, requiring ours; then read everything.
 
-        Writing first waits for, or defeats, a commit that is still in flight.
+        Writing first waits for, or defeats, a commit that is still in flight. An epoch raised by
+        an earlier reload of this same process (`Writer.process`), whose answer was lost, is ours.
 
-        :raises WriterFenced: the epoch is no longer ours.
+        :raises WriterFenced: another process has raised the epoch.
         """
         ...
 
@@ -125,8 +126,8 @@ class ServiceRegistry(Protocol):
 class HostIdentity(Value, frozen=True, kw_only=True):
     """Who the hypervisor says that it is.
 
-    :ivar hostname: libvirt's. :ivar host_uuid: libvirt's host uuid, or "" where it has none of its own
-        (``test://``).
+    :ivar hostname: libvirt's. :ivar host_uuid: libvirt's host uuid, or "" where it has none of
+        its own (``test://``).
     """
 
     hostname: str
@@ -201,7 +202,8 @@ class Reporter(Protocol):
     """Told what happens; every method is called without a lock held and must return at once."""
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
-        """A duration: ``lock_wait``, ``lock_hold``, ``commit``, ``audit``, ``rpc``, ``placement``."""
+        """A duration, by name (``lock_wait``, ``lock_hold``, ``audit``, ``rpc``, ``placement``)
+        and purpose."""
         ...
 
     def counted(self, name: str, label: str, number: int = 1) -> None:

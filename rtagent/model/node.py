@@ -23,11 +23,15 @@ class Node(Value, frozen=True, kw_only=True):
 
 
 class Writer(Value, frozen=True, kw_only=True):
-    """The process that writes for a node: enough to tell two machines with one name apart."""
+    """The process that writes for a node: enough to tell two machines with one name apart.
+
+    :ivar process: drawn anew by each process, so that it knows an epoch of its own making.
+    """
 
     machine_id: str
     boot_id: str
     state_path: str
+    process: str = ""
 
 
 class Ratios(Value, frozen=True, kw_only=True):

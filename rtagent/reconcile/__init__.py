@@ -1,5 +1,5 @@
 """Reconciling what was recorded with what was seen: pure.
 
-`plan` compares a snapshot with an observation that began *after* it was taken; `apply` re-checks each
-step against the state of the moment. Observing first would lose claims that are made in between.
+`plan` compares a snapshot with an observation that began *after* it was taken; `apply` re-checks
+each step against the state of the moment. Observing first would lose claims made in between.
 """

@@ -1,0 +1,145 @@
+"""One audit: take a snapshot, observe, plan, apply what still holds, and say so in one sentence."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import msgspec
+
+from rtagent.errors import StoreUnavailable
+from rtagent.model import views
+from rtagent.model.base import Value
+from rtagent.model.host import HostState
+from rtagent.model.observation import Observation, Problem
+from rtagent.ports import Clock, Hypervisor, Reporter, Silence
+from rtagent.reconcile.plan import plan
+from rtagent.reconcile.step import Outcome
+from rtagent.tracker import ResourceTracker
+
+
+class AuditSummary(Value, frozen=True, kw_only=True):
+    """What an audit found and did.
+
+    :ivar cause: ``periodic``, ``request``, ``start``, or the event that called for it.
+    :ivar complete: the connection held; what was not seen was not there.
+    :ivar applied: steps. :ivar skipped: steps that lost to a claim made meanwhile.
+    :ivar refused: why the store took nothing, or "".
+    """
+
+    cause: str
+    complete: bool
+    applied: int
+    skipped: int
+    claims: int
+    orphans: int
+    drifts: int
+    suspects: int
+    seconds: float
+    problems: tuple[Problem, ...] = ()
+    refused: str = ""
+
+    @property
+    def good(self) -> bool:
+        """The host was seen whole and the store took what there was to write."""
+        return self.complete and not self.refused
+
+    def __str__(self) -> str:
+        found = (
+            f"{_count(self.claims, 'claim')}, {_count(self.orphans, 'orphan')},"
+            f" {_count(self.drifts, 'drift')}, {_count(self.suspects, 'suspect')}"
+        )
+        did = f"applied {self.applied}, skipped {self.skipped}"
+        if self.skipped:
+            did += " (touched meanwhile: the next audit's)"
+        if self.refused:
+            did = f"applied nothing: {self.refused}"
+        if self.problems:
+            listed = "; ".join(f"{p.item}: {p.message}" for p in self.problems[:3])
+            more = f" (+{len(self.problems) - 3})" if len(self.problems) > 3 else ""
+            found += f"; {_count(len(self.problems), 'problem')}: {listed}{more}"
+        whole = "" if self.complete else " (incomplete: the connection did not hold)"
+        return f"audit ({self.cause}){whole}: {did}; {found}; {self.seconds * 1000:.0f} ms"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON primitives, the sentence included."""
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        return {**told, "sentence": str(self)}
+
+
+class Auditor:
+    """Runs audits, one at a time."""
+
+    def __init__(
+        self,
+        tracker: ResourceTracker,
+        hypervisor: Hypervisor,
+        clock: Clock,
+        reporter: Reporter | None = None,
+    ) -> None:
+        self._tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
+        self._reporter: Reporter = reporter or Silence()
+        self._one_at_a_time = threading.Lock()
+        self.last: AuditSummary | None = None
+
+    def run(self, cause: str) -> AuditSummary:
+        """Audit now. The snapshot comes first: claims made while the host is observed are seen as
+        touched and left alone.
+
+        :raises HypervisorUnavailable: nothing was observed and nothing is changed.
+        """
+        with self._one_at_a_time:
+            began = self._clock.monotonic()
+            with self._tracker.observing() as base:
+                lapsed = self._tracker.lapsed()
+                seen = self._hypervisor.observe()
+                outcome, refused = self._apply(base, seen, lapsed)
+            seconds = self._clock.monotonic() - began
+            self.last = _summary(self._tracker.snapshot(), cause, seen, outcome, refused, seconds)
+        self._tell(self.last)
+        return self.last
+
+    def _apply(
+        self, base: HostState, seen: Observation, lapsed: frozenset[str]
+    ) -> tuple[Outcome, str]:
+        if self._tracker.stale:
+            return Outcome(), "the store is down"
+        try:
+            return self._tracker.apply(plan(base, seen, lapsed), base), ""
+        except StoreUnavailable as error:
+            return Outcome(), error.message
+
+    def _tell(self, summary: AuditSummary) -> None:
+        self._reporter.timed("audit", summary.cause, summary.seconds)
+        self._reporter.counted("audit_skipped", summary.cause, summary.skipped)
+        status = "pass" if summary.good and not summary.problems else "warn"
+        self._reporter.health("audit", status, "" if status == "pass" else str(summary))
+        quiet = status == "pass" and not summary.applied
+        self._reporter.said("debug" if quiet else "info", str(summary))
+
+
+def _summary(
+    state: HostState,
+    cause: str,
+    seen: Observation,
+    outcome: Outcome,
+    refused: str,
+    seconds: float,
+) -> AuditSummary:
+    return AuditSummary(
+        cause=cause,
+        complete=seen.complete,
+        applied=len(outcome.applied),
+        skipped=len(outcome.skipped),
+        claims=len(state.claims),
+        orphans=len(views.orphans(state)),
+        drifts=len(views.drifts(state)),
+        suspects=len(views.suspects(state)),
+        seconds=seconds,
+        problems=seen.problems,
+        refused=refused,
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
