@@ -1,0 +1,37 @@
+"""[libvirt]: the connection to the hypervisor."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from rtagent.model.base import Value
+
+GROUP = "libvirt"
+
+OPTS = [
+    cfg.StrOpt(
+        "connection_uri",
+        default="qemu:///system",
+        help="""
+The URI of the hypervisor: ``qemu:///system``, ``qemu:///session``, or ``test:///FILE`` for a
+simulated host (see ``rtagent host simulate``).
+""",
+    ),
+    cfg.IntOpt(
+        "call_timeout",
+        default=10,
+        min=1,
+        max=600,
+        help="""
+Seconds after which a call that hangs in libvirt is given up. It costs the item that was being read
+(a domain, say), or the audit when nothing answers, never the agent.
+""",
+    ),
+]
+
+
+class Libvirt(Value, frozen=True, kw_only=True):
+    """:ivar call_timeout: seconds."""
+
+    connection_uri: str
+    call_timeout: int

@@ -1,0 +1,35 @@
+"""[placement]: keystoneauth1's own options for reaching Placement."""
+
+from __future__ import annotations
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+GROUP = "placement"
+
+#: The ways to authenticate whose options are documented; any plugin of keystoneauth1 works.
+DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Session, adapter and auth options; the plugin's own are registered when it is loaded.
+
+    Without ``auth_type`` nothing is published to Placement.
+    """
+    loading.register_session_conf_options(conf, GROUP)
+    loading.register_auth_conf_options(conf, GROUP)
+    loading.register_adapter_conf_options(conf, GROUP)
+    conf.set_default("service_type", "placement", GROUP)
+    conf.set_default("valid_interfaces", ["internal", "public"], GROUP)
+
+
+def documented() -> list[cfg.Opt]:
+    """Every option once, for the sample configuration."""
+    options = [
+        *loading.get_auth_common_conf_options(),
+        *loading.get_session_conf_options(),
+        *loading.get_adapter_conf_options(),
+    ]
+    for auth_type in DOCUMENTED_AUTH_TYPES:
+        options += loading.get_auth_plugin_conf_options(auth_type)
+    return list({option.dest: option for option in options}.values())

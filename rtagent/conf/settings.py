@@ -1,0 +1,127 @@
+"""Settings: the whole configuration as one frozen value, read once and at each reload.
+
+A value that breaks its option's type or bounds, or a rule between options, is a `ConfigError`;
+all of them are raised at once, as an `ExceptionGroup`.
+"""
+
+from __future__ import annotations
+
+import math
+import os.path
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from rtagent.conf import opts
+from rtagent.conf.api import Api
+from rtagent.conf.claims import Claims
+from rtagent.conf.compute import Compute
+from rtagent.conf.database import Database
+from rtagent.conf.default import Default
+from rtagent.conf.libvirt import Libvirt
+from rtagent.conf.upgrade_levels import UpgradeLevels
+from rtagent.errors import ConfigError
+from rtagent.model.base import Value
+
+RATIOS = ("cpu", "ram", "disk")
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """One field per option group; each has one field per option."""
+
+    default: Default
+    api: Api
+    claims: Claims
+    compute: Compute
+    database: Database
+    libvirt: Libvirt
+    upgrade_levels: UpgradeLevels
+
+
+_GROUPS = {
+    "DEFAULT": Default,
+    "api": Api,
+    "claims": Claims,
+    "compute": Compute,
+    "database": Database,
+    "libvirt": Libvirt,
+    "upgrade_levels": UpgradeLevels,
+}
+
+
+def read(conf: cfg.ConfigOpts) -> Settings:
+    """The settings of a parsed configuration.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake that it has.
+    """
+    errors: dict[tuple[str, str], ConfigError] = {}
+    groups = {name.lower(): _read_group(conf, name, errors) for name in _GROUPS}
+    settings = Settings(**groups)
+    for error in broken_rules(settings):
+        errors.setdefault((error.kwargs["group"], error.kwargs["option"]), error)
+    if errors:
+        raise ExceptionGroup("the configuration cannot be used", list(errors.values()))
+    return settings
+
+
+def broken_rules(settings: Settings) -> Iterator[ConfigError]:
+    """The rules that one option's type cannot express."""
+    default, claims = settings.default, settings.claims
+    for name in RATIOS:
+        for option in (f"{name}_allocation_ratio", f"initial_{name}_allocation_ratio"):
+            if math.isnan(getattr(default, option) or 0.0):
+                yield _error("DEFAULT", option, "nan", "must be a number")
+    for option in ("state_path", "instances_path", "lock_path"):
+        path = getattr(default, option)
+        if not os.path.isabs(path):
+            yield _error("DEFAULT", option, path, "must be an absolute path")
+    if default.service_down_time <= default.report_interval:
+        yield _error(
+            "DEFAULT",
+            "service_down_time",
+            default.service_down_time,
+            f"must be more than report_interval ({default.report_interval}),"
+            " or a service would be down between two heartbeats",
+        )
+    if claims.operation_retention < 2 * claims.claim_expiry_time:
+        yield _error(
+            "claims",
+            "operation_retention",
+            claims.operation_retention,
+            f"must be at least twice claim_expiry_time ({claims.claim_expiry_time}),"
+            " or a repeated call could be done twice",
+        )
+
+
+def _read_group(
+    conf: cfg.ConfigOpts, group: str, errors: dict[tuple[str, str], ConfigError]
+) -> Any:
+    """One group's value; an option that cannot be read counts as its default, to read on."""
+    section = conf if group == "DEFAULT" else conf[group]
+    by_name = {option.dest: option for option in dict(opts.groups())[group]}
+    values: dict[str, Any] = {}
+    for name in _GROUPS[group].__struct_fields__:
+        try:
+            values[name] = section[name]
+        except (ValueError, cfg.Error) as exc:
+            # oslo.config wraps the type's own sentence in one that names files and lines.
+            rule = str(exc.__context__ or exc)
+            errors[group, name] = _error(group, name, written(conf, group, name), rule)
+            values[name] = by_name[name].default
+    return _GROUPS[group](**values)
+
+
+def written(conf: cfg.ConfigOpts, group: str, option: str) -> str:
+    """What the operator wrote, whatever the option's type makes of it."""
+    plain = cfg.ConfigOpts()
+    plain.register_opt(cfg.StrOpt(option), opts.section(group))
+    plain([], default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
+    try:
+        return str((plain if group == "DEFAULT" else plain[group])[option])
+    except cfg.Error:  # a $reference to nothing, which oslo.config does not give away as it is
+        return "(unresolved)"
+
+
+def _error(group: str, option: str, value: object, rule: str) -> ConfigError:
+    return ConfigError(group=group, option=option, value=str(value), rule=rule)

@@ -1,0 +1,172 @@
+"""The configuration as one value, and every mistake in it at once."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+from oslo_config import cfg
+
+from rtagent.conf import load, opts
+from rtagent.conf.policy import policy
+from rtagent.conf.settings import Settings, read
+from rtagent.errors import ConfigError
+from rtagent.model.node import Ratios
+from rtagent.model.policy import Policy
+
+
+def settings(directory: Path, text: str = "") -> Settings:
+    file = directory / "rtagent.conf"
+    file.write_text(text)
+    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+    return read(conf)
+
+
+def mistakes(directory: Path, text: str) -> list[str]:
+    with pytest.raises(ExceptionGroup) as caught:
+        settings(directory, text)
+    assert all(isinstance(error, ConfigError) for error in caught.value.exceptions)
+    return [str(error) for error in caught.value.exceptions]
+
+
+def test_the_defaults_are_those_of_nova(tmp_path):
+    read = settings(tmp_path, "[DEFAULT]\nstate_path = /var/lib/here\n")
+
+    assert read.default.reserved_host_memory_mb == 512
+    assert read.default.instances_path == "/var/lib/here/instances"
+    assert read.database.connection == "sqlite:////var/lib/here/rtagent.sqlite"
+    assert read.api.socket == "/var/lib/here/rtagent.sock"
+    assert read.api.port is None
+    assert policy(read, Ratios()) == Policy(
+        reserved_memory_mb=512, cpu_allocation_ratio=Decimal("4.0"), claim_expiry_time=300
+    )
+
+
+def test_every_option_is_a_field_and_every_field_an_option():
+    types = {name: field.type for name, field in _fields(Settings).items()}
+
+    for group, options in opts.groups():
+        fields = set(_fields(types[group.lower()]))
+        assert fields == {option.dest for option in options}, group
+    assert set(types) == {group.lower() for group, _ in opts.groups()}
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (
+            "[DEFAULT]\nreserved_host_cpus = -1\n",
+            "[DEFAULT] reserved_host_cpus = -1: Should be greater than or equal to 0",
+        ),
+        (
+            "[claims]\nclaim_expiry_time = soon\n",
+            "[claims] claim_expiry_time = soon: invalid literal for int() with base 10: 'soon'",
+        ),
+        (
+            "[DEFAULT]\nreport_interval = 60\n",
+            "[DEFAULT] service_down_time = 60: must be more than report_interval (60),"
+            " or a service would be down between two heartbeats",
+        ),
+        (
+            "[claims]\nclaim_expiry_time = 43201\n",
+            "[claims] operation_retention = 86400: must be at least twice claim_expiry_time"
+            " (43201), or a repeated call could be done twice",
+        ),
+        (
+            "[DEFAULT]\ncpu_allocation_ratio = nan\n",
+            "[DEFAULT] cpu_allocation_ratio = nan: must be a number",
+        ),
+        (
+            "[DEFAULT]\nram_allocation_ratio = inf\n",
+            "[DEFAULT] ram_allocation_ratio = inf: Should be less than or equal to 1e+06",
+        ),
+        (
+            "[DEFAULT]\nlock_path = run\n",
+            "[DEFAULT] lock_path = run: must be an absolute path",
+        ),
+        (
+            "[DEFAULT]\nlock_path = $nowhere/run\n",
+            "[DEFAULT] lock_path = (unresolved): no such option nowhere in group [DEFAULT]",
+        ),
+        (
+            "[upgrade_levels]\nrtagent = new\n",
+            "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '\\\\d+\\\\.\\\\d+'",
+        ),
+    ],
+)
+def test_a_mistake_names_option_value_and_rule(tmp_path, text, mistake):
+    assert mistakes(tmp_path, text) == [mistake]
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path):
+    text = """
+[DEFAULT]
+reserved_host_cpus = -1
+report_interval = 90
+[claims]
+operation_retention = 30
+[api]
+port = 70000
+"""
+
+    options = sorted(line.split(" = ")[0] for line in mistakes(tmp_path, text))
+
+    assert options == [
+        "[DEFAULT] reserved_host_cpus",
+        "[DEFAULT] service_down_time",
+        "[api] port",
+        "[claims] operation_retention",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"), [(None, "Failed to find some config files"), ("[x\n", "Failed to parse")]
+)
+def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path, text, part):
+    file = tmp_path / "rtagent.conf"
+    if text is not None:
+        file.write_text(text)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+
+    (error,) = caught.value.exceptions
+    assert part in str(error)
+    assert str(file) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "recorded", "ratio"),
+    [
+        ("", None, "4.0"),
+        ("", "2.5", "2.5"),
+        ("initial_cpu_allocation_ratio = 8\n", "2.5", "2.5"),
+        ("initial_cpu_allocation_ratio = 8\n", None, "8.0"),
+        ("cpu_allocation_ratio = 1.1\n", "2.5", "1.1"),
+        ("cpu_allocation_ratio = 0.0\n", "2.5", "2.5"),
+    ],
+)
+def test_a_ratio_is_the_option_else_the_records_else_the_initial_one(
+    tmp_path, text, recorded, ratio
+):
+    kept = Ratios(cpu=None if recorded is None else Decimal(recorded))
+
+    made = policy(settings(tmp_path, f"[DEFAULT]\n{text}"), kept)
+
+    assert made.cpu_allocation_ratio == Decimal(ratio)
+
+
+def test_every_option_tells_the_operator_what_it_does():
+    for group, options in opts.groups():
+        for option in options:
+            assert option.help and len(option.help) > 40, f"[{group}] {option.name}"
+
+
+def test_the_generator_lists_each_option_once():
+    for group, options in opts.list_opts():
+        names = [option.dest for option in options]
+        assert len(names) == len(set(names)), group
+
+
+def _fields(struct):
+    return {field.name: field for field in msgspec.structs.fields(struct)}
