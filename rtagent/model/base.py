@@ -13,9 +13,16 @@ Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Uuid = Annotated[
     str,
-    Meta(pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
+    # The length refuses a final line feed, before which `$` matches too.
+    Meta(
+        pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", max_length=36
+    ),
 ]
-Name = Annotated[str, Meta(max_length=255)]
+
+#: Neither NUL, which PostgreSQL cannot store, nor half of a surrogate pair, which is no UTF-8.
+STORABLE = r"^[^\u0000\ud800-\udfff]*$"
+Name = Annotated[str, Meta(max_length=255, pattern=STORABLE)]
+Text = Annotated[str, Meta(max_length=65535, pattern=STORABLE)]
 
 
 class Value(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rtagent.model.base import Count, Document, Name, Positive
+from rtagent.model.base import Count, Document, Name, Positive, Text
 
 
 class Flavor(Document, frozen=True, kw_only=True):
@@ -17,10 +17,10 @@ class Flavor(Document, frozen=True, kw_only=True):
     swap: Count = 0
     flavorid: Name = ""
     name: Name = ""
-    extra_specs: Mapping[str, str] = {}
+    extra_specs: Mapping[Name, Text] = {}
 
 
 class Image(Document, frozen=True, kw_only=True):
     """:ivar properties: image properties (``hw_cpu_policy`` and the like), as strings."""
 
-    properties: Mapping[str, str] = {}
+    properties: Mapping[Name, Text] = {}

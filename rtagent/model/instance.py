@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from rtagent.model.base import Document, Name, Positive, Uuid
+from rtagent.model.base import Document, Name, Positive, Text, Uuid
 from rtagent.model.flavor import Flavor, Image
 
 #: vm_states with which an instance holds nothing on this host (Nova's `vm_states`).
@@ -18,7 +18,7 @@ class PciRequest(Document, frozen=True, kw_only=True):
     count: Positive
     request_id: Name | None = None
     alias_name: Name | None = None
-    spec: tuple[Mapping[str, str], ...] = ()
+    spec: tuple[Mapping[Name, Text], ...] = ()
     numa_policy: Literal["required", "preferred", "legacy", "socket"] | None = None
     source: Literal["flavor_alias", "neutron_port"] = "flavor_alias"
     requester_id: Name | None = None

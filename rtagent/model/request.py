@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -34,10 +34,21 @@ class Limits(Document, frozen=True, kw_only=True):
 
 
 #: Resource class to an amount, or to the identifiers of specific resources.
-ExtraResource = Mapping[str, Positive | tuple[Name, ...]]
+ExtraResource = Mapping[Name, Positive | tuple[Name, ...]]
 
-#: Placement's allocations of the consumer, as Placement shows them; which provider holds what.
-Allocations = Mapping[str, Any]
+
+class Allocation(Document, frozen=True, kw_only=True):
+    """What one resource provider holds, as Placement shows it.
+
+    :ivar resources: amounts by resource class. :ivar generation: the provider's.
+    """
+
+    resources: Mapping[Name, Positive]
+    generation: Count | None = None
+
+
+#: The consumer's allocations in Placement, by provider uuid.
+Allocations = Mapping[Uuid, Allocation]
 
 
 class BuildRequest(Value, frozen=True, kw_only=True):
@@ -50,4 +61,4 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     instance: Instance
     limits: Limits = Limits()
     extra_resource: ExtraResource = {}
-    tag: str | None = None
+    tag: Name | None = None
