@@ -8,11 +8,11 @@ venv="$root/.venv"
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 70; }
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"
-    elif command -v sudo >/dev/null; then sudo -n -E "$@"
-    else die "'$*' needs root or sudo"
-    fi
+# Packages are installed, and servers change to users of their own: start again as root if need be.
+become_root() {
+    [ "$(id -u)" -eq 0 ] && return
+    command -v sudo >/dev/null || die "needs root or sudo"
+    exec sudo -n -E "$0" "$@"
 }
 
 # The Debian packages of bindep.txt that are not installed, one per line.
@@ -33,15 +33,15 @@ install_packages() {
     command -v apt-get >/dev/null || die "not a Debian machine; install: ${packages[*]}"
     say "Installing Debian packages: ${packages[*]}"
     if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-        as_root chmod 755 "$policy"
+        printf '#!/bin/sh\nexit 101\n' | tee "$policy" >/dev/null
+        chmod 755 "$policy"
         made=yes
     fi
-    as_root apt-get update -q >/dev/null &&
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+    apt-get update -q >/dev/null &&
+        env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
             --no-install-recommends "${packages[@]}" </dev/null >"$root/.apt.log" 2>&1
     local status=$?
-    [ -z "$made" ] || as_root rm -f "$policy"
+    [ -z "$made" ] || rm -f "$policy"
     [ "$status" -eq 0 ] || { tail -n 20 "$root/.apt.log" >&2; die "apt-get failed ($status)"; }
     rm -f "$root/.apt.log"
 }
