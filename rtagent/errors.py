@@ -15,7 +15,8 @@
     │   ├── NodeNotReady                 the first good audit is still to come
     │   ├── StoreUnavailable
     │   ├── TrackerBusy
-    │   └── HypervisorUnavailable
+    │   ├── HypervisorUnavailable
+    │   └── AgentUnreachable             found by a client: nobody answers
     ├── StoreError                       between a store and the tracker; never crosses the wire
     │   ├── CommitUnknown                the connection went while COMMIT was in flight
     │   ├── RevisionConflict             the node row has another revision than ours
@@ -154,6 +155,15 @@ class TrackerBusy(Unavailable):
 
 class HypervisorUnavailable(Unavailable):
     """The hypervisor does not answer; nothing new is claimed until it is back."""
+
+
+class AgentUnreachable(Unavailable):
+    """A client's own finding: no agent answers; whether the call had an effect is not known.
+
+    :ivar kwargs: ``where`` it was called, ``why`` it failed, and the ``remedy``.
+    """
+
+    template = "no agent at {where} ({why}): {remedy}"
 
 
 class StoreError(RtAgentError):

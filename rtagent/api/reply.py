@@ -1,0 +1,61 @@
+"""Reply: an answer before it is written to a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from rtagent.errors import (
+    ClaimNotFound,
+    InvalidRequest,
+    NodeNotFound,
+    RtAgentError,
+    Unavailable,
+)
+from rtagent.model.base import Value
+
+JSON = "application/json"
+
+#: The status of each error that a view may raise; what is not here is a defect.
+STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
+    InvalidRequest: HTTPStatus.BAD_REQUEST,
+    ClaimNotFound: HTTPStatus.NOT_FOUND,
+    NodeNotFound: HTTPStatus.NOT_FOUND,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+class Reply(Value, frozen=True, kw_only=True):
+    """:ivar body: the whole body; not sent to HEAD."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    media_type: str = JSON
+    body: bytes
+    headers: Mapping[str, str] = {}
+
+
+def document(
+    content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
+) -> Reply:
+    """A JSON document of values and primitives, ending in a line feed."""
+    return Reply(status=status, media_type=media_type, body=msgspec.json.encode(content) + b"\n")
+
+
+def problem(status: HTTPStatus, message: str) -> Mapping[str, Any]:
+    """An error of HTTP's own, in the shape of all errors: ``{"error", "message", "retriable"}``."""
+    return {
+        "error": status.phrase.title().replace(" ", ""),
+        "message": message,
+        "retriable": status == HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+
+
+def status_of(error: RtAgentError) -> HTTPStatus:
+    """The status with which an error is told."""
+    for kind, status in STATUS.items():
+        if isinstance(error, kind):
+            return status
+    return HTTPStatus.INTERNAL_SERVER_ERROR
