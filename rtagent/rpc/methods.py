@@ -1,0 +1,225 @@
+"""The methods of the RPC API: one table of what each takes and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from rtagent.model.base import Document, Name, Uuid, Value
+from rtagent.model.claim import Claim
+from rtagent.model.instance import Instance, InstanceUpdate
+from rtagent.model.request import Allocations, ExtraResource, Limits
+from rtagent.ports import Service
+from rtagent.rpc import replies
+
+TOPIC = "rtagent"
+VERSION = "1.0"
+
+
+class Arguments(Document, frozen=True, kw_only=True):
+    """What every method takes.
+
+    :ivar node: the hypervisor_hostname, when the caller wants it checked.
+    """
+
+    node: Name | None = None
+
+
+class Change(Arguments, frozen=True, kw_only=True):
+    """What every method takes that changes state.
+
+    :ivar operation_id: chosen by the caller, who keeps it when repeating the call.
+    """
+
+    operation_id: Uuid
+
+
+class BuildArguments(Arguments, frozen=True, kw_only=True):
+    """What a build's claim is decided from."""
+
+    instance: Instance
+    limits: Limits | None = None
+    allocations: Allocations | None = None
+    tag: Name | None = None
+    extra_resource: ExtraResource | None = None
+
+
+class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
+    """:ivar operation_id: the claim's uuid to be."""
+
+    operation_id: Uuid
+
+
+class TestClaim(BuildArguments, frozen=True, kw_only=True):
+    """:ivar kind: which claim's decision is asked for."""
+
+    kind: Literal["build"] = "build"
+
+
+class ClaimChange(Change, frozen=True, kw_only=True):
+    """A step in one claim's life."""
+
+    claim_uuid: Uuid
+
+
+class UpdateUsage(Change, frozen=True, kw_only=True):
+    """An instance's new state."""
+
+    instance: InstanceUpdate
+
+
+class SetService(Change, frozen=True, kw_only=True):
+    """The service's part in scheduling."""
+
+    disabled: bool
+    disabled_reason: Name | None = None
+
+
+class GetClaim(Arguments, frozen=True, kw_only=True):
+    """One claim."""
+
+    claim_uuid: Uuid
+
+
+class GetClaimsForInstance(Arguments, frozen=True, kw_only=True):
+    """An owner's claims."""
+
+    instance_uuid: Uuid
+
+
+class Method(Value, frozen=True, kw_only=True):
+    """One method.
+
+    :ivar arguments: the document that its arguments make.
+    :ivar reply: the type of its answer; None where the answer is null.
+    :ivar errors: what it may answer instead, beside what every call may.
+    """
+
+    name: str
+    effect: str
+    arguments: type[Arguments]
+    reply: type[Value] | None = None
+    errors: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes state, and so takes an operation id."""
+        return "operation_id" in self.arguments.__struct_fields__
+
+
+#: Errors that any call may be answered with.
+COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
+#: Errors that any call that changes state may be answered with.
+CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
+
+_TABLE = (
+    Method(
+        name="instance_claim",
+        effect="Hold resources for a build: a claim in state ``building``, leased. Its uuid is the"
+        " operation id.",
+        arguments=InstanceClaim,
+        reply=Claim,
+        errors=(
+            "ComputeResourcesUnavailable",
+            "ClaimExpired",
+            "NodeNotReady",
+            "HypervisorUnavailable",
+        ),
+    ),
+    Method(
+        name="activate_claim",
+        effect="The domain is about to be started: ``building`` becomes ``active``. A caller that"
+        " is told ``ClaimExpired`` must not start it.",
+        arguments=ClaimChange,
+        reply=Claim,
+        errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
+    ),
+    Method(
+        name="renew_claim",
+        effect="A new lease for a ``building`` claim; an ``active`` one is returned as it is.",
+        arguments=ClaimChange,
+        reply=Claim,
+        errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
+    ),
+    Method(
+        name="abort_instance_claim",
+        effect="Give up a build and release its claim. An id never seen is recorded as ended, so"
+        " that a creating call that arrives later is refused. Idempotent.",
+        arguments=ClaimChange,
+    ),
+    Method(
+        name="release_claim",
+        effect="Release a claim, wholly. Idempotent.",
+        arguments=ClaimChange,
+    ),
+    Method(
+        name="update_usage",
+        effect="An instance's new state: feeds the statistics. ``deleted`` and"
+        " ``shelved_offloaded`` release its claims.",
+        arguments=UpdateUsage,
+    ),
+    Method(
+        name="test_claim",
+        effect="The answer that the claim would get now, with every reason; changes nothing.",
+        arguments=TestClaim,
+        reply=replies.Verdict,
+        errors=("ClaimConflict", "NodeNotReady", "HypervisorUnavailable"),
+    ),
+    Method(
+        name="get_claim",
+        effect="One live claim.",
+        arguments=GetClaim,
+        reply=replies.OneClaim,
+        errors=("ClaimNotFound",),
+    ),
+    Method(
+        name="get_claims_for_instance",
+        effect="An instance's live claims here, in the order in which they were made.",
+        arguments=GetClaimsForInstance,
+        reply=replies.Claims,
+    ),
+    Method(
+        name="get_claims_for_host",
+        effect="Every live claim, in the order in which they were made.",
+        arguments=Arguments,
+        reply=replies.Claims,
+    ),
+    Method(
+        name="get_node",
+        effect="The node's record: capacity, usage, ratios, statistics.",
+        arguments=Arguments,
+        reply=replies.OneNode,
+    ),
+    Method(
+        name="update_available_resource",
+        effect="Audit now, and say what was found.",
+        arguments=Arguments,
+        reply=replies.Audit,
+        errors=("HypervisorUnavailable",),
+    ),
+    Method(
+        name="build_failed",
+        effect="A build has failed: one more in ``stats.failed_builds``.",
+        arguments=Change,
+    ),
+    Method(
+        name="build_succeeded",
+        effect="A build has succeeded: ``stats.failed_builds`` begins again at zero.",
+        arguments=Change,
+    ),
+    Method(
+        name="set_service",
+        effect="Take the host out of scheduling, with a reason, or back into it.",
+        arguments=SetService,
+        reply=Service,
+    ),
+    Method(
+        name="ping",
+        effect="Who answers, and how far it is.",
+        arguments=Arguments,
+        reply=replies.Pong,
+    ),
+)
+
+#: By name.
+METHODS: Mapping[str, Method] = {method.name: method for method in _TABLE}

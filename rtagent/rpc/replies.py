@@ -1,0 +1,96 @@
+"""What methods answer, where it is not a claim itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+
+
+class Reason(Value, frozen=True, kw_only=True):
+    """Why one resource cannot be had.
+
+    :ivar where: the node, cell, pool or provider that was looked at.
+    :ivar requested: and available: in ``unit``. :ivar message: the sentence for a person.
+    """
+
+    code: str
+    resource: str
+    where: str
+    requested: int
+    available: int
+    unit: str
+    message: str
+
+
+class Verdict(Value, frozen=True, kw_only=True):
+    """The answer to a claim that is not made.
+
+    :ivar claim: as it would be, under a uuid of zeros; null when refused.
+    :ivar reasons: nearest miss first; empty when granted.
+    """
+
+    granted: bool
+    claim: Claim | None = None
+    reasons: tuple[Reason, ...] = ()
+
+
+class Reading(Value, frozen=True, kw_only=True):
+    """What every read tells about the state that it was taken from.
+
+    :ivar revision: the node's. :ivar stale: the store is down, so there may be a newer one.
+    """
+
+    revision: int
+    stale: bool
+
+
+class OneClaim(Reading, frozen=True, kw_only=True):
+    """One claim, read."""
+
+    claim: Claim
+
+
+class Claims(Reading, frozen=True, kw_only=True):
+    """Claims, read."""
+
+    claims: tuple[Claim, ...]
+
+
+class OneNode(Reading, frozen=True, kw_only=True):
+    """:ivar node: Nova's ComputeNode fields, and the node's revision and epoch."""
+
+    node: Mapping[str, Any]
+
+
+class Audit(Value, frozen=True, kw_only=True):
+    """What an audit found and did.
+
+    :ivar complete: the hypervisor answered from the first look to the last.
+    :ivar applied: and skipped: steps; those skipped wait for the next audit.
+    :ivar seconds: how long it took. :ivar summary: all of it in one sentence.
+    """
+
+    cause: str
+    complete: bool
+    applied: int
+    skipped: int
+    claims: int
+    orphans: int
+    drifts: int
+    suspects: int
+    problems: tuple[Mapping[str, str], ...]
+    seconds: float
+    summary: str
+
+
+class Pong(Value, frozen=True, kw_only=True):
+    """:ivar version: of the software. :ivar uptime: seconds since the agent began to serve."""
+
+    version: str
+    host: str
+    node: str
+    revision: int
+    uptime: float

@@ -1,0 +1,51 @@
+"""Documents are accepted or refused here, before anything else looks at them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import fastjsonschema
+import msgspec
+
+from rtagent.errors import InvalidRequest
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import Arguments, Method
+from rtagent.rpc.offences import offences
+
+
+class Validator:
+    """One method's: compiled once, called for each request."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        # Defaults are the types' business: the document must not be written to.
+        self._accepts = fastjsonschema.compile(
+            schemas.arguments(method), use_default=False, detailed_exceptions=False
+        )
+
+    def __call__(self, document: Any) -> Arguments:
+        """The document as values.
+
+        :raises InvalidRequest: naming every offending path.
+        """
+        try:
+            self._accepts(document)
+            return msgspec.convert(document, self._method.arguments)
+        except (fastjsonschema.JsonSchemaValueException, msgspec.ValidationError) as refusal:
+            raise self._refused(document, refusal) from refusal
+
+    def _refused(self, document: Any, refusal: Exception) -> InvalidRequest:
+        found = offences(schemas.arguments(self._method), document) or [("$", str(refusal))]
+        errors = [{"path": path, "message": message} for path, message in found]
+        return InvalidRequest(method=self._method.name, errors=errors)
+
+
+def digest(method: Method, document: Mapping[str, Any]) -> str:
+    """What was asked, in short: the same for the same method and arguments. Null is absence.
+
+    :param document: one that was accepted.
+    """
+    given = {name: value for name, value in document.items() if value is not None}
+    return hashlib.sha256(msgspec.json.encode([method.name, given], order="sorted")).hexdigest()
