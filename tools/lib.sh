@@ -25,25 +25,31 @@ missing_packages() {
     done
 }
 
-# The packages bring system services. None of them may start: the tests run their own, privately.
 install_packages() {
-    local packages policy=/usr/sbin/policy-rc.d made=
+    local packages
     mapfile -t packages < <(missing_packages)
     [ "${#packages[@]}" -gt 0 ] || return 0
     command -v apt-get >/dev/null || die "not a Debian machine; install: ${packages[*]}"
     say "Installing Debian packages: ${packages[*]}"
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' | tee "$policy" >/dev/null
-        chmod 755 "$policy"
-        made=yes
-    fi
-    apt-get update -q >/dev/null &&
-        env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-            --no-install-recommends "${packages[@]}" </dev/null >"$root/.apt.log" 2>&1
-    local status=$?
-    [ -z "$made" ] || rm -f "$policy"
-    [ "$status" -eq 0 ] || { tail -n 20 "$root/.apt.log" >&2; die "apt-get failed ($status)"; }
-    rm -f "$root/.apt.log"
+    local log
+    log=$(mktemp)
+    (
+        refuse_services
+        apt-get update -q &&
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+                "${packages[@]}"
+    ) </dev/null >"$log" 2>&1 || { tail -n 20 "$log" >&2; rm -f "$log"; die "apt-get failed"; }
+    rm -f "$log"
+}
+
+# The packages bring system services. None of them may start: everything here runs its own,
+# privately. Debian's hook for that is taken away again when the calling shell ends.
+refuse_services() {
+    local policy=/usr/sbin/policy-rc.d
+    [ ! -e "$policy" ] || return 0
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
 }
 
 find_python() {
@@ -65,9 +71,9 @@ install_venv() {
     python=$(find_python) || exit
     say "Installing into ${venv} (${python})"
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || die "cannot make $venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --constraint "$root/constraints.txt" --editable "$root[test]" </dev/null ||
-        die "pip failed"
+    PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install --quiet --use-pep517 \
+        --disable-pip-version-check --constraint "$root/constraints.txt" --editable "$root[test]" \
+        </dev/null || die "pip failed"
     echo "$want $root" >"$stamp"
 }
 
