@@ -10,25 +10,20 @@ GROUP = "api"
 
 OPTS = [
     cfg.StrOpt(
-        "socket",
+        "address",
         default="$state_path/rtagent.sock",
         help="""
-The unix socket of the read API. Who may open it may see every claim: it is made readable for the
-agent's own user and group only.
-""",
-    ),
-    cfg.PortOpt(
-        "port",
-        help="""
-A loopback TCP port on which the read API answers too, for a metrics scraper on this host. Unset:
-none. Every local user may then read it.
+Where the read API listens: the path of a unix socket, or ``127.0.0.1:PORT`` for a metrics scraper
+on this host.
+
+Who may open the socket may read every claim: it is made for the agent's own user and group. A port
+may be read by every local user.
 """,
     ),
 ]
 
 
 class Api(Value, frozen=True, kw_only=True):
-    """:ivar port: on the loopback address, or None."""
+    """:ivar address: a path, or a loopback ``address:port``."""
 
-    socket: str
-    port: int | None
+    address: str

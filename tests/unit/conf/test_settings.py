@@ -35,8 +35,7 @@ def test_the_defaults_are_those_of_nova(tmp_path):
     assert read.default.reserved_host_memory_mb == 512
     assert read.default.instances_path == "/var/lib/here/instances"
     assert read.database.connection == "sqlite:////var/lib/here/rtagent.sqlite"
-    assert read.api.socket == "/var/lib/here/rtagent.sock"
-    assert read.api.port is None
+    assert read.api.address == "/var/lib/here/rtagent.sock"
     assert policy(read, Ratios()) == Policy(
         reserved_memory_mb=512, cpu_allocation_ratio=Decimal("4.0"), claim_expiry_time=300
     )
@@ -105,8 +104,8 @@ reserved_host_cpus = -1
 report_interval = 90
 [claims]
 operation_retention = 30
-[api]
-port = 70000
+[libvirt]
+call_timeout = 0
 """
 
     options = sorted(line.split(" = ")[0] for line in mistakes(tmp_path, text))
@@ -114,8 +113,8 @@ port = 70000
     assert options == [
         "[DEFAULT] reserved_host_cpus",
         "[DEFAULT] service_down_time",
-        "[api] port",
         "[claims] operation_retention",
+        "[libvirt] call_timeout",
     ]
 
 

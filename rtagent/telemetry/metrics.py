@@ -1,0 +1,75 @@
+"""Metrics: durations and counts, in a registry of the agent's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+#: Seconds; from a lock's wait to a whole audit.
+BUCKETS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+
+#: By name, as the reporter's callers say it: the label, and what it is.
+TIMINGS = {
+    "lock_wait": ("purpose", "Wait for the tracker's turn"),
+    "lock_hold": ("purpose", "Decision and commit of one batch"),
+    "audit": ("cause", "A whole audit"),
+    "rpc": ("method", "A call, from its arrival to its answer"),
+    "placement": ("purpose", "A request to Placement"),
+}
+COUNTS = {
+    "granted": ("method", "Calls that changed the state"),
+    "refused": ("code", "Reasons of refusals"),
+    "audit_skipped": ("cause", "Steps of audits that lost to a claim made meanwhile"),
+    "repeated": ("level", "Sentences that were not logged because they were said before"),
+}
+
+_Family = TypeVar("_Family", Histogram, Counter)
+
+
+class Metrics:
+    """Thread-safe. A name that no table describes becomes a metric all the same."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._lock = threading.Lock()
+        self._timings: dict[str, Histogram] = {}
+        self._counts: dict[str, Counter] = {}
+
+    def timed(self, name: str, purpose: str, seconds: float) -> None:
+        """``rtagent_<name>_seconds``, a histogram."""
+        family = self._timings.get(name) or self._make(self._timings, name, self._histogram)
+        family.labels(purpose).observe(seconds)
+
+    def counted(self, name: str, label: str, number: int = 1) -> None:
+        """``rtagent_<name>_total``, a counter."""
+        family = self._counts.get(name) or self._make(self._counts, name, self._counter)
+        family.labels(label).inc(number)
+
+    def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
+        """``rtagent_<name>``: asked for its value at each scrape."""
+        Gauge(f"rtagent_{name}", what, registry=self.registry).set_function(value)
+
+    def _make(
+        self, families: dict[str, _Family], name: str, make: Callable[[str], _Family]
+    ) -> _Family:
+        with self._lock:
+            if name not in families:
+                families[name] = make(name)
+            return families[name]
+
+    def _histogram(self, name: str) -> Histogram:
+        label, what = TIMINGS.get(name, ("purpose", name))
+        return Histogram(
+            f"rtagent_{name}_seconds", what, (label,), registry=self.registry, buckets=BUCKETS
+        )
+
+    def _counter(self, name: str) -> Counter:
+        label, what = COUNTS.get(name, ("label", name))
+        return Counter(f"rtagent_{name}", what, (label,), registry=self.registry)
