@@ -15,6 +15,9 @@ LOOPBACK = "127.0.0.1"
 #: Who may connect to the unix socket: the agent's user and group.
 MODE = 0o660
 
+#: The longest path that the kernel takes for a unix socket, bytes (unix(7)).
+MAX_PATH = 107
+
 
 def bind(address: Address, backlog: int) -> socket.socket:
     """A listening socket.
@@ -35,6 +38,8 @@ def _bind_unix(path: Path, backlog: int) -> socket.socket:
     It is made under another name and renamed: it never has wider permissions, and from the first
     moment that a client can find it, it is listened on.
     """
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise _refused(UnixAddress(str(path)), f"a socket's path has at most {MAX_PATH} bytes")
     _check_abandoned(path)
     # A short name beside it: the path of a socket is limited in length.
     fresh = path.with_name(f".{os.getpid():x}")

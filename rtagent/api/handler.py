@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: A request line and its headers are never longer, bytes.
 MAX_HEAD = 16 * 1024
 
+#: What ends a head.
+ENDS = (b"\r\n\r\n", b"\n\n")
+
 METHODS = ("GET", "HEAD")
 
 
@@ -39,6 +42,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         if not head:
             return
+        if not any(end in head for end in ENDS):
+            self._reject_unfinished(head)
+            return
         self.rfile.close()
         self.rfile = io.BytesIO(head)
         self.raw_requestline = self.rfile.readline()
@@ -52,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         """
         deadline = time.monotonic() + self.server.patience
         head = b""
-        while len(head) < MAX_HEAD and b"\r\n\r\n" not in head and b"\n\n" not in head:
+        while len(head) < MAX_HEAD and not any(end in head for end in ENDS):
             self.request.settimeout(max(deadline - time.monotonic(), 0.001))
             received = self.request.recv(4096)
             if not received:
@@ -60,6 +66,13 @@ class Handler(BaseHTTPRequestHandler):
             head += received
         self.request.settimeout(self.server.patience)
         return head
+
+    def _reject_unfinished(self, head: bytes) -> None:
+        self.command, self.requestline = "", head[:80].decode("latin-1")
+        too_long = len(head) >= MAX_HEAD
+        self.send_error(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
+        )
 
     def _answer(self) -> None:
         if self.command not in METHODS:
@@ -74,6 +87,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(reply)
 
     def _send(self, reply: Reply) -> None:
+        self.request_version = self.protocol_version  # of what could not be parsed it is 0.9
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.media_type)
         self.send_header("Content-Length", str(len(reply.body)))

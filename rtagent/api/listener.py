@@ -19,6 +19,8 @@ from rtagent.ports import Reporter
 THREADS = 4
 #: Connections that wait for their turn; those beyond it are closed at once.
 WAITING = 32
+#: Connections that the kernel holds until they are accepted.
+BACKLOG = 128
 
 
 class Listener(TCPServer):
@@ -32,7 +34,7 @@ class Listener(TCPServer):
         self, address: Address, sources: Sources, reporter: Reporter, patience: float
     ) -> None:
         self.sources, self.reporter, self.patience = sources, reporter, patience
-        listening = bind(address, WAITING)
+        listening = bind(address, BACKLOG)
         self._connections: set[socket.socket] = set()
         self._places = threading.BoundedSemaphore(THREADS + WAITING)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read-api")

@@ -4,6 +4,7 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 import pytest
 
 from rtagent.api.routes import answer
@@ -50,8 +51,6 @@ def test_a_node_has_novas_fields_and_its_amounts_by_resource():
 
 
 def test_a_node_that_has_never_been_observed_shows_no_amounts():
-    import msgspec
-
     _, document = get("/nodes", sources(msgspec.structs.replace(empty(), topology=None)))
     assert document["nodes"][0]["inventories"] == {}
 
