@@ -1,0 +1,1 @@
+"""Durable state: SQL stores, and doubles that behave like them."""

@@ -1,0 +1,100 @@
+"""A store that fails when told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from rtagent.errors import RtAgentError
+from rtagent.model.base import Value
+from rtagent.model.change import Change, Operation
+from rtagent.model.host import HostState
+from rtagent.ports import Enroll, Store, Stored
+
+_T = TypeVar("_T")
+
+#: Every method of a store.
+ALL = frozenset({"enroll", "load", "reload", "commit", "operation", "purge"})
+
+
+class _Fault(Value, frozen=True, kw_only=True):
+    error: Callable[[], RtAgentError]
+    left: int | None
+    on: Collection[str]
+    after: bool
+
+
+class FailingStore:
+    """A `Store` that passes each call on, but for those that it was told to fail.
+
+    `calls` counts them all, by method.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._fault: _Fault | None = None
+        self.calls: dict[str, int] = dict.fromkeys(sorted(ALL), 0)
+
+    def fail(
+        self,
+        error: Callable[[], RtAgentError],
+        times: int | None = 1,
+        *,
+        on: Collection[str] = ("commit",),
+        after: bool = False,
+    ) -> None:
+        """Fail the next calls of these methods; replaces what was told before.
+
+        :param error: makes the error: a class of rtagent.errors will do.
+        :param times: how many calls; None: all, until `heal`.
+        :param after: do the work first: `CommitUnknown` with and without it are the two outcomes
+            of a connection lost during COMMIT.
+        """
+        self._fault = _Fault(error=error, left=times, on=on, after=after)
+
+    def heal(self) -> None:
+        """Fail no more."""
+        self._fault = None
+
+    def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
+        return self._do("enroll", lambda: self._store.enroll(uuid, hypervisor_hostname, enroll))
+
+    def load(self, node_uuid: str) -> Stored:
+        return self._do("load", lambda: self._store.load(node_uuid))
+
+    def reload(self, node_uuid: str, epoch: int) -> Stored:
+        return self._do("reload", lambda: self._store.reload(node_uuid, epoch))
+
+    def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
+        self._do("commit", lambda: self._store.commit(before, after, changes))
+
+    def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
+        return self._do("operation", lambda: self._store.operation(node_uuid, operation_id))
+
+    def purge(self, node_uuid: str, before: datetime) -> int:
+        return self._do("purge", lambda: self._store.purge(node_uuid, before))
+
+    def _do(self, method: str, call: Callable[[], _T]) -> _T:
+        fault = self._take(method)
+        if fault is None:
+            return call()
+        if fault.after:
+            call()
+        raise fault.error()
+
+    def _take(self, method: str) -> _Fault | None:
+        with self._lock:
+            self.calls[method] += 1
+            fault = self._fault
+            if fault is None or method not in fault.on:
+                return None
+            left = None if fault.left is None else fault.left - 1
+            self._fault = (
+                None
+                if left == 0
+                else _Fault(error=fault.error, left=left, on=fault.on, after=fault.after)
+            )
+            return fault

@@ -1,0 +1,219 @@
+"""A store without a database, with the same rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from rtagent.db.batch import Batch, Kept, net
+from rtagent.db.event import ClaimEvent
+from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
+from rtagent.model.change import Change, Operation
+from rtagent.model.claim import LIVE_STATES, Claim
+from rtagent.model.holding import Holding
+from rtagent.model.host import HostState
+from rtagent.model.node import NodeRecord, Ratios
+from rtagent.model.policy import Policy
+from rtagent.model.topology import Topology
+from rtagent.ports import Enroll, Service, Stored
+
+BINARY = "rtagentd"
+
+
+class _Node:
+    """One node's rows. Changed only under the disk's lock, and only when every check passed."""
+
+    def __init__(self, record: NodeRecord) -> None:
+        self.record = record
+        self.claims: dict[str, Claim] = {}
+        self.holdings: dict[str, Holding] = {}
+        self.operations: dict[str, Kept] = {}
+        self.events: list[ClaimEvent] = []
+        self.topology: Topology | None = None
+        self.ratios = Ratios()
+        self.failed_builds = 0
+        self.disk_available_least: int | None = None
+
+    def stored(self) -> Stored:
+        return Stored(
+            node=self.record.node,
+            revision=self.record.revision,
+            epoch=self.record.epoch,
+            claims=tuple(c for c in self.claims.values() if c.state in LIVE_STATES),
+            holdings=tuple(self.holdings.values()),
+            topology=self.topology,
+            ratios=self.ratios,
+            failed_builds=self.failed_builds,
+            disk_available_least=self.disk_available_least,
+        )
+
+    def require(self, epoch: int) -> None:
+        if self.record.epoch != epoch:
+            raise WriterFenced(
+                node_uuid=self.record.node.uuid, ours=epoch, theirs=self.record.epoch
+            )
+
+    def write(self, after: HostState, changes: Sequence[Change], batch: Batch) -> None:
+        self.record = replace(self.record, revision=after.revision)
+        self.claims.update((c.uuid, c) for c in batch.new_claims + batch.changed_claims)
+        self.holdings.update(
+            (h.domain_uuid, h) for h in batch.new_holdings + batch.changed_holdings
+        )
+        for domain_uuid in batch.gone_holdings:
+            del self.holdings[domain_uuid]
+        self.operations.update((kept[0].operation_id, kept) for kept in batch.operations)
+        for kept in batch.ended:
+            self.operations.setdefault(kept[0].operation_id, kept)
+        self.events.extend(batch.events)
+        self.topology = after.topology
+        self.failed_builds = after.failed_builds
+        self.disk_available_least = after.disk_available_least
+        if any(change.policy for change in changes):
+            self.ratios = _ratios(after.policy)
+
+
+class Disk:
+    """What outlives a process: hand it to the next store to play a restart, or to two at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.nodes: dict[str, _Node] = {}
+        self.services: dict[tuple[str, str], Service] = {}
+
+    def node(self, uuid: str) -> _Node:
+        """:raises StoreUnavailable: there is none."""
+        try:
+            return self.nodes[uuid]
+        except KeyError:
+            raise StoreUnavailable(f"the database has no node {uuid}") from None
+
+
+class MemoryStore:
+    """`Store` on a `Disk`."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk()
+
+    def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
+        with self.disk.lock:
+            found = (
+                row.record
+                for row in self.disk.nodes.values()
+                if uuid == row.record.node.uuid
+                or hypervisor_hostname == row.record.node.hypervisor_hostname
+            )
+            chosen = enroll([self._seen(record) for record in found])
+            row = self.disk.nodes.setdefault(chosen.node.uuid, _Node(chosen))
+            row.record = replace(chosen, revision=row.record.revision)
+            return row.stored()
+
+    def load(self, node_uuid: str) -> Stored:
+        with self.disk.lock:
+            return self.disk.node(node_uuid).stored()
+
+    def reload(self, node_uuid: str, epoch: int) -> Stored:
+        with self.disk.lock:
+            row = self.disk.node(node_uuid)
+            row.require(epoch)
+            row.record = replace(row.record, epoch=epoch + 1)
+            return row.stored()
+
+    def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
+        batch = net(before, after, changes)
+        with self.disk.lock:
+            row = self.disk.node(before.node.uuid)
+            row.require(before.epoch)
+            if row.record.revision != before.revision:
+                raise RevisionConflict(
+                    f"node {before.node.uuid} is at revision {row.record.revision},"
+                    f" not {before.revision}"
+                )
+            _absent("claim", (c.uuid for c in batch.new_claims), row.claims)
+            _absent("operation id", (o.operation_id for o, _ in batch.operations), row.operations)
+            row.write(after, changes, batch)
+
+    def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
+        with self.disk.lock:
+            row = self.disk.nodes.get(node_uuid)
+            kept = row.operations.get(operation_id) if row else None
+            return kept[0] if kept else None
+
+    def purge(self, node_uuid: str, before: datetime) -> int:
+        with self.disk.lock:
+            row = self.disk.node(node_uuid)
+            old = [name for name, (_, at) in row.operations.items() if at < before]
+            released = [
+                claim.uuid
+                for claim in row.claims.values()
+                if claim.state not in LIVE_STATES and claim.updated_at < before
+            ]
+            for name in old:
+                del row.operations[name]
+            for uuid in released:
+                del row.claims[uuid]
+            return len(old) + len(released)
+
+    def history(self, node_uuid: str, claim_uuid: str | None = None) -> tuple[ClaimEvent, ...]:
+        """A claim's events, or all of the node's, oldest first."""
+        with self.disk.lock:
+            events = self.disk.node(node_uuid).events
+            return tuple(e for e in events if claim_uuid in (None, e.claim_uuid))
+
+    def _seen(self, record: NodeRecord) -> NodeRecord:
+        service = self.disk.services.get((record.node.host, BINARY))
+        return replace(record, last_seen_up=service.last_seen_up if service else None)
+
+
+class MemoryServiceRegistry:
+    """`ServiceRegistry` on a `Disk`."""
+
+    def __init__(self, disk: Disk | None = None, version: int = 1) -> None:
+        self.disk = disk or Disk()
+        self._version = version
+
+    def heartbeat(self, host: str, now: datetime) -> Service:
+        with self.disk.lock:
+            old = self._service(host)
+            return self._keep(
+                replace(
+                    old,
+                    report_count=old.report_count + 1,
+                    last_seen_up=now,
+                    version=self._version,
+                )
+            )
+
+    def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
+        with self.disk.lock:
+            return self._keep(
+                replace(self._service(host), disabled=disabled, disabled_reason=reason)
+            )
+
+    def services(self) -> Sequence[Service]:
+        with self.disk.lock:
+            return [self.disk.services[key] for key in sorted(self.disk.services)]
+
+    def _service(self, host: str) -> Service:
+        new = Service(host=host, binary=BINARY, version=self._version)
+        return self.disk.services.get((host, BINARY), new)
+
+    def _keep(self, service: Service) -> Service:
+        self.disk.services[service.host, service.binary] = service
+        return service
+
+
+def _absent(what: str, names: Iterable[str], kept: Mapping[str, object]) -> None:
+    for name in names:
+        if name in kept:
+            raise ChangeRejected(f"{what} {name} is in the database already")
+
+
+def _ratios(policy: Policy) -> Ratios:
+    return Ratios(
+        cpu=policy.cpu_allocation_ratio,
+        ram=policy.ram_allocation_ratio,
+        disk=policy.disk_allocation_ratio,
+    )

@@ -1,0 +1,22 @@
+import pytest
+
+from rtagent.db.memory import Disk, MemoryServiceRegistry, MemoryStore
+from rtagent.ports import ServiceRegistry, Store
+from tests.unit.db.cases import StoreCases
+
+
+class MemoryDatabase:
+    def __init__(self) -> None:
+        self._disk = Disk()
+
+    def store(self) -> Store:
+        return MemoryStore(self._disk)
+
+    def registry(self) -> ServiceRegistry:
+        return MemoryServiceRegistry(self._disk)
+
+
+class TestMemoryStore(StoreCases):
+    @pytest.fixture
+    def database(self) -> MemoryDatabase:
+        return MemoryDatabase()

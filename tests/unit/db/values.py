@@ -1,0 +1,198 @@
+"""States and changes to be stored."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from rtagent.model.change import Change, Event, Operation
+from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, Claim
+from rtagent.model.flavor import Flavor, Image
+from rtagent.model.holding import Holding
+from rtagent.model.host import HostState, restore
+from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.node import Node, NodeRecord, Writer
+from rtagent.model.policy import Policy
+from rtagent.model.request import Limits, NumaLimits
+from rtagent.model.topology import Topology
+from rtagent.ports import Enroll, Stored
+
+NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)
+ODD = "Žluťoučký 🐎 \u2028 'quoted\" \\ %s :x ; --"
+
+NODE = Node(
+    uuid=str(UUID(int=1)), host="host-ž", hypervisor_hostname="hv1.example", host_ip="fe80::1"
+)
+WRITER = Writer(machine_id="m" * 32, boot_id=str(UUID(int=7)), state_path="/var/lib/rtagent/ž")
+TOPOLOGY = Topology(
+    cpus=frozenset({0, 1, 2, 7}),
+    memory_mb=2**20,
+    disk_mb=2**40,
+    hypervisor_type="QEMU",
+    hypervisor_version=9_000_000,
+    cpu_info={"arch": "x86_64", "topology": {"cores": 2}, "features": ["vmx", "ž"]},
+    supported_hv_specs=(("x86_64", "kvm", "hvm"), ("i686", "qemu", "hvm")),
+    traits=frozenset({"COMPUTE_NODE", "HW_CPU_X86_AVX2"}),
+)
+POLICY = Policy(
+    reserved_memory_mb=512,
+    cpu_allocation_ratio=Decimal("16.1"),
+    ram_allocation_ratio=Decimal("1.5"),
+    disk_allocation_ratio=Decimal("0.1"),
+)
+
+
+def uuid(number: int) -> str:
+    return str(UUID(int=number))
+
+
+def take_over(records: Sequence[NodeRecord]) -> NodeRecord:
+    """The rule of an agent that is always right."""
+    mine = [record for record in records if record.node.uuid == NODE.uuid]
+    old = mine[0] if mine else NodeRecord(node=NODE, epoch=0, revision=0)
+    return replace(old, node=NODE, epoch=old.epoch + 1, writer=WRITER, deleted_at=None)
+
+
+def rule(node: Node, epoch: int, **other: Any) -> Enroll:
+    """A rule that writes just that record."""
+    return lambda _: NodeRecord(node=node, epoch=epoch, revision=0, writer=WRITER, **other)
+
+
+def state_of(stored: Stored) -> HostState:
+    """As the agent makes it at its start."""
+    blank = HostState(
+        node=stored.node,
+        policy=POLICY,
+        epoch=stored.epoch,
+        topology=stored.topology,
+        failed_builds=stored.failed_builds,
+        disk_available_least=stored.disk_available_least,
+    )
+    return restore(blank, stored.claims, stored.holdings, stored.revision)
+
+
+def claim(number: int, **fields: Any) -> Claim:
+    """A building claim of plain amounts."""
+    plain: dict[str, Any] = {
+        "uuid": uuid(1000 + number),
+        "host": NODE.host,
+        "node": NODE.hypervisor_hostname,
+        "node_uuid": NODE.uuid,
+        "owner_id": uuid(2000 + number),
+        "state": BUILDING,
+        "vcpus": 2,
+        "memory_mb": 1024,
+        "disk_mb": 20 * 1024,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "expires_at": NOW + timedelta(seconds=300),
+        "revision": 1,
+        "instance": InstanceFacts(project_id="p1", vm_state="building", os_type="linux"),
+        "flavor": Flavor(vcpus=2, memory_mb=1024, root_gb=20, name="m1.small"),
+    }
+    return Claim(**{**plain, **fields})
+
+
+def odd_claim(number: int) -> Claim:
+    """A claim with something out of the ordinary in every field."""
+    return claim(
+        number,
+        state=ACTIVE,
+        vcpus=2**31 - 1,
+        memory_mb=2**40,
+        disk_mb=0,
+        created_at=NOW + timedelta(microseconds=1),
+        updated_at=datetime(2038, 1, 19, 3, 14, 8, 1, UTC),
+        expires_at=None,
+        instance=InstanceFacts(
+            project_id=ODD,
+            user_id="",
+            display_name=ODD,
+            vm_state="active",
+            task_state=ODD,
+            os_type=None,
+            is_volume_backed=True,
+        ),
+        flavor=Flavor(
+            vcpus=1,
+            memory_mb=1,
+            ephemeral_gb=3,
+            swap=5,
+            flavorid=ODD,
+            name=ODD,
+            extra_specs={"hw:cpu_policy": "shared", ODD: ODD, "": "\u0000"},
+        ),
+        image=Image(properties={"hw_ž": ODD}),
+        limits=Limits(
+            vcpu=0, memory_mb=3, disk_gb=4, numa_topology=NumaLimits(cpu_allocation_ratio=1.1)
+        ),
+        pci_requests=(
+            PciRequest(
+                count=2, alias_name=ODD, spec=({"vendor_id": "8086"},), numa_policy="socket"
+            ),
+        ),
+        extra_resource={"VGPU": 2, "CUSTOM_PMEM": ("a", ODD)},
+        suspect=ODD,
+        pcpus=4,
+        numa_topology={"cells": [{"id": 0, "cpuset": [1, 2]}]},
+        pci=({"address": "0000:81:00.1"}, {"address": ODD}),
+        tag=ODD,
+        migration_uuid=uuid(9),
+    )
+
+
+def holding(number: int, **fields: Any) -> Holding:
+    plain: dict[str, Any] = {"name": ODD, "active": True, "vcpus": 1, "memory_mb": 2**33}
+    return Holding(domain_uuid=uuid(3000 + number), **{**plain, **fields})
+
+
+def operation(name: str, **fields: Any) -> Operation:
+    plain: dict[str, Any] = {"digest": "d" * 64, "method": "instance_claim"}
+    return Operation(operation_id=name, **{**plain, **fields})
+
+
+def ended(name: str) -> Operation:
+    return Operation(operation_id=name, digest="", method="abort", ended=True)
+
+
+def created(*claims: Claim, at: datetime = NOW) -> Change:
+    """Claims made, each under its own uuid as operation id."""
+    return Change(
+        cause="instance_claim",
+        at=at,
+        actor=ODD,
+        request_id="req-1",
+        puts=claims,
+        events=tuple(Event(before=None, after=c, action="create") for c in claims),
+        operations=tuple(operation(c.uuid, claim_uuid=c.uuid) for c in claims),
+    )
+
+
+def moved(before: Claim, **fields: Any) -> Change:
+    """A claim changed."""
+    after = replace(before, **fields)
+    return Change(
+        cause="activate_claim",
+        at=NOW,
+        puts=(after,),
+        events=(Event(before=before, after=after, action="activate", reason=ODD),),
+    )
+
+
+def released(before: Claim, at: datetime = NOW) -> Change:
+    after = replace(before, state=RELEASED, expires_at=None, updated_at=at)
+    return Change(
+        cause="release_claim",
+        at=at,
+        ends=(after,),
+        events=(Event(before=before, after=after, action="release"),),
+    )
+
+
+def folded(state: HostState, *changes: Change) -> HostState:
+    for change in changes:
+        state = state.fold(change)
+    return state
