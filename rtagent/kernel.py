@@ -120,6 +120,11 @@ class Kernel:
         """`WriterFenced`: the process must stop. `InvariantViolated`: nothing more is granted."""
         return self._fault
 
+    @property
+    def waiting(self) -> int:
+        """How many decisions are queued behind the one that is being committed."""
+        return len(self._queue)
+
     def listen(self, listener: Listener) -> None:
         """Have `listener` told of every publication, off the lock; it must return at once."""
         self._listeners.append(listener)

@@ -83,6 +83,11 @@ class ResourceTracker:
         """`WriterFenced`: the process must stop. `InvariantViolated`: nothing more is granted."""
         return self._kernel.fault
 
+    @property
+    def waiting(self) -> int:
+        """How many calls are queued behind the commit that is under way."""
+        return self._kernel.waiting
+
     def listen(self, listener: Listener) -> None:
         """Have `listener` told of every publication, off the lock; it must return at once."""
         self._kernel.listen(listener)
