@@ -1,0 +1,274 @@
+"""Any order of calls, audits and restarts: an independent book of the claims always agrees.
+
+The book knows nothing of the product's fold, plan or life cycle: it adds up what was answered.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from rtagent.audit import Auditor
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import MemoryStore
+from rtagent.errors import (
+    ClaimConflict,
+    ClaimExpired,
+    ClaimNotFound,
+    CommitUnknown,
+    ComputeResourcesUnavailable,
+    StoreUnavailable,
+)
+from rtagent.model.instance import InstanceUpdate
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from tests.builders import TOPOLOGY, ManualClock, call, host, request, uid
+from tests.unit.test_kernel import enroll
+
+POLICY = host(
+    cpu_allocation_ratio=1.5, ram_allocation_ratio=1.1, reserved_memory_mb=500, reserved_cpus=1
+).policy
+ROOM = {
+    "vcpus": math.floor((8 - 1) * Fraction(3, 2)),
+    "memory_mb": math.floor((16384 - 500) * Fraction(11, 10)),
+    "disk_mb": 100 * 1024,
+}
+TOTAL = {"vcpus": 8, "memory_mb": 16384, "disk_mb": 100 * 1024}
+OWNERS = [uid(n) for n in range(1, 6)]
+
+
+class ClaimsMachine(RuleBasedStateMachine):
+    """Five instances on one host; ``book`` is what the answers say that is held."""
+
+    asked = Bundle("asked")
+
+    def __init__(self):
+        super().__init__()
+        self.clock = ManualClock()
+        self.world = FakeHypervisor(TOPOLOGY)
+        self.store = FailingStore(MemoryStore())
+        self.make = lambda: ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
+        self.tracker = self.make()
+        self.audit_now()
+        self.book = {}  # claim uuid -> {owner, state, vcpus, memory_mb, disk_mb}
+        self.ended = set()
+        self.lapses = {}  # claim uuid -> when the lease ends
+        self.foreign = {}  # domain uuid -> (vcpus, memory_mb) that the last audit counted
+
+    def audit_now(self):
+        return Auditor(self.tracker, self.world, self.clock).run("test")
+
+    # -- the book's own arithmetic --
+
+    def owner_use(self, owner):
+        mine = [c for c in self.book.values() if c["owner"] == owner]
+        held = self.foreign.get(owner, (0, 0))
+        return {
+            "vcpus": max(sum(c["vcpus"] for c in mine), held[0]),
+            "memory_mb": max(sum(c["memory_mb"] for c in mine), held[1]),
+            "disk_mb": sum(c["disk_mb"] for c in mine),
+        }
+
+    def use(self, without=None):
+        owners = {c["owner"] for c in self.book.values()} | set(self.foreign)
+        uses = [self.owner_use(o) for o in owners if o != without]
+        return {k: sum(u[k] for u in uses) for k in ROOM}
+
+    def would_fit(self, owner, amounts):
+        others, held = self.use(without=owner), self.foreign.get(owner, (0, 0))
+        needed = {
+            "vcpus": max(amounts["vcpus"], held[0]),
+            "memory_mb": max(amounts["memory_mb"], held[1]),
+            "disk_mb": amounts["disk_mb"],
+        }
+        return all(
+            needed[k] <= TOTAL[k] and (needed[k] == 0 or others[k] + needed[k] <= ROOM[k])
+            for k in ROOM
+        )
+
+    # -- calls --
+
+    @rule(
+        target=asked,
+        owner=st.sampled_from(OWNERS),
+        vcpus=st.integers(1, 6),
+        memory_mb=st.sampled_from([100, 4000, 9000]),
+        root_gb=st.sampled_from([0, 30]),
+    )
+    def claim(self, owner, vcpus, memory_mb, root_gb):
+        build = request(vcpus, memory_mb, root_gb, owner=owner)
+        self.try_claim(build)
+        return build
+
+    @rule(build=asked)
+    def claim_again(self, build):
+        self.try_claim(build)
+
+    def try_claim(self, build):
+        owner, uuid, flavor = build.instance.uuid, build.claim_uuid, build.instance.flavor
+        amounts = {
+            "vcpus": flavor.vcpus,
+            "memory_mb": flavor.memory_mb,
+            "disk_mb": flavor.root_gb * 1024,
+        }
+        live = [u for u, c in self.book.items() if c["owner"] == owner]
+        try:
+            made = self.tracker.instance_claim(build, call(operation_id=uuid))
+        except ClaimExpired:
+            assert uuid in self.ended
+        except ClaimConflict:
+            assert live and uuid not in self.book
+        except ComputeResourcesUnavailable:
+            assert not live and uuid not in self.ended and not self.would_fit(owner, amounts)
+        else:
+            assert made.uuid == uuid and uuid not in self.ended
+            if uuid not in self.book:
+                assert not live and self.would_fit(owner, amounts)
+                self.book[uuid] = {"owner": owner, "state": "building", **amounts}
+                self.lapses[uuid] = self.clock.monotonic() + 300
+
+    @rule(build=asked)
+    def activate(self, build):
+        uuid = build.claim_uuid
+        try:
+            self.tracker.activate_claim(uuid, call("activate_claim"))
+        except ClaimNotFound:
+            assert uuid not in self.book
+        else:
+            self.book[uuid]["state"] = "active"
+            self.lapses.pop(uuid, None)
+
+    @rule(build=asked)
+    def renew(self, build):
+        uuid = build.claim_uuid
+        try:
+            self.tracker.renew_claim(uuid, call("renew_claim"))
+        except ClaimNotFound:
+            assert uuid not in self.book
+        else:
+            if uuid in self.lapses:
+                self.lapses[uuid] = self.clock.monotonic() + 300
+
+    @rule(build=asked, verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
+    def end(self, build, verb):
+        getattr(self.tracker, verb)(build.claim_uuid, call(verb))
+        self.forget(build.claim_uuid)
+
+    @rule(owner=st.sampled_from(OWNERS), vm_state=st.sampled_from(["active", "deleted"]))
+    def update(self, owner, vm_state):
+        news = InstanceUpdate(uuid=owner, vm_state=vm_state)
+        self.tracker.update_usage(news, call("update_usage"))
+        if vm_state == "deleted":
+            for uuid in [u for u, c in self.book.items() if c["owner"] == owner]:
+                self.forget(uuid)
+
+    def forget(self, uuid):
+        self.book.pop(uuid, None)
+        self.lapses.pop(uuid, None)
+        self.ended.add(uuid)
+
+    # -- the world --
+
+    @rule(owner=st.sampled_from(OWNERS), vcpus=st.integers(1, 6), running=st.booleans())
+    def domain_appears(self, owner, vcpus, running):
+        put = self.world.start_domain if running else self.world.define
+        put(owner, vcpus, 100)
+
+    @rule(owner=st.sampled_from(OWNERS))
+    def domain_goes(self, owner):
+        if owner in self.world.domains:
+            self.world.destroy(owner)
+
+    @rule(seconds=st.sampled_from([1, 100, 301]))
+    def time_passes(self, seconds):
+        self.clock.advance(seconds)
+
+    @rule()
+    def audit(self):
+        summary = self.audit_now()
+        assert summary.skipped == 0
+        now = self.clock.monotonic()
+        for uuid, claim in list(self.book.items()):
+            if claim["state"] != "building":
+                continue
+            if claim["owner"] in self.world.domains:
+                claim["state"] = "active"
+                self.lapses.pop(uuid, None)
+            elif self.lapses[uuid] <= now:
+                self.forget(uuid)
+        self.foreign = {
+            uuid: (d.vcpus, d.memory_mb)
+            for uuid, d in self.world.domains.items()
+            if d.active
+            and not any(
+                c["owner"] == uuid and (c["vcpus"], c["memory_mb"]) == (d.vcpus, d.memory_mb)
+                for c in self.book.values()
+            )
+        }
+        for uuid, claim in self.book.items():
+            missing = claim["state"] == "active" and claim["owner"] not in self.world.domains
+            assert bool(self.tracker.snapshot().claims[uuid].suspect) == missing
+
+    @rule()
+    def restart(self):
+        self.tracker = self.make()
+        self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
+
+    @rule(landed=st.booleans(), owner=st.sampled_from(OWNERS), retry=st.booleans())
+    def connection_is_lost_in_a_commit(self, landed, owner, retry):
+        build = request(1, 100, owner=owner)
+        self.store.fail(CommitUnknown, after=landed)
+        live = any(c["owner"] == owner for c in self.book.values())
+        amounts = {"vcpus": 1, "memory_mb": 100, "disk_mb": 0}
+        if live or not self.would_fit(owner, amounts):
+            self.store.heal()
+            return
+        self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
+        try:
+            self.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
+        except StoreUnavailable:
+            assert not landed
+            if not retry:
+                return
+            self.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
+        self.book[build.claim_uuid] = {"owner": owner, "state": "building", **amounts}
+        self.lapses[build.claim_uuid] = self.clock.monotonic() + 300
+
+    # -- what always holds --
+
+    @invariant()
+    def the_book_agrees(self):
+        state = self.tracker.snapshot()
+        state.check()
+        told = {
+            uuid: {
+                "owner": c.owner_id,
+                "state": c.state,
+                "vcpus": c.vcpus,
+                "memory_mb": c.memory_mb,
+                "disk_mb": c.disk_mb,
+            }
+            for uuid, c in state.claims.items()
+        }
+        assert told == self.book
+        use = self.use()
+        assert (state.usage.vcpus, state.usage.memory_mb, state.usage.disk_mb) == (
+            use["vcpus"],
+            use["memory_mb"],
+            use["disk_mb"],
+        )
+
+    @invariant()
+    def a_restart_would_find_the_same(self):
+        state, stored = self.tracker.snapshot(), self.store.load(self.tracker.snapshot().node.uuid)
+        assert {c.uuid: c for c in stored.claims} == dict(state.claims)
+        assert {h.domain_uuid: h for h in stored.holdings} == dict(state.holdings)
+        assert stored.revision == state.revision
+
+
+ClaimsMachine.TestCase.settings = settings(stateful_step_count=40)
+TestClaims = ClaimsMachine.TestCase
