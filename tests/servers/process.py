@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -74,10 +75,13 @@ class Process:
         self._reap(family, 0.0)
 
     def freeze(self) -> None:
-        """Stop it in its tracks: sockets stay open, nothing answers."""
-        _signal(self._family(), signal.SIGSTOP)
-        # A child that was forked while the signals went out.
-        _signal(self._family(), signal.SIGSTOP)
+        """Stop it in its tracks: sockets stay open, nothing answers.
+
+        Returns when every process has stopped; one may have been forked while the signals went out.
+        """
+        while moving := [process for process in self._family() if not _stopped(process)]:
+            _signal(moving, signal.SIGSTOP)
+            time.sleep(0.01)
 
     def thaw(self) -> None:
         self._resume(self._family())
@@ -99,6 +103,13 @@ class Process:
         self._popen.wait(10)
         self._leash.kill()
         self._leash.communicate()
+
+
+def _stopped(process: psutil.Process) -> bool:
+    try:
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _signal(family: Sequence[psutil.Process], number: signal.Signals) -> None:
