@@ -7,10 +7,8 @@ import socket
 import stat
 from pathlib import Path
 
-from rtagent.api.address import Address, UnixAddress
+from rtagent.api.address import LOOPBACK, Address, UnixAddress
 from rtagent.errors import ConfigError
-
-LOOPBACK = "127.0.0.1"
 
 #: Who may connect to the unix socket: the agent's user and group.
 MODE = 0o660
@@ -75,5 +73,4 @@ def _check_abandoned(path: Path) -> None:
 
 
 def _refused(address: Address, rule: str) -> ConfigError:
-    option = "socket" if isinstance(address, UnixAddress) else "port"
-    return ConfigError(group="api", option=option, value=str(address), rule=rule)
+    return ConfigError(group="api", option="address", value=str(address), rule=rule)

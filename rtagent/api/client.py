@@ -1,4 +1,4 @@
-"""ReadClient: asks a running agent through its unix socket."""
+"""ReadClient: asks a running agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from rtagent import errors
+from rtagent.api.address import LOOPBACK, Address, TcpAddress
 from rtagent.errors import AgentUnreachable, RtAgentError
 
 #: Seconds within which a healthy agent has long answered.
@@ -18,24 +19,28 @@ TIMEOUT = 10.0
 REMEDY = "is rtagentd running? (--offline reads the database)"
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a unix socket, or over TCP."""
 
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
+    def __init__(self, address: Address, timeout: float) -> None:
+        port = address.port if isinstance(address, TcpAddress) else None
+        super().__init__(LOOPBACK, port, timeout=timeout)
+        self._address = address
 
     def connect(self) -> None:
+        if isinstance(self._address, TcpAddress):
+            super().connect()
+            return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        self.sock.connect(self._address.path)
 
 
 class ReadClient:
-    """The documents of the agent that listens on a socket."""
+    """The documents of the agent that listens at an address."""
 
-    def __init__(self, path: str, timeout: float = TIMEOUT) -> None:
-        self._path, self._timeout = path, timeout
+    def __init__(self, address: Address, timeout: float = TIMEOUT) -> None:
+        self._address, self._timeout = address, timeout
 
     def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
         """The document at a path: ``get("nodes", name)``, ``get("claims", state="active")``.
@@ -53,14 +58,14 @@ class ReadClient:
         return document
 
     def _request(self, target: str) -> tuple[int, dict[str, Any]]:
-        connection = _UnixConnection(self._path, self._timeout)
+        connection = _Connection(self._address, self._timeout)
         try:
             connection.request("GET", target)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as exc:
             why = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
-            raise AgentUnreachable(where=self._path, why=why, remedy=REMEDY) from exc
+            raise AgentUnreachable(where=str(self._address), why=why, remedy=REMEDY) from exc
         finally:
             connection.close()
 

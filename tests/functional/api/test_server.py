@@ -74,7 +74,7 @@ def parsed(reply: bytes) -> tuple[int, dict[str, str], dict]:
 
 
 def test_the_client_gets_documents(api, path):
-    client = ReadClient(str(path))
+    client = ReadClient(UnixAddress(str(path)))
     assert client.get("nodes")["nodes"][0]["hypervisor_hostname"] == "kvm-7.example"
     assert [c["uuid"] for c in client.get("claims", state="active")["claims"]] == [uuid(1)]
     assert len(client.get("claims", state=None)["claims"]) == 2
@@ -82,7 +82,7 @@ def test_the_client_gets_documents(api, path):
 
 
 def test_the_client_raises_what_the_agent_told(api, path):
-    client = ReadClient(str(path))
+    client = ReadClient(UnixAddress(str(path)))
     with pytest.raises(ClaimNotFound, match=uuid(9)):
         client.get("claims", uuid(9))
     with pytest.raises(NodeNotFound, match="a/b"):
@@ -94,12 +94,12 @@ def test_the_client_raises_what_the_agent_told(api, path):
 def test_the_client_gets_the_health_of_an_agent_that_is_not_well(path):
     checks = (Check(part="store", status=Status.FAIL, time=NOW, output="down"),)
     with serving(path, sources(checks=checks)):
-        assert ReadClient(str(path)).get("health")["status"] == "fail"
+        assert ReadClient(UnixAddress(str(path))).get("health")["status"] == "fail"
 
 
 def test_without_an_agent_the_client_names_socket_and_remedy(path):
     with pytest.raises(AgentUnreachable, match=rf"{path} .*rtagentd running.*--offline"):
-        ReadClient(str(path)).get("nodes")
+        ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 def test_something_else_that_listens_is_no_agent(path):
@@ -107,7 +107,7 @@ def test_something_else_that_listens_is_no_agent(path):
         other.bind(str(path))
         other.listen()
         with pytest.raises(AgentUnreachable):
-            ReadClient(str(path), timeout=0.1).get("nodes")
+            ReadClient(UnixAddress(str(path)), timeout=0.1).get("nodes")
 
 
 def test_only_the_agents_user_and_group_may_connect(api, path):
@@ -149,14 +149,14 @@ def test_garbage_is_answered_in_json_and_survived(api, path, garbage, status):
     code, headers, document = parsed(exchange(path, garbage))
     assert (code, headers["Content-Type"]) == (status, "application/json")
     assert status == 200 or document["message"]
-    assert ReadClient(str(path)).get("nodes")
+    assert ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 @pytest.mark.parametrize("beginning", [b"", b"\r\n\r\n", b"GET /nodes HTT"])
 def test_a_client_that_goes_early_is_survived(api, path, beginning):
     with connect(path) as connection:
         connection.sendall(beginning)
-    assert ReadClient(str(path)).get("nodes")
+    assert ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 def test_slow_clients_are_dropped_however_busy_they_look(api, path):
@@ -174,7 +174,7 @@ def test_slow_clients_are_dropped_however_busy_they_look(api, path):
         thread = threading.Thread(target=drip)
         thread.start()
         try:
-            assert ReadClient(str(path)).get("nodes")
+            assert ReadClient(UnixAddress(str(path))).get("nodes")
         finally:
             dropped.set()
             thread.join()
@@ -206,20 +206,20 @@ def test_stopping_does_not_wait_for_a_client_that_asks_nothing(path):
 def test_it_starts_again_at_the_same_address(path):
     for _ in range(2):
         with serving(path):
-            assert ReadClient(str(path)).get("nodes")
+            assert ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 def test_a_socket_that_was_left_behind_is_replaced(path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     with serving(path):
-        assert ReadClient(str(path)).get("nodes")
+        assert ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 def test_a_socket_on_which_somebody_listens_is_left_alone(api, path):
     with pytest.raises(ConfigError, match="another process listens there"):
         ReadAPI(UnixAddress(str(path)), sources()).start()
-    assert ReadClient(str(path)).get("nodes")
+    assert ReadClient(UnixAddress(str(path))).get("nodes")
 
 
 def test_a_file_that_is_no_socket_is_left_alone(path):
@@ -234,7 +234,7 @@ def test_a_file_that_is_no_socket_is_left_alone(path):
     [("missing/rtagent.sock", "cannot listen there: No such file"), ("x" * 120, "at most 107")],
 )
 def test_a_path_that_cannot_be_had_is_told(tmp_path, name, rule):
-    with pytest.raises(ConfigError, match=rf"\[api\] socket = .*{rule}"):
+    with pytest.raises(ConfigError, match=rf"\[api\] address = .*{rule}"):
         ReadAPI(UnixAddress(str(tmp_path / name)), sources()).start()
 
 
@@ -255,7 +255,8 @@ def test_a_loopback_port_serves_metrics():
         connection.request("GET", "/metrics")
         assert b"rtagent_revision" in connection.getresponse().read()
         connection.close()
-        with pytest.raises(ConfigError, match=r"\[api\] port"):
+        assert ReadClient(api.address).get("nodes")["nodes"]
+        with pytest.raises(ConfigError, match=r"\[api\] address"):
             ReadAPI(api.address, sources()).start()
     finally:
         api.stop()
@@ -285,7 +286,7 @@ def test_many_clients_at_once_each_see_one_moment(path):
 
         def ask() -> None:
             for _ in range(5):
-                seen.append(ReadClient(str(path)).get("claims"))
+                seen.append(ReadClient(UnixAddress(str(path))).get("claims"))
 
         threads = [threading.Thread(target=ask) for _ in range(12)]
         for thread in threads:
@@ -304,4 +305,4 @@ def test_a_defect_in_a_view_is_told_and_survived(path):
     with serving(path, msgspec.structs.replace(agent, checks=broken)):
         status, _, document = parsed(exchange(path, b"GET /health HTTP/1.0\r\n\r\n"))
         assert (status, document["error"]) == (500, "InternalServerError")
-        assert ReadClient(str(path)).get("nodes")
+        assert ReadClient(UnixAddress(str(path))).get("nodes")

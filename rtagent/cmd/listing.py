@@ -1,0 +1,61 @@
+"""The base classes of commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from cliff.command import Command
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from rtagent.cmd.rtagent import Shell
+from rtagent.cmd.world import World
+
+
+class Act(Command):
+    """A command that prints nothing but what it did."""
+
+    app: Shell
+
+    @property
+    def world(self) -> World:
+        return self.app.world
+
+
+class Show(ShowOne):
+    """A command that prints one thing."""
+
+    app: Shell
+
+    @property
+    def world(self) -> World:
+        return self.app.world
+
+
+class List(Lister):
+    """A command that prints a list, or says that it is empty.
+
+    :cvar nouns: what the list is of.
+    """
+
+    app: Shell
+    nouns: ClassVar[str]
+
+    @property
+    def world(self) -> World:
+        return self.app.world
+
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+    ) -> int:
+        rows = list(data)
+        if not rows:
+            self.app.LOG.info("no %s", self.nouns)
+            if parsed_args.formatter == "table":
+                return 0
+        return super().produce_output(parsed_args, column_names, rows)

@@ -1,0 +1,53 @@
+"""World: what commands read and write, opened when a command first needs it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from functools import cached_property
+from typing import Any
+
+from oslo_config import cfg
+
+from rtagent.api.address import parse
+from rtagent.api.client import ReadClient
+from rtagent.cmd.reading import Reader
+from rtagent.conf import load, settings
+from rtagent.conf.settings import Settings
+
+
+class World:
+    """:ivar options: the global options of the command line."""
+
+    def __init__(self, options: argparse.Namespace, log: logging.Logger) -> None:
+        self.options, self._log = options, log
+
+    @cached_property
+    def conf(self) -> cfg.ConfigOpts:
+        """The configuration, parsed. :raises ExceptionGroup: of `ConfigError`."""
+        args = [f"--config-file={name}" for name in self.options.config_file]
+        args += [f"--config-dir={name}" for name in self.options.config_dir]
+        return load.parse(cfg.ConfigOpts(), args, "rtagent")
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The configuration, read. :raises ExceptionGroup: of `ConfigError`."""
+        return settings.read(self.conf)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Whom reading commands ask."""
+        return ReadClient(parse(self.options.socket or self.settings.api.address))
+
+    def read(self, *segments: str, **filters: str | None) -> dict[str, Any]:
+        """The document at a path of the read API; says so if it may be behind.
+
+        :raises AgentUnreachable: RtAgentError:
+        """
+        document = self.reader.get(*segments, **filters)
+        if document.get("stale"):
+            self._log.warning("the agent cannot reach its database: this may be behind")
+        return document
+
+    def close(self) -> None:
+        """Let go of what was opened."""

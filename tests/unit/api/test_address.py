@@ -1,0 +1,28 @@
+"""Addresses of the read API."""
+
+import pytest
+
+from rtagent.api.address import TcpAddress, UnixAddress, parse
+from rtagent.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("/run/rtagent/x.sock", UnixAddress("/run/rtagent/x.sock")),
+        ("/odd:80", UnixAddress("/odd:80")),
+        ("127.0.0.1:9177", TcpAddress(9177)),
+        ("127.0.0.1:0", TcpAddress(0)),
+    ],
+)
+def test_an_address_reads_as_it_is_written(text, address):
+    assert (parse(text), str(address)) == (address, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "relative.sock", "0.0.0.0:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
+             "localhost:80", "127.0.0.1:-1", "127.0.0.1:٣", "[::1]:80"]
+)  # fmt: skip
+def test_nothing_else_is_listened_on(text):
+    with pytest.raises(ConfigError, match=r"\[api\] address = .*absolute path or 127.0.0.1:PORT"):
+        parse(text)
