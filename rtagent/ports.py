@@ -156,19 +156,27 @@ class Hypervisor(Protocol):
 
 
 class PlacementAPI(Protocol):
-    """Placement's HTTP, one request per call.
+    """Placement's HTTP, one request per call (`ensure_traits`: one more for each that is new).
 
-    :raises PlacementConflict: 409 with a moved generation.
+    :raises PlacementConflict: the provider is not as we knew it: its generation moved, or it is
+        gone.
     :raises PlacementUnavailable: no answer, 5xx, or a token refused.
-    :raises PlacementError: anything else that is not success.
+    :raises PlacementError: anything else that is not success; ``code`` in kwargs is Placement's.
     """
 
     def provider(self, uuid: str) -> Mapping[str, Any] | None:
         """``GET /resource_providers/{uuid}``, or None when there is none."""
         ...
 
-    def create_provider(self, uuid: str, name: str) -> Mapping[str, Any]:
-        """``POST /resource_providers``: the provider as created."""
+    def provider_named(self, name: str) -> Mapping[str, Any] | None:
+        """``GET /resource_providers?name=``: the provider of that name, or None."""
+        ...
+
+    def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
+        """``POST /resource_providers``: the provider as created.
+
+        :raises PlacementError: with the code of a duplicate: the name or the uuid is taken.
+        """
         ...
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
@@ -189,8 +197,8 @@ class PlacementAPI(Protocol):
         """Replace all; the new generation."""
         ...
 
-    def ensure_traits(self, names: Sequence[str]) -> None:
-        """Create the CUSTOM_* names that do not exist yet."""
+    def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
+        """Create the CUSTOM_* names that do not exist yet; those of `names` that exist then."""
         ...
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:

@@ -1,0 +1,1 @@
+"""Placement: what this host offers, mirrored. No claim ever waits for it."""

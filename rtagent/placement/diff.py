@@ -1,0 +1,94 @@
+"""The fewest requests that make Placement show what it shall. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from rtagent.model.base import Value
+from rtagent.placement.tree import Contents, Provider, Record
+
+#: Names with this prefix are anybody's to give; the others have one meaning (os-traits).
+CUSTOM = "CUSTOM_"
+
+
+class Seen(Value, frozen=True, kw_only=True):
+    """A provider as Placement has it: ours and what others set."""
+
+    generation: int
+    inventories: Mapping[str, Record] = {}
+    traits: frozenset[str] = frozenset()
+
+
+class CreateProvider(Value, frozen=True):
+    """``POST /resource_providers``"""
+
+    uuid: str
+    name: str
+    parent: str | None
+
+
+class PutTraits(Value, frozen=True):
+    """``PUT /resource_providers/{uuid}/traits``: all that the provider shall have."""
+
+    uuid: str
+    traits: frozenset[str]
+
+
+class PutInventories(Value, frozen=True):
+    """``PUT /resource_providers/{uuid}/inventories``: all that the provider shall have."""
+
+    uuid: str
+    inventories: Mapping[str, Record]
+
+
+Request = CreateProvider | PutTraits | PutInventories
+
+
+def diff(seen: Seen | None, wanted: Provider, ours: Contents) -> tuple[Request, ...]:
+    """What leads from the acknowledged provider (None: there is none) to the wanted one.
+
+    Traits go first, so that a host that is out of service is marked before it offers anything.
+
+    :param ours: what this agent set there earlier, see `owned`.
+    """
+    return tuple(_requests(seen, wanted, ours))
+
+
+def owned(seen: Seen | None, wanted: Provider, ours: Contents) -> Contents:
+    """What is the agent's own on the provider once it shows what is wanted.
+
+    A CUSTOM_* trait that others had set before is not. A standard one is: its meaning is fixed, and
+    what this hypervisor can do is this agent's to say.
+    """
+    had = seen.traits - ours.traits if seen else frozenset()
+    return Contents(
+        classes=frozenset(wanted.inventories),
+        traits=frozenset(t for t in wanted.traits if t not in had or not t.startswith(CUSTOM)),
+    )
+
+
+def drained(request: PutInventories, seen: Seen) -> PutInventories:
+    """The same, but what it withdraws stays, with all of it reserved: Placement refuses to remove
+    an inventory in use, and nothing more may be allocated from it."""
+    kept = {
+        name: replace(record, reserved=record.total)
+        for name, record in seen.inventories.items()
+        if name not in request.inventories
+    }
+    return PutInventories(request.uuid, {**request.inventories, **kept})
+
+
+def _requests(seen: Seen | None, wanted: Provider, ours: Contents) -> Iterator[Request]:
+    if seen is None:
+        yield CreateProvider(wanted.uuid, wanted.name, wanted.parent)
+        seen = Seen(generation=0)
+    traits = seen.traits - ours.traits - wanted.ruled.traits | wanted.traits
+    if traits != seen.traits:
+        yield PutTraits(wanted.uuid, traits)
+    gone = (ours.classes | wanted.ruled.classes) - set(wanted.inventories)
+    foreign = {name: record for name, record in seen.inventories.items() if name not in gone}
+    records = {**foreign, **wanted.inventories}
+    if records != seen.inventories:
+        yield PutInventories(wanted.uuid, records)

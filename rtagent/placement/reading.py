@@ -1,0 +1,54 @@
+"""A provider as Placement has it, read and proved to be ours."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtagent.errors import PlacementError
+from rtagent.placement.diff import Seen
+from rtagent.placement.tree import Provider, Record
+from rtagent.ports import PlacementAPI
+
+
+def read(api: PlacementAPI, wanted: Provider) -> Seen | None:
+    """The provider with the wanted one's uuid, or None when there is none.
+
+    The generation is read before the rest: a write between the two makes ours conflict.
+
+    :raises PlacementError: another host has that uuid; the message names the remedy.
+    """
+    found = api.provider(wanted.uuid)
+    if found is None:
+        return None
+    if found["name"] != wanted.name:
+        raise _renamed(wanted, found["name"])
+    records = api.inventories(wanted.uuid)["inventories"]
+    return Seen(
+        generation=found["generation"],
+        inventories=msgspec.convert(records, dict[str, Record]),
+        traits=frozenset(api.traits(wanted.uuid)["traits"]),
+    )
+
+
+def taken(name: str, uuid: str, by: str) -> PlacementError:
+    """The error when another provider (`by`: its uuid) has the name of ours."""
+    return PlacementError(
+        f"Placement has a provider named {name} already, with uuid {by}; this node's is {uuid}. If"
+        " it is what an earlier installation of this host left behind, delete it (openstack"
+        f" resource provider delete {by}) or give this host its old identity back: that uuid in the"
+        " file compute_id of state_path. If it is another host, one of the two must get another"
+        " host name.",
+        provider_uuid=uuid,
+        other_uuid=by,
+    )
+
+
+def _renamed(wanted: Provider, name: str) -> PlacementError:
+    return PlacementError(
+        f"Placement's provider {wanted.uuid} is named {name}, this node {wanted.name}. If the host"
+        f" was renamed, rename the provider (openstack resource provider set --name {wanted.name}"
+        f" {wanted.uuid}). If the file compute_id was copied from {name}, this host must get one of"
+        " its own.",
+        provider_uuid=wanted.uuid,
+        other_name=name,
+    )

@@ -1,0 +1,158 @@
+"""What Placement shall show of this host. Pure.
+
+Placement is never more generous than the agent: totals are rounded down, reserved amounts up, and
+what is used without a claim (foreign domains, drift) is reserved, since no allocation speaks of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+
+import os_resource_classes as orc
+import os_traits
+
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.host import HostState
+from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.topology import Topology
+from rtagent.model.usage import NOTHING, Usage
+
+MB_IN_GB = 1024
+
+#: Placement keeps ratios in single precision on some databases: MariaDB reads six digits back.
+RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
+
+
+class Record(Value, frozen=True, kw_only=True):
+    """One inventory, with Placement's fields. :ivar max_unit: the most that one consumer gets."""
+
+    total: int
+    reserved: int
+    max_unit: int
+    allocation_ratio: float
+    min_unit: int = 1
+    step_size: int = 1
+
+
+class Contents(Value, frozen=True, kw_only=True):
+    """What a provider has, or what of it is ours: resource classes and traits, by name."""
+
+    classes: frozenset[str] = frozenset()
+    traits: frozenset[str] = frozenset()
+
+    def plus(self, other: Contents) -> Contents:
+        return Contents(classes=self.classes | other.classes, traits=self.traits | other.traits)
+
+
+class Provider(Value, frozen=True, kw_only=True):
+    """One resource provider.
+
+    :ivar parent: its parent's uuid, or None for a root.
+    :ivar ruled: what only this agent may say of it: withdrawn when it is not (or no longer) true,
+        whoever set it.
+    """
+
+    uuid: str
+    name: str
+    inventories: Mapping[str, Record]
+    traits: frozenset[str]
+    parent: str | None = None
+    ruled: Contents = Contents()
+
+
+class Tree(Value, frozen=True, kw_only=True):
+    """Every provider of a node, parents first. :ivar revision: of the state it was built from."""
+
+    revision: int
+    providers: tuple[Provider, ...]
+
+
+#: An agent that replaces another on this host answers for these, and so withdraws the other's.
+ROOT_RULED = Contents(
+    classes=frozenset({orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB}),
+    traits=frozenset({os_traits.COMPUTE_NODE, os_traits.COMPUTE_STATUS_DISABLED}),
+)
+
+
+def build(state: HostState, disabled: bool, hypervisor_up: bool) -> Tree | None:
+    """The tree of a state; None while nothing is known of the host.
+
+    :param disabled: the operator has disabled the service.
+    """
+    if state.topology is None:
+        return None
+    root = Provider(
+        uuid=state.node.uuid,
+        name=state.node.hypervisor_hostname,
+        inventories=dict(_records(state, state.topology)),
+        traits=_traits(state.topology, disabled or not hypervisor_up),
+        ruled=ROOT_RULED,
+    )
+    return Tree(revision=state.revision, providers=(root,))
+
+
+def concerns(state: HostState, changes: Sequence[Change]) -> bool:
+    """Whether the changes that led to the state may have changed its tree.
+
+    A claim does so only where its owner's domain uses something else than the claims say. No
+    changes at all: the state was loaded anew.
+    """
+    return not changes or any(
+        change.topology is not None
+        or change.policy is not None
+        or change.unholdings
+        or any(owner in state.holdings for owner in change.owners)
+        for change in changes
+    )
+
+
+def foreign(state: HostState) -> Usage:
+    """What is used beyond the claims: by domains without one, and by domains that drifted."""
+    total = NOTHING
+    for owner in state.holdings:
+        claimed = _sum(claim.usage for claim in state.claims_of(owner))
+        total = total.plus(state.usage_of(owner).minus(claimed))
+    return total
+
+
+def _sum(usages: Iterable[Usage]) -> Usage:
+    total = NOTHING
+    for usage in usages:
+        total = total.plus(usage)
+    return total
+
+
+def _traits(topology: Topology, out: bool) -> frozenset[str]:
+    status = {os_traits.COMPUTE_STATUS_DISABLED} if out else set()
+    return topology.traits | {os_traits.COMPUTE_NODE} | status
+
+
+def _records(state: HostState, topology: Topology) -> Iterator[tuple[str, Record]]:
+    offered, used = inventories(topology, state.policy), foreign(state)
+    for resource, record in (
+        (orc.VCPU, _record(offered.vcpus, used.vcpus / Fraction(offered.vcpus.ratio))),
+        (orc.MEMORY_MB, _record(offered.memory_mb, _whole(used.memory_mb, offered.memory_mb))),
+        (orc.DISK_GB, _record(offered.disk_mb, _whole(used.disk_mb, offered.disk_mb), MB_IN_GB)),
+    ):
+        if record.total:
+            yield resource, record
+
+
+def _whole(used: int, inventory: Inventory) -> Fraction:
+    """Memory and disk in use are gone whole, even where the ratio promises more than there is."""
+    return used / min(Fraction(inventory.ratio), Fraction(1))
+
+
+def _record(inventory: Inventory, beyond: Fraction, unit: int = 1) -> Record:
+    total = inventory.total // unit
+    return Record(
+        total=total,
+        # Placement answers 400 above the total.
+        reserved=min(total, math.ceil((inventory.reserved + beyond) / unit)),
+        max_unit=total,
+        allocation_ratio=float(RATIO_DIGITS.create_decimal(inventory.ratio)),
+    )
