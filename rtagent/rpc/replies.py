@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rtagent.audit import AuditSummary
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 
@@ -65,25 +66,13 @@ class OneNode(Reading, frozen=True, kw_only=True):
     node: Mapping[str, Any]
 
 
-class Audit(Value, frozen=True, kw_only=True):
+class Audit(AuditSummary, frozen=True, kw_only=True):
     """What an audit found and did.
 
-    :ivar complete: the hypervisor answered from the first look to the last.
-    :ivar applied: and skipped: steps; those skipped wait for the next audit.
-    :ivar seconds: how long it took. :ivar summary: all of it in one sentence.
+    :ivar sentence: all of it, for a person.
     """
 
-    cause: str
-    complete: bool
-    applied: int
-    skipped: int
-    claims: int
-    orphans: int
-    drifts: int
-    suspects: int
-    problems: tuple[Mapping[str, str], ...]
-    seconds: float
-    summary: str
+    sentence: str
 
 
 class Pong(Value, frozen=True, kw_only=True):

@@ -1,0 +1,41 @@
+"""The context of a call: who asks, and under which request id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import oslo_messaging
+from oslo_context.context import RequestContext
+
+#: As long as the columns in which a context's ids are kept.
+MAX_LENGTH = 255
+
+
+class ContextSerializer(oslo_messaging.NoOpSerializer):
+    """oslo.context's RequestContext on the wire.
+
+    The token stays at home: the agent has no use for it.
+    """
+
+    def serialize_context(self, context: RequestContext) -> Mapping[str, Any]:
+        return {**context.to_dict(), "auth_token": None}
+
+    def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
+        """The context, which is this thread's from now on: so the log has its request id."""
+        return RequestContext.from_dict(context)
+
+
+def actor(context: RequestContext) -> str:
+    """The user on whose behalf the call is made, or ""."""
+    return _storable(context.user_id)
+
+
+def request_id(context: RequestContext) -> str:
+    """The id that follows a request through every service; the call's own where there is none."""
+    return _storable(context.global_id)
+
+
+def _storable(value: object) -> str:
+    """Contexts have no schema: whatever came, it must do no harm in a log or a column."""
+    return "".join(filter(str.isprintable, str(value or "")))[:MAX_LENGTH]

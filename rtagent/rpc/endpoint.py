@@ -1,0 +1,228 @@
+"""What the RPC server serves: each method decodes, makes one call, encodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import oslo_messaging
+from oslo_context.context import RequestContext
+
+from rtagent.audit import Auditor
+from rtagent.errors import ClaimNotFound, NodeNotFound, RequestError, RtAgentError, Unavailable
+from rtagent.model.change import Call
+from rtagent.model.claim import Claim
+from rtagent.model.compute_node import compute_node
+from rtagent.model.decision import Granted
+from rtagent.model.request import BuildRequest, Limits
+from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
+from rtagent.rpc import methods, replies
+from rtagent.rpc.context import actor, request_id
+from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.methods import METHODS, VERSION, Method
+from rtagent.rpc.validation import Validator, digest
+from rtagent.tracker import ResourceTracker
+
+#: The uuid of a claim that is only tested.
+NOT_HELD = "00000000-0000-0000-0000-000000000000"
+#: How much of an error's sentence the log gets: it names what was sent, which has no bound.
+MAX_SENTENCE = 1000
+
+_Served = TypeVar("_Served", bound=Callable[..., Any])
+
+
+def served(handler: _Served) -> _Served:
+    """A method of the API: its document is checked, its time and outcome are reported.
+
+    The document's fields arrive as keywords, of any name; so what is ours is positional.
+    """
+    method = METHODS[handler.__name__]
+
+    @functools.wraps(handler)
+    @oslo_messaging.expected_exceptions(RequestError, Unavailable)
+    def serve(endpoint: Endpoint, context: RequestContext, /, **document: Any) -> Any:
+        return endpoint._serve(method, handler, context, document)
+
+    return serve  # type: ignore[return-value]
+
+
+class Endpoint:
+    """Every public method is one of `METHODS`, and may be called by anybody on the bus."""
+
+    target = oslo_messaging.Target(version=VERSION)
+
+    def __init__(
+        self,
+        tracker: ResourceTracker,
+        auditor: Auditor,
+        registry: ServiceRegistry,
+        clock: Clock,
+        reporter: Reporter,
+        version: str,
+        in_flight: InFlight,
+    ) -> None:
+        """:param version: of the software, for `ping`."""
+        self._tracker, self._auditor, self._registry = tracker, auditor, registry
+        self._clock, self._reporter, self._version = clock, reporter, version
+        self._in_flight = in_flight
+        self._began = clock.monotonic()
+        self._validators = {name: Validator(method) for name, method in METHODS.items()}
+
+    # -- claims ---------------------------------------------------------------------------------
+
+    @served
+    def instance_claim(self, arguments: methods.InstanceClaim, call: Call) -> Claim:
+        request = _build_request(arguments, arguments.operation_id)
+        return self._tracker.instance_claim(request, call)
+
+    @served
+    def activate_claim(self, arguments: methods.ClaimChange, call: Call) -> Claim:
+        return self._tracker.activate_claim(arguments.claim_uuid, call)
+
+    @served
+    def renew_claim(self, arguments: methods.ClaimChange, call: Call) -> Claim:
+        return self._tracker.renew_claim(arguments.claim_uuid, call)
+
+    @served
+    def abort_instance_claim(self, arguments: methods.ClaimChange, call: Call) -> None:
+        self._tracker.abort_instance_claim(arguments.claim_uuid, call)
+
+    @served
+    def release_claim(self, arguments: methods.ClaimChange, call: Call) -> None:
+        self._tracker.release_claim(arguments.claim_uuid, call)
+
+    @served
+    def update_usage(self, arguments: methods.UpdateUsage, call: Call) -> None:
+        self._tracker.update_usage(arguments.instance, call)
+
+    @served
+    def test_claim(self, arguments: methods.TestClaim) -> replies.Verdict:
+        decision = self._tracker.test_claim(_build_request(arguments, NOT_HELD))
+        if isinstance(decision, Granted):
+            return replies.Verdict(granted=True, claim=decision.claims[0])
+        told = [reason.as_dict() for reason in decision.reasons]
+        return replies.Verdict(
+            granted=False, reasons=msgspec.convert(told, tuple[replies.Reason, ...])
+        )
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    @served
+    def get_claim(self, arguments: methods.GetClaim) -> replies.OneClaim:
+        state = self._tracker.snapshot()
+        claim = state.claims.get(arguments.claim_uuid)
+        if claim is None:
+            raise ClaimNotFound(claim_uuid=arguments.claim_uuid)
+        return replies.OneClaim(claim=claim, revision=state.revision, stale=self._tracker.stale)
+
+    @served
+    def get_claims_for_instance(self, arguments: methods.GetClaimsForInstance) -> replies.Claims:
+        state = self._tracker.snapshot()
+        claims = state.claims_of(arguments.instance_uuid)
+        return replies.Claims(claims=claims, revision=state.revision, stale=self._tracker.stale)
+
+    @served
+    def get_claims_for_host(self, arguments: methods.Arguments) -> replies.Claims:
+        state = self._tracker.snapshot()
+        claims = tuple(sorted(state.claims.values(), key=lambda c: (c.created_at, c.uuid)))
+        return replies.Claims(claims=claims, revision=state.revision, stale=self._tracker.stale)
+
+    @served
+    def get_node(self, arguments: methods.Arguments) -> replies.OneNode:
+        state = self._tracker.snapshot()
+        return replies.OneNode(
+            node=compute_node(state), revision=state.revision, stale=self._tracker.stale
+        )
+
+    # -- the node and its service ---------------------------------------------------------------
+
+    @served
+    def update_available_resource(self, arguments: methods.Arguments) -> Mapping[str, Any]:
+        return self._auditor.run("request").as_dict()
+
+    @served
+    def build_failed(self, arguments: methods.Change, call: Call) -> None:
+        self._tracker.build_failed(call)
+
+    @served
+    def build_succeeded(self, arguments: methods.Change, call: Call) -> None:
+        self._tracker.build_succeeded(call)
+
+    @served
+    def set_service(self, arguments: methods.SetService, call: Call) -> Service:
+        host = self._tracker.snapshot().node.host
+        return self._registry.set_disabled(host, arguments.disabled, arguments.disabled_reason)
+
+    @served
+    def ping(self, arguments: methods.Arguments) -> replies.Pong:
+        state = self._tracker.snapshot()
+        return replies.Pong(
+            version=self._version,
+            host=state.node.host,
+            node=state.node.hypervisor_hostname,
+            revision=state.revision,
+            uptime=self._clock.monotonic() - self._began,
+        )
+
+    # -- every call -----------------------------------------------------------------------------
+
+    def _serve(
+        self,
+        method: Method,
+        handler: Callable[..., Any],
+        context: RequestContext,
+        document: dict[str, Any],
+    ) -> Any:
+        began = self._clock.monotonic()
+        outcome = "ok"
+        try:
+            with self._in_flight.call(f"{method.name} ({request_id(context)})"):
+                return self._handle(method, handler, context, document)
+        except RtAgentError as error:
+            outcome = type(error).__name__
+            sentence = f"{method.name}: {error.message}"[:MAX_SENTENCE]
+            self._reporter.said("info" if error.expected else "error", sentence)
+            raise
+        except Exception as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self._reporter.timed("rpc", method.name, self._clock.monotonic() - began)
+            self._reporter.counted("rpc", outcome)
+
+    def _handle(
+        self,
+        method: Method,
+        handler: Callable[..., Any],
+        context: RequestContext,
+        document: dict[str, Any],
+    ) -> Any:
+        arguments: Any = self._validators[method.name](document)
+        self._check_node(arguments.node)
+        if not method.changes:
+            return msgspec.to_builtins(handler(self, arguments))
+        call = Call(
+            method=method.name,
+            operation_id=arguments.operation_id,
+            digest=digest(method, document),
+            actor=actor(context),
+            request_id=request_id(context),
+        )
+        return msgspec.to_builtins(handler(self, arguments, call))
+
+    def _check_node(self, node: str | None) -> None:
+        served_here = self._tracker.snapshot().node.hypervisor_hostname
+        if node not in (None, served_here):
+            raise NodeNotFound(node=node, served=served_here)
+
+
+def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:
+    return BuildRequest(
+        claim_uuid=claim_uuid,
+        instance=arguments.instance,
+        limits=arguments.limits or Limits(),
+        extra_resource=arguments.extra_resource or {},
+        tag=arguments.tag,
+    )

@@ -1,0 +1,37 @@
+"""The calls that are being served."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rtagent.ports import Clock
+
+
+class InFlight:
+    """Thread-safe: each thread serves one call at a time, and single operations of a dict are
+    atomic."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: dict[int, tuple[str, float]] = {}
+
+    @contextmanager
+    def call(self, name: str) -> Iterator[None]:
+        """A call is in flight for the length of the block."""
+        thread = threading.get_ident()
+        self._calls[thread] = (name, self._clock.monotonic())
+        try:
+            yield
+        finally:
+            del self._calls[thread]
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __str__(self) -> str:
+        """Each call and for how long; the longest first."""
+        now = self._clock.monotonic()
+        calls = sorted(self._calls.copy().values(), key=lambda call: call[1])
+        return ", ".join(f"{name} for {now - began:.1f} s" for name, began in calls)

@@ -1,0 +1,26 @@
+"""The way to the message bus, for server and client alike."""
+
+from __future__ import annotations
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_messaging._metrics.client import oslo_messaging_metrics
+from oslo_messaging._tracing.client import oslo_messaging_tracing
+
+from rtagent.conf import upgrade_levels
+
+#: Whose errors arrive as themselves.
+ERROR_MODULES = ("rtagent.errors",)
+
+
+def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.RPCTransport:
+    """The transport that the configuration describes: ``transport_url``,
+    ``[oslo_messaging_rabbit]`` and the like. Nothing is connected yet.
+
+    :param url: instead of ``transport_url``.
+    """
+    # The library reads these from the configuration at hand, but registers them on the global one.
+    conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
+    conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
+    conf.register_opts(upgrade_levels.OPTS, group=upgrade_levels.GROUP)
+    return oslo_messaging.get_rpc_transport(conf, url, allowed_remote_exmods=list(ERROR_MODULES))
