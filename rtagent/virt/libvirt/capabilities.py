@@ -1,0 +1,86 @@
+"""What a capabilities document says of the host: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lxml import etree
+
+from rtagent.model.base import Value
+from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
+
+
+class HostCapabilities(Value, frozen=True, kw_only=True):
+    """The host as libvirt describes it.
+
+    :ivar host_uuid: libvirt's, or "". :ivar cpus: ids of the CPUs that are online.
+    :ivar hyperthreading: some core has more than one thread online.
+    :ivar cpu: the ``<cpu>`` document. :ivar cpu_info: arch, model, vendor, topology, features, of
+        which the last are those beyond what the model implies.
+    :ivar guests: (arch, hypervisor type, vm mode) of each kind of guest.
+    """
+
+    host_uuid: str
+    arch: str
+    cpus: frozenset[int]
+    hyperthreading: bool
+    cpu: str
+    cpu_info: Mapping[str, object]
+    guests: tuple[tuple[str, str, str], ...]
+
+
+def parse_capabilities(document: str) -> HostCapabilities:
+    """:raises BadDocument: naming what is missing or odd."""
+    root = parse(document)
+    host, cpu = root.find("host"), root.find("host/cpu")
+    if root.tag != "capabilities" or host is None or cpu is None:
+        raise BadDocument("it has no <capabilities> with a <host> and its <cpu>")
+    siblings = dict(_siblings(host))
+    return HostCapabilities(
+        host_uuid=text(host, "uuid", ""),
+        arch=text(cpu, "arch"),
+        cpus=frozenset(siblings),
+        hyperthreading=any(others != str(cpu_id) for cpu_id, others in siblings.items()),
+        cpu=etree.tostring(cpu, encoding="unicode", with_tail=False),
+        cpu_info=_cpu_info(host, cpu),
+        guests=tuple(_guests(root)),
+    )
+
+
+def feature_names(cpu: etree._Element) -> frozenset[str]:
+    """The features that a ``<cpu>`` lists and does not take away."""
+    return frozenset(
+        feature.get("name", "")
+        for feature in cpu.iterfind("feature")
+        if feature.get("policy", "require") in ("require", "force")
+    )
+
+
+def _siblings(host: etree._Element) -> Iterator[tuple[int, str]]:
+    """Each CPU that is online, and which share its core: libvirt knows siblings of no other."""
+    for cpu in host.iterfind("topology/cells/cell/cpus/cpu"):
+        siblings = cpu.get("siblings")
+        if siblings is not None:
+            yield integer(cpu.get("id"), "<cpu id>"), siblings
+
+
+def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, object]:
+    topology = cpu.find("topology")
+    shape = {} if topology is None else {str(k): str(v) for k, v in topology.attrib.items()}
+    return {
+        "arch": text(cpu, "arch"),
+        "model": text(cpu, "model", ""),
+        "vendor": text(cpu, "vendor", ""),
+        "topology": {
+            "cells": len(host.findall("topology/cells/cell")),
+            **{name: integer(value, f"<topology {name}>") for name, value in shape.items()},
+        },
+        "features": sorted(feature_names(cpu)),
+    }
+
+
+def _guests(root: etree._Element) -> Iterator[tuple[str, str, str]]:
+    for guest in root.iterfind("guest"):
+        for arch in guest.iterfind("arch"):
+            for domain in arch.iterfind("domain"):
+                yield arch.get("name", ""), domain.get("type", ""), text(guest, "os_type")

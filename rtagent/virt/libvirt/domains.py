@@ -1,0 +1,228 @@
+"""The domains, looked at in bulk and read one by one only when something may have changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import libvirt
+
+from rtagent.model.base import Value
+from rtagent.model.observation import Domain, Problem
+from rtagent.virt.libvirt.connection import Session, broken
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
+from rtagent.virt.libvirt.storage import Storage, growth
+from rtagent.virt.libvirt.worker import Workers
+
+#: In how many looks every domain is read again, a part of them at each: some changes announce
+#: nothing.
+ROUND = 10
+
+_STATE = libvirt.VIR_DOMAIN_STATS_STATE
+_SIZES = _STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
+# A domain that is busy tells what needs no waiting, and does not hold up the others.
+_NOWAIT = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+_KIB_IN_MIB = 1024
+
+
+class Look(Value, frozen=True, kw_only=True):
+    """One look at all domains.
+
+    :ivar growth: bytes that the disks of all may still grow by where the guests' disks are.
+    """
+
+    domains: dict[str, Domain]
+    growth: int
+    problems: tuple[Problem, ...]
+
+
+class _Listed:
+    """A domain in the listing of one look."""
+
+    __slots__ = ("stats", "uuid", "virt")
+
+    def __init__(self, virt: libvirt.virDomain, stats: dict[str, Any]) -> None:
+        self.virt, self.stats = virt, stats
+        self.uuid: str = virt.UUIDString()
+
+    @property
+    def item(self) -> str:
+        return f"domain {self.uuid}"
+
+
+class _Known:
+    """What is remembered of a domain from its last reading."""
+
+    __slots__ = ("domain", "facts", "growth", "turn")
+
+    def __init__(self, facts: DomainFacts, turn: int) -> None:
+        self.facts, self.turn = facts, turn
+        self.growth = 0
+        self.domain: Domain | None = None
+
+
+class Domains:
+    """Remembers what was read, and which domains are to be read again.
+
+    `mark` may be called by any thread; `look` by one at a time.
+    """
+
+    def __init__(self, workers: Workers, storage: Storage) -> None:
+        self._workers, self._storage = workers, storage
+        self._known: dict[str, _Known] = {}
+        self._session: Session | None = None
+        self._looks = 0
+        self._given = 0
+        self._lock = threading.Lock()
+        self._marked: set[str] = set()
+
+    def mark(self, uuid: str) -> None:
+        """Read this domain again at the next look."""
+        with self._lock:
+            self._marked.add(uuid)
+
+    def look(self, session: Session) -> Look:
+        """All domains, running or defined.
+
+        :raises libvirt.libvirtError: TimeoutError: the session is of no use.
+        """
+        if session is not self._session:
+            self._known, self._session = {}, session
+        # Taken before the listing: what is marked from now on may be newer than what is read.
+        marked = self._take_marks()
+        listed, problems = self._list(session)
+        problems += self._read(session, self._outdated(listed, marked))
+        domains = {each.uuid: self._domain(each) for each in listed}
+        if len(self._known) > len(domains):
+            self._known = {uuid: self._known[uuid] for uuid in domains if uuid in self._known}
+        return Look(
+            domains=domains,
+            growth=sum(known.growth for known in self._known.values()),
+            problems=tuple(problems),
+        )
+
+    def _take_marks(self) -> set[str]:
+        with self._lock:
+            marked, self._marked = self._marked, set()
+        return marked
+
+    def _list(self, session: Session) -> tuple[list[_Listed], list[Problem]]:
+        """Everyone, in one call; sizes only if all can be told."""
+        virt = session.virt
+        problems = []
+        try:
+            listed = self._workers.call(lambda: virt.getAllDomainStats(_SIZES, _NOWAIT))
+        except (libvirt.libvirtError, TimeoutError) as error:
+            # One domain whose monitor hangs is enough for this; states alone ask no monitor.
+            listed = self._workers.call(lambda: virt.getAllDomainStats(_STATE, _NOWAIT))
+            problems.append(Problem(item="domain statistics", message=str(error)))
+        return [_Listed(virt, stats) for virt, stats in listed], problems
+
+    def _outdated(self, listed: Sequence[_Listed], marked: set[str]) -> list[_Listed]:
+        """New ones, marked ones, and those whose turn it is."""
+        self._looks += 1
+        turn = self._looks % ROUND
+        return [
+            each
+            for each in listed
+            if (known := self._known.get(each.uuid)) is None
+            or known.turn == turn
+            or each.uuid in marked
+        ]
+
+    def _read(self, session: Session, outdated: Sequence[_Listed]) -> list[Problem]:
+        def read(each: _Listed) -> DomainFacts | Problem | None:
+            return _facts(session, each)
+
+        def hung(each: _Listed) -> Problem:
+            # Either this domain hangs, or libvirt as a whole, in which case this hangs too.
+            self._workers.call(session.virt.getLibVersion)
+            return Problem(item=each.item, message="libvirt does not return its document in time")
+
+        problems = []
+        for each, found in zip(outdated, self._workers.each(read, outdated, hung), strict=True):
+            if isinstance(found, DomainFacts):
+                self._remember(each.uuid, found)
+                continue
+            self._known.pop(each.uuid, None)  # to be read again at the next look
+            if found is not None:
+                problems.append(found)
+        return problems + self._measure(session, outdated)
+
+    def _remember(self, uuid: str, facts: DomainFacts) -> None:
+        known = self._known.get(uuid)
+        if known is None:
+            self._known[uuid] = _Known(facts, self._given % ROUND)
+            self._given += 1
+        elif known.facts != facts:
+            known.facts, known.domain = facts, None
+
+    def _measure(self, session: Session, outdated: Sequence[_Listed]) -> list[Problem]:
+        """How much the disks of these may still grow."""
+
+        def measure(each: _Listed) -> int | Problem:
+            try:
+                return sum(growth(each.virt, path) for path in self._files(each))
+            except (libvirt.libvirtError, OSError) as error:
+                return Problem(item=f"disks of {each.item}", message=str(error))
+
+        def hung(each: _Listed) -> Problem:
+            self._workers.call(session.virt.getLibVersion)
+            return Problem(item=f"disks of {each.item}", message="libvirt does not size them")
+
+        with_files = [each for each in outdated if self._files(each)]
+        problems = []
+        sizes = self._workers.each(measure, with_files, hung)
+        for each, size in zip(with_files, sizes, strict=True):
+            if isinstance(size, Problem):
+                problems.append(size)
+            else:
+                self._known[each.uuid].growth = size
+        return problems
+
+    def _files(self, each: _Listed) -> list[str]:
+        known = self._known.get(each.uuid)
+        files = known.facts.files if known is not None else ()
+        return [path for path in files if self._storage.holds(path)]
+
+    def _domain(self, each: _Listed) -> Domain:
+        """The same value as last time, if nothing changed."""
+        active = each.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF
+        known = self._known.get(each.uuid)
+        if known is None:
+            return Domain(
+                uuid=each.uuid, name=each.virt.name(), active=active, vcpus=None, memory_mb=None
+            )
+        vcpus = each.stats.get("vcpu.current", known.facts.vcpus)
+        kib = each.stats.get("balloon.maximum")
+        memory_mb = known.facts.memory_mb if kib is None else -(-kib // _KIB_IN_MIB)
+        domain = known.domain
+        if domain is None or (domain.active, domain.vcpus, domain.memory_mb) != (
+            active,
+            vcpus,
+            memory_mb,
+        ):
+            domain = known.domain = Domain(
+                uuid=each.uuid,
+                name=each.virt.name(),
+                active=active,
+                vcpus=vcpus,
+                memory_mb=memory_mb,
+            )
+        return domain
+
+
+def _facts(session: Session, each: _Listed) -> DomainFacts | Problem | None:
+    """What its document says; None when the domain has gone since it was listed."""
+    try:
+        return parse_domain(each.virt.XMLDesc(0))
+    except BadDocument as error:
+        return Problem(item=each.item, message=str(error))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        if broken(session, error):
+            raise
+        return Problem(item=each.item, message=str(error))

@@ -1,0 +1,66 @@
+"""libvirt's event loop, and which events call for what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+#: Told of a domain's change: its uuid, and the word for a targeted audit, or "" when it is enough
+#: to read the domain again at the next one.
+Changed = Callable[[str, str], None]
+
+_WORDS = {
+    libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE: "lifecycle",
+    libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_ADDED: "device",
+    libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED: "device",
+    libvirt.VIR_DOMAIN_EVENT_ID_TUNABLE: "",
+    libvirt.VIR_DOMAIN_EVENT_ID_BALLOON_CHANGE: "",
+}
+
+_once = threading.Lock()
+_running: list[threading.Thread] = []
+
+
+def run_event_loop() -> None:
+    """Start the process's one event loop, unless it runs; a connection opened earlier gets none.
+
+    It also silences libvirt's habit to print each error besides raising it.
+    """
+    with _once:
+        if _running:
+            return
+        libvirt.registerErrorHandler(_raised_anyway, None)
+        libvirt.virEventRegisterDefaultImpl()
+        thread = threading.Thread(target=_loop, name="libvirt-events", daemon=True)
+        thread.start()
+        _running.append(thread)
+
+
+def subscribe(connection: libvirt.virConnect, changed: Changed) -> list[int]:
+    """Hear of changes of every domain; the ids to deregister.
+
+    `changed` runs on the event loop's thread and must return at once.
+    """
+    return [
+        connection.domainEventRegisterAny(None, event, _deliver, (changed, word))
+        for event, word in _WORDS.items()
+    ]
+
+
+def _deliver(connection: libvirt.virConnect, domain: libvirt.virDomain, *details: Any) -> None:
+    # What an event says between the domain and our own argument differs from kind to kind.
+    mine: tuple[Changed, str] = details[-1]
+    changed, word = mine
+    changed(domain.UUIDString(), word)
+
+
+def _loop() -> None:
+    while True:
+        libvirt.virEventRunDefaultImpl()
+
+
+def _raised_anyway(context: None, error: object) -> None:
+    pass

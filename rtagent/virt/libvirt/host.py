@@ -1,0 +1,97 @@
+"""What the host is made of, read through a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import libvirt
+from lxml import etree
+
+from rtagent.model.base import Value
+from rtagent.model.topology import Topology
+from rtagent.ports import HostIdentity
+from rtagent.virt.libvirt.capabilities import (
+    HostCapabilities,
+    feature_names,
+    parse_capabilities,
+)
+from rtagent.virt.libvirt.connection import Session, optional
+from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.hostfile import simulated_capabilities, simulated_hostname
+from rtagent.virt.libvirt.traits import domain_traits, host_traits
+
+#: Machine types asked about beside the default one, where the hypervisor has them: each offers
+#: other firmware and buses, and a guest may have any.
+_MACHINES = {"x86_64": ("q35",)}
+
+
+class Host(Value, frozen=True, kw_only=True):
+    """What a host said of itself once.
+
+    :ivar topology: but for ``disk_mb``, which libvirt does not know.
+    :ivar checked: what is cheap to ask again; when it differs, the host is to be read again.
+    """
+
+    identity: HostIdentity
+    topology: Topology
+    checked: tuple[object, ...]
+
+
+def check(session: Session) -> tuple[object, ...]:
+    """Node information and the map of online CPUs."""
+    return (*session.virt.getInfo(), *session.virt.getCPUMap()[1])
+
+
+def read_host(session: Session, file: Path | None) -> Host:
+    """Everything, capabilities included.
+
+    :param file: of a simulated host.
+    :raises BadDocument: its capabilities are not what they should be.
+    """
+    virt, checked = session.virt, check(session)
+    document = simulated_capabilities(file) if file is not None else None
+    capabilities = parse_capabilities(document or virt.getCapabilities())
+    simulated = virt.getType() == "TEST"
+    return Host(
+        identity=HostIdentity(
+            hostname=(document and simulated_hostname(document)) or virt.getHostname(),
+            host_uuid="" if simulated else capabilities.host_uuid,
+        ),
+        topology=Topology(
+            cpus=capabilities.cpus if document else _online(virt, simulated),
+            memory_mb=virt.getInfo()[1],
+            disk_mb=0,
+            hypervisor_type=virt.getType(),
+            hypervisor_version=virt.getVersion(),
+            cpu_info=capabilities.cpu_info,
+            supported_hv_specs=capabilities.guests,
+            traits=frozenset(_traits(session, capabilities)),
+        ),
+        checked=checked,
+    )
+
+
+def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
+    if simulated:  # whose CPU map is the same whatever its host
+        return frozenset(range(virt.getInfo()[2]))
+    _, online, _ = virt.getCPUMap()
+    return frozenset(number for number, there in enumerate(online) if there)
+
+
+def _traits(session: Session, capabilities: HostCapabilities) -> Iterator[str]:
+    yield from host_traits(capabilities, _all_features(session, capabilities))
+    for machine in (None, *_MACHINES.get(capabilities.arch, ())):
+        with optional(session):
+            document = session.virt.getDomainCapabilities(None, capabilities.arch, machine, None, 0)
+            yield from domain_traits(parse(document))
+
+
+def _all_features(session: Session, capabilities: HostCapabilities) -> frozenset[str]:
+    """Of the CPU, with those that its model implies, where libvirt can tell them."""
+    expand = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
+    listed = feature_names(etree.fromstring(capabilities.cpu))
+    with optional(session):
+        whole = session.virt.baselineCPU([capabilities.cpu], expand)
+        return listed | feature_names(parse(whole))
+    return listed

@@ -1,0 +1,133 @@
+"""The host as libvirt shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libvirt
+import msgspec
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.model.observation import Observation, Problem
+from rtagent.model.topology import Topology
+from rtagent.ports import HostIdentity, Reporter, Silence
+from rtagent.virt.libvirt.connection import Connection, Session, broken
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.host import Host, check, read_host
+from rtagent.virt.libvirt.hostfile import FileWatch
+from rtagent.virt.libvirt.storage import GIB, MIB, FileSystem, Probe, Storage, probe
+from rtagent.virt.libvirt.worker import Workers
+
+
+def _unheard(word: str) -> None:
+    """No one watches."""
+
+
+class LibvirtHypervisor:
+    """A `Hypervisor` behind any libvirt URI (QEMU's, or ``test://`` for a simulated host).
+
+    :param instances_path: the directory of the guests' disks.
+    :param call_timeout: seconds for each call. One that takes longer costs what it asked for.
+    :param probe: sizes the file system of a path.
+
+    `observe` is for one thread at a time; the other methods for any.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        instances_path: str,
+        *,
+        call_timeout: float = 5.0,
+        reporter: Reporter | None = None,
+        probe: Probe = probe,
+    ) -> None:
+        self._workers = Workers(call_timeout)
+        self._storage = Storage(instances_path, call_timeout, probe)
+        self._domains = Domains(self._workers, self._storage)
+        self._connection = Connection(
+            uri, self._workers, reporter or Silence(), self._on_domain, self._on_lost
+        )
+        self._watch = FileWatch(self._connection.check_file)
+        self._on_event: Callable[[str], None] = _unheard
+        self._host: tuple[Session, Host] | None = None
+        self._disk_mb: int | None = None
+
+    def identity(self) -> HostIdentity:
+        session = self._connection.session()
+        with self._connection.using(session):
+            try:
+                return self._read_host(session).identity
+            except BadDocument as error:
+                raise HypervisorUnavailable(f"the host's capabilities: {error}") from error
+
+    def observe(self) -> Observation:
+        session = self._connection.session()
+        problems: list[Problem] = []
+        with self._connection.using(session):
+            host = self._try_host(session, problems)
+            size = self._try_size(problems)
+            seen = self._domains.look(session)
+        return Observation(
+            domains=seen.domains,
+            complete=not session.lost,
+            topology=self._topology(host),
+            disk_available_least=(size.free - seen.growth) // GIB if size is not None else None,
+            problems=(*problems, *seen.problems),
+        )
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        self._on_event = on_event
+        if self._connection.file is not None:
+            self._watch.start()
+
+    def stop(self) -> None:
+        self._on_event = _unheard
+        if self._connection.file is not None:
+            self._watch.stop()
+        self._connection.close()
+
+    def _read_host(self, session: Session) -> Host:
+        """Read once per session, and again when what is cheap to ask differs."""
+        if self._host is not None and self._host[0] is session:
+            host = self._host[1]
+            if self._workers.call(lambda: check(session)) == host.checked:
+                return host
+        host = self._workers.call(lambda: read_host(session, self._connection.file))
+        self._host = (session, host)
+        return host
+
+    def _try_host(self, session: Session, problems: list[Problem]) -> Host | None:
+        try:
+            return self._read_host(session)
+        except BadDocument as error:
+            problems.append(Problem(item="host capabilities", message=str(error)))
+        except libvirt.libvirtError as error:
+            if broken(session, error):
+                raise
+            problems.append(Problem(item="host", message=str(error)))
+        return None
+
+    def _try_size(self, problems: list[Problem]) -> FileSystem | None:
+        try:
+            size = self._storage.size()
+        except OSError as error:
+            problems.append(Problem(item=f"storage {self._storage.path}", message=str(error)))
+            return None
+        self._disk_mb = size.total // MIB
+        return size
+
+    def _topology(self, host: Host | None) -> Topology | None:
+        """With the size of the disk as last seen: it does not go with a storage that hangs."""
+        if host is None or self._disk_mb is None:
+            return None
+        return msgspec.structs.replace(host.topology, disk_mb=self._disk_mb)
+
+    def _on_domain(self, uuid: str, word: str) -> None:
+        self._domains.mark(uuid)
+        if word:
+            self._on_event(word)
+
+    def _on_lost(self, word: str) -> None:
+        self._on_event(word)
