@@ -1,0 +1,248 @@
+"""Every order of one audit against two life cycles, on the real tracker.
+
+An audit is three steps (snapshot, observe, apply); a life cycle at most five. In every order, and
+after every step: no domain that a claim was made for runs without that claim, and no claim is lost.
+A last audit finds just what is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from rtagent.audit import Auditor
+from rtagent.db.memory import MemoryStore
+from rtagent.errors import ClaimExpired, ClaimNotFound
+from rtagent.model.claim import ACTIVE
+from rtagent.model.views import orphans, suspects
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from tests.builders import TOPOLOGY, ManualClock, call, host, request, uid
+from tests.unit.test_kernel import enroll
+
+LEASE = 300
+POLICY = host(cpu_allocation_ratio=4.0).policy
+
+#: What a conductor and its hypervisor do to one instance, step by step.
+CYCLES = {
+    "plain": ("claim", "activate", "spawn", "destroy", "release"),
+    "hard reboot": ("claim", "activate", "spawn", "destroy", "spawn"),
+    "claimed again": ("claim", "abort", "claim", "activate", "spawn"),
+    "slow build": ("claim", "lapse", "renew", "activate", "spawn"),
+    "too slow": ("claim", "lapse", "activate", "spawn", "destroy"),
+    "adopted": ("spawn", "destroy", "claim", "activate", "spawn"),
+    "shelved": ("claim", "activate", "spawn", "destroy", "shelve"),
+    "foreign": ("stranger", "grow", "destroy", "stranger"),
+}
+
+
+class Host:
+    """The product's own parts on a hypervisor in memory, and what the calls were answered."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.world = FakeHypervisor(TOPOLOGY)
+        self.store = MemoryStore()
+        self.tracker = ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
+        self.auditor = Auditor(self.tracker, self.world, self.clock)
+        self.auditor.run("start")
+        self.held: dict[str, str] = {}  # owner -> claim uuid, as answered
+        self.lapsing: set[str] = set()  # owners whose lease has run out before it was renewed
+        self.claimed: set[str] = set()
+
+    def check(self) -> None:
+        """What holds after every step."""
+        state = self.tracker.snapshot()
+        for owner, claim_uuid in self.held.items():
+            live = claim_uuid in state.claims
+            assert live or owner in self.lapsing, f"the claim of {owner} is lost"
+            running = owner in self.world.domains and owner in self.claimed
+            assert live or not running, f"{owner} runs without a claim"
+
+
+class Cycle:
+    """One instance's life: each call does one step."""
+
+    def __init__(self, here: Host, owner: str, steps: Sequence[str]) -> None:
+        self.here, self.owner = here, owner
+        self.steps = iter(steps)
+        self.given_up = False
+
+    def __call__(self) -> None:
+        step = next(self.steps)
+        if not self.given_up:
+            getattr(self, step)()
+        self.here.check()
+
+    def claim(self) -> None:
+        if self.owner in self.here.world.domains:
+            self.here.world.destroy(self.owner)
+        build = request(2, 1024, owner=self.owner)
+        made = self.here.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
+        self.here.held[self.owner] = made.uuid
+        self.here.lapsing.discard(self.owner)
+
+    def activate(self) -> None:
+        self._verb("activate_claim")
+
+    def renew(self) -> None:
+        self._verb("renew_claim")
+
+    def _verb(self, verb: str) -> None:
+        """A caller that is told that its claim has ended starts nothing."""
+        claim_uuid = self.here.held[self.owner]
+        try:
+            made = getattr(self.here.tracker, verb)(claim_uuid, call(verb))
+        except (ClaimExpired, ClaimNotFound):
+            assert self.owner in self.here.lapsing
+            del self.here.held[self.owner]
+            self.given_up = True
+        else:
+            self.here.lapsing.discard(self.owner)
+            assert verb != "activate_claim" or made.state == ACTIVE
+
+    def lapse(self) -> None:
+        self.here.clock.advance(LEASE + 1)
+        self.here.lapsing.update(
+            claim.owner_id
+            for claim in self.here.tracker.snapshot().claims.values()
+            if claim.uuid in self.here.tracker.lapsed()
+        )
+
+    def spawn(self) -> None:
+        if self.owner in self.here.held:
+            self.here.claimed.add(self.owner)
+        self.here.world.start_domain(self.owner, 2, 1024)
+
+    def destroy(self) -> None:
+        self.here.world.destroy(self.owner)
+
+    def abort(self) -> None:
+        self._end("abort_instance_claim")
+
+    def release(self) -> None:
+        self._end("release_claim")
+
+    def shelve(self) -> None:
+        self._end("release_claim")
+
+    def _end(self, verb: str) -> None:
+        claim_uuid = self.here.held.pop(self.owner, None)
+        if claim_uuid is not None:
+            getattr(self.here.tracker, verb)(claim_uuid, call(verb))
+
+    def stranger(self) -> None:
+        self.here.world.start_domain(self.owner, 1, 512)
+
+    def grow(self) -> None:
+        self.here.world.start_domain(self.owner, 3, 2048)
+
+
+def play(order: Sequence[int], cycles: Sequence[Sequence[str]], audits: int = 1) -> None:
+    """Play one order: each number is a cycle's next step, ``len(cycles)`` the audit's."""
+    here = Host()
+    players = [Cycle(here, uid(n + 1), steps) for n, steps in enumerate(cycles)]
+    todo = iter(order)
+
+    def until_audit_moves() -> None:
+        for number in todo:
+            if number == len(players):
+                return
+            players[number]()
+
+    for _ in range(audits):
+        until_audit_moves()  # then the snapshot is taken
+        here.world.between = lambda step: (
+            until_audit_moves() if step in ("list", "finish") else None
+        )
+        here.auditor.run("test")
+        here.world.between = lambda step: None
+        here.check()
+    until_audit_moves()
+    settle(here)
+
+
+def settle(here: Host) -> None:
+    """A last audit finds just what is there, and a restart finds the same."""
+    here.auditor.run("last")
+    here.check()
+    state = here.tracker.snapshot()
+    state.check()
+    assert here.auditor.last is not None and here.auditor.last.skipped == 0
+    domains = set(here.world.domains)
+    assert {h.domain_uuid for h in orphans(state)} == domains - set(state.owners)
+    assert {c.owner_id for c in suspects(state)} == {
+        c.owner_id for c in state.claims.values() if c.state == ACTIVE
+    } - domains
+    assert {c.uuid: c for c in here.store.load(state.node.uuid).claims} == dict(state.claims)
+
+
+def all_orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every way to merge sequences of these lengths."""
+    total = sum(lengths)
+    first, *rest = lengths
+    if not rest:
+        yield (0,) * first
+        return
+    for places in itertools.combinations(range(total), first):
+        mine = set(places)
+        for other in all_orders(rest):
+            others = iter(other)
+            yield tuple(0 if i in mine else next(others) + 1 for i in range(total))
+
+
+def splits(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every way to lay each cycle's steps around the audit's three; one order of each way in which
+    steps of different instances stand side by side."""
+    ways = [tuple(itertools.combinations_with_replacement(range(4), length)) for length in lengths]
+    for chosen in itertools.product(*ways):
+        order: list[int] = []
+        for segment in range(4):
+            for number, places in enumerate(chosen):
+                order += [number] * places.count(segment)
+            order += [len(lengths)] * (segment < 3)
+        yield tuple(order)
+
+
+def run_all(orders: Iterator[tuple[int, ...]], check: Callable[[tuple[int, ...]], None]) -> int:
+    played = 0
+    for order in orders:
+        try:
+            check(order)
+        except AssertionError as error:
+            raise AssertionError(f"in the order {order}: {error}") from error
+        played += 1
+    return played
+
+
+PAIRS = list(itertools.combinations_with_replacement(CYCLES, 2))
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
+def test_every_way_to_lay_two_life_cycles_around_an_audit(names):
+    cycles = [CYCLES[name] for name in names]
+    lengths = [len(steps) for steps in cycles]
+    assert run_all(splits(lengths), partial(play, cycles=cycles)) > 1000
+
+
+@pytest.mark.parametrize(
+    "names", [("plain", "hard reboot"), ("claimed again", "too slow")], ids=" and ".join
+)
+def test_every_order_of_an_audit_and_two_life_cycles(names):
+    cycles = [CYCLES[name] for name in names]
+    orders = all_orders([*(len(steps) for steps in cycles), 3])
+    assert run_all(orders, partial(play, cycles=cycles)) == 72072
+
+
+def test_longer_ones_sampled(long):
+    """Three life cycles against two audits."""
+    rng = random.Random(20260102)
+    for _ in range(20_000 if long else 2_000):
+        cycles = [CYCLES[rng.choice(list(CYCLES))] for _ in range(3)]
+        order = [n for n, steps in enumerate(cycles) for _ in steps] + [3] * 6
+        rng.shuffle(order)
+        run_all(iter([tuple(order)]), partial(play, cycles=cycles, audits=2))
