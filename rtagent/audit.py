@@ -68,7 +68,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
 
 
 class Auditor:
-    """Runs audits, one at a time."""
+    """Runs audits of a tracker's host, one at a time."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Auditor:
         clock: Clock,
         reporter: Reporter | None = None,
     ) -> None:
-        self._tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
+        self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
         self._reporter: Reporter = reporter or Silence()
         self._one_at_a_time = threading.Lock()
         self.last: AuditSummary | None = None
@@ -90,22 +90,22 @@ class Auditor:
         """
         with self._one_at_a_time:
             began = self._clock.monotonic()
-            with self._tracker.observing() as base:
-                lapsed = self._tracker.lapsed()
+            with self.tracker.observing() as base:
+                lapsed = self.tracker.lapsed()
                 seen = self._hypervisor.observe()
                 outcome, refused = self._apply(base, seen, lapsed)
             seconds = self._clock.monotonic() - began
-            self.last = _summary(self._tracker.snapshot(), cause, seen, outcome, refused, seconds)
+            self.last = _summary(self.tracker.snapshot(), cause, seen, outcome, refused, seconds)
         self._tell(self.last)
         return self.last
 
     def _apply(
         self, base: HostState, seen: Observation, lapsed: frozenset[str]
     ) -> tuple[Outcome, str]:
-        if self._tracker.stale:
+        if self.tracker.stale:
             return Outcome(), "the store is down"
         try:
-            return self._tracker.apply(plan(base, seen, lapsed), base), ""
+            return self.tracker.apply(plan(base, seen, lapsed), base), ""
         except StoreUnavailable as error:
             return Outcome(), error.message
 

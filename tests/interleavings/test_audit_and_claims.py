@@ -53,6 +53,7 @@ class Host:
         self.held: dict[str, str] = {}  # owner -> claim uuid, as answered
         self.lapsing: set[str] = set()  # owners whose lease has run out before it was renewed
         self.claimed: set[str] = set()
+        self.orderly: set[str] = set()  # owners whose domain never runs without a claim
 
     def check(self) -> None:
         """What holds after every step."""
@@ -62,6 +63,8 @@ class Host:
             assert live or owner in self.lapsing, f"the claim of {owner} is lost"
             running = owner in self.world.domains and owner in self.claimed
             assert live or not running, f"{owner} runs without a claim"
+        ghosts = self.orderly & set(state.holdings)
+        assert not ghosts, f"counted as foreign, and never was: {ghosts}"
 
 
 class Cycle:
@@ -71,6 +74,8 @@ class Cycle:
         self.here, self.owner = here, owner
         self.steps = iter(steps)
         self.given_up = False
+        if steps[0] == "claim":
+            here.orderly.add(owner)
 
     def __call__(self) -> None:
         step = next(self.steps)

@@ -1,0 +1,109 @@
+"""One audit: what it says, and what it does when a part of the world is missing."""
+
+import pytest
+
+from rtagent.audit import Auditor
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import MemoryStore
+from rtagent.errors import HypervisorUnavailable, StoreUnavailable
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from tests.builders import TOPOLOGY, ManualClock, call, host, uid
+from tests.unit.test_kernel import claim, enroll
+
+
+@pytest.fixture
+def store():
+    return FailingStore(MemoryStore())
+
+
+@pytest.fixture
+def world():
+    return FakeHypervisor(TOPOLOGY)
+
+
+@pytest.fixture
+def auditor(store, world):
+    clock = ManualClock()
+    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
+    return Auditor(tracker, world, clock)
+
+
+def test_the_first_audit_learns_the_host(auditor):
+    summary = auditor.run("start")
+    assert auditor.tracker.snapshot().topology == TOPOLOGY
+    assert str(summary) == (
+        "audit (start): applied 1, skipped 0; 0 claims, 0 orphans, 0 drifts, 0 suspects; 0 ms"
+    )
+    assert summary.good and auditor.last is summary
+
+
+def test_a_second_audit_of_an_unchanged_host_writes_nothing(auditor, store, world):
+    world.start_domain(uid(), 1, 512)
+    auditor.run("start")
+    commits = store.calls["commit"]
+    summary = auditor.run("periodic")
+    assert (summary.applied, summary.orphans) == (0, 1)
+    assert store.calls["commit"] == commits
+
+
+def test_a_hypervisor_that_is_away_changes_nothing(auditor, world, store):
+    auditor.run("start")
+    world.lost = True
+    commits = store.calls["commit"]
+    with pytest.raises(HypervisorUnavailable):
+        auditor.run("periodic")
+    assert store.calls["commit"] == commits
+    world.lost = False
+    assert auditor.run("periodic").good
+
+
+def test_a_bad_item_is_reported_and_the_rest_goes_on(auditor, world):
+    world.start_domain(uid(1), 1, 512)
+    world.start_domain(uid(2), 2, 512)
+    world.unreadable.add(uid(1))
+    summary = auditor.run("start")
+    assert summary.orphans == 1
+    assert f"1 problem: domain {uid(1)}" in str(summary)
+
+
+def test_a_store_that_is_down_takes_nothing_and_the_audit_says_so(auditor, world, store):
+    auditor.run("start")
+    world.start_domain(uid(), 1, 512)
+    store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
+    for _ in range(2):
+        summary = auditor.run("periodic")
+        assert not summary.good and summary.applied == 0
+        assert "applied nothing" in str(summary)
+    store.heal()
+    assert auditor.tracker.recover()
+    assert auditor.run("periodic").orphans == 1
+
+
+def test_what_was_touched_meanwhile_is_left_to_the_next_audit(auditor, world):
+    auditor.run("start")
+    tracker = auditor.tracker
+    held = claim(tracker)
+    tracker.activate_claim(held.uuid, call("activate_claim"))
+
+    def touched(step):
+        if step == "finish":
+            tracker.renew_claim(held.uuid, call("renew_claim"))
+
+    world.between = touched
+    summary = auditor.run("periodic")
+    assert (summary.skipped, summary.suspects) == (1, 0)
+    assert "touched meanwhile" in str(summary)
+    world.between = lambda step: None
+    assert auditor.run("periodic").suspects == 1
+
+
+def test_a_hundred_steps_let_claims_in_between(auditor, world):
+    """An audit's steps go in chunks: more than one revision, each with its claims around it."""
+    auditor.run("start")
+    before = auditor.tracker.snapshot().revision
+    for number in range(120):
+        world.start_domain(uid(), number % 2, 1)
+    summary = auditor.run("periodic")
+    assert summary.applied == 120
+    assert auditor.tracker.snapshot().revision - before == 3
