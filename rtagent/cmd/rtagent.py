@@ -18,6 +18,9 @@ from rtagent.cmd.world import World
 
 GROUP = "rtagent.cli"
 
+#: Seconds.
+TIMEOUT = 30.0
+
 
 class Sentences(logging.Formatter):
     """Every line begins with the program's name; an error group has a line for each error."""
@@ -87,6 +90,13 @@ class Shell(App):
             action="store_true",
             help="Read the database instead of asking the agent.",
         )
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=TIMEOUT,
+            metavar="SECONDS",
+            help=f"How long a change waits for its answer. Default: {TIMEOUT:g}.",
+        )
         return parser
 
     def configure_logging(self) -> None:
@@ -101,7 +111,6 @@ class Shell(App):
 
     def clean_up(self, cmd: Command, result: int, err: BaseException | None) -> None:
         self._failure = err
-        self.world.close()
 
     def interact(self) -> NoReturn:
         """No interactive mode: without a command there is only help."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
@@ -14,6 +14,9 @@ from rtagent.api.client import ReadClient
 from rtagent.cmd.reading import Reader
 from rtagent.conf import load, settings
 from rtagent.conf.settings import Settings
+
+if TYPE_CHECKING:
+    from rtagent.cmd.calling import Caller
 
 
 class World:
@@ -49,5 +52,13 @@ class World:
             self._log.warning("the agent cannot reach its database: this may be behind")
         return document
 
-    def close(self) -> None:
-        """Let go of what was opened."""
+    @cached_property
+    def caller(self) -> Caller:
+        """Whom commands that change something call."""
+        from rtagent.cmd.calling import Caller
+
+        return Caller(self.conf, self.settings.default.host, self.options.timeout)
+
+    def call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """The answer of a method of `rtagent.rpc.client.AgentAPI`. :raises RtAgentError:"""
+        return self.caller.call(method, *arguments, **named)

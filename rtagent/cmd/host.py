@@ -1,0 +1,125 @@
+"""rtagent host: simulated hosts."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from pathlib import Path
+
+from cliff.command import Command
+
+from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, host_uri, simulate
+
+#: What each domain of ``--domains`` is like.
+VCPUS, MEMORY_MB = 1, 64
+
+
+class HostSimulate(Command):
+    """Write a simulated host
+
+    FILE is a host for libvirt's test driver, and FILE.capabilities.xml beside it says what the
+    driver cannot. The printed URI is for [libvirt] connection_uri.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        default = Machine()
+        parser.add_argument("file", metavar="FILE", type=Path)
+        for option, value, what in (
+            ("sockets", default.sockets, "CPU sockets"),
+            ("cores", default.cores, "cores of each socket"),
+            ("threads", default.threads, "threads of each core"),
+            ("memory", default.memory_mb, "MB of memory"),
+            (
+                "domains",
+                0,
+                f"domains that run from the start, {VCPUS} vCPU and {MEMORY_MB} MB each",
+            ),
+        ):
+            help_ = f"{what}. Default: %(default)s."
+            parser.add_argument(f"--{option}", metavar="N", type=int, default=value, help=help_)
+        parser.add_argument("--cells", metavar="N", type=int, help="NUMA cells. Default: sockets.")
+        parser.add_argument(
+            "--hostname",
+            default=default.hostname,
+            help="The name that the host has. Default: %(default)s.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        file: Path = parsed_args.file
+        if file.exists():
+            raise SimulationError(
+                f"{file} exists: remove it first, or change it by `rtagent host simulate edit`"
+            )
+        machine = Machine(
+            sockets=parsed_args.sockets,
+            cores=parsed_args.cores,
+            threads=parsed_args.threads,
+            memory_mb=parsed_args.memory,
+            cells=parsed_args.cells,
+            hostname=parsed_args.hostname,
+        )
+        simulate(file, machine, map(_domain, range(parsed_args.domains)))
+        self.app.stdout.write(f"{host_uri(file)}\n")
+
+
+class HostSimulateEdit(Command):
+    """Change what is in a simulated host
+
+    All changes are made at once, or none. An agent that watches the host sees them as it would see
+    domains and devices come and go on a real one.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("file", metavar="FILE", type=Path)
+        for option, metavar, what in (
+            ("--remove-domain", "UUID", "Take this domain away."),
+            ("--remove-device", "NAME", "Take this node device away."),
+            (
+                "--add-domain",
+                "XML",
+                "Add this domain: a document, a file with one, or - to read it.",
+            ),
+            ("--add-device", "XML", "Add this node device: likewise."),
+        ):
+            parser.add_argument(
+                option,
+                metavar=metavar,
+                action="append",
+                default=[],
+                help=f"{what} May be repeated.",
+            )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        domains = [self._document(name) for name in parsed_args.add_domain]
+        devices = [self._document(name) for name in parsed_args.add_device]
+        with edit(parsed_args.file) as world:
+            for domain_uuid in parsed_args.remove_domain:
+                world.remove_domain(domain_uuid)
+            for name in parsed_args.remove_device:
+                world.remove_device(name)
+            for document in domains:
+                world.add_domain(document)
+            for document in devices:
+                world.add_device(document)
+
+    def _document(self, name: str) -> str:
+        """`name` is a file, ``-``, or the document itself."""
+        if name.lstrip().startswith("<"):
+            return name
+        if name == "-":
+            return str(self.app.stdin.read())
+        try:
+            return Path(name).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SimulationError(f"{name}: {error}") from error
+
+
+def _domain(number: int) -> str:
+    name = f"simulated-{number}"
+    return domain_xml(
+        str(uuid.uuid5(uuid.NAMESPACE_URL, name)), vcpus=VCPUS, memory_mb=MEMORY_MB, name=name
+    )

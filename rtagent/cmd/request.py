@@ -1,0 +1,141 @@
+"""A build's request, from the command line or from a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rtagent.errors import InvalidRequest
+
+METHOD = "instance_claim"
+
+#: option -> (metavar, type, help); those of the flavor, the instance, and the call itself.
+_FLAVOR = {
+    "vcpus": ("N", int, "vCPUs"),
+    "memory": ("MB", int, "Memory in MB"),
+    "root-gb": ("GB", int, "Root disk in GB"),
+    "ephemeral-gb": ("GB", int, "Ephemeral disk in GB"),
+    "swap": ("MB", int, "Swap in MB"),
+    "flavor-name": ("NAME", str, "The flavor's name"),
+}
+_INSTANCE = {
+    "instance": ("UUID", str, "The instance's uuid"),
+    "name": ("NAME", str, "Its display_name"),
+    "project": ("ID", str, "Its project_id"),
+    "user": ("ID", str, "Its user_id"),
+}
+#: What the documents call an option that has another name here.
+_FIELDS = {
+    "memory": "memory_mb",
+    "flavor-name": "name",
+    "instance": "uuid",
+    "name": "display_name",
+    "project": "project_id",
+    "user": "user_id",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that describe a request."""
+    group = parser.add_argument_group(
+        "request", "either a file, or --instance, --vcpus, --memory and what else there is to say"
+    )
+    group.add_argument(
+        "--request",
+        metavar="FILE",
+        help='A JSON document: {"instance": {...}, "limits": {...}, ...}, as `rtagent schema show'
+        f" {METHOD}` describes it; - is standard input.",
+    )
+    for option, (metavar, kind, text) in {**_INSTANCE, **_FLAVOR}.items():
+        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
+    group.add_argument(
+        "--volume-backed",
+        action="store_true",
+        default=None,
+        help="The root disk is a volume: it takes no disk here.",
+    )
+    for option, text in (
+        ("--extra-spec", "Of the flavor; may be repeated."),
+        ("--image-property", "Of the image; may be repeated."),
+    ):
+        group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
+    group.add_argument(
+        "--limit",
+        action="append",
+        type=amount,
+        metavar="KEY=N",
+        help="vcpu, memory_mb or disk_gb: how much of the host may be used in all; may be"
+        " repeated. Default: what the host advertises.",
+    )
+    group.add_argument("--tag", help="A word of yours, kept with the claim.")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """``KEY=VALUE``."""
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def amount(text: str) -> tuple[str, int]:
+    """``KEY=N``."""
+    key, value = pair(text)
+    if not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=N")
+    return key, int(value)
+
+
+def arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of the call, as the schema has them.
+
+    :raises InvalidRequest: the file cannot be read, or is accompanied by options.
+    """
+    built = _built(args)
+    if args.request is None:
+        return built
+    if built != {"instance": {"flavor": {}}}:
+        raise _invalid("--request", "it stands alone: put everything into the file")
+    return _from_file(args.request)
+
+
+def _built(args: argparse.Namespace) -> dict[str, Any]:
+    flavor = {**_given(args, _FLAVOR), **_named("extra_specs", args.extra_spec)}
+    image = _named("properties", args.image_property)
+    backed = {} if args.volume_backed is None else {"is_volume_backed": True}
+    instance = {**_given(args, _INSTANCE), **backed, "flavor": flavor}
+    if image:
+        instance["image"] = image
+    tag = {} if args.tag is None else {"tag": args.tag}
+    return {"instance": instance, **_named("limits", args.limit), **tag}
+
+
+def _given(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:
+    values = {name: getattr(args, name.replace("-", "_")) for name in options}
+    return {
+        _FIELDS.get(name, name.replace("-", "_")): value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _named(name: str, pairs: list[tuple[str, Any]] | None) -> dict[str, Any]:
+    return {name: dict(pairs)} if pairs else {}
+
+
+def _from_file(name: str) -> dict[str, Any]:
+    try:
+        text = Path("/dev/stdin" if name == "-" else name).read_text()
+        document = json.loads(text)
+    except (OSError, ValueError) as exc:
+        raise _invalid(name, f"cannot be read: {exc}") from exc
+    if not isinstance(document, dict):
+        raise _invalid(name, "must be a JSON object")
+    return document
+
+
+def _invalid(path: str, message: str) -> InvalidRequest:
+    return InvalidRequest(method=METHOD, errors=[{"path": path, "message": message}])
