@@ -33,7 +33,7 @@ class HostSimulate(Command):
             (
                 "domains",
                 0,
-                f"domains that run from the start, {VCPUS} vCPU and {MEMORY_MB} MB each",
+                f"domains that run, of {VCPUS} vCPU and {MEMORY_MB} MB each",
             ),
         ):
             help_ = f"{what}. Default: %(default)s."
@@ -80,7 +80,7 @@ class HostSimulateEdit(Command):
             (
                 "--add-domain",
                 "XML",
-                "Add this domain: a document, a file with one, or - to read it.",
+                "Add this domain: its document, a file with it, or - to read it.",
             ),
             ("--add-device", "XML", "Add this node device: likewise."),
         ):

@@ -10,12 +10,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+import libvirt
+from lxml import etree
 
 from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.events import silence
 
-#: What names the simulated host in its capabilities document.
-HOST_TAG = "{urn:rtagent:simulated-host}host"
+#: The processing instruction in the capabilities document that names the host.
+HOST_INSTRUCTION = "rtagent-host"
 
 #: Seconds between two looks at the file.
 INTERVAL = 0.25
@@ -26,6 +30,11 @@ Signature = tuple[tuple[int, int, int], ...]
 def capabilities_path(file: Path) -> Path:
     """Where the capabilities document of a host file is."""
     return file.with_name(f"{file.name}.capabilities.xml")
+
+
+def host_uri(file: Path) -> str:
+    """The URI of a simulated host."""
+    return f"test://{quote(str(file.absolute()))}"
 
 
 def host_file(uri: str) -> Path | None:
@@ -51,7 +60,19 @@ def simulated_capabilities(file: Path) -> str | None:
 
 def simulated_hostname(capabilities: str) -> str | None:
     """The name that the document gives the simulated host, if it does."""
-    return next((host.get("name") for host in parse(capabilities).iterfind(HOST_TAG)), None)
+    beside = parse(capabilities).itersiblings(preceding=True)
+    instructions = (each for each in beside if isinstance(each, etree._ProcessingInstruction))
+    return next((i.get("name") for i in instructions if i.target == HOST_INSTRUCTION), None)
+
+
+def complaint(file: Path) -> str:
+    """What libvirt says against a host file, or "" when it accepts it."""
+    silence()
+    try:
+        libvirt.open(host_uri(file)).close()
+    except libvirt.libvirtError as error:
+        return str(error)
+    return ""
 
 
 class FileWatch:
