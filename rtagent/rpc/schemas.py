@@ -49,5 +49,5 @@ def _schema(of: Any, title: str) -> Schema:
 def _anything(kind: type) -> Schema:
     """The schema of a value about which nothing is said."""
     if kind is object:
-        return {}
+        return {"description": "any value"}
     raise NotImplementedError(f"no schema is known for {kind}")
