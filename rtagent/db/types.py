@@ -1,0 +1,39 @@
+"""Column types that mean the same in SQLite, PostgreSQL, MariaDB and MySQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, DateTime, Integer, String, Text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_MYSQL = ("mysql", "mariadb")
+
+#: A key that the database makes. SQLite does so for INTEGER only.
+Serial = BigInteger().with_variant(Integer(), "sqlite")
+
+Uuid = String(36)
+Name = String(255)
+
+#: MariaDB's TEXT ends at 64 KiB.
+Document = Text().with_variant(mysql.MEDIUMTEXT(), *_MYSQL)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware datetime, kept as UTC without a zone, to the microsecond."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        # MariaDB's DATETIME cuts fractions off unless told.
+        return mysql.DATETIME(fsp=6) if dialect.name in _MYSQL else DateTime()
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
