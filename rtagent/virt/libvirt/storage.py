@@ -52,6 +52,7 @@ class Storage:
 
     def __init__(self, path: str, timeout: float, probe: Probe = probe) -> None:
         self.path = path
+        self._prefix = os.path.join(os.path.normpath(path), "")
         self._probe = probe
         self._workers = Workers(timeout, limit=1)
 
@@ -61,4 +62,4 @@ class Storage:
 
     def holds(self, file: str) -> bool:
         """Whether a file is in the directory."""
-        return os.path.commonpath((self.path, file)) == self.path if file[:1] == "/" else False
+        return file.startswith(self._prefix)

@@ -14,10 +14,10 @@ def domain_xml(
 ) -> str:
     """A domain of exactly that size, running from the start unless `active` is False.
 
-    :param name: default: ``instance-`` and the start of the uuid.
+    :param name: default: the uuid.
     """
     domain = E.domain(
-        E.name(name or f"instance-{uuid[:8]}"),
+        E.name(name or uuid),
         E.uuid(uuid),
         E.memory(str(memory_mb), unit="MiB"),
         E.vcpu(str(vcpus)),
