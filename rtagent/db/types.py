@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,8 +33,17 @@ class UtcDateTime(TypeDecorator[datetime]):
         # MariaDB's DATETIME cuts fractions off unless told.
         return mysql.DATETIME(fsp=6) if dialect.name in _MYSQL else DateTime()
 
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any] | None:
+        # The same text as SQLAlchemy makes, in one step: a commit has five of these for each claim.
+        return _text if dialect.name == "sqlite" else super().bind_processor(dialect)
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+def _text(value: datetime | None) -> str | None:
+    # The zone, "+00:00", is cut off.
+    return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
