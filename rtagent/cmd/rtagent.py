@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Any, NoReturn, TextIO
 
 from cliff.app import App
@@ -35,6 +36,15 @@ class Sentences(logging.Formatter):
         return "\n".join(f"rtagent: {line}" for line in lines)
 
 
+class Commands(CommandManager):
+    """Cliff's, but that a command is imported when it is run and not before."""
+
+    def load_commands(self, namespace: str) -> None:
+        self.group_list.append(namespace)
+        for point in entry_points(group=namespace):
+            self.commands[point.name.replace("_", " ")] = point
+
+
 class Shell(App):
     """The application.
 
@@ -50,7 +60,7 @@ class Shell(App):
         super().__init__(
             description="Ask and tell the resource agent of this hypervisor.",
             version=rtagent.__version__,
-            command_manager=CommandManager(GROUP),
+            command_manager=Commands(GROUP),
             stdout=stdout,
             stderr=stderr,
         )

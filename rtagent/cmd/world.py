@@ -17,6 +17,7 @@ from rtagent.conf.settings import Settings
 
 if TYPE_CHECKING:
     from rtagent.cmd.calling import Caller
+    from rtagent.cmd.database import Database
 
 
 class World:
@@ -40,6 +41,10 @@ class World:
     @cached_property
     def reader(self) -> Reader:
         """Whom reading commands ask."""
+        if self.options.offline:
+            from rtagent.cmd.offline import OfflineReader
+
+            return OfflineReader(self.database.states())
         return ReadClient(parse(self.options.socket or self.settings.api.address))
 
     def read(self, *segments: str, **filters: str | None) -> dict[str, Any]:
@@ -51,6 +56,13 @@ class World:
         if document.get("stale"):
             self._log.warning("the agent cannot reach its database: this may be behind")
         return document
+
+    @cached_property
+    def database(self) -> Database:
+        """The daemon's database, whether the daemon runs or not. :raises RtAgentError:"""
+        from rtagent.cmd.database import Database
+
+        return Database(self.settings)
 
     @cached_property
     def caller(self) -> Caller:
