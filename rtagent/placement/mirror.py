@@ -129,8 +129,8 @@ class PlacementMirror:
     # -- its life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Mirror from now on, once at once."""
-        self.wake()
+        """Mirror from now on, at once."""
+        self._agenda = self._agenda.urged(self._clock.monotonic())
         self._thread.start()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
