@@ -46,8 +46,11 @@ class CommitWriter:
         self._insert_operations = Statement(
             dialect, insert(operations), ("node_uuid", *Operation.__struct_fields__, "at")
         )
+        # Inline: the ids that the database makes are not asked for.
         self._insert_events = Statement(
-            dialect, insert(claim_events), [c.name for c in claim_events.c if c.name != "id"]
+            dialect,
+            insert(claim_events).inline(),
+            [c.name for c in claim_events.c if c.name != "id"],
         )
 
     def move(

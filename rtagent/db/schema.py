@@ -41,8 +41,7 @@ _MYSQL_OPTIONS: dict[str, Any] = {
 
 
 def _table(name: str, *parts: Column[Any] | Index | UniqueConstraint) -> Table:
-    # Keys that the database makes are not asked for: an INSERT stays one round trip.
-    return Table(name, metadata, *parts, implicit_returning=False, **_MYSQL_OPTIONS)
+    return Table(name, metadata, *parts, **_MYSQL_OPTIONS)
 
 
 def _node() -> Column[str]:

@@ -14,7 +14,6 @@ from tests.unit.db.cases import StoreCases
 class SqlDatabase:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        metadata.create_all(engine)
 
     def store(self) -> Store:
         return SqlStore(self._engine)
@@ -23,7 +22,14 @@ class SqlDatabase:
         return SqlServiceRegistry(self._engine)
 
 
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
+    metadata.create_all(engine)
+    return engine
+
+
 class TestSqlStore(StoreCases):
     @pytest.fixture
-    def database(self, tmp_path: Path) -> SqlDatabase:
-        return SqlDatabase(open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5))
+    def database(self, engine: Engine) -> SqlDatabase:
+        return SqlDatabase(engine)
