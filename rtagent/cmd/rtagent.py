@@ -15,7 +15,7 @@ from cliff.commandmanager import CommandManager
 
 import rtagent
 from rtagent.cmd.exits import Exit, code, described
-from rtagent.cmd.world import World
+from rtagent.cmd.world import CONFIG_FILE, World
 
 GROUP = "rtagent.cli"
 
@@ -82,13 +82,16 @@ class Shell(App):
                 "allow_abbrev": False,
             },
         )
-        for option, what in (("--config-file", "FILE"), ("--config-dir", "DIR")):
+        for option, what, default in (
+            ("--config-file", "FILE", f"${CONFIG_FILE}, or as oslo.config finds it"),
+            ("--config-dir", "DIR", "as oslo.config finds it"),
+        ):
             parser.add_argument(
                 option,
                 action="append",
                 default=[],
                 metavar=what,
-                help="The daemon's own; may be repeated. Default: as oslo.config finds it.",
+                help=f"The daemon's own; may be repeated. Default: {default}.",
             )
         parser.add_argument(
             "--socket",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from rtagent.cmd.calling import Caller
     from rtagent.cmd.database import Database
 
+#: An environment variable that stands in for --config-file.
+CONFIG_FILE = "RTAGENT_CONFIG_FILE"
+
 
 class World:
     """:ivar options: the global options of the command line."""
@@ -29,7 +33,8 @@ class World:
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
         """The configuration, parsed. :raises ExceptionGroup: of `ConfigError`."""
-        args = [f"--config-file={name}" for name in self.options.config_file]
+        named = self.options.config_file or os.environ.get(CONFIG_FILE, "").split()
+        args = [f"--config-file={name}" for name in named]
         args += [f"--config-dir={name}" for name in self.options.config_dir]
         return load.parse(cfg.ConfigOpts(), args, "rtagent")
 
