@@ -76,7 +76,7 @@ def complaint(file: Path) -> str:
 
 
 class FileWatch:
-    """Looks at the file every `INTERVAL` seconds, from `start` to `stop`.
+    """Looks at the file every `INTERVAL` seconds until `stop`.
 
     :param look: compares the file's signature with that of the world in use, and acts.
     """
@@ -85,13 +85,13 @@ class FileWatch:
         self._look = look
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="host-file", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
+        """Also where nothing was started."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL):
