@@ -30,13 +30,11 @@ class Synced(Value, frozen=True, kw_only=True):
     """What came of it.
 
     :ivar revision: of the state whose tree Placement shows, if there are no problems.
-    :ivar problems: what could not be done; everything else is, if `complete`.
-    :ivar complete: every provider was tried; False: Placement went away.
+    :ivar problems: what could not be done; everything else is, unless Placement went away.
     :ivar unknown_traits: traits that this Placement does not know, left out.
     """
 
     revision: int = -1
-    complete: bool = True
     problems: tuple[PlacementError, ...] = ()
     unknown_traits: frozenset[str] = frozenset()
 
@@ -65,7 +63,7 @@ class Synchroniser:
             for provider in tree.providers:
                 problems += self._provider(provider)
         except PlacementUnavailable as error:
-            return Synced(revision=tree.revision, problems=(error,), complete=False)
+            return Synced(revision=tree.revision, problems=(error,))
         wanted = frozenset[str]().union(*(provider.traits for provider in tree.providers))
         return Synced(
             revision=tree.revision,

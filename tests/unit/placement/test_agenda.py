@@ -25,12 +25,12 @@ def test_a_change_during_a_round_is_for_the_next():
 
 
 def test_a_change_during_a_round_that_fails_is_no_younger_than_what_failed():
-    agenda = synced().woken(10).begun(11, NEVER).woken(12).failed(14, 1, read=True)
+    agenda = synced().woken(10).begun(11, NEVER).woken(12).failed(14, 1)
     assert agenda.behind_since == 10
 
 
 def test_a_round_that_is_urgent_waits_for_nothing():
-    assert synced().failed(0, 1, read=True).urged(0).due(NEVER) == -math.inf
+    assert synced().failed(0, 1).urged(0).due(NEVER) == -math.inf
 
 
 def test_an_urgent_wish_during_a_round_is_for_the_next():
@@ -41,7 +41,7 @@ def test_an_urgent_wish_during_a_round_is_for_the_next():
 def test_repeats_come_ever_later_up_to_a_cap():
     agenda, pauses = synced().woken(0), []
     for _ in range(1100):
-        agenda = agenda.begun(0, NEVER).failed(0, 1, read=True)
+        agenda = agenda.begun(0, NEVER).failed(0, 1)
         pauses.append(agenda.due(NEVER))
     assert pauses[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
     assert pauses == sorted(pauses)
@@ -49,16 +49,16 @@ def test_repeats_come_ever_later_up_to_a_cap():
 
 
 def test_jitter_takes_up_to_half():
-    assert synced().woken(0).begun(0, NEVER).failed(0, 0, read=True).due(NEVER) == FIRST_RETRY / 2
+    assert synced().woken(0).begun(0, NEVER).failed(0, 0).due(NEVER) == FIRST_RETRY / 2
 
 
 def test_wake_ups_do_not_shorten_a_back_off():
-    agenda = synced().woken(0).begun(0, NEVER).failed(0, 1, read=True)
+    agenda = synced().woken(0).begun(0, NEVER).failed(0, 1)
     assert agenda.woken(0.1).due(NEVER) == FIRST_RETRY
 
 
 def test_success_ends_the_back_off():
-    agenda = synced().woken(0).begun(0, NEVER).failed(0, 1, read=True).begun(1, NEVER).done(1)
+    agenda = synced().woken(0).begun(0, NEVER).failed(0, 1).begun(1, NEVER).done(1)
     assert agenda.woken(2).due(NEVER) == 2 + GATHER
     assert agenda.failures == 0
 
@@ -88,6 +88,11 @@ def test_forgetting_during_a_round_is_for_the_next():
     assert synced().begun(0, NEVER).forgotten(1).done(2).begun(3, NEVER).reading
 
 
-def test_what_could_not_be_read_is_read_by_the_repeat():
-    assert Agenda().begun(0, NEVER).failed(0, 1, read=False).begun(1, NEVER).reading
-    assert not Agenda().begun(0, NEVER).failed(0, 1, read=True).begun(1, NEVER).reading
+def test_an_urgent_wish_is_served_once():
+    assert synced().urged(0).begun(0, NEVER).done(0).due(NEVER) == math.inf
+
+
+def test_a_round_that_fails_counts_as_the_refresh():
+    repeated = synced(now=0, refresh=300).begun(300, 300).failed(301, 1).begun(302, 300)
+    assert not repeated.reading
+    assert repeated.done(303).due(300) == 601

@@ -64,3 +64,8 @@ def test_what_is_wrong_is_named(configured, options, option):
         load(configured(options))
     assert caught.value.kwargs["group"] == "placement"
     assert caught.value.kwargs["option"] == option
+
+
+def test_it_does_not_wait_for_ever(configured):
+    assert configured("").placement.timeout == 30
+    assert configured("timeout = 5").placement.timeout == 5

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from msgspec.structs import replace
+from oslo_context import context
 
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
@@ -215,6 +216,34 @@ def test_traits_that_placement_does_not_know_are_a_warning_and_not_repeated(worl
     assert world.heard.healths[-1][1] == "warn"
     assert "HW_NOT_INVENTED" in world.heard.healths[-1][2]
     assert (world.mirror.error, world.mirror.due_in) == (None, math.inf)
+
+
+def test_each_round_has_one_request_id(world):
+    class Noting(MemoryPlacement):
+        def __init__(self):
+            super().__init__()
+            self.ids = []
+
+        def ensure_traits(self, names):
+            self.note()
+            return super().ensure_traits(names)
+
+        def provider(self, uuid):
+            self.note()
+            return super().provider(uuid)
+
+        def note(self):
+            current = context.get_current()
+            self.ids.append(current and current.request_id)
+
+    api, clock = Noting(), ManualClock()
+    mirror = PlacementMirror(api, world.wanted, MemoryOwnership(), clock)
+    for _ in range(2):
+        mirror.forget()
+        clock.advance(GATHER)
+        mirror.turn()
+    first, second, third = api.ids
+    assert first == second != third
 
 
 # -- with its thread ------------------------------------------------------------------------------

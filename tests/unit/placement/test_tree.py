@@ -106,7 +106,7 @@ def test_no_more_is_reserved_than_there_is():
 
 
 def test_a_ratio_has_the_digits_that_every_database_keeps():
-    shown = root(state(ram_allocation_ratio=Decimal("1.33333399")))
+    shown = root(state(ram_allocation_ratio=Decimal("1.33333666")))
     assert shown.inventories["MEMORY_MB"].allocation_ratio == 1.33333
 
 
