@@ -3,7 +3,8 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,12 +42,11 @@ class Daemon:
         uri: str | None = None,
         config: Config | None = None,
         environment: Mapping[str, str] | None = None,
-        arguments: Sequence[str] = (),
     ) -> None:
         """:param database_url: embedded SQLite when left out. :param uri: the hypervisor; a host
         simulated in ``directory/host.xml`` when left out.
         :param config: more options, by group; they win over those that are made here.
-        :param environment: beside this process's. :param arguments: of the command line."""
+        :param environment: beside this process's."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.log = directory / "rtagentd.log"
@@ -55,7 +55,6 @@ class Daemon:
         self.address = UnixAddress(str(directory / "rtagent.sock"))
         self.notify = NotifySocket()
         self._environment = {**(environment or {}), "NOTIFY_SOCKET": self.notify.address}
-        self._arguments = tuple(arguments)
         self._process: Process | None = None
         if uri is None:
             uri = host_uri(self.host_file)
@@ -99,12 +98,12 @@ class Daemon:
 
     # -- its life ---------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Start the process; returns at once."""
+    def start(self, *arguments: str) -> Self:
+        """Start the process, with these on its command line too; returns at once."""
         self.notify.clear()
         command = [sys.executable, "-m", "rtagent.cmd.rtagentd"]
         self._process = Process(
-            [*command, "--config-file", str(self.config_file), *self._arguments],
+            [*command, "--config-file", str(self.config_file), *arguments],
             {"PYTHONPATH": str(ROOT), **self._environment},
             self.directory,
             self.log,
@@ -127,6 +126,19 @@ class Daemon:
             ended = f"ended with {self.exit_code}" if not self.running else "runs"
             raise DaemonFailed(f"never said {part!r} and {ended}: {self.last_lines()}")
         return line
+
+    def wait_logged(self, part: str, timeout: float = 30.0) -> str:
+        """The first line of its log with that part in it.
+
+        :raises DaemonFailed: there was none in time.
+        """
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            for line in self.log.read_text(errors="replace").splitlines():
+                if part in line:
+                    return line
+            time.sleep(0.05)
+        raise DaemonFailed(f"never logged {part!r}: {self.last_lines()}")
 
     @property
     def running(self) -> bool:
