@@ -51,11 +51,16 @@ class PostgreSQL(Backend):
         return {"connect_args": bounds, "isolation_level": "READ COMMITTED"}
 
     def listen(self, engine: Engine, timeout: float) -> None:
-        milliseconds = int(server_seconds(timeout) * 1000)
-        # An agent that is stopped in a transaction would keep its node's row locked.
+        seconds = server_seconds(timeout)
         settings = "; ".join(
-            f"SET {name} = {milliseconds}"
-            for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+            f"SET {name} = {int(bound * 1000)}"
+            for name, bound in (
+                ("statement_timeout", seconds),
+                # Less than a statement's, so that what is told is that a lock was in the way.
+                ("lock_timeout", server_seconds(seconds)),
+                # An agent that is stopped in a transaction would keep its node's row locked.
+                ("idle_in_transaction_session_timeout", seconds),
+            )
         )
 
         @event.listens_for(engine, "do_connect")
