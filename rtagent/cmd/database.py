@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 
 from rtagent.conf.policy import policy
 from rtagent.conf.settings import Settings
+from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.event import ClaimEvent
 from rtagent.db.nodes import Rule, SqlNodes
@@ -26,13 +27,19 @@ class Database:
     """The daemon's own, by the same configuration."""
 
     def __init__(self, settings: Settings) -> None:
-        """:raises RtAgentError: it is a file that does not exist: reading must not make one."""
+        """A schema that is newer than this program is read all the same.
+
+        :raises RtAgentError: it is a file that does not exist: reading must not make one.
+        :raises SchemaMismatch: there is nothing to be read yet.
+        """
         self._settings = settings
         options = settings.database
         url = make_url(options.connection)
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
             raise RtAgentError(f"{url.database} does not exist: has rtagentd ever run here?")
-        engine = open_engine(options.connection, options.operation_timeout)
+        self._engine = engine = open_engine(options.connection, options.operation_timeout)
+        if migrate.version(engine) is None:
+            migrate.check(engine)
         self._nodes, self._store = SqlNodes(engine), SqlStore(engine)
         self._registry = SqlServiceRegistry(engine)
 
@@ -57,8 +64,10 @@ class Database:
     def remove_node(self, name: str, rule: Rule, now: datetime) -> NodeRecord:
         """Mark a node's record as removed.
 
-        :param name: its uuid or hypervisor_hostname. :raises NodeNotFound: or what the rule raises.
+        :param name: its uuid or hypervisor_hostname.
+        :raises NodeNotFound: or what the rule raises. :raises SchemaMismatch: it is not ours.
         """
+        migrate.check(self._engine)
         present = [record.node for record in self._nodes.records() if record.deleted_at is None]
         found = [node for node in present if name in (node.uuid, node.hypervisor_hostname)]
         if len(found) != 1:

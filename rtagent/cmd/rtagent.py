@@ -124,6 +124,7 @@ class Shell(App):
 
     def clean_up(self, cmd: Command, result: int, err: BaseException | None) -> None:
         self._failure = err
+        self.world.close()
 
     def interact(self) -> NoReturn:
         """No interactive mode: without a command there is only help."""

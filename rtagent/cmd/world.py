@@ -79,3 +79,8 @@ class World:
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The answer of a method of `rtagent.rpc.client.AgentAPI`. :raises RtAgentError:"""
         return self.caller.call(method, *arguments, **named)
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        if "caller" in self.__dict__:
+            self.caller.close()

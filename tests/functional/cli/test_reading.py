@@ -5,31 +5,15 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
 
 from rtagent.api.address import UnixAddress
 from rtagent.api.server import ReadAPI
-from rtagent.cmd.rtagent import Shell
 from rtagent.model.host import HostState
+from tests.functional.cli.shell import Run, run
 from tests.unit.api.states import NODE, empty, sources, uuid
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
-
-
-def run(*argv: str) -> Outcome:
-    out, err = io.StringIO(), io.StringIO()
-    code = Shell(out, err).run(list(argv))
-    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
