@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from uuid import uuid4
@@ -235,6 +236,7 @@ def test_libvirtd_freezes_and_thaws(connect, libvirtd, virsh):
         with pytest.raises(HypervisorUnavailable):
             hypervisor.observe()
         assert time.monotonic() - began < 5
+    assert sum(thread.name == "bounded-call" for thread in threading.enumerate()) <= 8
     watcher.wait_for("connection")
 
     libvirtd.thaw()
