@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from rtagent.conf.policy import policy
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
@@ -34,10 +32,10 @@ class Database:
         """
         self._settings = settings
         options = settings.database
-        url = make_url(options.connection)
-        if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-            raise RtAgentError(f"{url.database} does not exist: has rtagentd ever run here?")
         self._engine = engine = open_engine(options.connection, options.operation_timeout)
+        file = engine.url.database if engine.dialect.name == "sqlite" else None
+        if file is not None and not Path(file).exists():
+            raise RtAgentError(f"{file} does not exist: has rtagentd ever run here?")
         if migrate.version(engine) is None:
             migrate.check(engine)
         self._nodes, self._store = SqlNodes(engine), SqlStore(engine)

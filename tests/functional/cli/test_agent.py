@@ -1,6 +1,7 @@
 """rtagent against a daemon of its own: claims, audits, services, and the end of the node."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -161,10 +162,11 @@ def test_offline_reads_say_the_same(rtagent, claim):
         assert rtagent("--offline", *command, "-f", "json").json == online
 
 
-def test_it_is_a_program(agent):
+def test_it_is_a_program_whose_configuration_the_environment_may_name(agent):
     program = Path(sys.executable).with_name("rtagent")
     done = subprocess.run(
-        [program, "--config-file", str(agent.config_file), "node", "list", "-f", "json"],
+        [program, "node", "list", "-f", "json"],
+        env={**os.environ, "RTAGENT_CONFIG_FILE": str(agent.config_file)},
         capture_output=True,
         text=True,
         check=False,
