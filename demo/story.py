@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 import uuid
+from typing import Any
 
 from rich.table import Table
 from rich.tree import Tree
@@ -89,7 +90,7 @@ def placement(stage: Stage) -> None:
     stage.say("The stranger's CPUs and memory are in `reserved`: nobody is sent there for them.")
 
 
-def until_mirrored(stage: Stage, node_uuid: str) -> dict:
+def until_mirrored(stage: Stage, node_uuid: str) -> dict[str, Any]:
     """The provider, once the stranger's memory is in it."""
     client = stage.placement.client()
     for _ in range(300):
