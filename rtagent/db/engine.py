@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from rtagent.db.backends import backend
-from rtagent.errors import ConfigError
+from rtagent.errors import ConfigError, StoreUnavailable
 
 #: Connections kept open, and how many more a rush may open: commits use one at a time, heartbeats
 #: one, and reads of operations one per RPC thread.
@@ -34,6 +36,18 @@ def open_engine(url: str, operation_timeout: float) -> Engine:
         pool_use_lifo=True,
     )
     kind.listen(engine, operation_timeout)
+    return engine
+
+
+def open_existing(url: str, operation_timeout: float) -> Engine:
+    """The same, but that it does not make an SQLite database where there is none.
+
+    :raises StoreUnavailable: its file does not exist.
+    """
+    engine = open_engine(url, operation_timeout)
+    name = engine.url.database
+    if engine.dialect.name == "sqlite" and not (name and Path(name).exists()):
+        raise StoreUnavailable(f"{name} does not exist: has rtagentd ever run here?")
     return engine
 
 

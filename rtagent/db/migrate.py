@@ -13,6 +13,7 @@ from sqlalchemy import Engine, inspect, text
 from rtagent.db.backends import backend
 from rtagent.db.transaction import Transactions
 from rtagent.errors import SchemaMismatch
+from rtagent.model.base import Value
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 #: The revision that this code reads and writes. Revisions are numbered, so that an older program
 #: can tell a newer schema from an older one.
 HEAD = "0001"
+
+
+class Revision(Value, frozen=True, kw_only=True):
+    """:ivar name: a number. :ivar what: what came with it."""
+
+    name: str
+    what: str
 
 
 def version(engine: Engine) -> str | None:
@@ -93,6 +101,15 @@ def script(dialect: str) -> str:
     with _config(output, dialect=dialect) as config:
         command.upgrade(config, HEAD, sql=True)
     return output.getvalue()
+
+
+def revisions() -> list[Revision]:
+    """Every revision of the schema that this program knows, oldest first."""
+    from alembic.script import ScriptDirectory
+
+    with _config() as config:
+        scripts = reversed(list(ScriptDirectory.from_config(config).walk_revisions()))
+        return [Revision(name=script.revision, what=script.doc) for script in scripts]
 
 
 @contextmanager

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, Table, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, Engine, Table, and_, insert, or_, select, update
 
 from rtagent.db import codec
 from rtagent.db.batch import net
 from rtagent.db.commits import CommitWriter, Passed
 from rtagent.db.event import ClaimEvent
+from rtagent.db.purge import purge_node
 from rtagent.db.registry import BINARY
 from rtagent.db.schema import (
     claim_events,
@@ -25,14 +26,11 @@ from rtagent.db.schema import (
 from rtagent.db.transaction import Transactions
 from rtagent.errors import RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim import LIVE_STATES, RELEASED
+from rtagent.model.claim import LIVE_STATES
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.node import NodeRecord
 from rtagent.ports import Enroll, Stored
-
-#: How many rows one transaction of a purge deletes, so that commits get in between.
-PURGE_CHUNK = 1000
 
 
 def _unobserved(_: str) -> None:
@@ -96,15 +94,7 @@ class SqlStore:
         return None if row is None else codec.operation(row)
 
     def purge(self, node_uuid: str, before: datetime) -> int:
-        old = operations.c.node_uuid == node_uuid, operations.c.at < before
-        released = (
-            claims.c.node_uuid == node_uuid,
-            claims.c.state == RELEASED,
-            claims.c.updated_at < before,
-        )
-        return self._purge(operations, "operation_id", *old) + self._purge(
-            claims, "uuid", *released
-        )
+        return purge_node(self._transactions, node_uuid, before)
 
     def history(self, node_uuid: str, claim_uuid: str | None = None) -> tuple[ClaimEvent, ...]:
         """A claim's events, or all of the node's, oldest first.
@@ -116,19 +106,6 @@ class SqlStore:
             query = query.where(claim_events.c.claim_uuid == claim_uuid)
         with self._transactions.look() as connection:
             return tuple(map(codec.event, connection.execute(query.order_by(claim_events.c.id))))
-
-    def _purge(self, table: Table, key: str, *condition: Any) -> int:
-        """Found without a lock, and deleted by key, so that the lock is held for a moment."""
-        chunk = select(table.c[key]).where(*condition).limit(PURGE_CHUNK)
-        gone = 0
-        while True:
-            with self._transactions.look() as connection:
-                keys = connection.scalars(chunk).all()
-            if not keys:
-                return gone
-            with self._transactions.rewrite() as connection:
-                found = delete(table).where(*condition, table.c[key].in_(keys))
-                gone += connection.execute(found).rowcount
 
 
 def _records(connection: Connection, uuid: str, hypervisor_hostname: str) -> list[NodeRecord]:

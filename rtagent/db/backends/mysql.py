@@ -20,7 +20,7 @@ class MySQL(Backend):
     # Deadlock (also: refused by a cluster); the row has changed since the transaction's snapshot.
     deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
-    native_backup = "mariadb-dump --single-transaction"
+    native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:
         bounds = {

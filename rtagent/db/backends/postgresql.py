@@ -44,7 +44,7 @@ class PostgreSQL(Backend):
     serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
     deadlocks: ClassVar[frozenset[Code]] = frozenset({"40001", "40P01"})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
-    native_backup = "pg_dump"
+    native_backup = "pg_dump --format=custom --file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:
         bounds = {"connect_timeout": int(timeout), "tcp_user_timeout": int(timeout * 1000)}
