@@ -104,6 +104,7 @@ class Kernel:
         # Assigned by the leader, or by `recover` while stale; read without a lock:
         self._state = state
         self._recovery = threading.Lock()
+        self._check_loaded(state)
 
     @property
     def state(self) -> HostState:
@@ -166,10 +167,7 @@ class Kernel:
 
     def _resume(self, stored: Stored) -> None:
         state = restored(stored, self._state.policy)
-        try:
-            state.check()
-        except InvariantViolated as error:
-            self._break(error)
+        self._check_loaded(state)
         before, self._state = self._state, state
         self._noted(before, ())
         with self._mutex:
@@ -178,6 +176,14 @@ class Kernel:
         self._reporter.health("store", "pass")
         self._reporter.said("info", f"the store is back: {state!r}")
         self._tell(state, ())
+
+    def _check_loaded(self, state: HostState) -> None:
+        """What a store held must keep every invariant, or nothing is granted from it."""
+        try:
+            state.check()
+        except InvariantViolated as error:
+            self._break(error)
+            self._reporter.health("tracker", "fail", error.message)
 
     def submit(self, decide: Decide, purpose: str, call: Call | None = None) -> Any:
         """Queue a decision and return its answer, or raise what it ended with."""

@@ -82,6 +82,14 @@ class Audits:
             return every(self._backoff.pause())
         return self._done(cause, summary, self._clock.monotonic() - began)
 
+    def _lacks(self, summary: AuditSummary) -> str:
+        """Why the audit is not good enough to grant anything on, or nothing."""
+        if not summary.good:
+            return str(summary)
+        if self._tracker.snapshot().topology is None:
+            return f"what the host is made of is not known yet: {summary}"
+        return ""
+
     def _take_causes(self) -> str:
         with self._lock:
             causes, self._causes = self._causes, []
@@ -102,7 +110,8 @@ class Audits:
     def _done(self, cause: str, summary: AuditSummary, seconds: float) -> Rest:
         if summary.complete:
             self._reporter.health(PART, "pass")
-        if not summary.good:
+        if why := self._lacks(summary):
+            self._gate.not_ready(why)
             self.because(cause)
             return every(self._backoff.pause())
         self._backoff.reset()

@@ -30,6 +30,12 @@ class Gate:
             return None
         return self._error is None
 
+    def not_ready(self, why: str) -> None:
+        """An audit was done, and not enough is known to open."""
+        if isinstance(self._error, NodeNotReady):
+            self._error = NodeNotReady(why)
+            self._tracker.hold_back(self._error)
+
     def open(self) -> bool:
         """A good audit was done. Whether the gate was closed."""
         was_closed, self._error = self._error is not None, None

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 class DaemonFailed(Exception):
     """The daemon is not as it should be; the message ends with the last lines of its log."""
+
+
+def wait_until(holds: Callable[[], bool], timeout: float = 30.0) -> None:
+    """Until the condition holds; raises `TimeoutError`."""
+    deadline = time.monotonic() + timeout
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what was waited for did not come to be")
+        time.sleep(0.05)
 
 
 class Daemon:
@@ -52,6 +61,8 @@ class Daemon:
         self.log = directory / "rtagentd.log"
         self.config_file = directory / "rtagent.conf"
         self.host_file = directory / "host.xml"
+        self.storage = directory / "instances"
+        self.storage.mkdir(exist_ok=True)
         self.address = UnixAddress(str(directory / "rtagent.sock"))
         self.notify = NotifySocket()
         self._environment = {**(environment or {}), "NOTIFY_SOCKET": self.notify.address}
@@ -76,18 +87,21 @@ class Daemon:
             )
         )
 
+    @property
+    def host(self) -> str:
+        """``[DEFAULT] host``: the server's name on the message bus."""
+        return str(self._config["DEFAULT"]["host"])
+
     def _defaults(
         self, transport_url: str, database_url: str | None, uri: str
     ) -> dict[str, dict[str, object]]:
-        storage = self.directory / "instances"
-        storage.mkdir(exist_ok=True)
         options: dict[str, dict[str, object]] = {
             "DEFAULT": {
                 "host": "agent1",
                 "my_ip": "127.0.0.1",
                 "state_path": self.directory,
                 "lock_path": self.directory,
-                "instances_path": storage,
+                "instances_path": self.storage,
                 "transport_url": transport_url,
             },
             "libvirt": {"connection_uri": uri},

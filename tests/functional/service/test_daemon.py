@@ -1,7 +1,5 @@
 """The daemon as its own process: how it starts, waits, reloads, refuses and stops."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -9,7 +7,7 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
-from tests.servers.daemon import Daemon
+from tests.servers.daemon import Daemon, wait_until
 
 EX_CONFIG = 78
 #: The uuid of a node that is not there.
@@ -26,13 +24,6 @@ def daemon(tmp_path):
 def node(daemon: Daemon) -> dict:
     (only,) = daemon.read("nodes")["nodes"]
     return only
-
-
-def wait_until(holds: Callable[[], bool], timeout: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def beside(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
