@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 from rtagent.conf.policy import policy
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
-from rtagent.db.engine import open_engine
+from rtagent.db.engine import open_existing
 from rtagent.db.event import ClaimEvent
 from rtagent.db.nodes import Rule, SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
-from rtagent.errors import NodeNotFound, RtAgentError
+from rtagent.errors import NodeNotFound
 from rtagent.kernel import restored
 from rtagent.model.host import HostState
 from rtagent.model.node import NodeRecord
@@ -32,10 +31,7 @@ class Database:
         """
         self._settings = settings
         options = settings.database
-        self._engine = engine = open_engine(options.connection, options.operation_timeout)
-        file = engine.url.database if engine.dialect.name == "sqlite" else None
-        if file is not None and not Path(file).exists():
-            raise RtAgentError(f"{file} does not exist: has rtagentd ever run here?")
+        self._engine = engine = open_existing(options.connection, options.operation_timeout)
         if migrate.version(engine) is None:
             migrate.check(engine)
         self._nodes, self._store = SqlNodes(engine), SqlStore(engine)

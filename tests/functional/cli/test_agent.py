@@ -216,7 +216,7 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path):
     file = tmp_path / "rtagent.conf"
     file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
     outcome = run("--config-file", str(file), "--offline", "node", "list")
-    assert (outcome.code, outcome.out) == (1, "")
+    assert (outcome.code, outcome.out) == (4, "")
     assert "does not exist: has rtagentd ever run here?" in outcome.err
     assert sorted(tmp_path.iterdir()) == [file]
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 
 from rtagent.api.address import UnixAddress
 from rtagent.api.server import ReadAPI
+from rtagent.cmd.rtagent import GROUP
 from rtagent.model.host import HostState
 from tests.functional.cli.shell import Run, run
 from tests.unit.api.states import NODE, empty, sources, uuid
@@ -169,7 +171,16 @@ def test_completion_knows_every_command():
     assert "complete -F _rtagent rtagent" in outcome.out
 
 
-def test_every_command_has_help():
-    listed = run("help")
-    assert "Could not load" not in listed.out
-    assert "exit codes:" in listed.out
+def test_help_lists_every_command_and_every_exit_code():
+    listed = run("help").out
+    assert "Could not load" not in listed
+    for line in ("  3  the host cannot hold", "  node show ", "  db sync ", "  config check "):
+        assert line in listed
+
+
+@pytest.mark.parametrize("name", [point.name for point in entry_points(group=GROUP)])
+def test_every_command_explains_itself(name):
+    words = name.split("_")
+    explained = run("help", *words)
+    assert explained.code == 0
+    assert explained.out.startswith(f"usage: rtagent {' '.join(words)} ")
