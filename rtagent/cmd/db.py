@@ -8,15 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
-
 from rtagent.cmd.columns import Nothing, Yes
 from rtagent.cmd.listing import Act, List, Show
 from rtagent.cmd.world import World
 from rtagent.db import migrate
 from rtagent.db.backup import backup
-from rtagent.db.engine import open_engine, open_existing
+from rtagent.db.engine import Engine, open_engine, open_existing
 from rtagent.db.nodes import SqlNodes
 from rtagent.db.purge import purge_history
 from rtagent.db.store import SqlStore
@@ -45,7 +42,7 @@ class DbSync(Act):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         connection = self.world.settings.database.connection
         if parsed_args.sql:
-            self.app.stdout.write(migrate.script(make_url(connection).get_backend_name()))
+            self.app.stdout.write(migrate.script(connection))
             return
         engine = open_engine(connection, MIGRATION_TIMEOUT)
         before = migrate.version(engine)

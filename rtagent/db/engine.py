@@ -63,3 +63,6 @@ def _parse(url: str) -> URL:
             rule="must be an SQLAlchemy URL",
         ) from error
     return parsed
+
+
+__all__ = ["Engine", "open_engine", "open_existing"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sqlalchemy import Engine, inspect, text
 
-from rtagent.db.backends import backend
+from rtagent.db.engine import open_engine
 from rtagent.db.transaction import Transactions
 from rtagent.errors import SchemaMismatch
 from rtagent.model.base import Value
@@ -89,14 +89,14 @@ def ready(engine: Engine) -> None:
     check(engine)
 
 
-def script(dialect: str) -> str:
+def script(url: str) -> str:
     """The statements of `sync` on an empty database, for an administrator to run.
 
-    :param dialect: ``sqlite``, ``postgresql``, ``mysql`` or ``mariadb``.
+    :param url: the database's; nothing is connected. :raises ConfigError:
     """
     from alembic import command
 
-    backend(dialect)
+    dialect = open_engine(url, 1).dialect.name
     output = io.StringIO()
     with _config(output, dialect=dialect) as config:
         command.upgrade(config, HEAD, sql=True)

@@ -67,13 +67,16 @@ def test_a_sync_that_fails_leaves_nothing(engine: Engine):
     assert inspect(engine).get_table_names() == ["claims"]
 
 
-@pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql", "mariadb"])
-def test_the_script_makes_every_table(dialect: str):
-    script = migrate.script(dialect)
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite:///x", "postgresql+psycopg://h/d", "mysql+pymysql://h/d", "mariadb+pymysql://h/d"],
+)
+def test_the_script_makes_every_table(url: str):
+    script = migrate.script(url)
     for table in metadata.tables:
         assert f"CREATE TABLE {table} " in script
 
 
 def test_a_script_for_another_database_is_refused():
     with pytest.raises(ConfigError):
-        migrate.script("oracle")
+        migrate.script("oracle://h/d")
