@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -130,8 +130,10 @@ class World:
 
     def eventually(self, true: Callable[[], bool]) -> bool:
         """Whether it becomes true by itself."""
-        pause = threading.Event()
-        return any(true() or pause.wait(0.05) for _ in range(int(PATIENCE / 0.05)))
+        deadline = time.monotonic() + PATIENCE
+        while not (holds := true()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return holds
 
 
 @pytest.fixture(scope="module")
