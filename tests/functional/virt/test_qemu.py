@@ -53,6 +53,16 @@ def libvirt_connection(libvirtd):
         connection.close()
 
 
+@contextlib.contextmanager
+def frozen(libvirtd):
+    """Thawed whatever happens: closing a connection to it would hang."""
+    libvirtd.freeze()
+    try:
+        yield
+    finally:
+        libvirtd.thaw()
+
+
 @pytest.fixture
 def virsh(libvirtd):
     """A connection of the test's own."""
@@ -230,16 +240,15 @@ def test_libvirtd_freezes_and_thaws(connect, libvirtd, virsh):
     hypervisor.start(watcher)
     eventually(lambda: uuid in hypervisor.observe().domains)
 
-    libvirtd.freeze()
-    for _ in range(12):  # more than may hang at a time
-        began = time.monotonic()
-        with pytest.raises(HypervisorUnavailable):
-            hypervisor.observe()
-        assert time.monotonic() - began < 5
-    assert sum(thread.name == "bounded-call" for thread in threading.enumerate()) <= 8
-    watcher.wait_for("connection")
+    with frozen(libvirtd):
+        for _ in range(12):  # more than may hang at a time
+            began = time.monotonic()
+            with pytest.raises(HypervisorUnavailable):
+                hypervisor.observe()
+            assert time.monotonic() - began < 5
+        assert sum(thread.name == "bounded-call" for thread in threading.enumerate()) <= 8
+        watcher.wait_for("connection")
 
-    libvirtd.thaw()
     eventually(lambda: sizes(hypervisor) == {uuid: (True, 2, 64)})
 
 
@@ -247,9 +256,8 @@ def test_an_idle_connection_to_a_frozen_libvirtd_is_noticed(connect, libvirtd):
     watcher, hypervisor = Watcher(), connect()
     hypervisor.start(watcher)
     hypervisor.observe()
-    libvirtd.freeze()
-    watcher.wait_for("connection")
-    libvirtd.thaw()
+    with frozen(libvirtd):
+        watcher.wait_for("connection")
     eventually(lambda: hypervisor.observe().complete)
 
 
