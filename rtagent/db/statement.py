@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.sql.expression import UpdateBase
-
-_Convert = Callable[[Any], Any]
 
 
 class Statement:
@@ -22,12 +20,14 @@ class Statement:
         """:param columns: those that each row brings a value for."""
         compiled = clause.compile(dialect=dialect, column_keys=list(columns))
         self._sql = str(compiled)
-        self._names: Sequence[str] = getattr(compiled, "positiontup", None) or ()
-        self._converters = {
-            name: convert
-            for name, bind in compiled.binds.items()
-            if (convert := bind.type.dialect_impl(dialect).bind_processor(dialect)) is not None
-        }
+        # The placeholders, in the statement's order where they have no names in it.
+        self._by_position = compiled.positional
+        self._names: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.binds)
+        converters = (
+            compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+            for name in self._names
+        )
+        self._converters = [(at, convert) for at, convert in enumerate(converters) if convert]
 
     def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
         """Send it with these rows, if there are any; how many rows of the table it matched."""
@@ -37,7 +37,7 @@ class Statement:
         return connection.exec_driver_sql(self._sql, parameters).rowcount
 
     def _parameters(self, row: Mapping[str, Any]) -> Any:
-        values = dict(row)
-        for name, convert in self._converters.items():
-            values[name] = convert(values[name])
-        return tuple([values[name] for name in self._names]) if self._names else values
+        values = [row[name] for name in self._names]
+        for at, convert in self._converters:
+            values[at] = convert(values[at])
+        return tuple(values) if self._by_position else dict(zip(self._names, values, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Integer, String, Text
@@ -44,6 +45,8 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+# What happens at one moment is stamped with it in several rows.
+@lru_cache(maxsize=256)
 def _text(value: datetime | None) -> str | None:
     # The zone, "+00:00", is cut off.
     return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]

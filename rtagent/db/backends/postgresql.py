@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, ClassVar, TypeVar
 
@@ -47,7 +48,10 @@ class PostgreSQL(Backend):
     native_backup = "pg_dump --format=custom --file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:
-        bounds = {"connect_timeout": int(timeout), "tcp_user_timeout": int(timeout * 1000)}
+        bounds = {
+            "connect_timeout": math.ceil(timeout),
+            "tcp_user_timeout": math.ceil(timeout * 1000),
+        }
         return {"connect_args": bounds, "isolation_level": "READ COMMITTED"}
 
     def listen(self, engine: Engine, timeout: float) -> None:

@@ -10,9 +10,6 @@ from sqlalchemy.exc import DBAPIError
 
 from rtagent.db.backends.backend import Backend, Code, Options
 
-#: How many pages of 4 KiB the log may have before a commit carries them over into the database.
-AUTOCHECKPOINT = 1000
-
 
 class SQLite(Backend):
     """A WAL with an fsync per commit; writers wait for each other at BEGIN."""
@@ -42,12 +39,7 @@ class SQLite(Backend):
 
 
 def _prepare(connection: Any, _: object) -> None:
-    for pragma in (
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-        f"wal_autocheckpoint = {AUTOCHECKPOINT}",
-    ):
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
