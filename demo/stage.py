@@ -113,7 +113,7 @@ class Stage:
     def _call(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(PROGRAMS / "rtagent"), *arguments],
-            env={**os.environ, **self.environment(), "COLUMNS": "110", "CLIFF_FIT_WIDTH": "1"},
+            env={**os.environ, **self.environment(), "COLUMNS": "110"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

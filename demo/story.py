@@ -15,6 +15,8 @@ from rtagent.virt.simulate import domain_xml
 
 GUEST, STRANGER = str(uuid.UUID(int=0xA)), str(uuid.UUID(int=0xB))
 BUILD = str(uuid.UUID(int=0xC))
+LIST = "claim list -c uuid -c display_name -c state -c suspect -c vcpus -c memory_mb"
+AUDIT = "audit run -f value -c summary"
 ASKED = f"--instance {GUEST} --name web-1 --vcpus 4 --memory 8192 --root-gb 20"
 
 
@@ -31,11 +33,12 @@ def audit(stage: Stage) -> None:
 
 def claim(stage: Stage) -> None:
     stage.chapter("A claim: asked, held, activated, and then its guest is started")
-    stage.run(f"claim create {ASKED} --operation-id {BUILD}")
-    stage.run(f"claim activate {BUILD}")
+    shown = "-c uuid -c state -c vcpus -c memory_mb -c disk_mb -c expires_at"
+    stage.run(f"claim create {ASKED} --operation-id {BUILD} {shown}")
+    stage.run(f"claim activate {BUILD} -c state")
     add_domain(stage, GUEST, "web-1", vcpus=4, memory_mb=8192)
-    stage.run("audit run")
-    stage.run("claim list")
+    stage.run(AUDIT)
+    stage.run(LIST)
 
 
 def refusal(stage: Stage) -> None:
@@ -47,7 +50,7 @@ def refusal(stage: Stage) -> None:
 def stranger(stage: Stage) -> None:
     stage.chapter("A domain that nobody claimed is found and counted, so that it is safe")
     add_domain(stage, STRANGER, "somebody-elses", vcpus=2, memory_mb=2048)
-    stage.run("audit run")
+    stage.run(AUDIT)
     stage.run("orphan list")
 
 
@@ -55,9 +58,9 @@ def power_cut(stage: Stage) -> None:
     stage.chapter("kill -9, and nothing is lost")
     stage.daemon.kill()
     stage.say("rtagentd was killed.")
-    stage.run("--offline claim list")
+    stage.run(f"--offline {LIST}")
     stage.start_agent()
-    stage.run("claim list")
+    stage.run(LIST)
     stage.say("The caller never saw its answer and asks again, with the same operation id:")
     stage.run(f"claim create {ASKED} --operation-id {BUILD} -f value -c uuid -c state")
 
@@ -65,11 +68,11 @@ def power_cut(stage: Stage) -> None:
 def disappearance(stage: Stage) -> None:
     stage.chapter("A guest that disappears keeps its claim until somebody says that it is gone")
     stage.run(f"host simulate edit {stage.host_file} --remove-domain {GUEST}")
-    stage.run("audit run")
+    stage.run(AUDIT)
     stage.run(f"claim show {BUILD} -c state -c suspect -c vcpus -c memory_mb")
     stage.run(f"claim release {BUILD}")
-    stage.run("claim list")
-    stage.run(f"claim history {BUILD}")
+    stage.run(LIST)
+    stage.run(f"claim history {BUILD} -c at -c action -c before -c after -c actor -c reason")
 
 
 def placement(stage: Stage) -> None:
