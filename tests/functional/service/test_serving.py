@@ -1,7 +1,9 @@
 """The daemon between its clients, its broker and Placement."""
 
+import sqlite3
 import threading
 import uuid
+from contextlib import closing
 
 import oslo_messaging
 import pytest
@@ -58,6 +60,22 @@ def test_a_claim_outlives_the_process(daemon, agent):
     daemon.start().wait_ready()
 
     assert held(daemon) == {uuid}
+
+
+def test_a_state_that_breaks_its_rules_is_shown_and_nothing_is_granted_from_it(daemon, agent):
+    daemon.start().wait_ready()
+    uuid = claim(agent)
+    daemon.kill()
+    with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
+        database.execute("UPDATE compute_nodes SET revision = 0")
+
+    daemon.start()
+
+    daemon.wait_said(f"STATUS=not granting (claim {uuid} is newer than the state)")
+    assert daemon.read("health")["checks"]["tracker"][0]["status"] == "fail"
+    assert held(daemon) == {uuid}
+    with pytest.raises(NodeNotReady, match="granting has stopped"):
+        claim(agent)
 
 
 def test_creating_calls_wait_until_the_host_is_known_and_reads_do_not(daemon, agent):
