@@ -69,5 +69,5 @@ class Listener(TCPServer):
         super().server_close()
         for connection in tuple(self._connections):
             with contextlib.suppress(OSError):  # who has not asked by now is not waited for
-                pass
+                connection.shutdown(socket.SHUT_RD)
         self._pool.shutdown()
