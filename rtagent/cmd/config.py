@@ -7,6 +7,7 @@ import argparse
 from oslo_config import cfg, generator
 
 from rtagent.cmd.listing import Act
+from rtagent.conf import reference
 from rtagent.conf.unknown import NAMESPACES, unknown
 from rtagent.service import assembly
 
@@ -28,7 +29,19 @@ class ConfigCheck(Act):
 class ConfigGenerate(Act):
     """Print a sample configuration: every option with its help and default"""
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--reference",
+            action="store_true",
+            help="rtagent's own options as a page of reStructuredText instead.",
+        )
+        return parser
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
+        if parsed_args.reference:
+            self.app.stdout.write(reference.render())
+            return
         conf = cfg.ConfigOpts()
         generator.register_cli_opts(conf)
         namespaces = [word for name in NAMESPACES for word in ("--namespace", name)]
