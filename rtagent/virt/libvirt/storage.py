@@ -35,12 +35,16 @@ def probe(path: str) -> FileSystem:
 
 def growth(domain: libvirt.virDomain, path: str) -> int:
     """Bytes by which a domain's disk file may still grow: what the guest sees, less what the file
-    occupies (holes left out, which libvirt's own statistics count in).
+    occupies (holes left out, which libvirt's own statistics count in). One that is missing grows
+    by nothing: its domain cannot run.
 
     :raises libvirt.libvirtError: OSError:
     """
+    try:
+        occupied = os.stat(path).st_blocks * 512  # counted in these, whatever the block size
+    except FileNotFoundError:
+        return 0
     capacity, _, _ = domain.blockInfo(path)
-    occupied = os.stat(path).st_blocks * 512  # counted in these, whatever the block size
     return max(0, capacity - occupied)
 
 

@@ -22,6 +22,7 @@ class Guest:
     def __init__(self, uuid, vcpus=1, memory_mb=64, stats=RUNNING):
         self.uuid, self.stats = uuid, stats
         self.document = domain_xml(uuid, vcpus=vcpus, memory_mb=memory_mb)
+        self.called = f"name of {uuid}"
         self.reads = 0
         self.hangs = None
 
@@ -29,7 +30,7 @@ class Guest:
         return self.uuid
 
     def name(self):
-        return f"name of {self.uuid}"
+        return self.called
 
     def XMLDesc(self, flags):
         self.reads += 1
@@ -150,6 +151,25 @@ def test_a_domain_that_was_away_is_read_again(domains):
     assert sizes(domains.look(session))[A] == (True, 2, 64)
 
 
+def test_a_domain_that_goes_as_an_odd_one_comes_is_forgotten(domains):
+    a, b = Guest(A), Guest(B)
+    b.document = "<domain/>"
+    virt = Libvirt(a)
+    session = Session(virt, ())
+    for guests in ([a], [b], [a]):
+        virt.guests = guests
+        domains.look(session)
+    assert a.reads == 2
+
+
+def test_a_domain_with_another_name(domains):
+    a = Guest(A)
+    session = Session(Libvirt(a), ())
+    assert domains.look(session).domains[A].name == f"name of {A}"
+    a.called = "renamed"
+    assert domains.look(session).domains[A].name == "renamed"
+
+
 def test_statistics_that_tell_sizes_are_believed_over_what_was_read(domains):
     told = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
     session = Session(Libvirt(Guest(A, stats=told), Guest(B, stats=SHUT_OFF)), ())
@@ -194,6 +214,21 @@ def test_a_domain_that_hangs_is_present_and_a_problem(domains, release):
     look = domains.look(Session(Libvirt(a, b), ()))
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
+
+
+def test_a_domain_that_hangs_is_not_asked_again_until_it_returns(domains, release):
+    a, b = Guest(A), Guest(B)
+    a.hangs = release
+    session = Session(Libvirt(a, b), ())
+    for _ in range(12):  # more than may hang at a time
+        look = domains.look(session)
+        assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
+        assert [problem.item for problem in look.problems] == [f"domain {A}"]
+    assert a.reads == 1
+
+    release.set()
+    while sizes(domains.look(session))[A] != (True, 1, 64):
+        pass  # the left thread has only to end
 
 
 def test_when_libvirt_hangs_as_a_whole_the_look_ends(domains, release):
