@@ -16,7 +16,7 @@ from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
 from rtagent.service.boot import Boot, Stopped
-from rtagent.service.inbox import RELOAD, STOP, Inbox
+from rtagent.service.inbox import OPENED, RELOAD, STOP, Inbox
 from rtagent.service.loop import Loop
 from rtagent.service.node import NodeAgent
 from rtagent.service.notifier import Notifier
@@ -26,6 +26,8 @@ from rtagent.telemetry.telemetry import Telemetry
 #: Seconds that calls in flight may take to end, and then each thread.
 RPC_PATIENCE = 30.0
 LOOP_PATIENCE = 5.0
+#: Seconds for which being ready waits for the broker: a call that is made at once would be lost.
+BROKER_PATIENCE = 5.0
 #: Seconds between two looks at how everything is.
 TICK = 1.0
 #: A loop without progress for as long has hung, where systemd does not say how long.
@@ -61,8 +63,7 @@ class Agent:
         self._inbox.attend_signals()
         with ExitStack() as stack:
             try:
-                node, watchdog = self._start(stack)
-                self._serve(node, watchdog)
+                self._serve(*self._start(stack))
             except Stopped:
                 pass
             except RtAgentError as error:
@@ -74,7 +75,7 @@ class Agent:
 
     # -- start ------------------------------------------------------------------------------------
 
-    def _start(self, stack: ExitStack) -> tuple[NodeAgent, Watchdog]:
+    def _start(self, stack: ExitStack) -> tuple[NodeAgent, RpcServer, Watchdog]:
         """What is started last is stopped first."""
         node = self._boot(stack)
         self._start_api(node, stack)
@@ -86,10 +87,10 @@ class Agent:
         if node.mirror is not None:
             node.mirror.start()
             stack.callback(self._note_blocked, "placement", node.mirror.stop)
-        self._start_rpc(node, stack)
+        rpc = self._start_rpc(node, stack)
         limit = self._notifier.watchdog_seconds or HUNG
         vital = [loop for loop in loops if loop.name in ("audit", "heartbeat", "keeper")]
-        return node, Watchdog(limit, vital, self._notifier, self._telemetry)
+        return node, rpc, Watchdog(limit, vital, self._notifier, self._telemetry)
 
     def _boot(self, stack: ExitStack) -> NodeAgent:
         """Prove who we are, and load what the store has."""
@@ -116,7 +117,7 @@ class Agent:
             lambda: self.settings,
             self._telemetry,
             self._clock,
-            opened=self._notifier.ready,
+            opened=lambda: self._inbox.put(OPENED),
             failed=self._inbox.put,
         )
 
@@ -131,7 +132,7 @@ class Agent:
             ) from exc
         stack.callback(api.stop)
 
-    def _start_rpc(self, node: NodeAgent, stack: ExitStack) -> None:
+    def _start_rpc(self, node: NodeAgent, stack: ExitStack) -> RpcServer:
         server = RpcServer(
             get_transport(self._conf),
             self.settings.default.host,
@@ -142,13 +143,17 @@ class Agent:
         )
         stack.callback(self._note_blocked, "rpc", lambda: server.stop(RPC_PATIENCE))
         server.start()
+        return server
 
     # -- while it runs ----------------------------------------------------------------------------
 
-    def _serve(self, node: NodeAgent, watchdog: Watchdog) -> None:
+    def _serve(self, node: NodeAgent, rpc: RpcServer, watchdog: Watchdog) -> None:
         while (news := self._inbox.get(TICK)) != STOP:
             if isinstance(news, RtAgentError):
                 raise news
+            if news == OPENED:
+                rpc.wait_started(BROKER_PATIENCE)
+                self._notifier.ready()
             if news == RELOAD:
                 self._reload(node)
             watchdog.look()

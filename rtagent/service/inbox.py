@@ -12,6 +12,8 @@ from rtagent.errors import RtAgentError
 RELOAD = "reload"
 #: Finish what is in flight, and end.
 STOP = "stop"
+#: The first good audit is done.
+OPENED = "opened"
 
 SIGNALS = {signal.SIGTERM: STOP, signal.SIGINT: STOP, signal.SIGHUP: RELOAD}
 

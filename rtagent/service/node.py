@@ -29,6 +29,7 @@ from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.keeper import Keeper
 from rtagent.service.loop import Loop, Rest
 from rtagent.service.standing import Standing
+from rtagent.telemetry.decisions import Decisions
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 
@@ -63,6 +64,7 @@ class NodeAgent:
         wanted = policy(settings(), stored.ratios)
         state = restored(stored, _with(wanted, stored.ratios))
         self._tracker = ResourceTracker(database.store, clock, state, telemetry)
+        self._tracker.listen(Decisions(telemetry).listener)
         self._gate = Gate(self._tracker)
         self._auditor = Auditor(self._tracker, hypervisor, clock, telemetry)
         self._keeper = Keeper(

@@ -55,6 +55,7 @@ def rpc_status(daemon: Daemon) -> str:
 def test_a_claim_outlives_the_process(daemon, agent):
     daemon.start().wait_ready()
     uuid = claim(agent)
+    daemon.wait_logged(f"create claim {uuid}")
     daemon.kill()
 
     daemon.start().wait_ready()
