@@ -10,7 +10,7 @@ from rtagent import errors
 from rtagent.rpc import schemas
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.endpoint import Endpoint
-from rtagent.rpc.methods import CHANGE_ERRORS, COMMON_ERRORS, METHODS, Method
+from rtagent.rpc.methods import METHODS, Method
 from tests.rpc_agents import Agent
 
 ALL = list(METHODS.values())
@@ -51,5 +51,6 @@ def test_schemas_are_schemas_and_strict(method: Method):
 
 @pytest.mark.parametrize("method", ALL, ids=lambda m: m.name)
 def test_errors_exist_and_are_expected(method: Method):
-    for name in (*COMMON_ERRORS, *CHANGE_ERRORS, *method.errors):
+    assert len(set(method.all_errors)) == len(method.all_errors)
+    for name in method.all_errors:
         assert getattr(errors, name).expected
