@@ -493,6 +493,11 @@ def test_unknown_claims_are_told_from_ended_ones():
     tracker = track(MemoryStore())
     with pytest.raises(ClaimNotFound):
         tracker.activate_claim(uid(), call("activate_claim"))
+    ended = claim(tracker)
+    tracker.release_claim(ended.uuid, call("release_claim"))
+    for verb in ("activate_claim", "renew_claim"):
+        with pytest.raises(ClaimExpired):
+            getattr(tracker, verb)(ended.uuid, call(verb))
 
 
 def test_leases_end_by_the_monotonic_clock_alone():
