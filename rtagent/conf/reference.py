@@ -51,7 +51,8 @@ def _facts(option: cfg.Opt) -> Iterator[str]:
         bound = getattr(kind, name, None)
         if bound is not None:
             yield f"{words} {bound}"
-    if getattr(kind, "choices", None):
-        yield "one of " + ", ".join(str(choice) for choice in kind.choices)
+    choices = getattr(kind, "choices", None)
+    if choices:
+        yield "one of " + ", ".join(map(str, choices))
     if option.mutable:
         yield "read again at a reload"
