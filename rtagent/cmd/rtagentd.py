@@ -33,7 +33,7 @@ TAKE_OVER = cfg.BoolOpt(
 #: What a library says at INFO of itself, not of us.
 QUIETER = ("alembic.runtime.plugins=WARNING",)
 
-LOG = log.getLogger(__name__)
+LOG = log.getLogger(load.PROJECT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,12 +76,13 @@ def run(conf: cfg.ConfigOpts, args: Sequence[str], settings: Settings) -> int:
     clock = SystemClock()
     telemetry = Telemetry(clock)
     agent = Agent(conf, settings, telemetry, clock, reload=reload, take_over=conf.take_over)
-    code = 0
+    code, ended_by = 0, ""
     try:
         agent.run()
     except (ConfigError, IdentityError, SchemaMismatch, WriterFenced) as error:
-        LOG.error("%s", error)
-        code = EX_CONFIG
+        code, ended_by = EX_CONFIG, error.message
+    if ended_by:  # here, or oslo.log would add the error to its own sentence
+        LOG.error(ended_by)
     if agent.blocked:
         logging.shutdown()
         os._exit(code)

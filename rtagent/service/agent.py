@@ -20,6 +20,7 @@ from rtagent.service.inbox import OPENED, RELOAD, STOP, Inbox
 from rtagent.service.loop import Loop
 from rtagent.service.node import NodeAgent
 from rtagent.service.notifier import Notifier
+from rtagent.service.tenure import Tenure
 from rtagent.service.watchdog import Watchdog
 from rtagent.telemetry.telemetry import Telemetry
 
@@ -99,9 +100,10 @@ class Agent:
         stack.callback(boot.lock_state().drop)
         hypervisor = assembly.hypervisor(settings, reporter)
         stack.callback(hypervisor.stop)
+        tenure = Tenure(settings.default.lock_path, reporter)
+        stack.callback(tenure.drop)
         found = boot.until("the hypervisor", hypervisor.identity)
-        if (lock := boot.lock_hypervisor(found)) is not None:
-            stack.callback(lock.drop)
+        tenure.take(found)
         database = boot.until("the database", lambda: assembly.database(settings))
         stack.callback(database.close)
         stored = boot.until(
@@ -110,7 +112,7 @@ class Agent:
         reporter.health("store", "pass")
         return NodeAgent(
             stored,
-            found,
+            tenure,
             hypervisor,
             database,
             assembly.placement(self._conf),

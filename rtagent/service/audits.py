@@ -24,7 +24,7 @@ class Audits:
     """The turns of the audit thread: periodic, and at once after an event.
 
     A hypervisor that does not answer closes the gate; it is tried again with back-off. When it is
-    back it must be the one that was enrolled, every lease runs a full term again, and the first
+    back, and is still the same one, every lease runs a full term again, and the first
     good audit opens the gate.
     """
 
@@ -38,17 +38,18 @@ class Audits:
         reporter: Reporter,
         *,
         interval: Callable[[], float],
-        enrolled: Callable[[HostIdentity], None],
+        returned: Callable[[HostIdentity], None],
         opened: Callable[[], None],
         closed: Callable[[], None],
     ) -> None:
         """:param interval: seconds between two periodic audits; may be infinite.
-        :param enrolled: raises what must stop the agent when the hypervisor is another one.
+        :param returned: told who answers again; raises `HypervisorUnavailable` when it must not be
+            served.
         :param opened: called when the gate has opened. :param closed: when it has closed.
         """
         self._auditor, self._tracker, self._hypervisor = auditor, tracker, hypervisor
         self._gate, self._clock, self._reporter = gate, clock, reporter
-        self._interval, self._enrolled = interval, enrolled
+        self._interval, self._returned = interval, returned
         self._opened, self._closed = opened, closed
         self._backoff = Backoff()
         self._lock = threading.Lock()
@@ -97,7 +98,7 @@ class Audits:
 
     def _return(self) -> None:
         """The hypervisor was away: who is there now?"""
-        self._enrolled(self._hypervisor.identity())
+        self._returned(self._hypervisor.identity())
         self._tracker.restart_leases()
 
     def _lost(self, error: HypervisorUnavailable) -> Rest:

@@ -54,17 +54,6 @@ class Boot:
         self._compute_id.read()  # a garbled one is told before anything is waited for
         return lock
 
-    def lock_hypervisor(self, found: HostIdentity) -> locks.FileLock | None:
-        """The hypervisor, ours; None where it has no machine of its own.
-
-        :raises IdentityError: another agent has it.
-        """
-        if not found.host_uuid:
-            return None
-        lock = locks.hypervisor(self._settings.default.lock_path, found.host_uuid)
-        lock.take()
-        return lock
-
     def enroll(self, store: Store, found: HostIdentity, take_over: bool) -> Stored:
         """Become the node's writer.
 

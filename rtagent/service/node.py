@@ -29,6 +29,7 @@ from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.keeper import Keeper
 from rtagent.service.loop import Loop, Rest
 from rtagent.service.standing import Standing
+from rtagent.service.tenure import Tenure
 from rtagent.telemetry.decisions import Decisions
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
@@ -43,7 +44,7 @@ class NodeAgent:
     def __init__(
         self,
         stored: Stored,
-        identity: HostIdentity,
+        tenure: Tenure,
         hypervisor: Hypervisor,
         database: Database,
         placement: PlacementAPI | None,
@@ -54,10 +55,10 @@ class NodeAgent:
         opened: Callable[[], None],
         failed: Callable[[RtAgentError], None],
     ) -> None:
-        """:param stored: what the store has of the node. :param identity: who was enrolled.
+        """:param stored: what the store has of the node. :param tenure: of the hypervisor.
         :param settings: those in force now. :param opened: called when calls are granted.
         :param failed: told of what must end the process."""
-        self._identity, self._hypervisor, self._database = identity, hypervisor, database
+        self._tenure, self._hypervisor, self._database = tenure, hypervisor, database
         self._settings, self._telemetry, self._clock = settings, telemetry, clock
         self._opened, self._failed = opened, failed
         self.in_flight = InFlight(clock)
@@ -156,7 +157,7 @@ class NodeAgent:
             self._clock,
             self._telemetry,
             interval=self._interval,
-            enrolled=self._check_identity,
+            returned=self._hypervisor_returned,
             opened=self._gate_opened,
             closed=self._wake_mirror,
         )
@@ -212,16 +213,12 @@ class NodeAgent:
         seconds = self._settings().default.update_resources_interval
         return {0: DEFAULT_INTERVAL, -1: math.inf}.get(seconds, seconds)
 
-    def _check_identity(self, found: HostIdentity) -> None:
-        """The hypervisor that answers again must be the one that was enrolled."""
-        if found == self._identity:
-            return
-        error = IdentityError(
-            f"{self._settings().libvirt.connection_uri} was {self._identity} and is {found} now:"
-            " start again, so that the new one is enrolled"
-        )
-        self._failed(error)
-        raise HypervisorUnavailable(error.message)
+    def _hypervisor_returned(self, found: HostIdentity) -> None:
+        try:
+            self._tenure.take(found)
+        except IdentityError as error:
+            self._failed(error)
+            raise HypervisorUnavailable(error.message) from error
 
     def _wanted_tree(self) -> tree.Tree | None:
         up = self._gate.hypervisor_up

@@ -80,5 +80,32 @@ def test_a_second_agent_on_the_hypervisor_is_refused(daemon, libvirtd, tmp_path)
         assert "has an agent already" in second.last_lines()
 
 
+def test_a_hypervisor_that_hangs_is_noticed_and_does_not_keep_it_from_stopping(daemon, libvirtd):
+    daemon.configure(
+        {
+            "DEFAULT": {"update_resources_interval": 1},
+            "libvirt": {"connection_uri": libvirtd.uri, "call_timeout": 1},
+        }
+    )
+    daemon.start().wait_ready()
+
+    libvirtd.freeze()
+
+    daemon.wait_said("STATUS=not granting")
+    assert checks(daemon)["hypervisor"] == "fail"
+    assert daemon.terminate(30) == 0
+
+
+def test_a_hypervisor_that_is_restarted_is_found_again(daemon, libvirtd):
+    daemon.configure({"libvirt": {"connection_uri": libvirtd.uri}})
+    daemon.start().wait_ready()
+
+    with libvirtd.outage():
+        daemon.wait_said("STATUS=not granting")
+
+    daemon.wait_said("STATUS=granting")
+    wait_until(lambda: checks(daemon)["hypervisor"] == "pass")
+
+
 def checks(daemon: Daemon) -> dict[str, str]:
     return {part: told[0]["status"] for part, told in daemon.read("health")["checks"].items()}

@@ -35,7 +35,7 @@ def audits(world, told):
         world.clock,
         world.notes,
         interval=lambda: 60.0,
-        enrolled=told.of("enrolled"),
+        returned=told.of("returned"),
         opened=told.of("opened"),
         closed=told.of("closed"),
     )
@@ -72,7 +72,7 @@ def test_an_endless_interval_waits_for_an_event(world, told):
         world.clock,
         world.notes,
         interval=lambda: math.inf,
-        enrolled=told.of("enrolled"),
+        returned=told.of("returned"),
         opened=told.of("opened"),
         closed=told.of("closed"),
     )
@@ -133,7 +133,7 @@ def test_a_hypervisor_that_is_lost_closes_the_gate_until_it_is_back(world, audit
     audits.turn()
 
     identity = HostIdentity(hostname=world.hypervisor.hostname, host_uuid="")
-    assert told == [("closed",), ("enrolled", identity), ("opened",)]
+    assert told == [("closed",), ("returned", identity), ("opened",)]
     assert causes(world) == "return"
     assert world.tracker.instance_claim(request(), call())
 
