@@ -53,6 +53,16 @@ def test_a_loop_takes_its_first_turn_at_once_and_then_when_it_is_woken(loop, tur
     assert turns.number == 2
 
 
+def test_a_loop_rests_when_it_has_done_what_it_was_woken_for(loop, turns):
+    loop.start()
+    assert turns.began.acquire(timeout=PATIENCE)
+    loop.wake()
+    turns.may_end.release(3)
+
+    assert turns.began.acquire(timeout=PATIENCE)
+    assert not turns.began.acquire(timeout=0.1)
+
+
 def test_being_woken_during_a_turn_is_not_forgotten(loop, turns):
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)
