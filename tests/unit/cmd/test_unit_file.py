@@ -11,7 +11,6 @@ ETC = Path(__file__).parents[3] / "etc" / "rtagent"
 
 def service() -> configparser.SectionProxy:
     unit = configparser.ConfigParser(interpolation=None)
-    unit.optionxform = str
     unit.read(ETC / "rtagent.service")
     return unit["Service"]
 
