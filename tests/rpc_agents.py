@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from oslo_context.context import RequestContext
@@ -13,6 +14,7 @@ from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.kernel import restored
 from rtagent.model.node import NodeRecord
 from rtagent.model.policy import Policy
+from rtagent.ports import Store
 from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
@@ -26,10 +28,13 @@ VERSION = "1.2.3"
 class Agent:
     """A node with 8 CPUs, 16 GB and 100 GB of disk that has had its first audit."""
 
-    def __init__(self, clock: Any = None) -> None:
+    def __init__(
+        self, clock: Any = None, wrap: Callable[[Store], Store] = lambda store: store
+    ) -> None:
+        """:param wrap: puts something between the tracker and the store."""
         self.clock = clock or ManualClock()
         self.memory = MemoryStore()
-        self.store = FailingStore(self.memory)
+        self.store = FailingStore(wrap(self.memory))
         self.hypervisor = FakeHypervisor(TOPOLOGY, hostname=NODE.hypervisor_hostname)
         self.registry = MemoryServiceRegistry()
         self.telemetry = Telemetry(self.clock)

@@ -1,5 +1,6 @@
 """The reference that is written from the schemas."""
 
+import itertools
 import re
 
 from rtagent.rpc.methods import METHODS
@@ -10,7 +11,7 @@ def titles(text: str) -> set[str]:
     lines = text.splitlines()
     return {
         title
-        for title, line in zip(lines, lines[1:], strict=False)
+        for title, line in itertools.pairwise(lines)
         if line and set(line) in ({"-"}, {"~"}) and len(line) == len(title)
     }
 
