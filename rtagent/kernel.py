@@ -94,7 +94,9 @@ class Kernel:
         self._timeout, self._noted = timeout, noted
         self._listeners: list[Listener] = []
         # Guarded by _mutex, which is held for a few instructions at a time:
-        self._mutex = threading.Condition()
+        self._mutex = threading.Lock()
+        self._finished = threading.Condition(self._mutex)
+        self._health = threading.Condition(self._mutex)
         self._queue: deque[_Pending] = deque()
         self._in_flight: dict[str, _Pending] = {}
         self._bases: list[int] = []
@@ -145,7 +147,7 @@ class Kernel:
     def wait_stale(self, timeout: float) -> bool:
         """Whether the tracker is stale, after waiting at most that many seconds for it."""
         with self._mutex:
-            return self._mutex.wait_for(lambda: bool(self._stale), timeout)
+            return self._health.wait_for(lambda: bool(self._stale), timeout)
 
     def recover(self) -> bool:
         """When stale: reload, once. The caller repeats it, with back-off, until it is True."""
@@ -172,7 +174,7 @@ class Kernel:
         self._noted(before, ())
         with self._mutex:
             self._stale = ""
-            self._mutex.notify_all()
+            self._health.notify_all()
         self._reporter.health("store", "pass")
         self._reporter.said("info", f"the store is back: {state!r}")
         self._tell(state, ())
@@ -236,7 +238,7 @@ class Kernel:
     def _join(self, twin: _Pending) -> None:
         """Its own caller leads it, or withdraws: that is bounded, and so is this."""
         with self._mutex:
-            self._mutex.wait_for(lambda: twin.done)
+            self._finished.wait_for(lambda: twin.done)
 
     def _withdraw(self, pending: _Pending) -> bool:
         """Take a decision back while it is queued; once drained it waits for its outcome."""
@@ -281,7 +283,7 @@ class Kernel:
             if pending.call is not None:
                 self._in_flight.pop(pending.call.operation_id, None)
             pending.turn.set()
-        self._mutex.notify_all()
+        self._finished.notify_all()
 
     def _transact(self, batch: Sequence[_Pending]) -> None:
         """Decide a batch, commit it, publish it. A batch whose rows are refused goes one by one."""
@@ -352,7 +354,7 @@ class Kernel:
         self.recover()
         with self._mutex:
             left = max(0.0, deadline - self._clock.monotonic())
-            settled = self._mutex.wait_for(lambda: not self._down(), left)
+            settled = self._health.wait_for(lambda: not self._down(), left)
         if not settled or call is None:
             raise StoreUnavailable(
                 "the connection was lost during the commit: repeat with the same operation id"
@@ -362,14 +364,14 @@ class Kernel:
     def _go_stale(self, why: str) -> None:
         with self._mutex:
             self._stale = why or "the database does not answer"
-            self._mutex.notify_all()
+            self._health.notify_all()
 
     def _break(self, error: RtAgentError) -> None:
         """A fault that stays until the process ends."""
         with self._mutex:
             if not isinstance(self._fault, WriterFenced):
                 self._fault = error
-            self._mutex.notify_all()
+            self._health.notify_all()
 
     def _report(self, batch: Sequence[_Pending], began: float, ended: float) -> None:
         for pending in batch:

@@ -1,4 +1,7 @@
-"""Decisions: one line of the log for each step of a claim's life, told after it is durable."""
+"""Decisions: every step of a claim's life in the log, told after it is durable.
+
+The steps of one commit share a line: a line costs more than all that is in it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ class Decisions:
 
     def listener(self, state: HostState, changes: Sequence[Change]) -> None:
         """For `ResourceTracker.listen`."""
-        for change in changes:
-            for event in change.events:
-                self._reporter.said("info", sentence(change, event))
+        steps = [sentence(change, event) for change in changes for event in change.events]
+        if steps:
+            self._reporter.said("info", "; ".join(steps))
 
 
 def sentence(change: Change, event: Event) -> str:

@@ -1,4 +1,4 @@
-"""Each step of a claim's life is one line of the log."""
+"""Each step of a claim's life is in the log; those of one commit share a line."""
 
 from msgspec.structs import replace
 
@@ -30,10 +30,7 @@ def test_a_claim_and_its_end_are_told():
         (
             "info",
             f"create claim {uid(2)} of instance {uid(1)}: building, {amounts}"
-            " (instance_claim by user-1 req-1)",
-        ),
-        (
-            "info",
+            " (instance_claim by user-1 req-1); "
             f"release claim {uid(2)} of instance {uid(1)}: released, {amounts} (release_claim)",
         ),
     ]
