@@ -14,9 +14,7 @@ Positive = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Uuid = Annotated[
     str,
     # The length refuses a final line feed, before which `$` matches too.
-    Meta(
-        pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", max_length=36
-    ),
+    Meta(pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", max_length=36),
 ]
 
 #: Neither NUL, which PostgreSQL cannot store, nor half of a surrogate pair, which is no UTF-8.
