@@ -137,6 +137,17 @@ class TestEmulator:
         answer = placed(guest, host(THREE_CELLS_AND_A_HALF, "0-6"))
         assert [one.id for one in given(answer).cells] == [2, 0]
 
+    @pytest.mark.parametrize("threads", ["prefer", "require"])
+    def test_isolated_it_needs_a_cpu_more(self, threads):
+        guest = {"emulator_threads_policy": "isolate", "cpu_thread_policy": threads}
+        (one,) = given(placed(pinned(6, **guest), host(ONE_CELL, "0-7"))).cells
+        assert one.cpuset_reserved == {6}
+        assert isinstance(placed(pinned(8, **guest), host(ONE_CELL, "0-8")), Refused)
+        full = host(ONE_CELL, "0-7", usage=Occupancy(pcpus=frozenset({0, 1})).usage)
+        answer = placed(pinned(6, **guest), full)
+        (reason,) = answer.reasons
+        assert (reason.requested, reason.available) == (7, 6)
+
     def test_isolated_of_a_mixed_guest_whose_cell_0_has_no_dedicated_cpu(self):
         guest = asked(
             4,
@@ -411,6 +422,19 @@ class TestCells:
             "NUMA_CELL: 2 cells requested at cells 0, 1 available",
             "PCPU: 2 CPUs requested at cell 1, 1 available",
             "PCPU: 2 CPUs requested at cell 2, 1 available",
+        ]
+
+    def test_cells_that_others_of_the_crowd_could_use_are_not_the_trouble(self):
+        """Three guest cells for two host cells, one of which is too small for the first."""
+        cells = {"numa_cpus_0": "0-1", "numa_cpus_1": "2", "numa_cpus_2": "3"}
+        memory = {f"numa_mem_{number}": "512" for number in range(3)}
+        guest = pinned(4, 1536, numa_nodes="3", **cells, **memory)
+        where = host(THREE_CELLS, "0-5", usage=Occupancy(pcpus=frozenset({2, 4, 5})).usage)
+        answer = placed(guest, where)
+        assert sorted(str(reason) for reason in answer.reasons) == [
+            "NUMA_CELL: 3 cells requested at cells 0-1, 2 available",
+            "PCPU: 1 CPUs requested at cell 2, 0 available",
+            "PCPU: 2 CPUs requested at cell 2, 0 available",
         ]
 
 
