@@ -5,6 +5,10 @@
     RtAgentError
     ├── RequestError                     the caller's to mend; expected, crosses the wire
     │   ├── InvalidRequest               the document breaks its schema
+    │   │   └── InvalidFlavor            flavor and image, taken together, describe no guest
+    │   │       ├── PropertyInvalid      a value breaks its property's rule
+    │   │       ├── PropertyConflict     values of several properties exclude each other
+    │   │       └── FlavorImageConflict  the image overrides what the flavor has decided
     │   ├── ClaimNotFound
     │   ├── ClaimConflict                the owner has a claim, or the operation id other content
     │   ├── ClaimExpired                 the claim has ended
@@ -92,6 +96,31 @@ class InvalidRequest(RequestError):
     def message(self) -> str:
         listed = "; ".join(f"{e['path']}: {e['message']}" for e in self.kwargs.get("errors", ()))
         return f"invalid request to {self.kwargs.get('method', '?')}: {listed}"
+
+
+class InvalidFlavor(InvalidRequest):
+    """Flavor and image, taken together, describe no guest.
+
+    :ivar kwargs: ``properties``: the value of each property concerned, by its name (``hw:...`` in
+        the flavor, ``hw_...`` in the image, ``flavor.vcpus`` and the like); and ``rule``, broken.
+    """
+
+    @property
+    def message(self) -> str:
+        sides = (f"{name}={value}" for name, value in self.kwargs.get("properties", {}).items())
+        return f"{', '.join(sides)}: {self.kwargs.get('rule', '?')}"
+
+
+class PropertyInvalid(InvalidFlavor):
+    """A value breaks its property's rule."""
+
+
+class PropertyConflict(InvalidFlavor):
+    """Values of several properties exclude each other."""
+
+
+class FlavorImageConflict(InvalidFlavor):
+    """The image asks for something else than the flavor, and may not."""
 
 
 class ClaimNotFound(RequestError):

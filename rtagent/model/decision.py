@@ -16,7 +16,11 @@ class ReasonCode(enum.StrEnum):
 
     INSUFFICIENT = "insufficient"
     EXCEEDS_HOST = "exceeds_host"
+    EXCEEDS_CELL = "exceeds_cell"
     NOT_OFFERED = "not_offered"
+    NOT_CONFIGURED = "not_configured"
+    NOT_A_MULTIPLE = "not_a_multiple"
+    UNDECIDED = "undecided"
 
 
 class Reason(Value, frozen=True, kw_only=True):
@@ -24,6 +28,7 @@ class Reason(Value, frozen=True, kw_only=True):
 
     :ivar where: the node, cell, pool or provider that was looked at.
     :ivar requested: and available: in ``unit``.
+    :ivar option: that the operator would set to offer it, or "".
     """
 
     code: ReasonCode
@@ -32,6 +37,7 @@ class Reason(Value, frozen=True, kw_only=True):
     requested: int
     available: int
     unit: str
+    option: str = ""
 
     def __str__(self) -> str:
         asked = f"{self.resource}: {self.requested} {self.unit} requested at {self.where}"
@@ -40,8 +46,16 @@ class Reason(Value, frozen=True, kw_only=True):
                 return f"{asked}, {self.available} available"
             case ReasonCode.EXCEEDS_HOST:
                 return f"{asked}, the host has {self.available} in all"
+            case ReasonCode.EXCEEDS_CELL:
+                return f"{asked}, which has {self.available} in all"
             case ReasonCode.NOT_OFFERED:
                 return f"{asked}, which this host does not offer"
+            case ReasonCode.NOT_CONFIGURED:
+                return f"{asked}, which this host offers only with {self.option}"
+            case ReasonCode.NOT_A_MULTIPLE:
+                return f"{asked}, which is no whole number of pages"
+            case ReasonCode.UNDECIDED:
+                return f"{asked}, and the search for a place reached its bound without finding one"
 
     def as_dict(self) -> dict[str, object]:
         """The body of a refusal on the wire (contract: ``reasons``)."""

@@ -1,0 +1,1 @@
+"""How guests fit onto the host's NUMA cells: pure."""

@@ -1,0 +1,66 @@
+"""CPU sets as text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("0", {0}),
+        ("0-3", {0, 1, 2, 3}),
+        ("0-3,^1,8", {0, 2, 3, 8}),
+        ("^1,0-3", {0, 2, 3}),
+        ("0-7,^2-5", {0, 1, 6, 7}),
+        (" 1 , 3 - 4 ,, ", {1, 3, 4}),
+        ("^1", set()),
+        ("", set()),
+        ("5-5", {5}),
+    ],
+)
+def test_read(text, cpus):
+    assert parse_cpu_spec(text) == cpus
+
+
+def test_an_exclusion_takes_from_what_was_there():
+    assert parse_cpu_spec("^0-1", frozenset(range(4))) == {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "why"),
+    [
+        ("0-3,x", "'x'", "no CPU number"),
+        ("3-1", "'3-1'", "lower end"),
+        ("1-2-3", "'1-2-3'", "no CPU number"),
+        ("-1", "'-1'", "no CPU number"),
+        ("1-", "'1-'", "no CPU number"),
+        ("^", "'^'", "no CPU number"),
+        ("1.5", "'1.5'", "no CPU number"),
+        ("+1", "'+1'", "no CPU number"),
+        ("1_0", "'1_0'", "no CPU number"),
+        ("\u0663", "'\u0663'", "no CPU number"),
+        ("0-4294967295", "'0-4294967295'", "beyond 65535"),
+        ("9" * 5000, "9", "beyond 65535"),
+    ],
+)
+def test_what_is_at_fault_is_quoted(text, part, why):
+    with pytest.raises(BadCpuSet) as refused:
+        parse_cpu_spec(text)
+    assert part in str(refused.value)
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"),
+    [(set(), ""), ({3}, "3"), ({0, 1, 2, 8}, "0-2,8"), ({5, 4, 1}, "1,4-5")],
+)
+def test_written_as_short_as_can_be(cpus, text):
+    assert format_cpu_spec(cpus) == text
+
+
+@given(st.frozensets(st.integers(0, 300)))
+def test_what_is_written_is_read_again(cpus):
+    assert parse_cpu_spec(format_cpu_spec(cpus)) == cpus

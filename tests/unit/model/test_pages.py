@@ -1,0 +1,66 @@
+"""Page sizes."""
+
+import pytest
+
+from rtagent.model.pages import BadPageSize, candidates, format_size, parse_request, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "kib"),
+    [
+        ("4", 4),
+        ("2048", 2048),
+        ("2MB", 2048),
+        ("2MiB", 2048),
+        ("2Mb", 256),
+        ("2Mbit", 256),
+        ("1GB", 1048576),
+        ("1GiB", 1048576),
+        ("64KB", 64),
+        ("64KiB", 64),
+        ("4096B", 4),
+        ("1.5GB", 1572864),
+        (".5MB", 512),
+    ],
+)
+def test_sizes(text, kib):
+    assert parse_size(text) == kib
+
+
+@pytest.mark.parametrize(
+    "text", ["2M", "2G", "2kB", "2 MB", "0", "0MB", "-2MB", "1B", "2Kb1", "", "big", "1e3", "1000B"]
+)
+def test_what_is_no_size(text):
+    with pytest.raises(BadPageSize, match=r"size|positive"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("word", ["small", "large", "any"])
+def test_words(word):
+    assert parse_request(word) == word
+
+
+@pytest.mark.parametrize(
+    ("request_", "sizes"),
+    [
+        ("small", (4,)),
+        ("large", (1048576, 2048)),
+        ("any", (1048576, 2048, 4)),
+        (2048, (2048,)),
+        (16, ()),
+    ],
+)
+def test_what_meets_a_request_largest_first(request_, sizes):
+    assert candidates(request_, [4, 1048576, 2048]) == sizes
+
+
+def test_one_size_is_small_and_never_large():
+    assert candidates("small", [64]) == (64,)
+    assert candidates("large", [64]) == ()
+
+
+@pytest.mark.parametrize(
+    ("kib", "text"), [(4, "4KiB"), (2048, "2MiB"), (1048576, "1GiB"), (16384, "16MiB")]
+)
+def test_written_for_people(kib, text):
+    assert format_size(kib) == text
