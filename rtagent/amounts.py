@@ -72,6 +72,7 @@ def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
     limits = _limits_mb(claim.limits)
     for resource, name, unit in (
         ("VCPU", "vcpus", "vCPUs"),
+        ("PCPU", "pcpus", "CPUs"),
         ("MEMORY_MB", "memory_mb", "MB"),
         ("DISK_GB", "disk_mb", "MB"),
     ):
@@ -87,4 +88,4 @@ def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
 
 def _limits_mb(limits: Limits) -> dict[str, int | None]:
     disk = None if limits.disk_gb is None else limits.disk_gb * MB_IN_GB
-    return {"vcpus": limits.vcpu, "memory_mb": limits.memory_mb, "disk_mb": disk}
+    return {"vcpus": limits.vcpu, "pcpus": None, "memory_mb": limits.memory_mb, "disk_mb": disk}

@@ -17,10 +17,13 @@ from rtagent.demand import Demand
 from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition, NodeNotReady
 from rtagent.model.change import Call, Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, LEASED_STATES, RELEASED, Claim
-from rtagent.model.decision import Decision, Granted, Reason, ReasonCode, refuse
+from rtagent.model.decision import Decision, Granted, Reason, ReasonCode, Refused, refuse
 from rtagent.model.host import HostState
 from rtagent.model.instance import GONE_STATES, InstanceFacts, InstanceUpdate
 from rtagent.model.request import BuildRequest
+from rtagent.numa.fit import Fitted, fit
+from rtagent.numa.host import Host
+from rtagent.numa.limits import cell_limits
 
 #: What each verb makes of each state; a pair that is not here is illegal.
 LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
@@ -53,10 +56,14 @@ def build(state: HostState, request: BuildRequest, call: Call, now: datetime) ->
             owner_id=request.instance.uuid,
         )
     asked = demand.of(request)
+    placed = fit(
+        asked.place, _host(state, request), cell_limits(request.limits.numa_topology, state.policy)
+    )
     claim = _new_claim(state, request, asked, now)
-    reasons = tuple(_reasons(state, claim, asked))
-    if reasons:
-        return refuse(reasons)
+    reasons = (*_reasons(state, claim, asked), *_unplaced(placed))
+    if isinstance(placed, Refused) or reasons:
+        return refuse(dict.fromkeys(reasons))
+    claim = replace(claim, numa_topology=placed.assignment)
     return _granted(state, call, now, Event(before=None, after=claim, action="create"))
 
 
@@ -158,9 +165,10 @@ def _new_claim(state: HostState, request: BuildRequest, asked: Demand, now: date
         node_uuid=state.node.uuid,
         owner_id=instance.uuid,
         state=BUILDING,
-        vcpus=asked.amounts.vcpus,
-        memory_mb=asked.amounts.memory_mb,
-        disk_mb=asked.amounts.disk_mb,
+        vcpus=asked.vcpus,
+        pcpus=asked.pcpus,
+        memory_mb=asked.memory_mb,
+        disk_mb=asked.disk_mb,
         created_at=now,
         updated_at=now,
         expires_at=_lease_end(state, now),
@@ -173,6 +181,22 @@ def _new_claim(state: HostState, request: BuildRequest, asked: Demand, now: date
         extra_resource=request.extra_resource,
         tag=request.tag,
     )
+
+
+def _host(state: HostState, request: BuildRequest) -> Host:
+    """What there is to fit onto: an orphan that is adopted does not stand in its own way."""
+    assert state.topology is not None
+    others = state.usage.minus(state.usage_of(request.instance.uuid))
+    return Host(
+        name=state.node.hypervisor_hostname,
+        topology=state.topology,
+        usage=others.numa,
+        policy=state.policy.numa,
+    )
+
+
+def _unplaced(placed: Fitted | Refused) -> tuple[Reason, ...]:
+    return placed.reasons if isinstance(placed, Refused) else ()
 
 
 def _reasons(state: HostState, claim: Claim, asked: Demand) -> Iterator[Reason]:

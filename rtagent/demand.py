@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rtagent.model.base import Value
-from rtagent.model.flavor import Flavor, Image
+from rtagent.model.flavor import Flavor
 from rtagent.model.request import BuildRequest, ExtraResource
-from rtagent.model.usage import Usage
+from rtagent.numa.constraints import Constraints, constraints
 
 MB_IN_GB = 1024
 
-#: Values with which a CPU, memory or thread property asks for nothing out of the ordinary.
-ORDINARY: Mapping[str, frozenset[str]] = {
-    "hw:cpu_policy": frozenset({"shared"}),
-    "hw:mem_page_size": frozenset({"small", "any"}),
-    "hw:emulator_threads_policy": frozenset({"share"}),
-    "hw:cpu_realtime": frozenset({"no", "false", "0"}),
-    "hw:numa_nodes": frozenset(),
-}
-
-#: The classes that a flavor's own fields speak of.
-PLAIN_CLASSES = frozenset({"VCPU", "MEMORY_MB", "DISK_GB"})
+#: The classes that have amounts of their own, here or in `Constraints`.
+PLAIN_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 
 
 class Demand(Value, frozen=True, kw_only=True):
-    """:ivar amounts: what is added to the node's usage.
-    :ivar others: (resource, how many) of each thing that is more than an amount.
+    """:ivar vcpus: shared ones. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
+    :ivar disk_mb: MB. :ivar place: what is asked of CPUs, cells and pages.
+    :ivar others: (resource, how many) of each thing that is neither.
     """
 
-    amounts: Usage
+    vcpus: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int
+    place: Constraints
     others: tuple[tuple[str, int], ...] = ()
 
 
 def of(request: BuildRequest) -> Demand:
-    """All that a build asks of the host."""
-    flavor, image = request.instance.flavor, request.instance.image
-    extra = request.extra_resource
+    """All that a build asks of the host.
+
+    :raises InvalidFlavor: flavor and image, taken together, describe no guest.
+    """
+    flavor, extra = request.instance.flavor, request.extra_resource
+    place = constraints(flavor, request.instance.image)
+    disk = disk_mb(flavor, request.instance.is_volume_backed)
     return Demand(
-        amounts=Usage(
-            vcpus=flavor.vcpus + _amount(extra, "VCPU"),
-            memory_mb=flavor.memory_mb + _amount(extra, "MEMORY_MB"),
-            disk_mb=disk_mb(flavor, request.instance.is_volume_backed)
-            + _amount(extra, "DISK_GB") * MB_IN_GB,
-        ),
-        others=(
-            *_properties(flavor, image),
-            *_classes(flavor),
-            *_extra(extra),
-            *(
-                (f"PCI {r.alias_name or r.request_id or 'device'}", r.count)
-                for r in request.instance.pci_requests
-            ),
-        ),
+        vcpus=place.vcpus + _amount(extra, "VCPU"),
+        pcpus=place.pcpus,
+        memory_mb=flavor.memory_mb + _amount(extra, "MEMORY_MB"),
+        disk_mb=disk + _amount(extra, "DISK_GB") * MB_IN_GB,
+        place=place,
+        others=tuple(_others(request)),
     )
 
 
@@ -67,28 +58,27 @@ def _amount(extra: ExtraResource, resource: str) -> int:
     return asked if isinstance(asked, int) else 0
 
 
-def _properties(flavor: Flavor, image: Image) -> Iterator[tuple[str, int]]:
-    for name, ordinary in ORDINARY.items():
-        for source, key in ((flavor.extra_specs, name), (image.properties, name.replace(":", "_"))):
-            value = source.get(key)
-            if value is not None and value.lower() not in ordinary:
-                yield f"{key}={value}", flavor.vcpus
-    alias = flavor.extra_specs.get("pci_passthrough:alias")
-    if alias:
-        yield f"pci_passthrough:alias={alias}", 1
+def _others(request: BuildRequest) -> Iterator[tuple[str, int]]:
+    yield from _properties(request.instance.flavor)
+    yield from _extra(request.extra_resource)
+    for asked in request.instance.pci_requests:
+        yield f"PCI {asked.alias_name or asked.request_id or 'device'}", asked.count
 
 
-def _classes(flavor: Flavor) -> Iterator[tuple[str, int]]:
+def _properties(flavor: Flavor) -> Iterator[tuple[str, int]]:
+    """Devices, and classes of resources (``resources:CLASS``) that are none of the plain ones."""
     for key, value in flavor.extra_specs.items():
-        group, _, resource = key.partition(":")
-        named = group.startswith("resources") and resource not in PLAIN_CLASSES
-        if named and value.isdigit() and int(value) > 0:
-            yield resource, int(value)
+        group, _, name = key.partition(":")
+        named = group.startswith("resources") and name not in PLAIN_CLASSES
+        if key in ("pci_passthrough:alias", "hw:pmem"):
+            yield f"{key}={value}", 1
+        elif named and value.isdigit() and int(value) > 0:
+            yield name, int(value)
 
 
 def _extra(extra: ExtraResource) -> Iterator[tuple[str, int]]:
     for resource, asked in extra.items():
         if not isinstance(asked, int):
             yield resource, len(asked)
-        elif resource not in PLAIN_CLASSES:
+        elif resource not in PLAIN_CLASSES - {"PCPU"}:
             yield resource, asked

@@ -92,3 +92,14 @@ class Assignment(Value, frozen=True, kw_only=True):
     def taken(self) -> frozenset[int]:
         """Host CPUs that are this guest's alone, those that are kept idle included."""
         return frozenset[int]().union(*(cell.taken for cell in self.cells))
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """Those of them that are kept idle."""
+        return frozenset[int]().union(*(cell.cpuset_kept for cell in self.cells))
+
+    @property
+    def allowed(self) -> frozenset[int]:
+        """Every host CPU that its vCPUs or its emulator may run on."""
+        shared = (cell.shared_pcpus for cell in self.cells)
+        return (self.taken - self.kept).union(self.shared_pcpus, self.emulator_pcpus, *shared)

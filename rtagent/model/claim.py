@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.numa_usage import assigned
 from rtagent.model.request import ExtraResource, Limits
 from rtagent.model.usage import Usage
 
@@ -24,6 +26,11 @@ LEASED_STATES = frozenset({BUILDING})
 #: The kind of claim that a build makes.
 BUILD = "build"
 
+#: A kind of unit: a host CPU.
+PCPU = "PCPU"
+#: A concrete thing: its kind, and its name among its kind.
+Unit = tuple[str, str]
+
 #: The only type of owner so far: a server (Nova's instance).
 SERVER = "server"
 
@@ -31,6 +38,8 @@ SERVER = "server"
 class Claim(Value, frozen=True, kw_only=True):
     """Resources held by one owner on this node.
 
+    :ivar vcpus: shared ones. :ivar pcpus: host CPUs of its own, its emulator's included.
+    :ivar numa_topology: which; None when it was given no place in particular.
     :ivar suspect: why its domain should be there and is not, or None.
     :ivar memory_mb: MB. :ivar disk_mb: MB.
     :ivar expires_at: when the lease ends, for information: the agent judges by its own clock.
@@ -59,7 +68,7 @@ class Claim(Value, frozen=True, kw_only=True):
     kind: str = BUILD
     suspect: str | None = None
     pcpus: int = 0
-    numa_topology: Mapping[str, object] | None = None
+    numa_topology: Assignment | None = None
     pci: tuple[Mapping[str, object], ...] = ()
     tag: str | None = None
     migration_uuid: str | None = None
@@ -68,4 +77,16 @@ class Claim(Value, frozen=True, kw_only=True):
     @property
     def usage(self) -> Usage:
         """What the claim adds to the node's usage."""
-        return Usage(vcpus=self.vcpus, memory_mb=self.memory_mb, disk_mb=self.disk_mb)
+        return Usage(
+            vcpus=self.vcpus,
+            pcpus=self.pcpus,
+            memory_mb=self.memory_mb,
+            disk_mb=self.disk_mb,
+            numa=assigned(self.numa_topology),
+        )
+
+    @property
+    def units(self) -> frozenset[Unit]:
+        """What nobody else may have while it holds it: host CPUs, those kept idle included."""
+        taken = self.numa_topology.taken if self.numa_topology else ()
+        return frozenset((PCPU, str(cpu)) for cpu in taken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtagent.model.base import Value
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.usage import Usage
 
 
@@ -12,7 +13,7 @@ class Holding(Value, frozen=True, kw_only=True):
 
     :ivar domain_uuid: libvirt's uuid, which is the owner's id if it has claims here.
     :ivar active: it runs (or is paused); a domain that is only defined uses nothing yet.
-    :ivar memory_mb: MB, rounded up.
+    :ivar memory_mb: MB, rounded up. :ivar occupancy: CPUs, cells and pages that it is bound to.
     """
 
     domain_uuid: str
@@ -20,8 +21,11 @@ class Holding(Value, frozen=True, kw_only=True):
     active: bool
     vcpus: int
     memory_mb: int
+    occupancy: Occupancy = Occupancy()
 
     @property
     def usage(self) -> Usage:
         """What it uses now."""
-        return Usage(vcpus=self.vcpus, memory_mb=self.memory_mb) if self.active else Usage()
+        if not self.active:
+            return Usage()
+        return Usage(vcpus=self.vcpus, memory_mb=self.memory_mb, numa=self.occupancy.usage)

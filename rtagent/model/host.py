@@ -18,7 +18,7 @@ from rtagent.errors import InvariantViolated
 from rtagent.model import stats
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import LIVE_STATES, Claim
+from rtagent.model.claim import LIVE_STATES, Claim, Unit
 from rtagent.model.holding import Holding
 from rtagent.model.node import Node
 from rtagent.model.policy import Policy
@@ -35,6 +35,7 @@ class HostState(Value, frozen=True, kw_only=True):
     """:ivar revision: counts changes; each commit requires the one before.
     :ivar epoch: the writer's; a newer writer's is higher.
     :ivar owners: claim uuids by owner. :ivar holdings: by domain uuid.
+    :ivar units: the owner that holds each unit by a claim. Never two (P6).
     :ivar touched: the revision at which an owner (or `HOST`) last changed. An entry outlives what
         it speaks of (a tombstone) until no audit runs whose base is older.
     :ivar floor: the revision that was loaded; what was touched before it is not known any more.
@@ -49,6 +50,7 @@ class HostState(Value, frozen=True, kw_only=True):
     claims: Map[str, Claim] = Map()
     owners: Map[str, tuple[str, ...]] = Map()
     holdings: Map[str, Holding] = Map()
+    units: Map[Unit, str] = Map()
     touched: Map[str, int] = Map()
     floor: int = 0
     usage: Usage = NOTHING
@@ -81,13 +83,19 @@ class HostState(Value, frozen=True, kw_only=True):
         )
 
     def fold(self, change: Change) -> HostState:
-        """The state after the change, one revision on."""
+        """The state after the change, one revision on.
+
+        :raises InvariantViolated: it gives a unit to two owners.
+        """
         revision = self.revision + 1
         owners = change.owners
         counters, touched = self.counters.mutate(), self.touched.mutate()
+        units = self.units.mutate()
         usage = self.usage
         for owner in owners:
             usage = usage.minus(self.usage_of(owner))
+            for unit in _units(self.claims_of(owner)):
+                del units[unit]
             _add(counters, self.claims_of(owner), -1)
             touched[owner] = revision
         if change.topology is not None or change.policy is not None:
@@ -107,7 +115,8 @@ class HostState(Value, frozen=True, kw_only=True):
         for owner in owners:
             usage = usage.plus(bare.usage_of(owner))
             _add(counters, bare.claims_of(owner), 1)
-        return replace(bare, usage=usage, counters=counters.finish())
+            _hold(units, owner, bare.claims_of(owner))
+        return replace(bare, usage=usage, counters=counters.finish(), units=units.finish())
 
     def check_owners(self, owners: Iterable[str]) -> None:
         """The invariants of these owners.
@@ -134,6 +143,8 @@ class HostState(Value, frozen=True, kw_only=True):
         usage = fold_usage(self)
         if usage != self.usage:
             raise InvariantViolated(f"usage is {self.usage}, the claims sum up to {usage}")
+        if _all_units(self) != self.units:
+            raise InvariantViolated("the units' index and the claims differ")
         counters = stats.count(self.claims.values())
         if counters != dict(self.counters):
             raise InvariantViolated("the statistics differ from a count of the claims")
@@ -173,7 +184,27 @@ def restore(
         floor=revision,
         touched=Map(),
     )
-    return replace(state, usage=fold_usage(state))
+    return replace(state, usage=fold_usage(state), units=_all_units(state))
+
+
+def _all_units(state: HostState) -> Map[Unit, str]:
+    """Who holds what, from zero."""
+    units = Map[Unit, str]().mutate()
+    for owner in state.owners:
+        _hold(units, owner, state.claims_of(owner))
+    return units.finish()
+
+
+def _units(claims: Iterable[Claim]) -> frozenset[Unit]:
+    return frozenset[Unit]().union(*(claim.units for claim in claims))
+
+
+def _hold(units: MapMutation[Unit, str], owner: str, claims: Iterable[Claim]) -> None:
+    for unit in _units(claims):
+        if unit in units:
+            kind, name = unit
+            raise InvariantViolated(f"{kind} {name} has two owners: {units[unit]} and {owner}")
+        units[unit] = owner
 
 
 def _check_claim(state: HostState, owner: str, claim: Claim) -> None:

@@ -24,9 +24,11 @@ class Inventory(Value, frozen=True, kw_only=True):
 
 
 class Inventories(Value, frozen=True, kw_only=True):
-    """:ivar vcpus: CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB."""
+    """:ivar vcpus: CPUs that are shared. :ivar pcpus: CPUs for one guest each. :ivar memory_mb: MB.
+    :ivar disk_mb: MB."""
 
     vcpus: Inventory
+    pcpus: Inventory
     memory_mb: Inventory
     disk_mb: Inventory
 
@@ -35,9 +37,12 @@ def inventories(topology: Topology, policy: Policy) -> Inventories:
     """What the host offers under the operator's policy."""
     return Inventories(
         vcpus=Inventory(
-            total=len(topology.cpus),
+            total=len(policy.numa.shared(topology.cpus)),
             reserved=policy.reserved_cpus,
             ratio=policy.cpu_allocation_ratio,
+        ),
+        pcpus=Inventory(
+            total=len(policy.numa.dedicated(topology.cpus)), reserved=0, ratio=Decimal(1)
         ),
         memory_mb=Inventory(
             total=topology.memory_mb,

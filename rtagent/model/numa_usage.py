@@ -30,13 +30,19 @@ class NumaUsage(Value, frozen=True, kw_only=True):
     pages: Mapping[tuple[int, int], int] = {}
 
     def plus(self, other: NumaUsage) -> NumaUsage:
+        if other is NUMA_NOTHING:  # most guests
+            return self
         return self._with(other, lambda ours, theirs: ours + theirs)
 
     def minus(self, other: NumaUsage) -> NumaUsage:
+        if other is NUMA_NOTHING:
+            return self
         return self._with(other, lambda ours, theirs: ours - theirs)
 
     def larger(self, other: NumaUsage) -> NumaUsage:
         """The larger of the two, count by count."""
+        if other is NUMA_NOTHING:
+            return self
         return self._with(other, max)
 
     def _with(self, other: NumaUsage, combine: Callable[[int, int], int]) -> NumaUsage:
@@ -74,8 +80,10 @@ class Occupancy(Value, frozen=True, kw_only=True):
         )
 
 
-def assigned(assignment: Assignment) -> NumaUsage:
+def assigned(assignment: Assignment | None) -> NumaUsage:
     """What one assignment counts for."""
+    if assignment is None or not assignment.cells:
+        return NUMA_NOTHING
     sums = _Sums()
     for cell in assignment.cells:
         sums.pinned.update(cell.cpu_pinning.values())

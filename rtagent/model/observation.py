@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rtagent.model.base import Value
 from rtagent.model.holding import Holding
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.topology import Topology
 
 
@@ -15,6 +16,7 @@ class Domain(Value, frozen=True, kw_only=True):
     :ivar active: running, paused, or anything but shut off.
     :ivar vcpus: and memory_mb: what it has now (MB, rounded up); None when it could not be read:
         it is there, and no more is known.
+    :ivar occupancy: CPUs, cells and pages that it is bound to.
     """
 
     uuid: str
@@ -22,6 +24,7 @@ class Domain(Value, frozen=True, kw_only=True):
     active: bool
     vcpus: int | None
     memory_mb: int | None
+    occupancy: Occupancy = Occupancy()
 
     def holding(self) -> Holding | None:
         """What it holds by itself; None when it could not be read."""
@@ -33,6 +36,7 @@ class Domain(Value, frozen=True, kw_only=True):
             active=self.active,
             vcpus=self.vcpus,
             memory_mb=self.memory_mb,
+            occupancy=self.occupancy,
         )
 
 

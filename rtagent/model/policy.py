@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from rtagent.model.base import Value
+from rtagent.model.numa_policy import NumaPolicy
 
 
 class Policy(Value, frozen=True, kw_only=True):
@@ -12,7 +13,7 @@ class Policy(Value, frozen=True, kw_only=True):
 
     :ivar reserved_cpus: CPUs. :ivar reserved_memory_mb: MB. :ivar reserved_disk_mb: MB.
     :ivar cpu_allocation_ratio: and the other two: exact, so that no rounding decides a grant.
-    :ivar claim_expiry_time: seconds a lease runs.
+    :ivar claim_expiry_time: seconds a lease runs. :ivar numa: CPU sets, pages, packing.
     """
 
     reserved_cpus: int = 0
@@ -22,3 +23,4 @@ class Policy(Value, frozen=True, kw_only=True):
     ram_allocation_ratio: Decimal = Decimal(1)
     disk_allocation_ratio: Decimal = Decimal(1)
     claim_expiry_time: int = 300
+    numa: NumaPolicy = NumaPolicy()

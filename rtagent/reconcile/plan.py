@@ -8,6 +8,7 @@ from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState
 from rtagent.model.observation import Domain, Observation
+from rtagent.model.views import differences
 from rtagent.reconcile.step import Move, Step
 
 MISSING = "its domain is neither running nor defined here"
@@ -85,6 +86,4 @@ def _holding(
 def agrees(claim: Claim, domain: Holding) -> bool:
     """Whether a domain is what the claim says; one that is shut off uses nothing yet and may differ
     in nothing that counts."""
-    if not domain.active:
-        return True
-    return (claim.vcpus + claim.pcpus, claim.memory_mb) == (domain.vcpus, domain.memory_mb)
+    return not domain.active or not any(differences(claim, domain))
