@@ -13,13 +13,27 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.host import HostState
 from rtagent.model.instance import Instance
 from rtagent.model.node import Node
+from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, Limits
-from rtagent.model.topology import Topology
+from rtagent.model.topology import Cell, Topology
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 NODE = Node(uuid=str(UUID(int=1)), host="cn1", hypervisor_hostname="cn1.example", host_ip="::1")
-TOPOLOGY = Topology(cpus=frozenset(range(8)), memory_mb=16384, disk_mb=100 * 1024)
+#: Two cells of four CPUs, each core with two threads, and pages of 2 MB besides the small ones.
+CELLS = tuple(
+    Cell(
+        id=number,
+        cpus=frozenset(range(number * 4, number * 4 + 4)),
+        memory_mb=8192,
+        siblings=tuple(frozenset({n, n + 1}) for n in (number * 4, number * 4 + 2)),
+        sockets=frozenset({number}),
+        distances={number: 10, 1 - number: 20},
+        pages={4: (8192 - 1024) * 256, 2048: 512},
+    )
+    for number in (0, 1)
+)
+TOPOLOGY = Topology(cpus=frozenset(range(8)), memory_mb=16384, disk_mb=100 * 1024, cells=CELLS)
 _ids = itertools.count(1000)
 
 
@@ -49,6 +63,13 @@ def host(topology: Topology | None = TOPOLOGY, **policy: object) -> HostState:
     """A node with 8 CPUs, 16 GB, 100 GB of disk, nothing reserved, no overcommit."""
     ratios = {k: Decimal(str(v)) if k.endswith("ratio") else v for k, v in policy.items()}
     return HostState(node=NODE, policy=Policy(**ratios), topology=topology)
+
+
+#: CPUs 2 to 7 are for one guest each; 0 and 1, one whole core, are shared.
+PINNING = NumaPolicy(
+    cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=frozenset({2, 3, 4, 5, 6, 7})
+)
+PINNED = {"hw:cpu_policy": "dedicated"}
 
 
 def call(

@@ -16,7 +16,7 @@ from rtagent.model.base import Value
 K = TypeVar("K")
 
 
-class NumaUsage(Value, frozen=True, kw_only=True):
+class NumaUsage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     """:ivar pinned: how many hold a host CPU, by CPU. :ivar kept: how many keep it idle, by CPU.
     :ivar vcpus: shared vCPUs, by cell. :ivar memory_mb: MB, pages of explicit sizes included, by
         cell.

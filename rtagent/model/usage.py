@@ -6,7 +6,7 @@ from rtagent.model.base import Value
 from rtagent.model.numa_usage import NUMA_NOTHING, NumaUsage
 
 
-class Usage(Value, frozen=True, kw_only=True):
+class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     """:ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
     :ivar disk_mb: MB. :ivar numa: which CPUs, and how much of which cell.
     """

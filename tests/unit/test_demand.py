@@ -1,48 +1,49 @@
-"""What a request asks for; what is more than an amount is never granted silently."""
+"""What a request asks for; what is more than an amount or a place is never granted silently."""
 
 import pytest
 
 from rtagent import claims, demand
+from rtagent.errors import InvalidFlavor
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.flavor import Image
 from rtagent.model.instance import PciRequest
-from rtagent.model.usage import Usage
-from tests.builders import NOON, call, host, request
+from tests.builders import NOON, PINNED, PINNING, call, host, request
 
 
 def test_amounts_named_besides_the_flavor_are_added():
     asked = request(1, 100, 1, extra_resource={"VCPU": 1, "MEMORY_MB": 28, "DISK_GB": 2})
-    assert demand.of(asked) == demand.Demand(
-        amounts=Usage(vcpus=2, memory_mb=128, disk_mb=3 * 1024)
-    )
+    found = demand.of(asked)
+    assert (found.vcpus, found.pcpus, found.memory_mb, found.disk_mb) == (2, 0, 128, 3 * 1024)
+    assert not found.others
+
+
+def test_dedicated_cpus_are_not_shared_vcpus():
+    specs = {**PINNED, "hw:emulator_threads_policy": "isolate"}
+    found = demand.of(request(2, 100, extra_specs=specs))
+    assert (found.vcpus, found.pcpus) == (0, 3)
 
 
 @pytest.mark.parametrize(
-    ("extra_specs", "resource"),
+    ("extra_specs", "resource", "code"),
     [
-        ({"hw:cpu_policy": "dedicated"}, "hw:cpu_policy=dedicated"),
-        ({"hw:cpu_policy": "mixed"}, "hw:cpu_policy=mixed"),
-        ({"hw:numa_nodes": "1"}, "hw:numa_nodes=1"),
-        ({"hw:mem_page_size": "large"}, "hw:mem_page_size=large"),
-        ({"hw:emulator_threads_policy": "isolate"}, "hw:emulator_threads_policy=isolate"),
-        ({"pci_passthrough:alias": "gpu:1"}, "pci_passthrough:alias=gpu:1"),
-        ({"resources:PCPU": "2"}, "PCPU"),
-        ({"resources1:CUSTOM_FPGA": "1"}, "CUSTOM_FPGA"),
+        (PINNED, "PCPU", ReasonCode.NOT_CONFIGURED),
+        ({"pci_passthrough:alias": "gpu:1"}, "pci_passthrough:alias=gpu:1", "not_offered"),
+        ({"hw:pmem": "SMALL"}, "hw:pmem=SMALL", "not_offered"),
+        ({"resources1:CUSTOM_FPGA": "1"}, "CUSTOM_FPGA", "not_offered"),
     ],
 )
-def test_a_flavor_that_asks_for_more_than_amounts_is_refused(extra_specs, resource):
-    asked = request(extra_specs=extra_specs)
-    refused = claims.build(host(), asked, call(), NOON)
-    assert [(r.code, r.resource) for r in refused.reasons] == [(ReasonCode.NOT_OFFERED, resource)]
+def test_a_flavor_that_asks_for_what_is_not_there_is_refused(extra_specs, resource, code):
+    refused = claims.build(host(), request(extra_specs=extra_specs), call(), NOON)
+    assert (code, resource) in [(r.code, r.resource) for r in refused.reasons]
 
 
 @pytest.mark.parametrize(
     "asked",
     [
         request(extra_resource={"VGPU": 1}),
+        request(extra_resource={"PCPU": 1}),
         request(extra_resource={"CUSTOM_PMEM_NAMESPACE_SMALL": ("ns0", "ns1")}),
         request(instance={"pci_requests": (PciRequest(count=2, alias_name="gpu"),)}),
-        request(instance={"image": Image(properties={"hw_cpu_policy": "dedicated"})}),
     ],
 )
 def test_other_ways_to_ask_for_more_are_refused_alike(asked):
@@ -56,9 +57,34 @@ def test_other_ways_to_ask_for_more_are_refused_alike(asked):
         {"hw:cpu_policy": "shared"},
         {"hw:mem_page_size": "small"},
         {"hw:cpu_realtime": "no"},
-        {"hw:cpu_sockets": "2", "quota:cpu_shares": "10"},
-        {"resources:VCPU": "4", "trait:HW_CPU_X86_AVX": "required"},
+        {"hw:cpu_sockets": "1", "quota:cpu_shares": "10"},
+        {"resources:VCPU": "1", "trait:HW_CPU_X86_AVX": "required"},
     ],
 )
 def test_what_changes_no_amount_is_no_hindrance(extra_specs):
-    assert isinstance(claims.build(host(), request(extra_specs=extra_specs), call(), NOON), Granted)
+    asked = request(extra_specs=extra_specs)
+    assert isinstance(claims.build(host(), asked, call(), NOON), Granted)
+
+
+def test_a_contradiction_names_both_sides():
+    asked = request(
+        extra_specs={"hw:cpu_policy": "shared"},
+        instance={"image": Image(properties={"hw_cpu_policy": "dedicated"})},
+    )
+    with pytest.raises(InvalidFlavor) as caught:
+        claims.build(host(), asked, call(), NOON)
+    assert set(caught.value.kwargs["properties"]) == {"hw:cpu_policy", "hw_cpu_policy"}
+
+
+def test_a_pinned_claim_says_which_cpus_it_has():
+    granted = claims.build(host(numa=PINNING), request(2, extra_specs=PINNED), call(), NOON)
+    (claim,) = granted.claims
+    assert (claim.vcpus, claim.pcpus) == (0, 2)
+    pins = claim.numa_topology.cells[0].cpu_pinning
+    assert set(pins) == {0, 1} and set(pins.values()) <= PINNING.cpu_dedicated_set
+    assert claim.units == {("PCPU", str(cpu)) for cpu in pins.values()}
+
+
+def test_a_shared_guest_stays_off_dedicated_cpus():
+    granted = claims.build(host(numa=PINNING), request(2), call(), NOON)
+    assert granted.claims[0].numa_topology.shared_pcpus == {0, 1}

@@ -28,7 +28,7 @@ def test_a_state_says_all_in_one_line():
     state = with_claim(host(), request(2, 100))
     assert repr(state) == (
         "<HostState cn1.example r1 e0 claims=1 holdings=0"
-        " used=Usage(vcpus=2, memory_mb=100, disk_mb=0)>"
+        " used=Usage(vcpus=2, memory_mb=100)>"
     )
 
 
