@@ -26,23 +26,25 @@ from rtagent.errors import (
 from rtagent.model.instance import InstanceUpdate
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import TOPOLOGY, ManualClock, call, host, request, uid
+from tests.builders import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
 from tests.unit.test_kernel import enroll
 
-POLICY = host(
-    cpu_allocation_ratio=1.5, ram_allocation_ratio=1.1, reserved_memory_mb=500, reserved_cpus=1
-).policy
-ROOM = {
-    "vcpus": math.floor((8 - 1) * Fraction(3, 2)),
-    "memory_mb": math.floor((16384 - 500) * Fraction(11, 10)),
-    "disk_mb": 100 * 1024,
-}
-TOTAL = {"vcpus": 8, "memory_mb": 16384, "disk_mb": 100 * 1024}
+MEMORY_ROOM = math.floor((16384 - 500) * Fraction(11, 10))
 OWNERS = [uid(n) for n in range(1, 6)]
 
 
 class ClaimsMachine(RuleBasedStateMachine):
-    """Five instances on one host; ``book`` is what the answers say that is held."""
+    """Five instances on one host; ``book`` is what the answers say that is held.
+
+    ``room`` is what may be claimed in all, ``total`` by one, ``dedicated`` the CPUs for pinning.
+    """
+
+    policy = host(
+        cpu_allocation_ratio=1.5, ram_allocation_ratio=1.1, reserved_memory_mb=500, reserved_cpus=1
+    ).policy
+    room = {"vcpus": 10, "memory_mb": MEMORY_ROOM, "disk_mb": 100 * 1024}
+    total = {"vcpus": 8, "memory_mb": 16384, "disk_mb": 100 * 1024}
+    dedicated = frozenset()
 
     asked = Bundle("asked")
 
@@ -51,7 +53,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.world = FakeHypervisor(TOPOLOGY)
         self.store = FailingStore(MemoryStore())
-        self.make = lambda: ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
+        self.make = lambda: ResourceTracker(self.store, self.clock, enroll(self.store, self.policy))
         self.tracker = self.make()
         self.audit_now()
         self.book = {}  # claim uuid -> {owner, state, vcpus, memory_mb, disk_mb}
@@ -76,7 +78,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def use(self, without=None):
         owners = {c["owner"] for c in self.book.values()} | set(self.foreign)
         uses = [self.owner_use(o) for o in owners if o != without]
-        return {k: sum(u[k] for u in uses) for k in ROOM}
+        return {k: sum(u[k] for u in uses) for k in self.room}
 
     def would_fit(self, owner, amounts):
         others, held = self.use(without=owner), self.foreign.get(owner, (0, 0))
@@ -86,9 +88,18 @@ class ClaimsMachine(RuleBasedStateMachine):
             "disk_mb": amounts["disk_mb"],
         }
         return all(
-            needed[k] <= TOTAL[k] and (needed[k] == 0 or others[k] + needed[k] <= ROOM[k])
-            for k in ROOM
+            needed[k] <= self.total[k] and (needed[k] == 0 or others[k] + needed[k] <= self.room[k])
+            for k in self.room
         )
+
+    def free_pins(self, owner):
+        taken = (claim["pins"] for claim in self.book.values() if claim["owner"] != owner)
+        return self.dedicated.difference(*taken)
+
+    def pins_would_fit(self, owner, number):
+        """A guest of one cell needs them all in one of the host's."""
+        free = self.free_pins(owner)
+        return any(len(free & cell.cpus) >= number for cell in TOPOLOGY.cells)
 
     # -- calls --
 
@@ -98,9 +109,12 @@ class ClaimsMachine(RuleBasedStateMachine):
         vcpus=st.integers(1, 6),
         memory_mb=st.sampled_from([100, 4000, 9000]),
         root_gb=st.sampled_from([0, 30]),
+        pinned=st.booleans(),
     )
-    def claim(self, owner, vcpus, memory_mb, root_gb):
+    def claim(self, owner, vcpus, memory_mb, root_gb, pinned):
         build = request(vcpus, memory_mb, root_gb, owner=owner)
+        if pinned and self.dedicated:
+            build = request(vcpus, 100, owner=owner, extra_specs=PINNED)
         self.try_claim(build)
         return build
 
@@ -110,11 +124,15 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     def try_claim(self, build):
         owner, uuid, flavor = build.instance.uuid, build.claim_uuid, build.instance.flavor
+        pinned = bool(flavor.extra_specs)
         amounts = {
-            "vcpus": flavor.vcpus,
+            "vcpus": 0 if pinned else flavor.vcpus,
             "memory_mb": flavor.memory_mb,
             "disk_mb": flavor.root_gb * 1024,
         }
+        fits = self.would_fit(owner, amounts) and (
+            not pinned or self.pins_would_fit(owner, flavor.vcpus)
+        )
         live = [u for u, c in self.book.items() if c["owner"] == owner]
         try:
             made = self.tracker.instance_claim(build, call(operation_id=uuid))
@@ -123,12 +141,15 @@ class ClaimsMachine(RuleBasedStateMachine):
         except ClaimConflict:
             assert live and uuid not in self.book
         except ComputeResourcesUnavailable:
-            assert not live and uuid not in self.ended and not self.would_fit(owner, amounts)
+            assert not live and uuid not in self.ended and not fits
         else:
             assert made.uuid == uuid and uuid not in self.ended
             if uuid not in self.book:
-                assert not live and self.would_fit(owner, amounts)
-                self.book[uuid] = {"owner": owner, "state": "building", **amounts}
+                assert not live and fits
+                pins = pinned_to(made)
+                assert len(pins) == (flavor.vcpus if pinned else 0)
+                assert pins <= self.free_pins(owner), "given out twice"
+                self.book[uuid] = {"owner": owner, "state": "building", "pins": pins, **amounts}
                 self.lapses[uuid] = self.clock.monotonic() + 300
 
     @rule(build=asked)
@@ -209,7 +230,9 @@ class ClaimsMachine(RuleBasedStateMachine):
             for uuid, d in self.world.domains.items()
             if d.active
             and not any(
-                c["owner"] == uuid and (c["vcpus"], c["memory_mb"]) == (d.vcpus, d.memory_mb)
+                c["owner"] == uuid
+                and not c["pins"]  # these domains are bound to no CPU
+                and (c["vcpus"], c["memory_mb"]) == (d.vcpus, d.memory_mb)
                 for c in self.book.values()
             )
         }
@@ -239,7 +262,12 @@ class ClaimsMachine(RuleBasedStateMachine):
             if not retry:
                 return
             self.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
-        self.book[build.claim_uuid] = {"owner": owner, "state": "building", **amounts}
+        self.book[build.claim_uuid] = {
+            "owner": owner,
+            "state": "building",
+            "pins": frozenset(),
+            **amounts,
+        }
         self.lapses[build.claim_uuid] = self.clock.monotonic() + 300
 
     # -- what always holds --
@@ -255,6 +283,7 @@ class ClaimsMachine(RuleBasedStateMachine):
                 "vcpus": c.vcpus,
                 "memory_mb": c.memory_mb,
                 "disk_mb": c.disk_mb,
+                "pins": pinned_to(c),
             }
             for uuid, c in state.claims.items()
         }
@@ -274,5 +303,23 @@ class ClaimsMachine(RuleBasedStateMachine):
         assert stored.revision == state.revision
 
 
+class PinningMachine(ClaimsMachine):
+    """The same with CPUs for pinning: two shared CPUs, six dedicated ones in two cells."""
+
+    policy = host(
+        cpu_allocation_ratio=8, ram_allocation_ratio=1.1, reserved_memory_mb=500, numa=PINNING
+    ).policy
+    room = {"vcpus": 16, "memory_mb": MEMORY_ROOM, "disk_mb": 100 * 1024}
+    total = {"vcpus": 2, "memory_mb": 16384, "disk_mb": 100 * 1024}
+    dedicated = PINNING.cpu_dedicated_set
+
+
+def pinned_to(claim):
+    """The host CPUs that a claim has to itself."""
+    return claim.numa_topology.taken if claim.numa_topology else frozenset()
+
+
 ClaimsMachine.TestCase.settings = settings(stateful_step_count=40)
 TestClaims = ClaimsMachine.TestCase
+PinningMachine.TestCase.settings = settings(stateful_step_count=40)
+TestPinnedClaims = PinningMachine.TestCase
