@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.ports import HostIdentity
@@ -91,9 +92,16 @@ class FakeHypervisor:
 
     # What happens in the world; each announces itself as libvirt would
 
-    def start_domain(self, uuid: str, vcpus: int, memory_mb: int, name: str | None = None) -> None:
-        """It runs (created or started), with these sizes."""
-        self._put(uuid, name, True, vcpus, memory_mb)
+    def start_domain(
+        self,
+        uuid: str,
+        vcpus: int,
+        memory_mb: int,
+        name: str | None = None,
+        occupancy: Occupancy | None = None,
+    ) -> None:
+        """It runs (created or started), with these sizes, bound to these CPUs and cells."""
+        self._put(uuid, name, True, vcpus, memory_mb, occupancy)
 
     def define(self, uuid: str, vcpus: int, memory_mb: int, name: str | None = None) -> None:
         """It is defined and shut off."""
@@ -114,13 +122,22 @@ class FakeHypervisor:
         if self._on_event is not None:
             self._on_event(word)
 
-    def _put(self, uuid: str, name: str | None, active: bool, vcpus: int, memory_mb: int) -> None:
+    def _put(
+        self,
+        uuid: str,
+        name: str | None,
+        active: bool,
+        vcpus: int,
+        memory_mb: int,
+        occupancy: Occupancy | None = None,
+    ) -> None:
         self.domains[uuid] = Domain(
             uuid=uuid,
             name=name if name is not None else f"instance-{uuid[:8]}",
             active=active,
             vcpus=vcpus,
             memory_mb=memory_mb,
+            occupancy=occupancy or Occupancy(),
         )
         self.announce("lifecycle")
 

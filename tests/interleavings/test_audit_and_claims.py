@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import pytest
 
 from rtagent.audit import Auditor
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ClaimExpired, ClaimNotFound
+from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.views import orphans, suspects
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import TOPOLOGY, ManualClock, call, host, request, uid
+from tests.builders import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
 from tests.unit.test_kernel import enroll
 
 LEASE = 300
-POLICY = host(cpu_allocation_ratio=4.0).policy
+POLICY = host(cpu_allocation_ratio=4.0, numa=PINNING).policy
 
 #: What a conductor and its hypervisor do to one instance, step by step.
 CYCLES = {
@@ -41,9 +44,13 @@ CYCLES = {
 
 
 class Host:
-    """The product's own parts on a hypervisor in memory, and what the calls were answered."""
+    """The product's own parts on a hypervisor in memory, and what the calls were answered.
 
-    def __init__(self) -> None:
+    :param extra_specs: of every flavor that is claimed for.
+    """
+
+    def __init__(self, extra_specs: Mapping[str, str]) -> None:
+        self.extra_specs = extra_specs
         self.clock = ManualClock()
         self.world = FakeHypervisor(TOPOLOGY)
         self.store = MemoryStore()
@@ -63,8 +70,16 @@ class Host:
             assert live or owner in self.lapsing, f"the claim of {owner} is lost"
             running = owner in self.world.domains and owner in self.claimed
             assert live or not running, f"{owner} runs without a claim"
+        self.check_cpus()
         ghosts = self.orderly & set(state.holdings)
         assert not ghosts, f"counted as foreign, and never was: {ghosts}"
+
+    def check_cpus(self) -> None:
+        """What a claimed domain is pinned to is its own, and nobody else's."""
+        units = self.tracker.snapshot().units
+        for owner in self.claimed & set(self.world.domains):
+            pinned = self.world.domains[owner].occupancy.pcpus & PINNING.cpu_dedicated_set
+            assert {units.get(("PCPU", str(cpu))) for cpu in pinned} <= {owner}
 
 
 class Cycle:
@@ -74,6 +89,7 @@ class Cycle:
         self.here, self.owner = here, owner
         self.steps = iter(steps)
         self.given_up = False
+        self.bound: Assignment | None = None
         if steps[0] == "claim":
             here.orderly.add(owner)
 
@@ -86,9 +102,10 @@ class Cycle:
     def claim(self) -> None:
         if self.owner in self.here.world.domains:
             self.here.world.destroy(self.owner)
-        build = request(2, 1024, owner=self.owner)
+        build = request(2, 1024, owner=self.owner, extra_specs=self.here.extra_specs)
         made = self.here.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
         self.here.held[self.owner] = made.uuid
+        self.bound = made.numa_topology
         self.here.lapsing.discard(self.owner)
 
     def activate(self) -> None:
@@ -121,7 +138,8 @@ class Cycle:
     def spawn(self) -> None:
         if self.owner in self.here.held:
             self.here.claimed.add(self.owner)
-        self.here.world.start_domain(self.owner, 2, 1024)
+        bound = self.bound.allowed if self.bound else frozenset()
+        self.here.world.start_domain(self.owner, 2, 1024, occupancy=Occupancy(pcpus=bound))
 
     def destroy(self) -> None:
         self.here.world.destroy(self.owner)
@@ -147,9 +165,14 @@ class Cycle:
         self.here.world.start_domain(self.owner, 3, 2048)
 
 
-def play(order: Sequence[int], cycles: Sequence[Sequence[str]], audits: int = 1) -> None:
+def play(
+    order: Sequence[int],
+    cycles: Sequence[Sequence[str]],
+    audits: int = 1,
+    extra_specs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Play one order: each number is a cycle's next step, ``len(cycles)`` the audit's."""
-    here = Host()
+    here = Host(extra_specs)
     players = [Cycle(here, uid(n + 1), steps) for n, steps in enumerate(cycles)]
     todo = iter(order)
 
@@ -234,6 +257,13 @@ def test_every_way_to_lay_two_life_cycles_around_an_audit(names):
     assert run_all(splits(lengths), partial(play, cycles=cycles)) > 1000
 
 
+@pytest.mark.parametrize("names", [p for p in PAIRS if "foreign" not in p][::4], ids=" and ".join)
+def test_the_same_with_pinned_cpus(names):
+    cycles = [CYCLES[name] for name in names]
+    pinned = partial(play, cycles=cycles, extra_specs=PINNED)
+    assert run_all(splits([len(steps) for steps in cycles]), pinned) > 1000
+
+
 @pytest.mark.parametrize(
     "names", [("plain", "hard reboot"), ("claimed again", "too slow")], ids=" and ".join
 )
@@ -250,4 +280,6 @@ def test_longer_ones_sampled(long):
         cycles = [CYCLES[rng.choice(list(CYCLES))] for _ in range(3)]
         order = [n for n, steps in enumerate(cycles) for _ in steps] + [3] * 6
         rng.shuffle(order)
-        run_all(iter([tuple(order)]), partial(play, cycles=cycles, audits=2))
+        specs = rng.choice([{}, PINNED])
+        check = partial(play, cycles=cycles, audits=2, extra_specs=specs)
+        run_all(iter([tuple(order)]), check)
