@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cliff.command import Command
 
+from rtagent.model.pages import parse_size
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, host_uri, simulate
 
 #: What each domain of ``--domains`` is like.
@@ -40,6 +41,15 @@ class HostSimulate(Command):
             parser.add_argument(f"--{option}", metavar="N", type=int, default=value, help=help_)
         parser.add_argument("--cells", metavar="N", type=int, help="NUMA cells. Default: sockets.")
         parser.add_argument(
+            "--pages",
+            metavar="SIZE=N",
+            type=_pages,
+            action="append",
+            default=[],
+            help="N pages of this size (KiB, or with a unit: 2MB) are set aside in each cell. May"
+            " be repeated.",
+        )
+        parser.add_argument(
             "--hostname",
             default=default.hostname,
             help="The name that the host has. Default: %(default)s.",
@@ -58,6 +68,7 @@ class HostSimulate(Command):
             threads=parsed_args.threads,
             memory_mb=parsed_args.memory,
             cells=parsed_args.cells,
+            pages=dict(parsed_args.pages),
             hostname=parsed_args.hostname,
         )
         simulate(file, machine, map(_domain, range(parsed_args.domains)))
@@ -105,6 +116,15 @@ class HostSimulateEdit(Command):
                 world.add_domain(document)
             for document in devices:
                 world.add_device(document)
+
+
+def _pages(text: str) -> tuple[int, int]:
+    """Size (KiB) and number."""
+    size, _, number = text.partition("=")
+    try:
+        return parse_size(size), int(number)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SIZE=N: {error}") from error
 
 
 def _document(name: str) -> str:

@@ -5,18 +5,10 @@ from __future__ import annotations
 from lxml import etree
 
 from rtagent.model.base import Value
-from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
+from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
+from rtagent.virt.libvirt.document import BadDocument, integer, parse
+from rtagent.virt.libvirt.units import in_bytes
 
-#: Bytes in a unit, as libvirt's schema names them (its ``scaledInteger``; a bare ``K`` is KiB).
-_UNITS = {
-    "b": 1,
-    "bytes": 1,
-    **{
-        unit: base**power
-        for power, letter in enumerate("KMGTPE", start=1)
-        for unit, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
-    },
-}
 _MIB = 1024**2
 
 
@@ -27,11 +19,13 @@ class DomainFacts(Value, frozen=True, kw_only=True):
     :ivar memory_mb: what it may use without a hot-plug, however far its balloon is inflated; MB,
         rounded up. libvirt's ``<memory>``, which is also the statistics' ``balloon.maximum``.
     :ivar files: paths of its own writable disks that are files.
+    :ivar confinement: what of the host it is bound to while it runs.
     """
 
     vcpus: int
     memory_mb: int
     files: tuple[str, ...] = ()
+    confinement: Confinement = NOWHERE
 
 
 def parse_domain(document: str) -> DomainFacts:
@@ -39,7 +33,12 @@ def parse_domain(document: str) -> DomainFacts:
     root = parse(document)
     if root.tag != "domain":
         raise BadDocument(f"<{root.tag}> where <domain> is expected")
-    return DomainFacts(vcpus=_vcpus(root), memory_mb=_memory_mb(root), files=_files(root))
+    return DomainFacts(
+        vcpus=_vcpus(root),
+        memory_mb=_memory_mb(root),
+        files=_files(root),
+        confinement=confinement(root),
+    )
 
 
 def _vcpus(root: etree._Element) -> int:
@@ -50,11 +49,10 @@ def _vcpus(root: etree._Element) -> int:
 
 
 def _memory_mb(root: etree._Element) -> int:
-    unit = root.find("memory")
-    name = unit.get("unit", "KiB") if unit is not None else "KiB"
-    if name not in _UNITS:
-        raise BadDocument(f"<memory> has the unit {name!r}")
-    return -(-integer(text(root, "memory"), "<memory>") * _UNITS[name] // _MIB)
+    memory = root.find("memory")
+    if memory is None or not memory.text:
+        raise BadDocument("<domain> has no <memory>")
+    return -(-in_bytes(memory, memory.text, "<memory>") // _MIB)
 
 
 def _files(root: etree._Element) -> tuple[str, ...]:

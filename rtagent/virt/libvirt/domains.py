@@ -11,6 +11,7 @@ import libvirt
 from rtagent.model.base import Value
 from rtagent.model.observation import Domain, Problem
 from rtagent.virt.libvirt.asking import Asking
+from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
@@ -71,6 +72,7 @@ class Domains:
         self._workers, self._storage = workers, storage
         self._known: dict[str, _Known] = {}
         self._session: Session | None = None
+        self._online = frozenset[int]()
         self._looks = 0
         self._given = 0
         self._lock = threading.Lock()
@@ -81,13 +83,17 @@ class Domains:
         with self._lock:
             self._marked.add(uuid)
 
-    def look(self, session: Session) -> Look:
+    def look(self, session: Session, online: frozenset[int]) -> Look:
         """All domains, running or defined.
 
+        :param online: the host's CPUs.
         :raises libvirt.libvirtError: TimeoutError: the session is of no use.
         """
         if session is not self._session:
             self._begin(session)
+        if online != self._online:
+            self._online = online
+            self._show_anew()
         # Taken before the listing: what is marked from now on may be newer than what is read.
         marked = self._take_marks()
         listed, problems = self._list(session)
@@ -108,6 +114,10 @@ class Domains:
         self._session, self._known = session, {}
         self._reading = Asking(session, self._workers, "domain")
         self._measuring = Asking(session, self._workers, "disks of domain")
+
+    def _show_anew(self) -> None:
+        for known in self._known.values():
+            known.domain = None
 
     def _take_marks(self) -> set[str]:
         with self._lock:
@@ -157,8 +167,8 @@ class Domains:
         if known is None:
             self._known[uuid] = _Known(facts, self._given % ROUND)
             self._given += 1
-        else:
-            known.facts = facts
+        elif known.facts != facts:
+            known.facts, known.domain = facts, None
 
     def _measure(self, outdated: Sequence[_Listed]) -> list[Problem]:
         """How much the disks of these may still grow."""
@@ -195,8 +205,14 @@ class Domains:
         shown = (name, active, vcpus, memory_mb)
         if known.domain is None or known.shown != shown:
             known.shown = shown
+            bound = known.facts.confinement if active else NOWHERE
             known.domain = Domain(
-                uuid=each.uuid, name=name, active=active, vcpus=vcpus, memory_mb=memory_mb
+                uuid=each.uuid,
+                name=name,
+                active=active,
+                vcpus=vcpus,
+                memory_mb=memory_mb,
+                occupancy=bound.occupancy(self._online),
             )
         return known.domain
 

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import libvirt
+import msgspec
 from lxml import etree
 
 from rtagent.model.base import Value
-from rtagent.model.topology import Topology
+from rtagent.model.pages import KIB_IN_MIB
+from rtagent.model.topology import Cell, Topology
 from rtagent.ports import HostIdentity
 from rtagent.virt.libvirt.capabilities import (
     HostCapabilities,
     feature_names,
     parse_capabilities,
 )
+from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.connection import Session, optional
 from rtagent.virt.libvirt.document import parse
 from rtagent.virt.libvirt.hostfile import simulated_capabilities, simulated_hostname
@@ -51,7 +54,8 @@ def read_host(session: Session, file: Path | None) -> Host:
     """
     virt, checked = session.virt, check(session)
     document = simulated_capabilities(file) if file is not None else None
-    capabilities = parse_capabilities(document or virt.getCapabilities())
+    told = document or virt.getCapabilities()
+    capabilities = parse_capabilities(told)
     simulated = virt.getType() == "TEST"
     return Host(
         identity=HostIdentity(
@@ -67,9 +71,22 @@ def read_host(session: Session, file: Path | None) -> Host:
             cpu_info=capabilities.cpu_info,
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(session, capabilities)),
+            # The test driver tells of cells that are not its host's.
+            cells=() if simulated and not document else tuple(map(_steady, parse_cells(told))),
         ),
         checked=checked,
     )
+
+
+def _steady(cell: Cell) -> Cell:
+    """With as many pages of the smallest size as its MB leave for them: libvirt's count of those
+    follows each page that the kernel gains or gives up."""
+    if not cell.pages:
+        return cell
+    smallest, *others = sorted(cell.pages)
+    rest = cell.memory_mb * KIB_IN_MIB - sum(cell.pages[size] * size for size in others)
+    pages = {**cell.pages, smallest: max(0, rest // smallest)}
+    return msgspec.structs.replace(cell, pages=pages)
 
 
 def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:

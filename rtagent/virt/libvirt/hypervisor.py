@@ -68,7 +68,7 @@ class LibvirtHypervisor:
         with self._connection.using(session):
             host = self._try_host(session, problems)
             size = self._try_size(problems)
-            seen = self._domains.look(session)
+            seen = self._domains.look(session, self._online())
         return Observation(
             domains=seen.domains,
             complete=not session.lost,
@@ -124,6 +124,10 @@ class LibvirtHypervisor:
         if host is None or self._disk_mb is None:
             return None
         return msgspec.structs.replace(host.topology, disk_mb=self._disk_mb)
+
+    def _online(self) -> frozenset[int]:
+        """The host's CPUs as last seen."""
+        return frozenset() if self._host is None else self._host[1].topology.cpus
 
     def _on_domain(self, uuid: str, word: str) -> None:
         self._domains.mark(uuid)

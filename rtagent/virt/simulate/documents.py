@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from lxml import etree
 from lxml.builder import E
 
+from rtagent.model.pages import KIB_IN_MIB
 from rtagent.virt.libvirt.hostfile import HOST_INSTRUCTION
-from rtagent.virt.simulate.machine import Cpu, Machine
+from rtagent.virt.simulate.machine import SMALLEST_PAGE, Cpu, Machine
 
-_KIB_IN_MIB = 1024
 _NEAR, _FAR = "10", "21"  # distances as firmware commonly states them
 
-#: KiB. Memory is in pages of the smallest size; none of the others are set aside.
-_PAGE, _LARGE_PAGES = 4, (2048, 1048576)
+#: KiB, of the larger pages that each such CPU offers, whether or not any are set aside.
+_LARGE_PAGES = (2048, 1048576)
 
 
 def host_document(machine: Machine) -> etree._Element:
@@ -31,7 +31,7 @@ def host_document(machine: Machine) -> etree._Element:
             E.cores(str(machine.sockets * machine.cores // (cells * sockets))),
             E.threads(str(machine.threads)),
         ),
-        E.memory(str(machine.memory_mb * _KIB_IN_MIB)),
+        E.memory(str(machine.memory_mb * KIB_IN_MIB)),
     )
 
 
@@ -68,25 +68,31 @@ def _cpu(machine: Machine) -> etree._Element:
             cores=str(machine.cores),
             threads=str(machine.threads),
         ),
-        *(E.pages(unit="KiB", size=str(size)) for size in (_PAGE, *_LARGE_PAGES)),
+        *(E.pages(unit="KiB", size=str(size)) for size in _pools(machine)),
     )
 
 
 def _cells(machine: Machine) -> Iterable[etree._Element]:
-    kib = machine.memory_mb // machine.numa_cells * _KIB_IN_MIB
+    pools = _pools(machine)
     everyone = range(machine.numa_cells)
     for cell in everyone:
         cpus = [cpu for cpu in machine.cpus if cpu.cell == cell]
         yield E.cell(
-            E.memory(str(kib), unit="KiB"),
-            E.pages(str(kib // _PAGE), unit="KiB", size=str(_PAGE)),
-            *(E.pages("0", unit="KiB", size=str(size)) for size in _LARGE_PAGES),
+            E.memory(str(machine.cell_kib), unit="KiB"),
+            *(E.pages(str(n), unit="KiB", size=str(size)) for size, n in pools.items()),
             E.distances(
                 *(E.sibling(id=str(i), value=_NEAR if i == cell else _FAR) for i in everyone)
             ),
             E.cpus(*map(_thread, cpus), num=str(len(cpus))),
             id=str(cell),
         )
+
+
+def _pools(machine: Machine) -> dict[int, int]:
+    """How many pages each cell has, by size, the smallest first."""
+    rest = (machine.cell_kib - machine.paged_kib) // SMALLEST_PAGE
+    larger = {**dict.fromkeys(_LARGE_PAGES, 0), **machine.pages}
+    return {SMALLEST_PAGE: rest, **dict(sorted(larger.items()))}
 
 
 def _thread(cpu: Cpu) -> etree._Element:

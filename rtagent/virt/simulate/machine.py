@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value
+from rtagent.model.pages import KIB_IN_MIB
 from rtagent.virt.simulate.world import SimulationError
+
+#: KiB, of the pages that memory is in where no others are set aside.
+SMALLEST_PAGE = 4
 
 
 class Cpu(Value, frozen=True, kw_only=True):
@@ -23,6 +27,7 @@ class Machine(Value, frozen=True, kw_only=True):
     """Sockets, cores of each socket, threads of each core; memory in MB.
 
     :ivar cells: NUMA cells; cores and memory are spread evenly. Default: one for each socket.
+    :ivar pages: how many larger pages are set aside in each cell, by size (KiB).
     :ivar hostname: what the host calls itself.
     """
 
@@ -31,6 +36,7 @@ class Machine(Value, frozen=True, kw_only=True):
     threads: int = 2
     memory_mb: int = 65536
     cells: int | None = None
+    pages: Mapping[int, int] = {}
     hostname: str = "simulated-host"
 
     def __post_init__(self) -> None:
@@ -45,11 +51,22 @@ class Machine(Value, frozen=True, kw_only=True):
                     f"{number} {what} cannot be spread evenly over {self.numa_cells} NUMA cells:"
                     " choose a number of cells that divides it"
                 )
+        self._check_pages()
 
     @property
     def numa_cells(self) -> int:
         """As given, or one for each socket."""
         return self.sockets if self.cells is None else self.cells
+
+    @property
+    def cell_kib(self) -> int:
+        """KiB of memory of each cell."""
+        return self.memory_mb // self.numa_cells * KIB_IN_MIB
+
+    @property
+    def paged_kib(self) -> int:
+        """KiB of each cell that are set aside in larger pages."""
+        return sum(size * count for size, count in self.pages.items())
 
     @property
     def cpus(self) -> Iterator[Cpu]:
@@ -64,3 +81,16 @@ class Machine(Value, frozen=True, kw_only=True):
                     core=number % self.cores,
                     siblings=tuple(range(number, total * self.threads, total)),
                 )
+
+    def _check_pages(self) -> None:
+        for size, count in self.pages.items():
+            if size <= SMALLEST_PAGE or size & (size - 1):
+                raise SimulationError(
+                    f"pages of {size} KiB: a size is a power of two above {SMALLEST_PAGE}"
+                )
+            if count < 0:
+                raise SimulationError(f"{count} pages of {size} KiB: there cannot be less than 0")
+        if self.paged_kib > self.cell_kib:
+            raise SimulationError(
+                f"the pages take {self.paged_kib} KiB of each cell, which has {self.cell_kib}"
+            )

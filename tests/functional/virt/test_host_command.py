@@ -47,6 +47,21 @@ def test_a_host_is_written_and_its_uri_printed(file):
     assert [(d.vcpus, d.memory_mb) for d in seen.domains.values()] == [(1, 64)] * 3
 
 
+def test_pages_are_set_aside_in_each_cell(file):
+    made = run("host", "simulate", str(file), "--pages", "2048=512", "--pages", "1GB=2")
+    assert (made.code, made.err) == (0, "")
+    cells = observe(made.out.strip())[1].topology.cells
+    assert [(cell.pages[2048], cell.pages[1048576]) for cell in cells] == [(512, 2)] * 2
+
+
+@pytest.mark.parametrize("odd", ["2048", "2M=1", "2048=many", "=1"])
+def test_odd_pages_are_told(file, odd):
+    refused = run("host", "simulate", str(file), "--pages", odd)
+    assert refused.code != 0
+    assert f"{odd!r} is not SIZE=N" in refused.err
+    assert not file.exists()
+
+
 def test_a_host_is_not_overwritten(file):
     assert run("host", "simulate", str(file)).code == 0
     before = file.read_bytes()

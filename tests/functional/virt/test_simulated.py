@@ -5,9 +5,12 @@ import threading
 from uuid import uuid4
 
 import libvirt
+import msgspec
 import pytest
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.numa_usage import Occupancy
+from rtagent.model.topology import Cell
 from rtagent.ports import HostIdentity
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.hostfile import capabilities_path
@@ -80,13 +83,65 @@ def test_a_host_without_a_capabilities_document(connect, file):
     hypervisor = connect(host_uri(file))
 
     assert hypervisor.identity().hostname == libvirt.open(host_uri(file)).getHostname()
-    assert hypervisor.observe().topology.cpus == frozenset(range(16))
+    topology = hypervisor.observe().topology
+    assert (topology.cpus, topology.cells) == (frozenset(range(16)), ())
 
 
 def test_the_default_world(connect):
     seen = connect("test:///default").observe()
     assert seen.topology.cpus == frozenset(range(16))
     assert [(d.name, d.active, d.vcpus) for d in seen.domains.values()] == [("test", True, 2)]
+
+
+def test_its_cells(connect, file):
+    simulate(file, msgspec.structs.replace(MACHINE, pages={2048: 512}))
+    near, far = connect(host_uri(file)).observe().topology.cells
+    assert near == Cell(
+        id=0,
+        cpus=frozenset({0, 1, 2, 3, 8, 9, 10, 11}),
+        memory_mb=32768,
+        siblings=tuple(frozenset({cpu, cpu + 8}) for cpu in range(4)),
+        sockets=frozenset({0}),
+        distances={0: 10, 1: 21},
+        pages={4: (32768 - 1024) * 256, 2048: 512, 1048576: 0},
+    )
+    assert (far.id, far.pages) == (1, near.pages)
+
+
+def test_the_smallest_pages_do_not_change_when_the_kernel_takes_one(connect, file):
+    before = connect(host_uri(file)).observe().topology
+    path = capabilities_path(file)
+    pages = 'unit="KiB" size="4">8388608<'
+    assert path.read_text().count(pages) == 2
+    path.write_text(path.read_text().replace(pages, 'unit="KiB" size="4">8388599<'))
+    assert connect(host_uri(file)).observe().topology == before
+
+
+def test_domains_with_their_pins(connect, file):
+    pinned, foreign, plain, defined = (str(uuid4()) for _ in range(4))
+    tuning = (
+        "<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='9'/></cputune>"
+        "<numatune><memory mode='strict' nodeset='1'/></numatune>"
+    )
+    with edit(file) as world:
+        for uuid, cpuset, active in (
+            (pinned, "", True),
+            (foreign, " cpuset='4-5'", True),
+            (plain, " cpuset='0-15'", True),
+            (defined, " cpuset='4-5'", False),
+        ):
+            document = domain_xml(uuid, vcpus=2, memory_mb=512, active=active)
+            document = document.replace("<vcpu>", f"<vcpu{cpuset}>")
+            world.add_domain(
+                document.replace("<os>", f"{tuning}<os>") if uuid == pinned else document
+            )
+
+    seen = connect(host_uri(file)).observe()
+
+    assert (seen.complete, seen.problems) == (True, ())
+    assert seen.domains[pinned].occupancy == Occupancy(pcpus=frozenset({1, 9}), memory_mb={1: 512})
+    assert seen.domains[foreign].holding().occupancy == Occupancy(pcpus=frozenset({4, 5}))
+    assert seen.domains[plain].occupancy == seen.domains[defined].occupancy == Occupancy()
 
 
 def test_domains_with_their_sizes(connect, file):

@@ -5,6 +5,7 @@ import pytest
 from lxml import etree
 
 from rtagent.virt.libvirt.capabilities import parse_capabilities
+from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.simulate import Machine
 from rtagent.virt.simulate.documents import capabilities_document, host_document
 
@@ -14,6 +15,7 @@ MACHINES = [
     Machine(sockets=2, cores=4, threads=2, memory_mb=4096, cells=1),
     Machine(sockets=2, cores=4, threads=2, memory_mb=4096, cells=4),
     Machine(sockets=3, cores=2, threads=1, memory_mb=4096, cells=2),
+    Machine(sockets=2, cores=2, memory_mb=4096, pages={2048: 512, 1048576: 1}),
 ]
 
 
@@ -53,3 +55,19 @@ def test_the_capabilities_say_the_same(machine):
 def test_the_capabilities_keep_to_libvirts_schema(machine):
     schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/capability.rng"))
     schema.assertValid(capabilities_document(machine))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_the_capabilities_tell_of_the_cells(machine):
+    cells = parse_cells(etree.tostring(capabilities_document(machine), encoding="unicode"))
+
+    assert [cell.id for cell in cells] == list(range(machine.numa_cells))
+    for cell in cells:
+        here = [cpu for cpu in machine.cpus if cpu.cell == cell.id]
+        assert cell.cpus == {cpu.id for cpu in here}
+        assert set(cell.siblings) == {frozenset(cpu.siblings) for cpu in here}
+        assert cell.sockets == {cpu.socket for cpu in here}
+        assert cell.memory_mb == machine.memory_mb // machine.numa_cells
+        assert sum(size * count for size, count in cell.pages.items()) == cell.memory_mb * 1024
+        assert {size: cell.pages[size] for size in machine.pages} == machine.pages
+        assert cell.distances == {other.id: 10 if other is cell else 21 for other in cells}

@@ -34,6 +34,10 @@ def test_cells_are_the_sockets_unless_told(cells, expected):
         ({"cells": 0}, "numa_cells = 0"),
         ({"sockets": 1, "cores": 4, "cells": 3}, "4 cores cannot be spread"),
         ({"memory_mb": 1001}, "1001 MB cannot be spread"),
+        ({"pages": {4: 1}}, "pages of 4 KiB: a size is a power of two above 4"),
+        ({"pages": {3000: 1}}, "pages of 3000 KiB"),
+        ({"pages": {2048: -1}}, "-1 pages of 2048 KiB"),
+        ({"memory_mb": 64, "pages": {2048: 17}}, "take 34816 KiB of each cell, which has 32768"),
         ({"hostname": "a b"}, "hostname 'a b'"),
     ],
 )

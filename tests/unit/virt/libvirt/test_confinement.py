@@ -1,0 +1,152 @@
+"""What of the host a domain's document binds it to."""
+
+import pytest
+
+from rtagent.model.numa_usage import Occupancy
+from rtagent.virt.libvirt.confinement import NOWHERE
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.domain import parse_domain
+
+HOST = frozenset(range(8))
+CELLS = (
+    "<cpu><numa><cell id='0' cpus='0-1' memory='512' unit='MiB'/>"
+    "<cell id='1' cpus='2-3' memory='1048576'/></numa></cpu>"
+)
+EACH_ITS_OWN = (
+    "<numatune><memory mode='strict' nodeset='0-1'/>"
+    "<memnode cellid='0' mode='strict' nodeset='1'/>"
+    "<memnode cellid='1' mode='preferred' nodeset='0'/></numatune>"
+)
+
+
+def bound(*parts, vcpu="<vcpu>4</vcpu>"):
+    document = f"<domain><memory unit='MiB'>1536</memory>{vcpu}{''.join(parts)}</domain>"
+    return parse_domain(document).confinement
+
+
+def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
+    return bound(*parts, vcpu=vcpu).occupancy(HOST)
+
+
+def test_a_plain_domain_is_bound_to_nothing():
+    assert bound() == NOWHERE
+    assert occupied() == Occupancy()
+
+
+@pytest.mark.parametrize(
+    ("vcpu", "tuning", "expected"),
+    [
+        ("<vcpu cpuset='2-3'>1</vcpu>", "", {2, 3}),
+        ("<vcpu cpuset='0-3,^1'>1</vcpu>", "", {0, 2, 3}),
+        ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='4'/><vcpupin vcpu='1' cpuset='6'/>", {4, 6}),
+        ("<vcpu>2</vcpu>", "<emulatorpin cpuset='1'/>", {1}),
+        (
+            "<vcpu cpuset='0-1'>1</vcpu>",
+            "<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='5'/>",
+            {0, 1, 4, 5},
+        ),
+        # Everywhere is no confinement, of which others take nothing away.
+        ("<vcpu cpuset='0-7'>1</vcpu>", "", set()),
+        ("<vcpu cpuset='0-63'>1</vcpu>", "", set()),
+        ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='3'/><emulatorpin cpuset='0-7'/>", {3}),
+        # A guest that has every CPU for itself is confined: each vCPU to one.
+        (
+            "<vcpu>8</vcpu>",
+            "".join(f"<vcpupin vcpu='{n}' cpuset='{n}'/>" for n in range(8)),
+            set(range(8)),
+        ),
+    ],
+)
+def test_cpus_that_its_threads_are_kept_to(vcpu, tuning, expected):
+    assert occupied(f"<cputune>{tuning}</cputune>", vcpu=vcpu).pcpus == expected
+
+
+def test_before_the_host_is_known_every_set_confines():
+    confinement = bound(vcpu="<vcpu cpuset='0-7'>1</vcpu>")
+    assert confinement.occupancy(frozenset()).pcpus == HOST
+
+
+@pytest.mark.parametrize(
+    ("tuning", "expected"),
+    [
+        ("<memory mode='strict' nodeset='1'/>", {1: 1536}),
+        ("<memory mode='preferred' nodeset='1'/>", {1: 1536}),
+        ("<memory nodeset='0-1'/>", {}),
+        ("<memory placement='auto'/>", {}),
+        ("", {}),
+    ],
+)
+@pytest.mark.parametrize("cells", ["", CELLS])
+def test_memory_is_of_the_only_cell_that_it_is_bound_to(cells, tuning, expected):
+    assert occupied(cells, f"<numatune>{tuning}</numatune>").memory_mb == expected
+
+
+def test_each_guest_cell_may_be_bound_to_another():
+    assert occupied(CELLS, EACH_ITS_OWN).memory_mb == {1: 512, 0: 1024}
+    one = EACH_ITS_OWN.replace("nodeset='1'", "nodeset='0'")
+    assert occupied(CELLS, one).memory_mb == {0: 1536}
+
+
+def test_a_guest_cell_that_is_not_named_follows_the_others():
+    tuning = (
+        "<numatune><memory nodeset='1'/><memnode cellid='1' mode='strict' nodeset='0'/></numatune>"
+    )
+    assert occupied(CELLS, tuning).memory_mb == {1: 512, 0: 1024}
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        ("<page size='2048'/>", {1: {2048: 256}, 0: {2048: 512}}),
+        ("<page size='2' unit='MiB'/>", {1: {2048: 256}, 0: {2048: 512}}),
+        ("<page size='2' unit='M' nodeset='0'/>", {1: {2048: 256}}),
+        (
+            "<page size='2048' nodeset='0'/><page size='1' unit='GiB' nodeset='1'/>",
+            {1: {2048: 256}, 0: {1048576: 1}},
+        ),
+        (
+            "<page size='4'/><page size='1' unit='GiB' nodeset='0-1'/>",
+            {1: {1048576: 1}, 0: {1048576: 1}},
+        ),
+    ],
+)
+def test_pages_are_counted_by_the_hosts_cell(pages, expected):
+    backing = f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>"
+    assert occupied(CELLS, EACH_ITS_OWN, backing).pages == expected
+
+
+def test_pages_of_a_guest_without_cells():
+    backing = "<memoryBacking><hugepages><page size='2048'/></hugepages></memoryBacking>"
+    assert occupied(backing, "<numatune><memory nodeset='1'/></numatune>").pages == {1: {2048: 768}}
+    assert occupied(backing).pages == {}  # nobody knows whose they are
+
+
+def test_pages_of_no_told_size_are_memory():
+    backing = "<memoryBacking><hugepages/></memoryBacking>"
+    seen = occupied(backing, "<numatune><memory nodeset='1'/></numatune>")
+    assert (seen.memory_mb, seen.pages) == ({1: 1536}, {})
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ("<cputune><vcpupin vcpu='0' cpuset='x'/></cputune>", "<vcpupin cpuset>: .*'x'"),
+        ("<cputune><emulatorpin cpuset='3-1'/></cputune>", "<emulatorpin cpuset>"),
+        ("<numatune><memory nodeset='99999999999'/></numatune>", "<memory nodeset>"),
+        ("<numatune><memnode nodeset='1'/></numatune>", "<memnode cellid> is None"),
+        ("<cpu><numa><cell id='0'/></numa></cpu>", "memory of guest cell 0 is None"),
+        ("<cpu><numa><cell id='a' memory='1'/></numa></cpu>", "<cell id> is 'a'"),
+        ("<memoryBacking><hugepages><page/></hugepages></memoryBacking>", "<page size> is None"),
+        (
+            "<memoryBacking><hugepages><page size='1' unit='b'/></hugepages></memoryBacking>",
+            "less than 1 KiB",
+        ),
+        (
+            "<memoryBacking><hugepages><page size='1' unit='ell'/></hugepages></memoryBacking>",
+            "unit 'ell'",
+        ),
+    ],
+)
+def test_what_is_odd_is_named(odd, told):
+    with pytest.raises(BadDocument, match=told):
+        bound(odd)
