@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_utils import netutils
 
+from rtagent.conf.types import HugePages, ReservedPages
 from rtagent.model.base import Value
 
 GROUP = "DEFAULT"
@@ -109,7 +111,20 @@ the node over.
         default=0,
         min=0,
         mutable=True,
-        help="Physical CPUs that the host keeps for itself.",
+        help="""
+Physical CPUs that the host keeps for itself. Not together with ``[compute] cpu_shared_set`` or
+``cpu_dedicated_set``, which leave out what the host keeps.
+""",
+    ),
+    cfg.MultiOpt(
+        "reserved_huge_pages",
+        item_type=HugePages(),
+        mutable=True,
+        help="""
+Huge pages that the host keeps for itself: ``node:0,size:2048,count:64`` is 64 pages of 2048 KiB on
+NUMA cell 0. The size may have a unit (``1GB``). May be given several times, once for each cell and
+size.
+""",
     ),
     *(
         cfg.FloatOpt(
@@ -156,6 +171,7 @@ class Default(Value, frozen=True, kw_only=True):
     reserved_host_memory_mb: int
     reserved_host_disk_mb: int
     reserved_host_cpus: int
+    reserved_huge_pages: Sequence[ReservedPages] | None
     cpu_allocation_ratio: float | None
     ram_allocation_ratio: float | None
     disk_allocation_ratio: float | None

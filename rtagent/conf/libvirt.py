@@ -27,6 +27,14 @@ Seconds after which a call that hangs in libvirt is given up. It costs the item 
 (a domain, say), or the audit when nothing answers, never the agent.
 """,
     ),
+    cfg.IntOpt(
+        "realtime_scheduler_priority",
+        default=1,
+        min=1,
+        max=99,
+        mutable=True,
+        help="The priority of vCPUs that run under the kernel's realtime scheduler (SCHED_FIFO).",
+    ),
 ]
 
 
@@ -35,3 +43,4 @@ class Libvirt(Value, frozen=True, kw_only=True):
 
     connection_uri: str
     call_timeout: int
+    realtime_scheduler_priority: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from rtagent.conf.numa import numa_policy
 from rtagent.conf.settings import Settings
 from rtagent.model.node import Ratios
 from rtagent.model.policy import Policy
@@ -25,6 +26,7 @@ def policy(settings: Settings, recorded: Ratios) -> Policy:
         cpu_allocation_ratio=ratio("cpu", recorded.cpu),
         ram_allocation_ratio=ratio("ram", recorded.ram),
         disk_allocation_ratio=ratio("disk", recorded.disk),
+        numa=numa_policy(settings.default, settings.compute, settings.libvirt),
     )
 
 

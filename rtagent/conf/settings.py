@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os.path
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -20,9 +21,12 @@ from rtagent.conf.compute import Compute
 from rtagent.conf.database import Database
 from rtagent.conf.default import Default
 from rtagent.conf.libvirt import Libvirt
+from rtagent.conf.numa import numa_policy
+from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
+from rtagent.numa import cpu_sets
 
 RATIOS = ("cpu", "ram", "disk")
 
@@ -92,6 +96,17 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
             f"must be at least twice claim_expiry_time ({claims.claim_expiry_time}),"
             " or a repeated call could be done twice",
         )
+    yield from _reserved_twice(default.reserved_huge_pages or ())
+    numa = numa_policy(default, settings.compute, settings.libvirt)
+    yield from cpu_sets.contradictions(numa, default.reserved_host_cpus)
+
+
+def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
+    pools = Counter((pages.node, pages.size) for pages in reserved)
+    for pages in reserved:
+        if pools.pop((pages.node, pages.size), 0) > 1:
+            rule = f"says twice how many pages of {pages.size} KiB cell {pages.node} reserves"
+            yield _error("DEFAULT", "reserved_huge_pages", pages, rule)
 
 
 def _read_group(
@@ -107,20 +122,22 @@ def _read_group(
         except (ValueError, cfg.Error) as exc:
             # oslo.config wraps the type's own sentence in one that names files and lines.
             rule = str(exc.__context__ or exc)
-            errors[group, name] = _error(group, name, written(conf, group, name), rule)
+            errors[group, name] = _error(group, name, written(conf, group, by_name[name]), rule)
             values[name] = by_name[name].default
     return _GROUPS[group](**values)
 
 
-def written(conf: cfg.ConfigOpts, group: str, option: str) -> str:
+def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:
     """What the operator wrote, whatever the option's type makes of it."""
     plain = cfg.ConfigOpts()
-    plain.register_opt(cfg.StrOpt(option), opts.section(group))
+    as_text = cfg.MultiStrOpt if option.multi else cfg.StrOpt
+    plain.register_opt(as_text(option.dest), opts.section(group))
     plain([], default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
     try:
-        return str((plain if group == "DEFAULT" else plain[group])[option])
+        text = (plain if group == "DEFAULT" else plain[group])[option.dest]
     except cfg.Error:  # a $reference to nothing, which oslo.config does not give away as it is
         return "(unresolved)"
+    return "; ".join(text) if option.multi else str(text)
 
 
 def _error(group: str, option: str, value: object, rule: str) -> ConfigError:

@@ -10,6 +10,23 @@ from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.topology import Topology
 
 
+def contradictions(policy: NumaPolicy, reserved_host_cpus: int) -> Iterator[ConfigError]:
+    """What is wrong in the options themselves, whatever the host."""
+    sets = _sets(policy)
+    if reserved_host_cpus and sets:
+        rule = "is not combined with [compute] cpu_shared_set or cpu_dedicated_set"
+        yield ConfigError(
+            group="DEFAULT", option="reserved_host_cpus", value=reserved_host_cpus, rule=rule
+        )
+    for option, cpus in sets.items():
+        if not cpus:
+            yield _wrong(option, cpus, "no CPU is left in it")
+    both = (policy.cpu_shared_set or frozenset()) & (policy.cpu_dedicated_set or frozenset())
+    if both:
+        rule = f"CPUs {format_cpu_spec(both)} are in cpu_shared_set, too"
+        yield _wrong("cpu_dedicated_set", policy.cpu_dedicated_set or frozenset(), rule)
+
+
 def check(
     policy: NumaPolicy,
     topology: Topology,
@@ -23,15 +40,8 @@ def check(
     :raises ConfigError: the sets are wrong in themselves, or name a CPU that is absent or offline
         and that nobody holds.
     """
-    if reserved_host_cpus and _sets(policy):
-        rule = "is not combined with [compute] cpu_shared_set or cpu_dedicated_set"
-        raise ConfigError(
-            group="DEFAULT", option="reserved_host_cpus", value=reserved_host_cpus, rule=rule
-        )
-    both = (policy.cpu_shared_set or frozenset()) & (policy.cpu_dedicated_set or frozenset())
-    if both:
-        rule = f"CPUs {format_cpu_spec(both)} are in cpu_shared_set, too"
-        raise _wrong("cpu_dedicated_set", policy.cpu_dedicated_set or frozenset(), rule)
+    for error in contradictions(policy, reserved_host_cpus):
+        raise error
     for option, cpus in _sets(policy).items():
         for rule in _broken(cpus, topology, held):
             raise _wrong(option, cpus, rule)
@@ -48,11 +58,9 @@ def _sets(policy: NumaPolicy) -> dict[str, frozenset[int]]:
 
 
 def _broken(cpus: frozenset[int], topology: Topology, held: frozenset[int]) -> Iterator[str]:
-    """The rules that a set breaks."""
+    """The rules that a set breaks on this host."""
     offline = frozenset[int]().union(*(cell.offline for cell in topology.cells))
     absent = cpus - topology.cpus - offline - held
-    if not cpus:
-        yield "no CPU is left in it"
     if absent:
         yield f"this host has no CPUs {format_cpu_spec(absent)}"
     if cpus & offline - held:

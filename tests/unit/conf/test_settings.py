@@ -12,6 +12,7 @@ from rtagent.conf.policy import policy
 from rtagent.conf.settings import Settings, read
 from rtagent.errors import ConfigError
 from rtagent.model.node import Ratios
+from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.policy import Policy
 
 
@@ -91,10 +92,81 @@ def test_every_option_is_a_field_and_every_field_an_option():
             "[upgrade_levels]\nrtagent = new\n",
             "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '\\\\d+\\\\.\\\\d+'",
         ),
+        (
+            "[compute]\ncpu_dedicated_set = 4-1\n",
+            "[compute] cpu_dedicated_set = 4-1: '4-1': a range goes from its lower end to its"
+            " higher one",
+        ),
+        (
+            "[compute]\ncpu_shared_set = ^1\n",
+            "[compute] cpu_shared_set = : no CPU is left in it",
+        ),
+        (
+            "[compute]\ncpu_shared_set = 0-3\ncpu_dedicated_set = 2-7,^6\n",
+            "[compute] cpu_dedicated_set = 2-5,7: CPUs 2-3 are in cpu_shared_set, too",
+        ),
+        (
+            "[DEFAULT]\nreserved_host_cpus = 1\n[compute]\ncpu_shared_set = 0-3\n",
+            "[DEFAULT] reserved_host_cpus = 1: is not combined with [compute] cpu_shared_set or"
+            " cpu_dedicated_set",
+        ),
+        (
+            "[DEFAULT]\nreserved_huge_pages = node:0,size:2048\n",
+            "[DEFAULT] reserved_huge_pages = node:0,size:2048: 'node:0,size:2048' must say node,"
+            " size and count, and nothing else",
+        ),
+        (
+            "[DEFAULT]\nreserved_huge_pages = node:x,size:2048,count:1\n",
+            "[DEFAULT] reserved_huge_pages = node:x,size:2048,count:1: node 'x' is not a whole"
+            " number",
+        ),
+        (
+            "[DEFAULT]\nreserved_huge_pages = node:0,size:2M,count:1\n",
+            "[DEFAULT] reserved_huge_pages = node:0,size:2M,count:1: '2M' is neither small, large,"
+            " any, a number of KiB, nor a size with a unit (2MB, 2MiB, 1GB)",
+        ),
+        (
+            "[DEFAULT]\nreserved_huge_pages = node:0,size:2048,count:1\n"
+            "reserved_huge_pages = node:0,size:2MB,count:2\n",
+            "[DEFAULT] reserved_huge_pages = node:0,size:2048,count:1: says twice how many pages of"
+            " 2048 KiB cell 0 reserves",
+        ),
+        (
+            "[libvirt]\nrealtime_scheduler_priority = 100\n",
+            "[libvirt] realtime_scheduler_priority = 100: Should be less than or equal to 99",
+        ),
     ],
 )
 def test_a_mistake_names_option_value_and_rule(tmp_path, text, mistake):
     assert mistakes(tmp_path, text) == [mistake]
+
+
+def test_cpus_pages_and_packing_as_nova_writes_them(tmp_path):
+    text = """
+[DEFAULT]
+reserved_huge_pages = node:0,size:2048,count:64
+reserved_huge_pages = node:1,size:1GB,count:1
+reserved_huge_pages = node:1,size:2MiB,count:8
+[compute]
+cpu_shared_set = 0-1
+cpu_dedicated_set = 4-8,^6, 12
+packing_host_numa_cells_allocation_strategy = True
+[libvirt]
+realtime_scheduler_priority = 20
+"""
+
+    assert policy(settings(tmp_path, text), Ratios()).numa == NumaPolicy(
+        cpu_shared_set=frozenset({0, 1}),
+        cpu_dedicated_set=frozenset({4, 5, 7, 8, 12}),
+        reserved_huge_pages={0: {2048: 64}, 1: {1048576: 1, 2048: 8}},
+        packing=True,
+        realtime_scheduler_priority=20,
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[compute]\ncpu_shared_set =\ncpu_dedicated_set =\n"])
+def test_a_cpu_set_that_says_nothing_is_not_set(tmp_path, text):
+    assert policy(settings(tmp_path, text), Ratios()).numa == NumaPolicy()
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path):

@@ -1,0 +1,72 @@
+"""Types of options that oslo.config does not have. What they raise says the rule that is broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_config import types
+
+from rtagent.model.base import Value
+from rtagent.model.cpuset import format_cpu_spec, parse_cpu_spec
+from rtagent.model.pages import parse_size
+
+
+class CpuSet(types.ConfigType):
+    """CPUs as operators write them: ``0-3,^1,8``. Nothing at all is an option that is not set."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="CPU set")
+
+    def __call__(self, value: Any) -> frozenset[int] | None:
+        """:raises BadCpuSet:"""
+        if isinstance(value, frozenset):
+            return value
+        return parse_cpu_spec(value) if value.strip() else None
+
+    def _formatter(self, value: frozenset[int]) -> str:
+        return format_cpu_spec(value)
+
+
+class ReservedPages(Value, frozen=True, kw_only=True):
+    """Pages of one size on one cell that the host keeps.
+
+    :ivar node: the cell. :ivar size: KiB.
+    """
+
+    node: int
+    size: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"node:{self.node},size:{self.size},count:{self.count}"
+
+
+class HugePages(types.ConfigType):
+    """``node:0,size:2048,count:64``; the size in KiB, or with a unit (``1GB``)."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="pages of a cell")
+        self._pairs = types.Dict(types.String())
+
+    def __call__(self, value: Any) -> ReservedPages:
+        """:raises ValueError: BadPageSize:"""
+        if isinstance(value, ReservedPages):
+            return value
+        told = self._pairs(value)
+        if told.keys() != {"node", "size", "count"}:
+            raise ValueError(f"{value!r} must say node, size and count, and nothing else")
+        return ReservedPages(
+            node=_number("node", told["node"]),
+            size=parse_size(told["size"]),
+            count=_number("count", told["count"]),
+        )
+
+    def _formatter(self, value: ReservedPages) -> str:
+        return str(value)
+
+
+def _number(name: str, text: str) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError(f"{name} {digits!r} is not a whole number")
+    return int(digits)
