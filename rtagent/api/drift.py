@@ -1,4 +1,4 @@
-"""Where domains differ from their claims, as documents."""
+"""Where domains and the host differ from the claims, as documents."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtagent.model.host import HostState
-from rtagent.model.views import drifts
+from rtagent.model.views import absent, drifts
 
 
 def collection(state: HostState) -> Mapping[str, Any]:
-    """Shape: ``{"drift": [Drift]}``, by owner."""
-    return {"drift": drifts(state)}
+    """Shape: ``{"drift": [Drift]}``: what differs, then what is held and absent, each by owner."""
+    return {"drift": (*drifts(state), *absent(state))}

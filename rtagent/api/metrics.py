@@ -34,7 +34,7 @@ class StateCollector(Collector):
         node = nodes.node(self._state)
         yield _gauge("rtagent_revision", "Changes that this node has seen", node["revision"])
         yield _gauge("rtagent_stale", "1 while reads may be behind the database", self._stale)
-        for name in ("orphans", "drifts", "suspects"):
+        for name in ("orphans", "drifts", "absent", "suspects"):
             yield _gauge(f"rtagent_{name}", f"How many {name} there are", node[name])
         for amount in _AMOUNTS:
             gauge = GaugeMetricFamily(

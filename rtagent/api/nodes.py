@@ -9,7 +9,7 @@ from rtagent.errors import NodeNotFound
 from rtagent.model.compute_node import compute_node
 from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
-from rtagent.model.views import drifts, orphans, suspects
+from rtagent.model.views import absent, drifts, orphans, suspects
 
 
 def collection(state: HostState) -> Mapping[str, Any]:
@@ -30,13 +30,14 @@ def member(state: HostState, name: str) -> Mapping[str, Any]:
 
 def node(state: HostState) -> dict[str, Any]:
     """Shape: Nova's ComputeNode fields, ``inventories`` (amounts by resource), and how many
-    ``claims``, ``orphans``, ``drifts`` and ``suspects`` there are."""
+    ``claims``, ``orphans``, ``drifts``, ``absent`` (held, not there) and ``suspects`` there are."""
     return {
         **compute_node(state),
         "inventories": _inventories(state),
         "claims": len(state.claims),
         "orphans": len(orphans(state)),
         "drifts": len(drifts(state)),
+        "absent": len(absent(state)),
         "suspects": len(suspects(state)),
     }
 
@@ -47,6 +48,7 @@ def _inventories(state: HostState) -> dict[str, Any]:
     offered = inventories(state.topology, state.policy)
     return {
         "VCPU": _amounts(offered.vcpus, state.usage.vcpus, "vCPUs"),
+        "PCPU": _amounts(offered.pcpus, state.usage.pcpus, "CPUs"),
         "MEMORY_MB": _amounts(offered.memory_mb, state.usage.memory_mb, "MB"),
         "DISK_GB": _amounts(offered.disk_mb, state.usage.disk_mb, "MB"),
     }

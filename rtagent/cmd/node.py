@@ -26,6 +26,7 @@ LIST_COLUMNS = (
     "claims",
     "orphans",
     "drifts",
+    "absent",
     "suspects",
 )
 
@@ -44,6 +45,7 @@ COUNTS = (
     "claims",
     "orphans",
     "drifts",
+    "absent",
     "suspects",
     "stats",
     "revision",

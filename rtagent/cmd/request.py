@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="The root disk is a volume: it takes no disk here.",
     )
     for option, text in (
-        ("--extra-spec", "Of the flavor; may be repeated."),
+        ("--property", "An extra spec of the flavor; may be repeated."),
         ("--image-property", "Of the image; may be repeated."),
     ):
         group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
@@ -103,7 +103,7 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _built(args: argparse.Namespace) -> dict[str, Any]:
-    flavor = {**_given(args, _FLAVOR), **_named("extra_specs", args.extra_spec)}
+    flavor = {**_given(args, _FLAVOR), **_named("extra_specs", args.property)}
     image = _named("properties", args.image_property)
     backed = {} if args.volume_backed is None else {"is_volume_backed": True}
     instance = {**_given(args, _INSTANCE), **backed, "flavor": flavor}

@@ -16,7 +16,7 @@ from rtagent.conf import load
 from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, IdentityError, SchemaMismatch, WriterFenced
 from rtagent.service import assembly
-from rtagent.service.agent import Agent
+from rtagent.service.agent import Accept, Agent
 from rtagent.telemetry.telemetry import Telemetry
 
 PROG = "rtagentd"
@@ -66,9 +66,9 @@ def read(conf: cfg.ConfigOpts, args: Sequence[str]) -> Settings:
 def run(conf: cfg.ConfigOpts, args: Sequence[str], settings: Settings) -> int:
     """Serve until a signal ends it; the exit code."""
 
-    def reload() -> Settings:
+    def reload(accept: Accept) -> Settings:
         # Judged whole in a configuration of its own: a bad one leaves no trace in ours.
-        read(cfg.ConfigOpts(), args)
+        accept(read(cfg.ConfigOpts(), args))
         # Logs each option that changed, and each that would need a restart to.
         conf.mutate_config_files()
         return assembly.checked(conf)

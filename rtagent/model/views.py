@@ -16,8 +16,16 @@ from rtagent.model.numa_usage import Occupancy
 _Difference = tuple[str, str, int, int]
 
 
+#: What is wrong with a line of `drift list`: a domain has another amount than its owner's claim, or
+#: what is held is no longer there to be held.
+DIFFERENT, ABSENT = "AmountDiffers", "AssignedResourceNotFound"
+
+
 class Drift(Value, frozen=True, kw_only=True):
-    """One resource of which a domain has another amount than its owner's claim."""
+    """One resource of which there is another amount than an owner's claim says.
+
+    :ivar problem: `DIFFERENT` or `ABSENT`.
+    """
 
     owner_id: str
     claim_uuid: str
@@ -25,8 +33,11 @@ class Drift(Value, frozen=True, kw_only=True):
     claimed: int
     observed: int
     unit: str
+    problem: str = DIFFERENT
 
     def __str__(self) -> str:
+        if self.problem == ABSENT:
+            return f"instance {self.owner_id}: {self.resource} is held, and offline or not offered"
         return (
             f"instance {self.owner_id}: {self.resource} {self.observed} {self.unit} in use,"
             f" {self.claimed} claimed"
@@ -46,6 +57,20 @@ def drifts(state: HostState) -> tuple[Drift, ...]:
         for owner in sorted(state.holdings)
         for claim in state.claims_of(owner)[:1]
         for drift in differences(claim, state.holdings[owner])
+    )
+
+
+def absent(state: HostState) -> tuple[Drift, ...]:
+    """Host CPUs that claims hold and that are offline, gone, or in the dedicated set no more; by
+    owner. They stay with their holder. Nothing is known to be absent of a host never seen."""
+    if state.topology is None:
+        return ()
+    offered = state.policy.numa.dedicated(state.topology.cpus)
+    return tuple(
+        _absent(claim, cpu)
+        for owner in sorted(state.owners)
+        for claim in state.claims_of(owner)
+        for cpu in sorted(_own(claim.numa_topology or Assignment()) - offered)
     )
 
 
@@ -77,9 +102,26 @@ def differences(claim: Claim, domain: Holding) -> Iterator[Drift]:
             )
 
 
+def _absent(claim: Claim, cpu: int) -> Drift:
+    return Drift(
+        owner_id=claim.owner_id,
+        claim_uuid=claim.uuid,
+        resource=f"host CPU {cpu}",
+        claimed=1,
+        observed=0,
+        unit="CPU",
+        problem=ABSENT,
+    )
+
+
+def _own(assigned: Assignment) -> frozenset[int]:
+    """Host CPUs that it runs on alone."""
+    return assigned.taken - assigned.kept
+
+
 def _cpus(assigned: Assignment, seen: frozenset[int]) -> Iterator[_Difference]:
     """Its own CPUs that it does not run on, and others that it is bound to."""
-    own = assigned.taken - assigned.kept
+    own = _own(assigned)
     for cpu in sorted(own | seen):
         if cpu in own or cpu not in assigned.allowed:
             yield f"host CPU {cpu}", "CPU", int(cpu in own), int(cpu in seen)

@@ -34,6 +34,9 @@ TICK = 1.0
 #: A loop without progress for as long has hung, where systemd does not say how long.
 HUNG = 300.0
 
+#: Whether the host allows these settings; raises `ConfigError`.
+Accept = Callable[[Settings], None]
+
 
 class Agent:
     """:ivar blocked: what had not ended when the process should: it is left behind."""
@@ -45,11 +48,11 @@ class Agent:
         telemetry: Telemetry,
         clock: Clock,
         *,
-        reload: Callable[[], Settings],
+        reload: Callable[[Accept], Settings],
         take_over: bool = False,
     ) -> None:
-        """:param reload: reads the configuration anew; raises a group of `ConfigError`, and
-        changes nothing then. :param take_over: the operator says that another writer is gone."""
+        """:param reload: reads the configuration anew, and has it accepted before it changes
+        anything; raises `ConfigError`, or a group of them, and changes nothing then. :param take_over: the operator says that another writer is gone."""
         self.settings = settings
         self.blocked: list[str] = []
         self._conf, self._reload_settings, self._take_over = conf, reload, take_over
@@ -167,8 +170,8 @@ class Agent:
         """All of the new configuration, or none of it."""
         self._notifier.reloading()
         try:
-            self.settings = self._reload_settings()
-        except ExceptionGroup as group:
+            self.settings = self._reload_settings(node.check)
+        except* ConfigError as group:
             for error in group.exceptions:
                 self._telemetry.said("error", f"the old configuration stays in force: {error}")
         else:

@@ -39,17 +39,19 @@ class Audits:
         *,
         interval: Callable[[], float],
         returned: Callable[[HostIdentity], None],
+        accepts: Callable[[], bool],
         opened: Callable[[], None],
         closed: Callable[[], None],
     ) -> None:
         """:param interval: seconds between two periodic audits; may be infinite.
         :param returned: told who answers again; raises `HypervisorUnavailable` when it must not be
             served.
+        :param accepts: asked after each good audit, before the gate opens: whether it may.
         :param opened: called when the gate has opened. :param closed: when it has closed.
         """
         self._auditor, self._tracker, self._hypervisor = auditor, tracker, hypervisor
         self._gate, self._clock, self._reporter = gate, clock, reporter
-        self._interval, self._returned = interval, returned
+        self._interval, self._returned, self._accepts = interval, returned, accepts
         self._opened, self._closed = opened, closed
         self._backoff = Backoff()
         self._lock = threading.Lock()
@@ -117,6 +119,6 @@ class Audits:
             return every(self._backoff.pause())
         self._backoff.reset()
         self._done_at = self._clock.monotonic()
-        if self._gate.open():
+        if self._accepts() and self._gate.open():
             self._opened()
         return Rest(at_least=max(GAP, seconds), at_most=max(GAP, seconds, self._interval()))

@@ -24,6 +24,7 @@ from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.in_flight import InFlight
 from rtagent.service.assembly import Database
 from rtagent.service.audits import Audits
+from rtagent.service.cpu_sets import CpuSets
 from rtagent.service.gate import Gate
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.keeper import Keeper
@@ -71,6 +72,7 @@ class NodeAgent:
         self._keeper = Keeper(
             self._tracker, wanted, telemetry, returned=self._store_returned, fenced=failed
         )
+        self._cpu_sets = CpuSets(self._tracker.snapshot, telemetry, failed)
         self._audits = self._make_audits()
         self._standing = Standing(
             database.registry,
@@ -131,19 +133,27 @@ class NodeAgent:
         doing = "granting" if why is None else f"not granting ({why.message})"
         return f"{doing}; {len(state.claims)} claims on {state.node.hypervisor_hostname}"
 
+    def check(self, settings: Settings) -> None:
+        """Whether these could be in force on this host. :raises ConfigError:"""
+        self._cpu_sets.check(self._policy(settings))
+
     def reload(self) -> None:
         """The settings are others now."""
+        self._keeper.policy = self._policy(self._settings())
+        self._heartbeat_loop.wake()
+        self._audit("reload")
+        if self.mirror is not None:
+            self.mirror.forget()
+
+    def _policy(self, settings: Settings) -> Policy:
+        """What they make, with the ratios in force where they say none."""
         now = self._tracker.snapshot().policy
         ratios = Ratios(
             cpu=now.cpu_allocation_ratio,
             ram=now.ram_allocation_ratio,
             disk=now.disk_allocation_ratio,
         )
-        self._keeper.policy = policy(self._settings(), ratios)
-        self._heartbeat_loop.wake()
-        self._audit("reload")
-        if self.mirror is not None:
-            self.mirror.forget()
+        return policy(settings, ratios)
 
     def _loop(self, name: str, turn: Callable[[], Rest]) -> Loop:
         return Loop(name, turn, self._clock, self._telemetry)
@@ -158,6 +168,7 @@ class NodeAgent:
             self._telemetry,
             interval=self._interval,
             returned=self._hypervisor_returned,
+            accepts=self._cpu_sets.look,
             opened=self._gate_opened,
             closed=self._wake_mirror,
         )

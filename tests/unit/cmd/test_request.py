@@ -43,9 +43,9 @@ def test_options_become_the_documents_fields():
             "--volume-backed",
         ],
         *[
-            "--extra-spec",
+            "--property",
             "hw:cpu_policy=shared",
-            "--extra-spec",
+            "--property",
             "a=b=c",
             "--image-property",
             "x=y",

@@ -36,6 +36,7 @@ def audits(world, told):
         world.notes,
         interval=lambda: 60.0,
         returned=told.of("returned"),
+        accepts=lambda: True,
         opened=told.of("opened"),
         closed=told.of("closed"),
     )
@@ -73,6 +74,7 @@ def test_an_endless_interval_waits_for_an_event(world, told):
         world.notes,
         interval=lambda: math.inf,
         returned=told.of("returned"),
+        accepts=lambda: True,
         opened=told.of("opened"),
         closed=told.of("closed"),
     )
@@ -171,3 +173,28 @@ def test_a_change_of_the_host_is_no_other_hypervisor(world, audits, told):
 
     assert told == [("opened",)]
     assert world.tracker.snapshot().topology.memory_mb == TOPOLOGY.memory_mb * 2
+
+
+def test_the_gate_stays_closed_while_the_host_is_not_accepted(world, told):
+    answers = iter([False, True])
+    audits = Audits(
+        world.auditor,
+        world.tracker,
+        world.hypervisor,
+        world.gate,
+        world.clock,
+        world.notes,
+        interval=lambda: 60.0,
+        returned=told.of("returned"),
+        accepts=lambda: next(answers),
+        opened=told.of("opened"),
+        closed=told.of("closed"),
+    )
+
+    audits.turn()
+    assert told == []
+    with pytest.raises(NodeNotReady):
+        world.tracker.instance_claim(request(), call())
+
+    audits.turn()
+    assert told == [("opened",)]
