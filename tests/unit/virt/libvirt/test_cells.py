@@ -1,0 +1,167 @@
+"""What capabilities documents say of cells."""
+
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.document import BadDocument
+
+DOCUMENTS = Path(__file__).parents[3] / "data" / "capabilities"
+SCHEMA = "/usr/share/libvirt/schemas/capability.rng"
+SMALL, LARGE, HUGE = 4, 2048, 1048576
+
+
+def cells(name):
+    return parse_cells((DOCUMENTS / f"{name}.xml").read_text())
+
+
+def cpus(name):
+    return [format_cpu_spec(cell.cpus) for cell in cells(name)]
+
+
+@pytest.mark.parametrize("path", sorted(DOCUMENTS.iterdir()), ids=lambda path: path.stem)
+def test_every_document_is_one_that_libvirt_could_have_written(path):
+    """It is what libvirt's own schema allows, and what it says of the host's cells adds up."""
+    root = etree.fromstring(path.read_text())
+    etree.RelaxNG(etree.parse(SCHEMA)).assertValid(root)
+    found = parse_cells(path.read_text())
+    assert len(found) == int(root.xpath("string(host/topology/cells/@num)"))
+    for cell in found:
+        assert frozenset().union(*cell.siblings) == cell.cpus
+        assert sum(len(core) for core in cell.siblings) == len(cell.cpus)
+        assert sum(size * count for size, count in cell.pages.items()) // 1024 <= cell.memory_mb
+        assert cell.distances[cell.id] == min(cell.distances.values()) == 10
+        assert cell.distances.keys() == {other.id for other in found}
+
+
+def test_one_socket_with_smt():
+    (cell,) = cells("one-socket")
+    assert cell.cpus == frozenset(range(8))
+    assert cell.siblings == tuple(frozenset({n, n + 4}) for n in range(4))
+    assert cell.memory_mb == 32739912 // 1024
+    assert cell.pages[LARGE] == 2048
+    assert HUGE not in cell.pages
+
+
+def test_one_socket_without_smt():
+    (cell,) = cells("one-socket-no-smt")
+    assert cell.siblings == tuple(frozenset({n}) for n in range(6))
+
+
+def test_two_sockets():
+    assert cpus("two-sockets") == ["0-15,32-47", "16-31,48-63"]
+    first, second = cells("two-sockets")
+    assert (first.sockets, second.sockets) == ({0}, {1})
+    assert (first.distances, second.distances) == ({0: 10, 1: 21}, {0: 21, 1: 10})
+    assert (first.pages[HUGE], second.pages[HUGE]) == (64, 96)
+
+
+def test_cpus_dealt_out_in_turns():
+    first, second = cells("two-sockets-no-smt")
+    assert first.cpus == frozenset(range(0, 24, 2))
+    assert second.cpus == frozenset(range(1, 24, 2))
+
+
+@pytest.mark.parametrize(("name", "per_socket"), [("sub-numa-4-cells", 2), ("sub-numa-8-cells", 4)])
+def test_sub_numa_clustering_puts_cells_into_one_socket(name, per_socket):
+    found = cells(name)
+    assert [cell.sockets for cell in found] == [
+        {number // per_socket} for number in range(2 * per_socket)
+    ]
+    near = {cell.distances[0] for cell in found[1:per_socket]}
+    far = {cell.distances[0] for cell in found[per_socket:]}
+    assert max(near) < min(far)
+
+
+def test_a_cell_without_memory():
+    first, second = cells("cell-without-memory")
+    assert first.memory_mb
+    assert second.memory_mb == 0
+    assert second.cpus
+    assert set(second.pages.values()) == {0}
+
+
+def test_cells_without_cpus():
+    _, _, third, fourth = cells("cells-without-cpus")
+    for cell in (third, fourth):
+        assert (cell.cpus, cell.siblings, cell.sockets) == (frozenset(), (), frozenset())
+        assert cell.memory_mb == 264241152 // 1024
+    assert (third.pages[LARGE], fourth.pages[HUGE]) == (8192, 128)
+
+
+def test_offline_cpus():
+    first, second = cells("offline-cpus")
+    assert (first.offline, second.offline) == ({3, 19}, {25, 28, 29, 30, 31})
+    assert frozenset({9}) in second.siblings
+    assert frozenset({8, 24}) in second.siblings
+    assert not first.offline & first.cpus
+    assert second.sockets == {1}
+
+
+def test_aarch64():
+    (cell,) = cells("aarch64")
+    assert len(cell.cpus) == len(cell.siblings) == 80
+    assert cell.pages.keys() == {4, 64, 2048, 32768, 1048576}
+    assert min(cells("aarch64-64k-pages")[1].pages) == 64
+
+
+def test_a_host_that_tells_of_no_cells():
+    assert parse_cells("<capabilities><host/></capabilities>") == ()
+
+
+def test_units_and_defaults():
+    (cell,) = parse_cells(
+        document(
+            "<cell id='0'><memory unit='MiB'>100</memory><pages size='4'>10</pages>"
+            "<pages unit='MiB' size='2'>1</pages></cell>"
+        )
+    )
+    assert (cell.memory_mb, cell.pages) == (100, {4: 10, 2048: 1})
+
+
+def test_memory_is_rounded_down():
+    (cell,) = parse_cells(document("<cell id='0'><memory unit='KiB'>2047</memory></cell>"))
+    assert cell.memory_mb == 1
+
+
+CPU = "<cpu id='{}' socket_id='0' core_id='0' siblings='{}'/>"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("<cell/>", "<cell id> is None"),
+        ("<cell id='x'/>", "<cell id> is 'x'"),
+        ("<cell id='3'><memory>much</memory></cell>", "cell 3: <memory> is 'much'"),
+        (
+            "<cell id='3'><memory unit='ell'>1</memory></cell>",
+            "cell 3: <memory> is in 'ell'",
+        ),
+        ("<cell id='3'><cpus><cpu id='a'/></cpus></cell>", "cell 3: <cpu id> is 'a'"),
+        (
+            f"<cell id='3'><cpus>{CPU.format(0, 'x')}</cpus></cell>",
+            "cell 3: <cpu siblings>: 'x'",
+        ),
+        (
+            f"<cell id='3'><cpus>{CPU.format(0, '0-1')}{CPU.format(1, '1')}</cpus></cell>",
+            "cell 3: CPU 1 is a sibling on more than one core",
+        ),
+        ("<cell id='0'/><cell id='0'/>", "cell 0: it is there twice"),
+        (
+            f"<cell id='0'><cpus>{CPU.format(7, 7)}</cpus></cell>"
+            f"<cell id='1'><cpus>{CPU.format(7, 7)}</cpus></cell>",
+            "cell 1: CPUs [7] is there twice",
+        ),
+    ],
+)
+def test_what_is_odd_is_named(cell, told):
+    with pytest.raises(BadDocument) as refused:
+        parse_cells(document(cell))
+    assert told in str(refused.value)
+
+
+def document(text):
+    return f"<capabilities><host><topology><cells>{text}</cells></topology></host></capabilities>"
