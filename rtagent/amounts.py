@@ -64,8 +64,7 @@ def shortfalls(state: HostState, claim: Claim) -> Iterator[Reason]:
 
 
 def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
-    if state.topology is None:
-        return
+    assert state.topology is not None, "nothing is claimed on a host that was never seen"
     offered = inventories(state.topology, state.policy)
     claims = (*state.claims_of(claim.owner_id), claim)
     needed = owner_usage(claims, state.holdings.get(claim.owner_id))

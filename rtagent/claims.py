@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rtagent import amounts, demand
 from rtagent.demand import Demand
-from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition
+from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition, NodeNotReady
 from rtagent.model.change import Call, Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, LEASED_STATES, RELEASED, Claim
 from rtagent.model.decision import Decision, Granted, Reason, ReasonCode, refuse
@@ -41,7 +41,10 @@ def build(state: HostState, request: BuildRequest, call: Call, now: datetime) ->
     """Hold resources for a build: a claim in state `building`, leased.
 
     :raises ClaimConflict: the owner has a live claim.
+    :raises NodeNotReady: what the host is made of is not known yet.
     """
+    if state.topology is None:
+        raise NodeNotReady("what this host is made of is not known yet")
     live = state.claims_of(request.instance.uuid)
     if live:
         raise ClaimConflict(

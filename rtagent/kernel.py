@@ -94,7 +94,9 @@ class Kernel:
         self._timeout, self._noted = timeout, noted
         self._listeners: list[Listener] = []
         # Guarded by _mutex, which is held for a few instructions at a time:
-        self._mutex = threading.Condition()
+        self._mutex = threading.Lock()
+        self._finished = threading.Condition(self._mutex)
+        self._health = threading.Condition(self._mutex)
         self._queue: deque[_Pending] = deque()
         self._in_flight: dict[str, _Pending] = {}
         self._bases: list[int] = []
@@ -104,6 +106,7 @@ class Kernel:
         # Assigned by the leader, or by `recover` while stale; read without a lock:
         self._state = state
         self._recovery = threading.Lock()
+        self._check_loaded(state)
 
     @property
     def state(self) -> HostState:
@@ -144,7 +147,7 @@ class Kernel:
     def wait_stale(self, timeout: float) -> bool:
         """Whether the tracker is stale, after waiting at most that many seconds for it."""
         with self._mutex:
-            return self._mutex.wait_for(lambda: bool(self._stale), timeout)
+            return self._health.wait_for(lambda: bool(self._stale), timeout)
 
     def recover(self) -> bool:
         """When stale: reload, once. The caller repeats it, with back-off, until it is True."""
@@ -166,18 +169,23 @@ class Kernel:
 
     def _resume(self, stored: Stored) -> None:
         state = restored(stored, self._state.policy)
-        try:
-            state.check()
-        except InvariantViolated as error:
-            self._break(error)
+        self._check_loaded(state)
         before, self._state = self._state, state
         self._noted(before, ())
         with self._mutex:
             self._stale = ""
-            self._mutex.notify_all()
+            self._health.notify_all()
         self._reporter.health("store", "pass")
         self._reporter.said("info", f"the store is back: {state!r}")
         self._tell(state, ())
+
+    def _check_loaded(self, state: HostState) -> None:
+        """What a store held must keep every invariant, or nothing is granted from it."""
+        try:
+            state.check()
+        except InvariantViolated as error:
+            self._break(error)
+            self._reporter.health("tracker", "fail", error.message)
 
     def submit(self, decide: Decide, purpose: str, call: Call | None = None) -> Any:
         """Queue a decision and return its answer, or raise what it ended with."""
@@ -230,7 +238,7 @@ class Kernel:
     def _join(self, twin: _Pending) -> None:
         """Its own caller leads it, or withdraws: that is bounded, and so is this."""
         with self._mutex:
-            self._mutex.wait_for(lambda: twin.done)
+            self._finished.wait_for(lambda: twin.done)
 
     def _withdraw(self, pending: _Pending) -> bool:
         """Take a decision back while it is queued; once drained it waits for its outcome."""
@@ -275,7 +283,7 @@ class Kernel:
             if pending.call is not None:
                 self._in_flight.pop(pending.call.operation_id, None)
             pending.turn.set()
-        self._mutex.notify_all()
+        self._finished.notify_all()
 
     def _transact(self, batch: Sequence[_Pending]) -> None:
         """Decide a batch, commit it, publish it. A batch whose rows are refused goes one by one."""
@@ -346,7 +354,7 @@ class Kernel:
         self.recover()
         with self._mutex:
             left = max(0.0, deadline - self._clock.monotonic())
-            settled = self._mutex.wait_for(lambda: not self._down(), left)
+            settled = self._health.wait_for(lambda: not self._down(), left)
         if not settled or call is None:
             raise StoreUnavailable(
                 "the connection was lost during the commit: repeat with the same operation id"
@@ -356,14 +364,14 @@ class Kernel:
     def _go_stale(self, why: str) -> None:
         with self._mutex:
             self._stale = why or "the database does not answer"
-            self._mutex.notify_all()
+            self._health.notify_all()
 
     def _break(self, error: RtAgentError) -> None:
         """A fault that stays until the process ends."""
         with self._mutex:
             if not isinstance(self._fault, WriterFenced):
                 self._fault = error
-            self._mutex.notify_all()
+            self._health.notify_all()
 
     def _report(self, batch: Sequence[_Pending], began: float, ended: float) -> None:
         for pending in batch:

@@ -16,6 +16,7 @@ from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
     ClaimExpired,
+    ClaimNotFound,
     CommitUnknown,
     ComputeResourcesUnavailable,
     InvalidRequest,
@@ -29,7 +30,7 @@ from rtagent.errors import (
 )
 from rtagent.kernel import Kernel, Listener
 from rtagent.leases import Leases
-from rtagent.model.change import Call, Change
+from rtagent.model.change import Call, Change, Operation
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.host import HostState
@@ -233,8 +234,10 @@ class ResourceTracker:
         self, call: Call, error: RequestError | StoreError, answers: bool
     ) -> tuple[Claim, ...]:
         """The answer to an operation that was recorded before; without a record, the error."""
-        record = self._store.operation(self.snapshot().node.uuid, call.operation_id)
+        record = self._recorded(call.operation_id)
         if record is None:
+            if isinstance(error, ClaimNotFound) and self._recorded(error.kwargs["claim_uuid"]):
+                raise ClaimExpired(claim_uuid=error.kwargs["claim_uuid"])
             raise self._refused(call, error)
         if record.ended:
             raise ClaimExpired(claim_uuid=call.operation_id)
@@ -249,6 +252,9 @@ class ResourceTracker:
         if claim is None:
             raise ClaimExpired(claim_uuid=record.claim_uuid)
         return (claim,)
+
+    def _recorded(self, operation_id: str) -> Operation | None:
+        return self._store.operation(self.snapshot().node.uuid, operation_id)
 
     def _refused(self, call: Call, error: RequestError | StoreError) -> RtAgentError:
         if isinstance(error, RequestError):

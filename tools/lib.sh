@@ -71,7 +71,7 @@ install_venv() {
     python=$(find_python) || exit
     say "Installing into ${venv} (${python})"
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || die "cannot make $venv"
-    PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install --quiet --use-pep517 \
+    PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -qq --use-pep517 \
         --disable-pip-version-check --constraint "$root/constraints.txt" --editable "$root[test]" \
         </dev/null || die "pip failed"
     echo "$want $root" >"$stamp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: A request line and its headers are never longer, bytes.
 MAX_HEAD = 16 * 1024
+#: How much of what nobody asked for is taken in before the connection is closed, bytes.
+MAX_DRAINED = 1024 * 1024
 
 #: What ends a head.
 ENDS = (b"\r\n\r\n", b"\n\n")
@@ -59,8 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         deadline = time.monotonic() + self.server.patience
         head = b""
         while len(head) < MAX_HEAD and not any(end in head for end in ENDS):
-            self.request.settimeout(max(deadline - time.monotonic(), 0.001))
-            received = self.request.recv(4096)
+            received = self._receive(MAX_HEAD - len(head), deadline)
             if not received:
                 break
             head += received
@@ -73,10 +75,26 @@ class Handler(BaseHTTPRequestHandler):
         self.send_error(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
         )
+        self._drain()
+
+    def _drain(self) -> None:
+        """Take in what the client still sends: closing on it would cut our answer short."""
+        self.request.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + self.server.patience
+        taken = 0
+        while taken < MAX_DRAINED and (received := self._receive(MAX_HEAD, deadline)):
+            taken += len(received)
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        """:raises OSError: the client is gone, or its time is up."""
+        self.request.settimeout(max(deadline - time.monotonic(), 0.001))
+        received: bytes = self.request.recv(size)
+        return received
 
     def _answer(self) -> None:
         if self.command not in METHODS:
             self.send_error(HTTPStatus.METHOD_NOT_ALLOWED, f"{self.command}: this API only reads")
+            self._drain()
             return
         try:
             reply = answer(self.server.sources, self.path)

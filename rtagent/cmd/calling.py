@@ -15,7 +15,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.errors import AgentUnreachable
+from rtagent.errors import AgentUnreachable, ConfigError
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.methods import TOPIC
 from rtagent.rpc.transport import get_transport
@@ -30,12 +30,15 @@ class Caller:
     """Makes calls in the name of the user who runs the command.
 
     :param host: whose agent. :param timeout: seconds for an answer.
+    :raises ConfigError: the transport's URL.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, timeout: float) -> None:
         self._host, self._timeout = host, timeout
         self._context = RequestContext(user_id=getpass.getuser())
-        self._agent = AgentAPI(get_transport(conf), host, timeout=timeout, attempts=1)
+        self._transport = _transport(conf)
+        self._agent = AgentAPI(self._transport, host, timeout=timeout, attempts=1)
+        self._answered = False
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The answer of a method of `AgentAPI`.
@@ -67,9 +70,24 @@ class Caller:
             answer, error = answers.get(timeout=self._timeout + GRACE)
         except queue.Empty:
             raise self._unreachable("the message broker does not answer") from None
+        self._answered = not isinstance(error, oslo_messaging.MessagingException)
         if error is not None:
             raise error
         return answer
 
+    def close(self) -> None:
+        """Let go of the connections, unless that would have to wait for the broker."""
+        if self._answered:
+            self._transport.cleanup()
+
     def _unreachable(self, why: str) -> AgentUnreachable:
         return AgentUnreachable(where=f"{TOPIC}.{self._host}", why=why, remedy=REMEDY)
+
+
+def _transport(conf: cfg.ConfigOpts) -> oslo_messaging.RPCTransport:
+    try:
+        return get_transport(conf)
+    except oslo_messaging.MessagingException as exc:  # nothing has been connected to yet
+        raise ConfigError(
+            group="DEFAULT", option="transport_url", value="(not shown)", rule=str(exc)
+        ) from exc

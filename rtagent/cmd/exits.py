@@ -10,6 +10,7 @@ from rtagent.errors import (
     ClaimExpired,
     ClaimNotFound,
     ComputeResourcesUnavailable,
+    IdentityError,
     IllegalTransition,
     InvalidRequest,
     NodeNotFound,
@@ -36,7 +37,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.REFUSED: "the host cannot hold what was asked for",
     Exit.RETRY: "not now: nobody answers, or not yet; repeat it later",
     Exit.NOT_FOUND: "no such claim or node",
-    Exit.CONFLICT: "the claim, its owner or its state does not allow it",
+    Exit.CONFLICT: "the state of the claim or of the node does not allow it",
 }
 
 _CODES: Mapping[type[RtAgentError], Exit] = {
@@ -47,6 +48,7 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     ClaimConflict: Exit.CONFLICT,
     ClaimExpired: Exit.CONFLICT,
     IllegalTransition: Exit.CONFLICT,
+    IdentityError: Exit.CONFLICT,
 }
 
 

@@ -33,7 +33,7 @@ class HostSimulate(Command):
             (
                 "domains",
                 0,
-                f"domains that run from the start, {VCPUS} vCPU and {MEMORY_MB} MB each",
+                f"domains that run, of {VCPUS} vCPU and {MEMORY_MB} MB each",
             ),
         ):
             help_ = f"{what}. Default: %(default)s."
@@ -80,7 +80,7 @@ class HostSimulateEdit(Command):
             (
                 "--add-domain",
                 "XML",
-                "Add this domain: a document, a file with one, or - to read it.",
+                "Add this domain: its document, or a file with it.",
             ),
             ("--add-device", "XML", "Add this node device: likewise."),
         ):
@@ -94,8 +94,8 @@ class HostSimulateEdit(Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        domains = [self._document(name) for name in parsed_args.add_domain]
-        devices = [self._document(name) for name in parsed_args.add_device]
+        domains = [_document(name) for name in parsed_args.add_domain]
+        devices = [_document(name) for name in parsed_args.add_device]
         with edit(parsed_args.file) as world:
             for domain_uuid in parsed_args.remove_domain:
                 world.remove_domain(domain_uuid)
@@ -106,16 +106,15 @@ class HostSimulateEdit(Command):
             for document in devices:
                 world.add_device(document)
 
-    def _document(self, name: str) -> str:
-        """`name` is a file, ``-``, or the document itself."""
-        if name.lstrip().startswith("<"):
-            return name
-        if name == "-":
-            return str(self.app.stdin.read())
-        try:
-            return Path(name).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SimulationError(f"{name}: {error}") from error
+
+def _document(name: str) -> str:
+    """`name` is a file or the document itself."""
+    if name.lstrip().startswith("<"):
+        return name
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SimulationError(f"{name}: {error}") from error
 
 
 def _domain(number: int) -> str:

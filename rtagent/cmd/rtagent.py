@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Any, NoReturn, TextIO
 
 from cliff.app import App
@@ -14,7 +15,7 @@ from cliff.commandmanager import CommandManager
 
 import rtagent
 from rtagent.cmd.exits import Exit, code, described
-from rtagent.cmd.world import World
+from rtagent.cmd.world import CONFIG_FILE, World
 
 GROUP = "rtagent.cli"
 
@@ -35,6 +36,15 @@ class Sentences(logging.Formatter):
         return "\n".join(f"rtagent: {line}" for line in lines)
 
 
+class Commands(CommandManager):
+    """Cliff's, but that a command is imported when it is run and not before."""
+
+    def load_commands(self, namespace: str) -> None:
+        self.group_list.append(namespace)
+        for point in entry_points(group=namespace):
+            self.commands[point.name.replace("_", " ")] = point
+
+
 class Shell(App):
     """The application.
 
@@ -50,7 +60,7 @@ class Shell(App):
         super().__init__(
             description="Ask and tell the resource agent of this hypervisor.",
             version=rtagent.__version__,
-            command_manager=CommandManager(GROUP),
+            command_manager=Commands(GROUP),
             stdout=stdout,
             stderr=stderr,
         )
@@ -72,13 +82,16 @@ class Shell(App):
                 "allow_abbrev": False,
             },
         )
-        for option, what in (("--config-file", "FILE"), ("--config-dir", "DIR")):
+        for option, what, default in (
+            ("--config-file", "FILE", f"${CONFIG_FILE}, or as oslo.config finds it"),
+            ("--config-dir", "DIR", "as oslo.config finds it"),
+        ):
             parser.add_argument(
                 option,
                 action="append",
                 default=[],
                 metavar=what,
-                help="The daemon's own; may be repeated. Default: as oslo.config finds it.",
+                help=f"The daemon's own; may be repeated. Default: {default}.",
             )
         parser.add_argument(
             "--socket",
@@ -111,6 +124,7 @@ class Shell(App):
 
     def clean_up(self, cmd: Command, result: int, err: BaseException | None) -> None:
         self._failure = err
+        self.world.close()
 
     def interact(self) -> NoReturn:
         """No interactive mode: without a command there is only help."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ from rtagent.conf.settings import Settings
 
 if TYPE_CHECKING:
     from rtagent.cmd.calling import Caller
+    from rtagent.cmd.database import Database
+
+#: An environment variable that stands in for --config-file.
+CONFIG_FILE = "RTAGENT_CONFIG_FILE"
 
 
 class World:
@@ -28,7 +33,8 @@ class World:
     @cached_property
     def conf(self) -> cfg.ConfigOpts:
         """The configuration, parsed. :raises ExceptionGroup: of `ConfigError`."""
-        args = [f"--config-file={name}" for name in self.options.config_file]
+        named = self.options.config_file or os.environ.get(CONFIG_FILE, "").split()
+        args = [f"--config-file={name}" for name in named]
         args += [f"--config-dir={name}" for name in self.options.config_dir]
         return load.parse(cfg.ConfigOpts(), args, "rtagent")
 
@@ -40,6 +46,10 @@ class World:
     @cached_property
     def reader(self) -> Reader:
         """Whom reading commands ask."""
+        if self.options.offline:
+            from rtagent.cmd.offline import OfflineReader
+
+            return OfflineReader(self.database.states())
         return ReadClient(parse(self.options.socket or self.settings.api.address))
 
     def read(self, *segments: str, **filters: str | None) -> dict[str, Any]:
@@ -53,6 +63,13 @@ class World:
         return document
 
     @cached_property
+    def database(self) -> Database:
+        """The daemon's database, whether the daemon runs or not. :raises RtAgentError:"""
+        from rtagent.cmd.database import Database
+
+        return Database(self.settings)
+
+    @cached_property
     def caller(self) -> Caller:
         """Whom commands that change something call."""
         from rtagent.cmd.calling import Caller
@@ -62,3 +79,8 @@ class World:
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The answer of a method of `rtagent.rpc.client.AgentAPI`. :raises RtAgentError:"""
         return self.caller.call(method, *arguments, **named)
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        if "caller" in self.__dict__:
+            self.caller.close()

@@ -10,6 +10,10 @@ GROUP = "placement"
 #: The ways to authenticate whose options are documented; any plugin of keystoneauth1 works.
 DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
 
+#: Ours where keystoneauth1 has none. Without a timeout it would wait for ever; it counts for the
+#: connection and for each piece of an answer, in seconds.
+DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "public"], "timeout": 30}
+
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Session, adapter and auth options; the plugin's own are registered when it is loaded.
@@ -19,8 +23,8 @@ def register(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, GROUP)
     loading.register_auth_conf_options(conf, GROUP)
     loading.register_adapter_conf_options(conf, GROUP)
-    conf.set_default("service_type", "placement", GROUP)
-    conf.set_default("valid_interfaces", ["internal", "public"], GROUP)
+    for name, value in DEFAULTS.items():
+        conf.set_default(name, value, GROUP)
 
 
 def documented() -> list[cfg.Opt]:
@@ -32,4 +36,5 @@ def documented() -> list[cfg.Opt]:
     ]
     for auth_type in DOCUMENTED_AUTH_TYPES:
         options += loading.get_auth_plugin_conf_options(auth_type)
+    cfg.set_defaults(options, **DEFAULTS)
     return list({option.dest: option for option in options}.values())

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rtagent.db.batch import Batch, Kept, net
 from rtagent.db.event import ClaimEvent
+from rtagent.db.registry import BINARY, VERSION
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import LIVE_STATES, Claim
@@ -20,14 +21,13 @@ from rtagent.model.policy import Policy
 from rtagent.model.topology import Topology
 from rtagent.ports import Enroll, Service, Stored
 
-BINARY = "rtagentd"
-
 
 class _Node:
     """One node's rows. Changed only under the disk's lock, and only when every check passed."""
 
     def __init__(self, record: NodeRecord) -> None:
         self.record = record
+        self.raised_by: object = None
         self.claims: dict[str, Claim] = {}
         self.holdings: dict[str, Holding] = {}
         self.operations: dict[str, Kept] = {}
@@ -38,11 +38,15 @@ class _Node:
         self.disk_available_least: int | None = None
 
     def stored(self) -> Stored:
+        node = self.record.node
+        where = {"host": node.host, "node": node.hypervisor_hostname}
         return Stored(
-            node=self.record.node,
+            node=node,
             revision=self.record.revision,
             epoch=self.record.epoch,
-            claims=tuple(c for c in self.claims.values() if c.state in LIVE_STATES),
+            claims=tuple(
+                replace(c, **where) for c in self.claims.values() if c.state in LIVE_STATES
+            ),
             holdings=tuple(self.holdings.values()),
             topology=self.topology,
             ratios=self.ratios,
@@ -108,6 +112,7 @@ class MemoryStore:
             chosen = enroll([self._seen(record) for record in found])
             row = self.disk.nodes.setdefault(chosen.node.uuid, _Node(chosen))
             row.record = replace(chosen, revision=row.record.revision)
+            row.raised_by = None
             return row.stored()
 
     def load(self, node_uuid: str) -> Stored:
@@ -117,8 +122,11 @@ class MemoryStore:
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         with self.disk.lock:
             row = self.disk.node(node_uuid)
-            row.require(epoch)
-            row.record = replace(row.record, epoch=epoch + 1)
+            # As in SQL: an epoch that this very store has raised is still its own.
+            if row.raised_by is not self or row.record.epoch < epoch:
+                row.require(epoch)
+            row.record = replace(row.record, epoch=row.record.epoch + 1)
+            row.raised_by = self
             return row.stored()
 
     def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
@@ -170,9 +178,8 @@ class MemoryStore:
 class MemoryServiceRegistry:
     """`ServiceRegistry` on a `Disk`."""
 
-    def __init__(self, disk: Disk | None = None, version: int = 1) -> None:
+    def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
-        self._version = version
 
     def heartbeat(self, host: str, now: datetime) -> Service:
         with self.disk.lock:
@@ -182,7 +189,7 @@ class MemoryServiceRegistry:
                     old,
                     report_count=old.report_count + 1,
                     last_seen_up=now,
-                    version=self._version,
+                    version=VERSION,
                 )
             )
 
@@ -197,7 +204,7 @@ class MemoryServiceRegistry:
             return [self.disk.services[key] for key in sorted(self.disk.services)]
 
     def _service(self, host: str) -> Service:
-        new = Service(host=host, binary=BINARY, version=self._version)
+        new = Service(host=host, binary=BINARY, version=VERSION)
         return self.disk.services.get((host, BINARY), new)
 
     def _keep(self, service: Service) -> Service:

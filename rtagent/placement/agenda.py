@@ -65,32 +65,24 @@ class Agenda(Value, frozen=True, kw_only=True):
     def done(self, now: float) -> Agenda:
         """The round did all that there was to do."""
         return replace(
-            self._read(now),
-            behind_since=self.again_since,
-            again_since=None,
-            failures=0,
-            not_before=-math.inf,
-            running=False,
+            self._ended(now), behind_since=self.again_since, failures=0, not_before=-math.inf
         )
 
-    def failed(self, now: float, jitter: float, read: bool) -> Agenda:
-        """The round has to be repeated.
-
-        :param jitter: 0 to 1: the pause is half to all of it.
-        :param read: what had to be read was read; only other things failed.
-        """
+    def failed(self, now: float, jitter: float) -> Agenda:
+        """The round has to be repeated. :param jitter: 0 to 1: the pause is half to all of it."""
         # The exponent is bounded: 2.0 ** 1100 overflows.
         pause = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self.failures, 30))
         return replace(
-            self._read(now) if read else replace(self, unread=self.unread or self.reading),
-            again_since=None,
+            self._ended(now),
             failures=self.failures + 1,
             not_before=now + pause * (1 + jitter) / 2,
-            running=False,
         )
 
-    def _read(self, now: float) -> Agenda:
-        return replace(self, read_at=now) if self.reading else self
+    def _ended(self, now: float) -> Agenda:
+        # What a round forgot and could not read is read by the next, which finds it unknown.
+        return replace(
+            self, running=False, again_since=None, read_at=now if self.reading else self.read_at
+        )
 
     def due(self, refresh: float) -> float:
         """When the next round is due; infinity: only after a change.

@@ -14,9 +14,14 @@ CUSTOM = "CUSTOM_"
 
 
 class Seen(Value, frozen=True, kw_only=True):
-    """A provider as Placement has it: ours and what others set."""
+    """A provider as Placement has it: ours and what others set.
+
+    :ivar generation: at which its inventories were so. :ivar traits_generation: likewise. They
+        differ when somebody wrote between the two readings, be it an allocation.
+    """
 
     generation: int
+    traits_generation: int
     inventories: Mapping[str, Record] = {}
     traits: frozenset[str] = frozenset()
 
@@ -83,7 +88,7 @@ def drained(request: PutInventories, seen: Seen) -> PutInventories:
 def _requests(seen: Seen | None, wanted: Provider, ours: Contents) -> Iterator[Request]:
     if seen is None:
         yield CreateProvider(wanted.uuid, wanted.name, wanted.parent)
-        seen = Seen(generation=0)
+        seen = Seen(generation=0, traits_generation=0)
     traits = seen.traits - ours.traits - wanted.ruled.traits | wanted.traits
     if traits != seen.traits:
         yield PutTraits(wanted.uuid, traits)

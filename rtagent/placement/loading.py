@@ -11,10 +11,6 @@ from rtagent.placement.client import HttpPlacement
 
 GROUP = "placement"
 
-#: Seconds to connect, and between two pieces of an answer, when ``timeout`` is not set.
-#: keystoneauth1 would wait for ever.
-TIMEOUT = 30.0
-
 
 def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
     """The client that the options describe; None without ``auth_type``: nothing is published.
@@ -24,14 +20,11 @@ def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
     auth = _auth(conf)
     if auth is None:
         return None
-    section = conf[GROUP]
     try:
-        session = loading.load_session_from_conf_options(
-            conf, GROUP, auth=auth, timeout=section.timeout or TIMEOUT
-        )
+        session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
         return HttpPlacement(loading.load_adapter_from_conf_options(conf, GROUP, session=session))
     except TypeError as exc:
-        raise _wrong("valid_interfaces", section.valid_interfaces, str(exc)) from exc
+        raise _wrong("valid_interfaces", conf[GROUP].valid_interfaces, str(exc)) from exc
 
 
 def _auth(conf: cfg.ConfigOpts) -> BaseAuthPlugin | None:

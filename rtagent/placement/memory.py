@@ -39,6 +39,7 @@ class MemoryPlacement:
 
     def meddle(self, uuid: str, **parts: Any) -> None:
         """Replace a provider's inventories or traits, as another writer does."""
+        self._traits |= set(parts.get("traits", ()))
         self._providers[uuid] |= parts
         self._providers[uuid]["generation"] += 1
 

@@ -129,8 +129,8 @@ class PlacementMirror:
     # -- its life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Mirror from now on, once at once."""
-        self.wake()
+        """Mirror from now on, at once."""
+        self._agenda = self._agenda.urged(self._clock.monotonic())
         self._thread.start()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
@@ -163,7 +163,7 @@ class PlacementMirror:
             except Exception as defect:
                 self._reporter.said("error", f"placement: {traceback.format_exc()}")
                 failure = PlacementError(f"the mirror itself failed: {defect!r}")
-                self._end(Synced(problems=(failure,), complete=False))
+                self._end(Synced(problems=(failure,)))
 
     def _wait(self) -> bool:
         """Until a round is due; False: the end."""
@@ -187,7 +187,7 @@ class PlacementMirror:
         with self._condition:
             now = self._clock.monotonic()
             if synced.problems:
-                self._agenda = self._agenda.failed(now, self._jitter(), read=synced.complete)
+                self._agenda = self._agenda.failed(now, self._jitter())
             else:
                 self._agenda = self._agenda.done(now)
                 self._revision = synced.revision

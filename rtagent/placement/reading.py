@@ -13,8 +13,6 @@ from rtagent.ports import PlacementAPI
 def read(api: PlacementAPI, wanted: Provider) -> Seen | None:
     """The provider with the wanted one's uuid, or None when there is none.
 
-    The generation is read before the rest: a write between the two makes ours conflict.
-
     :raises PlacementError: another host has that uuid; the message names the remedy.
     """
     found = api.provider(wanted.uuid)
@@ -22,11 +20,14 @@ def read(api: PlacementAPI, wanted: Provider) -> Seen | None:
         return None
     if found["name"] != wanted.name:
         raise _renamed(wanted, found["name"])
-    records = api.inventories(wanted.uuid)["inventories"]
+    # The inventories last: they are written most, and each request in between gives others time.
+    traits = api.traits(wanted.uuid)
+    inventories = api.inventories(wanted.uuid)
     return Seen(
-        generation=found["generation"],
-        inventories=msgspec.convert(records, dict[str, Record]),
-        traits=frozenset(api.traits(wanted.uuid)["traits"]),
+        generation=inventories["resource_provider_generation"],
+        traits_generation=traits["resource_provider_generation"],
+        inventories=msgspec.convert(inventories["inventories"], dict[str, Record]),
+        traits=frozenset(traits["traits"]),
     )
 
 

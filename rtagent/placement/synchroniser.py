@@ -30,13 +30,11 @@ class Synced(Value, frozen=True, kw_only=True):
     """What came of it.
 
     :ivar revision: of the state whose tree Placement shows, if there are no problems.
-    :ivar problems: what could not be done; everything else is, if `complete`.
-    :ivar complete: every provider was tried; False: Placement went away.
+    :ivar problems: what could not be done; everything else is, unless Placement went away.
     :ivar unknown_traits: traits that this Placement does not know, left out.
     """
 
     revision: int = -1
-    complete: bool = True
     problems: tuple[PlacementError, ...] = ()
     unknown_traits: frozenset[str] = frozenset()
 
@@ -65,7 +63,7 @@ class Synchroniser:
             for provider in tree.providers:
                 problems += self._provider(provider)
         except PlacementUnavailable as error:
-            return Synced(revision=tree.revision, problems=(error,), complete=False)
+            return Synced(revision=tree.revision, problems=(error,))
         wanted = frozenset[str]().union(*(provider.traits for provider in tree.providers))
         return Synced(
             revision=tree.revision,
@@ -132,7 +130,7 @@ class Synchroniser:
             if other is None or other["uuid"] == request.uuid:
                 raise PlacementConflict(error.message) from error
             raise reading.taken(request.name, request.uuid, other["uuid"]) from error
-        return Seen(generation=made["generation"])
+        return Seen(generation=made["generation"], traits_generation=made["generation"])
 
     def _put(
         self, request: PutTraits | PutInventories, seen: Seen, problems: list[PlacementError]
@@ -150,8 +148,11 @@ class Synchroniser:
 
     def _put_traits(self, request: PutTraits, seen: Seen) -> Seen:
         names = sorted(request.traits)
-        generation = self._api.put_traits(request.uuid, seen.generation, names)
-        return replace(seen, generation=generation, traits=request.traits)
+        generation = self._api.put_traits(request.uuid, seen.traits_generation, names)
+        # Nothing was written since the traits were read, so the inventories still hold as well.
+        return replace(
+            seen, generation=generation, traits_generation=generation, traits=request.traits
+        )
 
     def _put_inventories(
         self, request: PutInventories, seen: Seen, problems: list[PlacementError]
@@ -170,4 +171,10 @@ class Synchroniser:
     def _replace_inventories(self, request: PutInventories, seen: Seen) -> Seen:
         records = msgspec.to_builtins(request.inventories)
         generation = self._api.put_inventories(request.uuid, seen.generation, records)
-        return replace(seen, generation=generation, inventories=request.inventories)
+        at_once = seen.traits_generation == seen.generation
+        return replace(
+            seen,
+            generation=generation,
+            traits_generation=generation if at_once else seen.traits_generation,
+            inventories=request.inventories,
+        )

@@ -12,14 +12,21 @@ from oslo_context.context import RequestContext
 MAX_LENGTH = 255
 
 
-class ContextSerializer(oslo_messaging.NoOpSerializer):
-    """oslo.context's RequestContext on the wire.
+#: Never sent: a token, for which the agent has no use, and what is told twice.
+_KEPT_BACK = frozenset({"auth_token", "project", "user_identity"})
+_USUAL = RequestContext(overwrite=False).to_dict()
 
-    The token stays at home: the agent has no use for it.
-    """
+
+class ContextSerializer(oslo_messaging.NoOpSerializer):
+    """oslo.context's RequestContext on the wire: what differs from a context about which nothing is
+    known. (Each field is a key of the message, copied several times on its way.)"""
 
     def serialize_context(self, context: RequestContext) -> Mapping[str, Any]:
-        return {**context.to_dict(), "auth_token": None}
+        return {
+            name: value
+            for name, value in context.to_dict().items()
+            if name not in _KEPT_BACK and value != _USUAL.get(name)
+        }
 
     def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
         """The context, which is this thread's from now on: so the log has its request id."""

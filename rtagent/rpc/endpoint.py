@@ -202,7 +202,7 @@ class Endpoint:
         arguments: Any = self._validators[method.name](document)
         self._check_node(arguments.node)
         if not method.changes:
-            return msgspec.to_builtins(handler(self, arguments))
+            return _primitives(handler(self, arguments))
         call = Call(
             method=method.name,
             operation_id=arguments.operation_id,
@@ -210,12 +210,17 @@ class Endpoint:
             actor=actor(context),
             request_id=request_id(context),
         )
-        return msgspec.to_builtins(handler(self, arguments, call))
+        return _primitives(handler(self, arguments, call))
 
     def _check_node(self, node: str | None) -> None:
         served_here = self._tracker.snapshot().node.hypervisor_hostname
         if node not in (None, served_here):
             raise NodeNotFound(node=node, served=served_here)
+
+
+def _primitives(reply: Any) -> Any:
+    """JSON's own: no tuple is left, so that every transport gives its caller the same."""
+    return msgspec.json.decode(msgspec.json.encode(reply))
 
 
 def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:

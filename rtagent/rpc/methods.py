@@ -15,6 +15,11 @@ from rtagent.rpc import replies
 TOPIC = "rtagent"
 VERSION = "1.0"
 
+#: Errors that any call may be answered with.
+COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
+#: Errors that any call that changes state may be answered with.
+CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
+
 
 class Arguments(Document, frozen=True, kw_only=True):
     """What every method takes.
@@ -106,11 +111,12 @@ class Method(Value, frozen=True, kw_only=True):
         """Whether it changes state, and so takes an operation id."""
         return "operation_id" in self.arguments.__struct_fields__
 
+    @property
+    def all_errors(self) -> tuple[str, ...]:
+        """The names of the errors of `rtagent.errors` that it may be answered with."""
+        common = (*COMMON_ERRORS, *CHANGE_ERRORS) if self.changes else COMMON_ERRORS
+        return (*common, *self.errors)
 
-#: Errors that any call may be answered with.
-COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
-#: Errors that any call that changes state may be answered with.
-CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
 
 _TABLE = (
     Method(

@@ -14,7 +14,8 @@ class Reason(Value, frozen=True, kw_only=True):
     """Why one resource cannot be had.
 
     :ivar where: the node, cell, pool or provider that was looked at.
-    :ivar requested: and available: in ``unit``. :ivar message: the sentence for a person.
+    :ivar requested: in ``unit``. :ivar available: in ``unit``.
+    :ivar message: the sentence for a person.
     """
 
     code: str

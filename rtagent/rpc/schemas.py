@@ -6,7 +6,7 @@ Draft 2020-12. One thing is stricter than the draft: 1.0 is no integer here.
 from __future__ import annotations
 
 import functools
-import inspect
+import re
 from typing import Any
 
 import msgspec
@@ -17,6 +17,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
+_FIELD = re.compile(r":ivar (\w+):")
+
 
 @functools.cache
 def arguments(method: Method) -> Schema:
@@ -26,8 +28,11 @@ def arguments(method: Method) -> Schema:
 
 @functools.cache
 def reply(method: Method) -> Schema:
-    """The schema of a method's answer."""
-    return _schema(method.reply, f"{method.name} reply")
+    """The schema of a method's answer. Every field is told, also where it has its default."""
+    schema = _schema(method.reply, f"{method.name} reply")
+    for definition in schema.get("$defs", {}).values():
+        definition["required"] = list(definition["properties"])
+    return schema
 
 
 def resolve(schema: Schema, root: Schema) -> Schema:
@@ -41,13 +46,22 @@ def resolve(schema: Schema, root: Schema) -> Schema:
 def _schema(of: Any, title: str) -> Schema:
     schema = msgspec.json.schema(of, schema_hook=_anything)
     for definition in schema.get("$defs", {}).values():
-        if "description" in definition:
-            definition["description"] = inspect.cleandoc(definition["description"])
+        _describe(definition)
     return {"$schema": DIALECT, "title": title, **schema}
+
+
+def _describe(definition: Schema) -> None:
+    """Have a docstring's sentence describe the object, and its ``:ivar`` lines the properties."""
+    text = " ".join(definition.pop("description", "").split())
+    sentence, *fields = _FIELD.split(text)
+    if sentence.strip():
+        definition["description"] = sentence.strip()
+    for name, told in zip(fields[::2], fields[1::2], strict=True):
+        definition["properties"][name]["description"] = told.strip()
 
 
 def _anything(kind: type) -> Schema:
     """The schema of a value about which nothing is said."""
     if kind is object:
-        return {}
+        return {"description": "any value"}
     raise NotImplementedError(f"no schema is known for {kind}")

@@ -19,8 +19,12 @@ from rtagent.rpc.methods import TOPIC
 
 #: The part of the agent's health that this reports.
 PART = "rpc"
+#: Seconds in which a broker that is there is connected to.
+MOMENT = 2.0
+#: Seconds between two attempts, when the broker is there and refuses.
+RETRY = 5.0
 #: Seconds between two sentences about what a stop waits for.
-PATIENCE = 5.0
+PATIENCE = 3.0
 
 
 class RpcServer:
@@ -37,19 +41,16 @@ class RpcServer:
         reporter: Reporter,
     ) -> None:
         self._in_flight, self._clock, self._reporter = in_flight, clock, reporter
-        self._server = oslo_messaging.get_rpc_server(
-            transport,
-            oslo_messaging.Target(topic=TOPIC, server=host),
-            [endpoint],
-            serializer=ContextSerializer(),
-            access_policy=oslo_messaging.DefaultRPCAccessPolicy,
-        )
+        self._transport, self._endpoint = transport, endpoint
+        self._target = oslo_messaging.Target(topic=TOPIC, server=host)
+        self._server: oslo_messaging.RPCServer | None = None
+        self._refusal = ""
+        self._ending = threading.Event()
         self._starting = _in_background("rpc-start", self._start)
         self._stopping = _in_background("rpc-stop", self._stop)
 
     def start(self) -> None:
-        """Begin to serve as soon as the broker is there. Returns at once."""
-        self._reporter.health(PART, "warn", "waiting for the message broker")
+        """Begin to serve as soon as the broker is there, and lets us. Returns at once."""
         self._starting.start()
 
     def wait_started(self, timeout: float) -> bool:
@@ -65,7 +66,9 @@ class RpcServer:
             behind, and the process should end without waiting for them.
         """
         deadline = self._clock.monotonic() + timeout
-        self._stopping.start()
+        self._ending.set()
+        if self._stopping.ident is None:
+            self._stopping.start()
         while self._stopping.is_alive():
             left = deadline - self._clock.monotonic()
             if left <= 0:
@@ -77,12 +80,40 @@ class RpcServer:
         return True
 
     def _start(self) -> None:
-        self._server.start()
-        self._reporter.health(PART, "pass")
+        while not self._ending.is_set():
+            connecting = _in_background("rpc-connect", self._connect)
+            connecting.start()
+            connecting.join(MOMENT)
+            if connecting.is_alive():
+                self._reporter.health(PART, "warn", "waiting for the message broker")
+            connecting.join()
+            if self._server is not None:
+                self._reporter.health(PART, "pass")
+                return
+            self._reporter.health(PART, "fail", f"the message broker refuses: {self._refusal}")
+            self._ending.wait(RETRY)
+
+    def _connect(self) -> None:
+        server = oslo_messaging.get_rpc_server(
+            self._transport,
+            self._target,
+            [self._endpoint],
+            serializer=ContextSerializer(),
+            access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+        )
+        try:
+            server.start()
+        except Exception as error:  # of the library, or of those beneath it: told, and tried again
+            self._refusal = str(error)
+        else:
+            self._server = server
 
     def _stop(self) -> None:
-        self._server.stop()
-        self._server.wait()
+        if self._starting.ident is not None:
+            self._starting.join()
+        if self._server is not None:
+            self._server.stop()
+            self._server.wait()
 
     def _waiting_for(self) -> str:
         if self._in_flight:

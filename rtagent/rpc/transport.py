@@ -8,6 +8,7 @@ from oslo_messaging._metrics.client import oslo_messaging_metrics
 from oslo_messaging._tracing.client import oslo_messaging_tracing
 
 from rtagent.conf import upgrade_levels
+from rtagent.errors import ConfigError
 
 #: Whose errors arrive as themselves.
 ERROR_MODULES = ("rtagent.errors",)
@@ -18,9 +19,22 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
     ``[oslo_messaging_rabbit]`` and the like. Nothing is connected yet.
 
     :param url: instead of ``transport_url``.
+    :raises ConfigError: it is no URL, or of a driver that is not there.
     """
     # The library reads these from the configuration at hand, but registers them on the global one.
     conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
     conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
     conf.register_opts(upgrade_levels.OPTS, group=upgrade_levels.GROUP)
-    return oslo_messaging.get_rpc_transport(conf, url, allowed_remote_exmods=list(ERROR_MODULES))
+    try:
+        return oslo_messaging.get_rpc_transport(
+            conf, url, allowed_remote_exmods=list(ERROR_MODULES)
+        )
+    except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as exc:
+        # Neither the URL nor the library's sentence: both may hold a password.
+        scheme = str(url or conf.transport_url).partition("://")[0]
+        raise ConfigError(
+            group="DEFAULT",
+            option="transport_url",
+            value=f"{scheme}://...",
+            rule="must be a URL of one of oslo.messaging's drivers, such as rabbit:// or fake://",
+        ) from exc

@@ -17,14 +17,15 @@ class Health:
         self._checks: dict[str, Check] = {}
 
     def note(self, part: str, status: str, output: str = "") -> bool:
-        """Whether the part's status is another one than before; its time is of the last change."""
+        """Whether that is news: a part counts as well until it says otherwise. The time kept is
+        that of the last change of the status."""
         now = Status(status)
         with self._lock:
             last = self._checks.get(part)
-            changed = last is None or last.status != now
-            since = self._clock.now() if last is None or changed else last.time
+            same = last is not None and last.status == now
+            since = last.time if last is not None and same else self._clock.now()
             self._checks[part] = Check(part=part, status=now, time=since, output=output)
-        return changed
+        return not same and (last is not None or now != Status.PASS)
 
     def checks(self) -> tuple[Check, ...]:
         """Every part, by name."""

@@ -25,6 +25,7 @@ TIMINGS = {
 COUNTS = {
     "granted": ("method", "Calls that changed the state"),
     "refused": ("code", "Reasons of refusals"),
+    "rpc": ("outcome", "Calls answered: ok, or the error's name"),
     "audit_skipped": ("cause", "Steps of audits that lost to a claim made meanwhile"),
     "repeated": ("level", "Sentences that were not logged because they were said before"),
 }

@@ -12,7 +12,7 @@ from rtagent.telemetry.health import Health
 from rtagent.telemetry.metrics import Metrics
 from rtagent.telemetry.sayings import Sayings
 
-LOG = log.getLogger(__name__)
+LOG = log.getLogger("rtagent")
 
 LEVELS = {
     "debug": logging.DEBUG,

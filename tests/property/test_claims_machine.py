@@ -137,7 +137,9 @@ class ClaimsMachine(RuleBasedStateMachine):
         try:
             self.tracker.activate_claim(uuid, call("activate_claim"))
         except ClaimNotFound:
-            assert uuid not in self.book
+            assert uuid not in self.book and uuid not in self.ended
+        except ClaimExpired:
+            assert uuid in self.ended
         else:
             self.book[uuid]["state"] = "active"
             self.lapses.pop(uuid, None)
@@ -148,7 +150,9 @@ class ClaimsMachine(RuleBasedStateMachine):
         try:
             self.tracker.renew_claim(uuid, call("renew_claim"))
         except ClaimNotFound:
-            assert uuid not in self.book
+            assert uuid not in self.book and uuid not in self.ended
+        except ClaimExpired:
+            assert uuid in self.ended
         else:
             if uuid in self.lapses:
                 self.lapses[uuid] = self.clock.monotonic() + 300

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import libvirt
@@ -69,6 +69,17 @@ _DOMAIN = """\
 """
 
 
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    # A domain that is destroyed while a restarted daemon reconnects to it is gone before the call
+    # that destroys it has its turn.
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+
+
 def domain_xml(name: str, uuid: str, vcpus: int, memory_mb: int) -> str:
     """A domain without disks, network and display, emulated in software; memory in MiB."""
     return _DOMAIN.format(name=name, uuid=uuid, vcpus=vcpus, memory_mb=memory_mb)
@@ -117,11 +128,12 @@ class Libvirtd(Server):
         connection = libvirt.open(self.uri)
         try:
             for domain in connection.listAllDomains():
-                persistent = domain.isPersistent()
-                if domain.isActive():
-                    domain.destroy()
-                if persistent:
-                    domain.undefine()
+                with _unless_gone():
+                    persistent = domain.isPersistent()
+                    if domain.isActive():
+                        domain.destroy()
+                    if persistent:
+                        domain.undefine()
         finally:
             connection.close()
 

@@ -60,6 +60,19 @@ class Process:
     def running(self) -> bool:
         return self._popen.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, minus the signal that ended it, or None while it runs."""
+        return self._popen.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal, to the process alone."""
+        self._popen.send_signal(number)
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, when it ends by itself. Raises `subprocess.TimeoutExpired`."""
+        return self._popen.wait(timeout)
+
     def stop(self, timeout: float) -> None:
         """Ask it to end; kill what has not ended after `timeout` seconds."""
         family = self._family()

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rtagent import claims
-from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition
+from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition, NodeNotReady
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.instance import InstanceUpdate
@@ -31,6 +31,11 @@ def test_a_build_makes_a_leased_building_claim():
 def test_the_root_disk_of_a_volume_is_not_the_hosts():
     asked = request(1, 1, 50, instance={"is_volume_backed": True}, swap=3)
     assert built(host(), asked)[1].disk_mb == 3
+
+
+def test_nothing_is_granted_on_a_host_that_was_never_seen():
+    with pytest.raises(NodeNotReady):
+        claims.build(host(None), request(), call(), NOON)
 
 
 def test_one_owner_has_one_claim():

@@ -418,6 +418,7 @@ def test_rows_that_the_database_refuses_name_the_call():
 
 
 def kernel(store):
+    track(store)  # which has the host observed
     return Kernel(store, ManualClock(), enroll(store), Silence(), 10.0, lambda state, changes: None)
 
 
@@ -429,7 +430,7 @@ def test_a_rule_that_breaks_hurts_its_own_caller_only():
 
     with pytest.raises(KeyError):
         here.submit(broken, "test")
-    assert here.submit(lambda state: (None, state.revision), "test") == 0
+    assert here.submit(lambda state: (None, state.revision), "test") == 1
 
 
 def doubled(state):
@@ -448,7 +449,7 @@ def test_a_change_that_breaks_an_invariant_is_not_written():
     with pytest.raises(InvariantViolated, match="more than one claim"):
         here.submit(lambda state: (doubled(state), None), "test")
     assert isinstance(here.fault, InvariantViolated)
-    assert here.state.revision == 0
+    assert here.state.revision == 1
     assert not kept(store).claims
 
 
@@ -492,6 +493,11 @@ def test_unknown_claims_are_told_from_ended_ones():
     tracker = track(MemoryStore())
     with pytest.raises(ClaimNotFound):
         tracker.activate_claim(uid(), call("activate_claim"))
+    ended = claim(tracker)
+    tracker.release_claim(ended.uuid, call("release_claim"))
+    for verb in ("activate_claim", "renew_claim"):
+        with pytest.raises(ClaimExpired):
+            getattr(tracker, verb)(ended.uuid, call(verb))
 
 
 def test_leases_end_by_the_monotonic_clock_alone():

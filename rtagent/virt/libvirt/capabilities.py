@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lxml import etree
 
@@ -25,7 +26,7 @@ class HostCapabilities(Value, frozen=True, kw_only=True):
     cpus: frozenset[int]
     hyperthreading: bool
     cpu: str
-    cpu_info: Mapping[str, object]
+    cpu_info: Mapping[str, Any]
     guests: tuple[tuple[str, str, str], ...]
 
 
@@ -64,7 +65,7 @@ def _siblings(host: etree._Element) -> Iterator[tuple[int, str]]:
             yield integer(cpu.get("id"), "<cpu id>"), siblings
 
 
-def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, object]:
+def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, Any]:
     topology = cpu.find("topology")
     shape = {} if topology is None else {str(k): str(v) for k, v in topology.attrib.items()}
     return {

@@ -16,7 +16,7 @@ from rtagent.virt.libvirt.worker import Workers
 
 #: Seconds between two keep-alive messages, and how many may stay unanswered: a daemon that is
 #: frozen is noticed, and its hanging calls return, within three times the interval.
-KEEPALIVE = (5, 2)
+KEEPALIVE = (3, 2)
 
 #: Errors of these parts of libvirt mean that the connection, not the item, is at fault.
 _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})

@@ -10,6 +10,7 @@ import libvirt
 
 from rtagent.model.base import Value
 from rtagent.model.observation import Domain, Problem
+from rtagent.virt.libvirt.asking import Asking
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
@@ -47,20 +48,17 @@ class _Listed:
         self.virt, self.stats = virt, stats
         self.uuid: str = virt.UUIDString()
 
-    @property
-    def item(self) -> str:
-        return f"domain {self.uuid}"
-
 
 class _Known:
     """What is remembered of a domain from its last reading."""
 
-    __slots__ = ("domain", "facts", "growth", "turn")
+    __slots__ = ("domain", "facts", "growth", "shown", "turn")
 
     def __init__(self, facts: DomainFacts, turn: int) -> None:
         self.facts, self.turn = facts, turn
         self.growth = 0
         self.domain: Domain | None = None
+        self.shown: tuple[str, bool, int, int] | None = None
 
 
 class Domains:
@@ -89,19 +87,27 @@ class Domains:
         :raises libvirt.libvirtError: TimeoutError: the session is of no use.
         """
         if session is not self._session:
-            self._known, self._session = {}, session
+            self._begin(session)
         # Taken before the listing: what is marked from now on may be newer than what is read.
         marked = self._take_marks()
         listed, problems = self._list(session)
-        problems += self._read(session, self._outdated(listed, marked))
+        outdated = self._outdated(listed, marked)
+        problems += self._read(session, outdated)
+        problems += self._measure(outdated)
         domains = {each.uuid: self._domain(each) for each in listed}
-        if len(self._known) > len(domains):
-            self._known = {uuid: self._known[uuid] for uuid in domains if uuid in self._known}
+        for uuid in self._known.keys() - domains.keys():
+            del self._known[uuid]
         return Look(
             domains=domains,
             growth=sum(known.growth for known in self._known.values()),
             problems=tuple(problems),
         )
+
+    def _begin(self, session: Session) -> None:
+        """Nothing that another session told counts in this one."""
+        self._session, self._known = session, {}
+        self._reading = Asking(session, self._workers, "domain")
+        self._measuring = Asking(session, self._workers, "disks of domain")
 
     def _take_marks(self) -> set[str]:
         with self._lock:
@@ -136,46 +142,36 @@ class Domains:
         def read(each: _Listed) -> DomainFacts | Problem | None:
             return _facts(session, each)
 
-        def hung(each: _Listed) -> Problem:
-            # Either this domain hangs, or libvirt as a whole, in which case this hangs too.
-            self._workers.call(session.virt.getLibVersion)
-            return Problem(item=each.item, message="libvirt does not return its document in time")
-
         problems = []
-        for each, found in zip(outdated, self._workers.each(read, outdated, hung), strict=True):
+        for each, found in self._reading.ask(read, outdated):
             if isinstance(found, DomainFacts):
                 self._remember(each.uuid, found)
                 continue
             self._known.pop(each.uuid, None)  # to be read again at the next look
             if found is not None:
                 problems.append(found)
-        return problems + self._measure(session, outdated)
+        return problems
 
     def _remember(self, uuid: str, facts: DomainFacts) -> None:
         known = self._known.get(uuid)
         if known is None:
             self._known[uuid] = _Known(facts, self._given % ROUND)
             self._given += 1
-        elif known.facts != facts:
-            known.facts, known.domain = facts, None
+        else:
+            known.facts = facts
 
-    def _measure(self, session: Session, outdated: Sequence[_Listed]) -> list[Problem]:
+    def _measure(self, outdated: Sequence[_Listed]) -> list[Problem]:
         """How much the disks of these may still grow."""
 
         def measure(each: _Listed) -> int | Problem:
             try:
                 return sum(growth(each.virt, path) for path in self._files(each))
             except (libvirt.libvirtError, OSError) as error:
-                return Problem(item=f"disks of {each.item}", message=str(error))
+                return Problem(item=f"disks of domain {each.uuid}", message=str(error))
 
-        def hung(each: _Listed) -> Problem:
-            self._workers.call(session.virt.getLibVersion)
-            return Problem(item=f"disks of {each.item}", message="libvirt does not size them")
-
-        with_files = [each for each in outdated if self._files(each)]
         problems = []
-        sizes = self._workers.each(measure, with_files, hung)
-        for each, size in zip(with_files, sizes, strict=True):
+        with_files = [each for each in outdated if self._files(each)]
+        for each, size in self._measuring.ask(measure, with_files):
             if isinstance(size, Problem):
                 problems.append(size)
             else:
@@ -189,29 +185,20 @@ class Domains:
 
     def _domain(self, each: _Listed) -> Domain:
         """The same value as last time, if nothing changed."""
+        known, name = self._known.get(each.uuid), each.virt.name()
         active = each.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF
-        known = self._known.get(each.uuid)
         if known is None:
-            return Domain(
-                uuid=each.uuid, name=each.virt.name(), active=active, vcpus=None, memory_mb=None
-            )
+            return Domain(uuid=each.uuid, name=name, active=active, vcpus=None, memory_mb=None)
         vcpus = each.stats.get("vcpu.current", known.facts.vcpus)
         kib = each.stats.get("balloon.maximum")
         memory_mb = known.facts.memory_mb if kib is None else -(-kib // _KIB_IN_MIB)
-        domain = known.domain
-        if domain is None or (domain.active, domain.vcpus, domain.memory_mb) != (
-            active,
-            vcpus,
-            memory_mb,
-        ):
-            domain = known.domain = Domain(
-                uuid=each.uuid,
-                name=each.virt.name(),
-                active=active,
-                vcpus=vcpus,
-                memory_mb=memory_mb,
+        shown = (name, active, vcpus, memory_mb)
+        if known.domain is None or known.shown != shown:
+            known.shown = shown
+            known.domain = Domain(
+                uuid=each.uuid, name=name, active=active, vcpus=vcpus, memory_mb=memory_mb
             )
-        return domain
+        return known.domain
 
 
 def _facts(session: Session, each: _Listed) -> DomainFacts | Problem | None:
@@ -219,10 +206,10 @@ def _facts(session: Session, each: _Listed) -> DomainFacts | Problem | None:
     try:
         return parse_domain(each.virt.XMLDesc(0))
     except BadDocument as error:
-        return Problem(item=each.item, message=str(error))
+        return Problem(item=f"domain {each.uuid}", message=str(error))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         if broken(session, error):
             raise
-        return Problem(item=each.item, message=str(error))
+        return Problem(item=f"domain {each.uuid}", message=str(error))

@@ -25,18 +25,20 @@ _running: list[threading.Thread] = []
 
 
 def run_event_loop() -> None:
-    """Start the process's one event loop, unless it runs; a connection opened earlier gets none.
-
-    It also silences libvirt's habit to print each error besides raising it.
-    """
+    """Start the process's one event loop, unless it runs; a connection opened earlier gets none."""
     with _once:
         if _running:
             return
-        libvirt.registerErrorHandler(_raised_anyway, None)
+        silence()
         libvirt.virEventRegisterDefaultImpl()
         thread = threading.Thread(target=_loop, name="libvirt-events", daemon=True)
         thread.start()
         _running.append(thread)
+
+
+def silence() -> None:
+    """End libvirt's habit of printing each error besides raising it."""
+    libvirt.registerErrorHandler(_raised_anyway, None)
 
 
 def subscribe(connection: libvirt.virConnect, changed: Changed) -> list[int]:

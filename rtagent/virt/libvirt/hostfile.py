@@ -10,12 +10,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+import libvirt
+from lxml import etree
 
 from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.events import silence
 
-#: What names the simulated host in its capabilities document.
-HOST_TAG = "{urn:rtagent:simulated-host}host"
+#: The processing instruction in the capabilities document that names the host.
+HOST_INSTRUCTION = "rtagent-host"
 
 #: Seconds between two looks at the file.
 INTERVAL = 0.25
@@ -26,6 +30,11 @@ Signature = tuple[tuple[int, int, int], ...]
 def capabilities_path(file: Path) -> Path:
     """Where the capabilities document of a host file is."""
     return file.with_name(f"{file.name}.capabilities.xml")
+
+
+def host_uri(file: Path) -> str:
+    """The URI of a simulated host."""
+    return f"test://{quote(str(file.absolute()))}"
 
 
 def host_file(uri: str) -> Path | None:
@@ -51,11 +60,23 @@ def simulated_capabilities(file: Path) -> str | None:
 
 def simulated_hostname(capabilities: str) -> str | None:
     """The name that the document gives the simulated host, if it does."""
-    return next((host.get("name") for host in parse(capabilities).iterfind(HOST_TAG)), None)
+    beside = parse(capabilities).itersiblings(preceding=True)
+    instructions = (each for each in beside if isinstance(each, etree._ProcessingInstruction))
+    return next((i.get("name") for i in instructions if i.target == HOST_INSTRUCTION), None)
+
+
+def complaint(file: Path) -> str:
+    """What libvirt says against a host file, or "" when it accepts it."""
+    silence()
+    try:
+        libvirt.open(host_uri(file)).close()
+    except libvirt.libvirtError as error:
+        return str(error)
+    return ""
 
 
 class FileWatch:
-    """Looks at the file every `INTERVAL` seconds, from `start` to `stop`.
+    """Looks at the file every `INTERVAL` seconds until `stop`.
 
     :param look: compares the file's signature with that of the world in use, and acts.
     """
@@ -64,13 +85,13 @@ class FileWatch:
         self._look = look
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="host-file", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
+        """Also where nothing was started."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL):

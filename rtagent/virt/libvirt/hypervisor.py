@@ -49,7 +49,7 @@ class LibvirtHypervisor:
         self._connection = Connection(
             uri, self._workers, reporter or Silence(), self._on_domain, self._on_lost
         )
-        self._watch = FileWatch(self._connection.check_file)
+        self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _unheard
         self._host: tuple[Session, Host] | None = None
         self._disk_mb: int | None = None
@@ -80,12 +80,13 @@ class LibvirtHypervisor:
     def start(self, on_event: Callable[[str], None]) -> None:
         self._on_event = on_event
         if self._connection.file is not None:
-            self._watch.start()
+            self._watch = FileWatch(self._connection.check_file)
 
     def stop(self) -> None:
         self._on_event = _unheard
-        if self._connection.file is not None:
+        if self._watch is not None:
             self._watch.stop()
+            self._watch = None
         self._connection.close()
 
     def _read_host(self, session: Session) -> Host:

@@ -35,12 +35,16 @@ def probe(path: str) -> FileSystem:
 
 def growth(domain: libvirt.virDomain, path: str) -> int:
     """Bytes by which a domain's disk file may still grow: what the guest sees, less what the file
-    occupies (holes left out, which libvirt's own statistics count in).
+    occupies (holes left out, which libvirt's own statistics count in). One that is missing grows
+    by nothing: its domain cannot run.
 
     :raises libvirt.libvirtError: OSError:
     """
+    try:
+        occupied = os.stat(path).st_blocks * 512  # counted in these, whatever the block size
+    except FileNotFoundError:
+        return 0
     capacity, _, _ = domain.blockInfo(path)
-    occupied = os.stat(path).st_blocks * 512  # counted in these, whatever the block size
     return max(0, capacity - occupied)
 
 
@@ -52,6 +56,7 @@ class Storage:
 
     def __init__(self, path: str, timeout: float, probe: Probe = probe) -> None:
         self.path = path
+        self._prefix = os.path.join(os.path.normpath(path), "")
         self._probe = probe
         self._workers = Workers(timeout, limit=1)
 
@@ -61,4 +66,4 @@ class Storage:
 
     def holds(self, file: str) -> bool:
         """Whether a file is in the directory."""
-        return os.path.commonpath((self.path, file)) == self.path if file[:1] == "/" else False
+        return file.startswith(self._prefix)

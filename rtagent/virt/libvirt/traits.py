@@ -23,9 +23,8 @@ _CPU_PREFIX = {
     "aarch64": "HW_CPU_AARCH64_",
 }
 
-#: Features whose trait is not their own name in capitals.
-_CPU_TRAITS = {
-    "3dnow": ("3DNOW",),
+#: Features of x86 whose trait is not their own name in capitals.
+_X86 = {
     "aes": ("AESNI",),
     "amd-no-ssb": ("AMD_NO_SSB",),
     "amd-ssbd": ("AMD_SSBD",),
@@ -79,17 +78,18 @@ def host_traits(host: HostCapabilities, features: Iterable[str]) -> frozenset[st
         named.add("HW_CPU_HYPERTHREADING")
     prefix = _CPU_PREFIX.get(host.arch)
     if prefix is not None:
-        named |= {prefix + name for feature in features for name in _cpu_names(feature)}
+        odd = _X86 if prefix == "HW_CPU_X86_" else {}
+        named |= {
+            prefix + name
+            for feature in features
+            for name in odd.get(feature) or (re.sub(r"[^A-Z0-9]", "", feature.upper()),)
+        }
     return frozenset(named & _KNOWN)
 
 
 def domain_traits(domain_capabilities: etree._Element) -> frozenset[str]:
     """Of the guests that the hypervisor can run with one machine type."""
     return frozenset(set(_domain_names(domain_capabilities)) & _KNOWN)
-
-
-def _cpu_names(feature: str) -> tuple[str, ...]:
-    return _CPU_TRAITS.get(feature) or (re.sub(r"[^A-Z0-9]", "", feature.upper()),)
 
 
 def _domain_names(root: etree._Element) -> Iterator[str]:

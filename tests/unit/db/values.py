@@ -123,7 +123,7 @@ def odd_claim(number: int) -> Claim:
             swap=5,
             flavorid=ODD,
             name=ODD,
-            extra_specs={"hw:cpu_policy": "shared", ODD: ODD, "": "\u0000"},
+            extra_specs={"hw:cpu_policy": "shared", ODD: ODD, "": ""},
         ),
         image=Image(properties={"hw_ž": ODD}),
         limits=Limits(

@@ -1,0 +1,1 @@
+"""What the agent costs, as ratios against floors that are taken in the same run."""

@@ -1,0 +1,82 @@
+"""python -m benchmarks [--quick] [--json FILE] [NAME...]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import audits, claims_inprocess, claims_rpc, placement, starts
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure
+
+#: What measures which figures.
+MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
+    claims_rpc.measure: ("claim_rpc_p50", "claim_rpc_16"),
+    claims_inprocess.measure: ("claim_inprocess_16",),
+    audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
+    audits.contention: ("audit_contention_p99",),
+    starts.many: ("start_10000_claims",),
+    starts.weight: ("rss_1000_claims",),
+    placement.measure: ("placement_first_push", "placement_idle_requests"),
+}
+NAMES = [name for names in MEASURES.values() for name in names]
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    if arguments.list:
+        print("\n".join(NAMES))
+        return 0
+    wanted = arguments.names or NAMES
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    figures = []
+    with ExitStack() as stack:
+        bench = Bench(stack, arguments.quick)
+        for measure, names in MEASURES.items():
+            if not set(names) & set(wanted):
+                continue
+            console.print(f"measuring {', '.join(names)} ...", style="italic", highlight=False)
+            figures += [figure for figure in measure(bench) if figure.name in wanted]
+    console.print(_table(figures))
+    if arguments.json:
+        told = {figure.name: figure.as_dict() for figure in figures}
+        Path(arguments.json).write_text(json.dumps(told, indent=2) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tools/bench", description="What the agent costs.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--list", action="store_true", help="name the figures")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="measure only these")
+    return parser
+
+
+def _table(figures: list[Figure]) -> Table:
+    table = Table(title=f"{os.cpu_count()} CPUs, Python {platform.python_version()}")
+    for column in ("figure", "value", "floor", "ratio", "target", "met"):
+        table.add_column(column, justify="left" if column in ("figure", "target") else "right")
+    for figure in figures:
+        table.add_row(
+            figure.name,
+            f"{figure.value:.2f} {figure.unit}",
+            "" if figure.floor is None else f"{figure.floor:.2f} {figure.unit}",
+            "" if figure.ratio is None else f"{figure.ratio:.2f}",
+            figure.wanted,
+            "yes" if figure.met else "NO",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,50 @@
+"""Claims over RabbitMQ, from one client process to one rtagentd on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks import agents, floors
+from benchmarks.bench import CONTEXT, Bench, calls_per_second, instance, p50_ms
+from benchmarks.figure import Figure
+
+CALLERS = 16
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """claim_rpc_p50: one caller, against echo + one durable commit.
+    claim_rpc_16: sixteen callers, against the echo's calls a second."""
+    agents.daemon(bench, bench.directory()).start().wait_ready()
+    api = agents.client(bench)
+    echo = floors.echo(bench)
+
+    def claim() -> None:
+        api.instance_claim(CONTEXT, instance())
+
+    for call in (claim, echo):
+        calls_per_second(call, CALLERS, 5)
+    yield _sequential(bench, claim, echo)
+    yield _together(bench, claim, echo)
+
+
+def _sequential(bench: Bench, claim: Callable[[], None], echo: Callable[[], None]) -> Figure:
+    rounds = bench.rounds(1000)
+    floor = p50_ms(echo, rounds) + floors.commit_ms(bench)
+    value = p50_ms(claim, rounds)
+    return Figure(name="claim_rpc_p50", value=value, unit="ms", floor=floor, target=1.5)
+
+
+def _together(bench: Bench, claim: Callable[[], None], echo: Callable[[], None]) -> Figure:
+    """In turns, so that both see the machine alike; the median turn."""
+    turns = sorted(
+        (
+            calls_per_second(claim, CALLERS, bench.rounds(100)),
+            calls_per_second(echo, CALLERS, bench.rounds(100)),
+        )
+        for _ in range(3)
+    )
+    ratios = sorted((value / floor, value, floor) for value, floor in turns)
+    _, value, floor = ratios[1]
+    return Figure(
+        name="claim_rpc_16", value=value, unit="calls/s", floor=floor, target=0.7, at_least=True
+    )

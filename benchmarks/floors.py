@@ -1,0 +1,58 @@
+"""Floors: what nobody can do without, measured beside each figure."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import oslo_messaging
+
+from benchmarks.bench import CONTEXT, Bench, instance, p50_ms
+from benchmarks.echo import TARGET
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def echo(bench: Bench) -> Any:
+    """A callable that has an instance document echoed by a server that does nothing."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.echo", bench.rabbitmq.transport_url],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    bench.keep(server)
+    bench.keep(_Ends(server))
+    assert server.stdout is not None
+    server.stdout.readline()
+    client = oslo_messaging.get_rpc_client(bench.transport, TARGET, timeout=60)
+    context = CONTEXT.to_dict()
+    return lambda: client.call(context, "echo", instance=instance())
+
+
+class _Ends:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def commit_ms(bench: Bench) -> float:
+    """The median durable commit of one row: SQLite, WAL, synchronous=FULL."""
+    connection = sqlite3.connect(bench.directory() / "floor.sqlite", isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, document TEXT)")
+    document = str(instance())
+    return p50_ms(
+        lambda: connection.execute("INSERT INTO t (document) VALUES (?)", (document,)),
+        bench.rounds(1000),
+    )

@@ -1,0 +1,1 @@
+"""The main job, played on a simulated hypervisor with real servers beside it."""

@@ -1,0 +1,122 @@
+"""The stage: a simulated hypervisor, a broker, Placement, and the agent in its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.rule import Rule
+
+from rtagent.virt.simulate import Machine, host_uri, simulate
+from tests.servers import Placement, RabbitMQ
+from tests.servers.daemon import Daemon
+
+#: Two sockets of eight cores with two threads each.
+MACHINE = Machine(
+    sockets=2, cores=8, threads=2, memory_mb=64 * 1024, hostname="hypervisor-1.example"
+)
+PROGRAMS = Path(sys.executable).parent
+
+
+class Unexpected(Exception):
+    """A command did not end as the story says."""
+
+
+class Stage:
+    """Everything that the story needs, on loopback, in one directory that goes with it."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        made = tempfile.TemporaryDirectory(prefix="rtagent-demo-")
+        self.directory = Path(self._stack.enter_context(made))
+        self.say("Starting a private RabbitMQ and a real OpenStack Placement ...")
+        self._rabbitmq = self._stack.enter_context(RabbitMQ())
+        self.placement = self._stack.enter_context(Placement())
+        self.host_file = self.directory / "host.xml"
+        simulate(self.host_file, MACHINE)
+        self.daemon = Daemon(
+            self.directory / "state",
+            self._rabbitmq.transport_url,
+            uri=host_uri(self.host_file),
+            config={
+                "DEFAULT": {"host": "hypervisor-1", "cpu_allocation_ratio": "2.0"},
+                "placement": {
+                    "auth_type": "admin_token",
+                    "endpoint": self.placement.url,
+                    "token": self.placement.token,
+                },
+            },
+        )
+        self._stack.callback(self.daemon.close)
+        self.start_agent()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def start_agent(self) -> None:
+        """Start `rtagentd`, and wait until it has audited its host."""
+        self.say("Starting rtagentd ...")
+        self.daemon.start().wait_ready()
+
+    # -- what the audience sees -------------------------------------------------------------------
+
+    def chapter(self, title: str) -> None:
+        self.console.print()
+        self.console.print(Rule(title, align="left"))
+
+    def say(self, sentence: str) -> None:
+        self.console.print(sentence, style="italic", highlight=False)
+
+    def run(self, command: str, expect: int = 0) -> str:
+        """Type `rtagent COMMAND`, show what it prints, and return that.
+
+        :raises Unexpected: it ended with another code than the story says.
+        """
+        self.console.print(f"$ rtagent {command}", style="bold", highlight=False, soft_wrap=True)
+        done = self._call(shlex.split(command))
+        for line in (done.stdout + done.stderr).splitlines():
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if done.returncode != expect:
+            raise Unexpected(f"rtagent {command} ended with {done.returncode}, not {expect}")
+        return done.stdout
+
+    def ask(self, command: str) -> Any:
+        """What a reading command answers, unseen."""
+        return json.loads(self._call([*shlex.split(command), "-f", "json"]).stdout)
+
+    def environment(self) -> dict[str, str]:
+        """What lets `rtagent` talk to this agent."""
+        return {
+            "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+            "RTAGENT_CONFIG_FILE": str(self.daemon.config_file),
+        }
+
+    def _call(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(PROGRAMS / "rtagent"), *arguments],
+            env={**os.environ, **self.environment(), "COLUMNS": "110"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )

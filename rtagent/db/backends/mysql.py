@@ -1,0 +1,65 @@
+"""MariaDB and MySQL, by way of PyMySQL."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import DBAPIError
+
+from rtagent.db.backends.backend import Backend, Code, Options, refuse_dropped, server_seconds
+
+
+class MySQL(Backend):
+    """InnoDB's row locks; a transaction reads what is committed, unless told otherwise: the
+    default would lock the gaps between the rows of different nodes."""
+
+    title = "MariaDB"
+    snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
+    serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
+    # Deadlock (also: refused by a cluster); the row has changed since the transaction's snapshot.
+    deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
+    unwritten: ClassVar[frozenset[Code]] = frozenset()
+    native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"
+
+    def arguments(self, timeout: float) -> Options:
+        bounds = {
+            "connect_timeout": timeout,
+            "read_timeout": timeout,
+            "write_timeout": timeout,
+        }
+        return {
+            "connect_args": {"charset": "utf8mb4", **bounds},
+            "isolation_level": "READ COMMITTED",
+        }
+
+    def listen(self, engine: Engine, timeout: float) -> None:
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            settings = _settings(timeout, "MariaDB" in connection.get_server_info())
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SET SESSION " + ", ".join(f"{name} = {value}" for name, value in settings)
+                )
+
+        @event.listens_for(engine, "checkout")
+        def check_out(connection: Any, _: object, __: object) -> None:
+            # PyMySQL has no public name for its socket.
+            refuse_dropped(connection._sock.fileno())
+
+    def code(self, error: DBAPIError) -> Code:
+        args = getattr(error.orig, "args", ())
+        return args[0] if args else None
+
+
+def _settings(timeout: float, mariadb: bool) -> list[tuple[str, object]]:
+    seconds = server_seconds(timeout)
+    whole = max(1, int(seconds))
+    settings: list[tuple[str, object]] = [
+        ("sql_mode", "'TRADITIONAL'"),
+        ("innodb_lock_wait_timeout", whole),
+    ]
+    if mariadb:
+        # An agent that is stopped in a transaction would keep its node's row locked.
+        settings += [("max_statement_time", seconds), ("idle_transaction_timeout", whole)]
+    return settings

@@ -1,0 +1,86 @@
+"""PostgreSQL, by way of psycopg."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, ClassVar, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import DBAPIError
+
+from rtagent.db.backends.backend import Backend, Code, Options, refuse_dropped, server_seconds
+
+_T = TypeVar("_T")
+
+
+class _BoundedConnection(psycopg.Connection[Any]):
+    """A connection that waits no longer than until `deadline`, for all of a transaction.
+
+    The server's time-outs do not help when it is frozen, nor TCP's, as long as its kernel answers.
+    """
+
+    deadline: float | None = None
+
+    def wait(self, gen: PQGen[_T], interval: float = 0.1, timeout: float | None = None) -> _T:
+        if self.deadline is not None:
+            timeout = max(0.0, self.deadline - time.monotonic())
+        try:
+            return super().wait(gen, interval, timeout)
+        except psycopg.OperationalError as error:
+            if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+                raise
+            self.close()  # an answer that comes later must not be taken for another's
+            raise psycopg.OperationalError("the server did not answer in time") from error
+
+
+class PostgreSQL(Backend):
+    """Row locks; a transaction reads what is committed, unless told otherwise."""
+
+    title = "PostgreSQL"
+    snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
+    serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
+    deadlocks: ClassVar[frozenset[Code]] = frozenset({"40001", "40P01"})
+    unwritten: ClassVar[frozenset[Code]] = frozenset()
+    native_backup = "pg_dump --format=custom --file=FILE DATABASE"
+
+    def arguments(self, timeout: float) -> Options:
+        bounds = {
+            "connect_timeout": math.ceil(timeout),
+            "tcp_user_timeout": math.ceil(timeout * 1000),
+        }
+        return {"connect_args": bounds, "isolation_level": "READ COMMITTED"}
+
+    def listen(self, engine: Engine, timeout: float) -> None:
+        seconds = server_seconds(timeout)
+        settings = "; ".join(
+            f"SET {name} = {int(bound * 1000)}"
+            for name, bound in (
+                ("statement_timeout", seconds),
+                # Less than a statement's, so that what is told is that a lock was in the way.
+                ("lock_timeout", server_seconds(seconds)),
+                # An agent that is stopped in a transaction would keep its node's row locked.
+                ("idle_in_transaction_session_timeout", seconds),
+            )
+        )
+
+        @event.listens_for(engine, "do_connect")
+        def connect(_: object, __: object, args: Any, kwargs: Any) -> _BoundedConnection:
+            return _BoundedConnection.connect(*args, **kwargs)
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: _BoundedConnection, _: object) -> None:
+            connection.autocommit = True
+            connection.execute(settings)
+            connection.autocommit = False
+
+        @event.listens_for(engine, "checkout")
+        def check_out(connection: _BoundedConnection, _: object, __: object) -> None:
+            refuse_dropped(connection.fileno())
+            connection.deadline = time.monotonic() + timeout
+
+    def code(self, error: DBAPIError) -> Code:
+        return getattr(error.orig, "sqlstate", None)

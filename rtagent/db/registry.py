@@ -1,0 +1,66 @@
+"""Services and their heartbeats, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, insert, select, update
+
+from rtagent.db.schema import services
+from rtagent.db.transaction import Transactions
+from rtagent.ports import Service
+
+#: The program, as Nova's ``services.binary`` names it.
+BINARY = "rtagentd"
+#: Goes up when what a service understands changes.
+VERSION = 1
+
+_COLUMNS = Service.__struct_fields__
+
+
+class SqlServiceRegistry:
+    """`ServiceRegistry` on an engine of `open_engine`. Thread-safe."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._transactions = Transactions(engine)
+
+    def heartbeat(self, host: str, now: datetime) -> Service:
+        beats = services.c.report_count + 1
+        return self._write(
+            host,
+            {"report_count": beats, "last_seen_up": now, "version": VERSION},
+            Service(host=host, binary=BINARY, report_count=1, last_seen_up=now, version=VERSION),
+        )
+
+    def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
+        news: dict[str, Any] = {"disabled": disabled, "disabled_reason": reason}
+        return self._write(host, news, Service(host=host, binary=BINARY, version=VERSION, **news))
+
+    def services(self) -> Sequence[Service]:
+        query = _select().order_by(services.c.host, services.c.binary)
+        with self._transactions.look() as connection:
+            return [_service(row) for row in connection.execute(query)]
+
+    def _write(self, host: str, news: dict[str, Any], new: Service) -> Service:
+        """Change the host's record, or make it; returns it as it is then."""
+        key = services.c.host == host, services.c.binary == BINARY
+        with self._transactions.rewrite() as connection:
+            changed = connection.execute(update(services).where(*key).values(news))
+            if changed.rowcount == 0:
+                _insert(connection, new)
+            return _service(connection.execute(_select().where(*key)).one())
+
+
+def _insert(connection: Connection, service: Service) -> None:
+    fields = {name: getattr(service, name) for name in _COLUMNS}
+    connection.execute(insert(services), fields)
+
+
+def _select() -> Any:
+    return select(*(services.c[name] for name in _COLUMNS))
+
+
+def _service(row: Sequence[Any]) -> Service:
+    return Service(**dict(zip(_COLUMNS, row, strict=True)))

@@ -1,0 +1,95 @@
+"""The reference of the RPC API as reStructuredText, written from the table and its schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import METHODS, Method
+from rtagent.rpc.schemas import Schema
+
+_PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "number"}
+
+
+def reference() -> str:
+    """Every method with its arguments, reply and errors; then every document that they speak of."""
+    lines = [line for method in METHODS.values() for line in _method(method)]
+    lines += _title("Documents", "-")
+    documents = _documents()
+    for name in sorted(documents):
+        lines += _document(name, documents[name])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _method(method: Method) -> Iterator[str]:
+    root = schemas.arguments(method)
+    yield from _title(method.name, "-")
+    yield method.effect
+    yield ""
+    yield from _fields(schemas.resolve(root, root))
+    yield f":Reply: {_type(schemas.reply(method))}"
+    yield f":Errors: {', '.join(f'``{name}``' for name in method.all_errors)}"
+    yield ""
+
+
+def _document(name: str, schema: Schema) -> Iterator[str]:
+    yield from _title(name, "~")
+    if "description" in schema:
+        yield schema["description"]
+        yield ""
+    yield from _fields(schema)
+
+
+def _documents() -> dict[str, Schema]:
+    """All that is spoken of, but for the objects that arguments make: those are their methods'."""
+    found: dict[str, Schema] = {}
+    for of in (schemas.reply, schemas.arguments):  # what is optional when sent is shown so
+        for method in METHODS.values():
+            found.update(of(method).get("$defs", {}))
+    own = {method.arguments.__name__ for method in METHODS.values()}
+    return {name: schema for name, schema in found.items() if name not in own}
+
+
+def _fields(schema: Schema) -> Iterator[str]:
+    required = set(schema["required"])
+    for name, field in schema["properties"].items():
+        word = "" if name in required else ", optional"
+        told = f"; {field['description']}" if "description" in field else ""
+        yield f"- ``{name}``: {_type(field)}{word}{told}"
+    yield ""
+
+
+def _type(schema: Schema) -> str:
+    if "$ref" in schema:
+        return f"{schema['$ref'].rpartition('/')[2]}_"
+    if "anyOf" in schema:
+        return " or ".join(map(_type, schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(f"``{value}``" for value in schema["enum"])
+    match schema.get("type"):
+        case "integer":
+            return f"integer{_bounds(schema)}"
+        case "array":
+            return f"list of {_type(schema['items'])}"
+        case "object":
+            return f"map of name to {_type(schema.get('additionalProperties', {}))}"
+        case "string":
+            return _string(schema)
+    return _PLAIN.get(schema.get("type", ""), "any value")
+
+
+def _string(schema: Schema) -> str:
+    if schema.get("format") == "date-time":
+        return "time (RFC 3339)"
+    if schema.get("maxLength") == 36:
+        return "uuid"
+    return "string"
+
+
+def _bounds(schema: Schema) -> str:
+    return f" from {schema['minimum']}" if "minimum" in schema else ""
+
+
+def _title(text: str, underline: str) -> list[Any]:
+    return [text, underline * len(text), ""]

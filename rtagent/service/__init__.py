@@ -1,0 +1,1 @@
+"""The daemon: the only place that picks concrete adapters, starts them and stops them."""

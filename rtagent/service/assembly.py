@@ -1,0 +1,90 @@
+"""Assembly: which concrete adapter stands behind each port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from oslo_config import cfg
+
+from rtagent.api.address import parse
+from rtagent.conf import settings as reading
+from rtagent.conf.settings import Settings
+from rtagent.db import failpoints, migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.store import SqlStore
+from rtagent.errors import ConfigError, RtAgentError
+from rtagent.model.base import Value
+from rtagent.placement import loading
+from rtagent.ports import Hypervisor, PlacementAPI, Reporter, ServiceRegistry, Store
+from rtagent.rpc.transport import get_transport
+from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
+
+
+class Database(Value, frozen=True, kw_only=True):
+    """:ivar store: claims. :ivar registry: heartbeats. :ivar close: lets go of every connection."""
+
+    store: Store
+    registry: ServiceRegistry
+    close: Callable[[], None]
+
+
+def database(settings: Settings) -> Database:
+    """The database, its schema that of the code; an empty embedded one is made.
+
+    :raises SchemaMismatch: StoreUnavailable:
+    """
+    engine = open_engine(settings.database.connection, settings.database.operation_timeout)
+    try:
+        migrate.ready(engine)
+    except RtAgentError:
+        engine.dispose()
+        raise
+    store: Store
+    if named := os.environ.get(failpoints.VARIABLE):  # for the tests of crashes
+        failpoint = Failpoint.parse(named)
+        store = FailpointStore(SqlStore(engine, failpoint.passed), failpoint)
+    else:
+        store = SqlStore(engine)
+    return Database(store=store, registry=SqlServiceRegistry(engine), close=engine.dispose)
+
+
+def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
+    """Libvirt; not connected yet."""
+    return LibvirtHypervisor(
+        settings.libvirt.connection_uri,
+        settings.default.instances_path,
+        call_timeout=settings.libvirt.call_timeout,
+        reporter=reporter,
+    )
+
+
+def placement(conf: cfg.ConfigOpts) -> PlacementAPI | None:
+    """Placement, or None when nothing is to be published. :raises ConfigError:"""
+    return loading.load(conf)
+
+
+def checked(conf: cfg.ConfigOpts) -> Settings:
+    """The settings, and the proof that every adapter accepts its part of the configuration.
+
+    Nothing is connected and nothing is written.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake.
+    """
+    settings = reading.read(conf)
+    errors = []
+    for accept in (
+        lambda: parse(settings.api.address),
+        lambda: open_engine(settings.database.connection, 1),
+        lambda: placement(conf),
+        lambda: get_transport(conf).cleanup(),
+    ):
+        try:
+            accept()
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup("the configuration cannot be used", errors)
+    return settings

@@ -1,0 +1,100 @@
+"""The files of a simulated host: replaced whole, by one writer at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lxml import etree
+
+from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.hostfile import capabilities_path, complaint
+from rtagent.virt.simulate.documents import capabilities_document, host_document
+from rtagent.virt.simulate.machine import Machine
+from rtagent.virt.simulate.world import SimulationError, World
+
+
+def simulate(file: Path, machine: Machine, domains: Iterable[str] = ()) -> None:
+    """Write the host file and its capabilities document, in place of those that are there.
+
+    :param domains: domain documents.
+    :raises SimulationError: a domain is odd, or the file cannot be written.
+    """
+    node = host_document(machine)
+    with _changing(file):
+        _fill(World(node), domains)
+        _replace(capabilities_path(file), capabilities_document(machine))
+        _replace_world(file, node)
+
+
+@contextlib.contextmanager
+def edit(file: Path) -> Iterator[World]:
+    """The world of a host file, written back when the block ends without an error.
+
+    :raises SimulationError: the file is none, or what was made of it is not accepted by libvirt;
+        it is unchanged then.
+    """
+    with _changing(file):
+        node = _read(file)
+        yield World(node)
+        _replace_world(file, node)
+
+
+def _fill(world: World, domains: Iterable[str]) -> None:
+    for domain in domains:
+        world.add_domain(domain)
+
+
+@contextlib.contextmanager
+def _changing(file: Path) -> Iterator[None]:
+    """Alone with the file's directory, and every error naming the file.
+
+    The file itself would be no place for a lock: it is another one after each edit.
+    """
+    try:
+        directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except (SimulationError, BadDocument, OSError) as error:
+        raise SimulationError(f"{file}: {error}") from error
+
+
+def _read(file: Path) -> etree._Element:
+    try:
+        root = parse(file.read_text())
+    except FileNotFoundError as error:
+        raise SimulationError("there is no such host: `rtagent host simulate` makes one") from error
+    if root.tag != "node":
+        raise SimulationError(f"<{root.tag}> where a host file has <node>")
+    return root
+
+
+def _replace_world(file: Path, node: etree._Element) -> None:
+    etree.indent(node)
+    _replace(file, node.getroottree(), check=True)
+
+
+def _replace(path: Path, document: etree._ElementTree, check: bool = False) -> None:
+    """Written beside, checked, made durable, and renamed over."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as written:
+            written.write(etree.tostring(document, encoding="utf-8", pretty_print=True))
+            written.flush()
+            os.fchmod(descriptor, 0o644)
+            os.fsync(descriptor)
+        refused = complaint(Path(name)) if check else ""
+        if refused:
+            raise SimulationError(f"libvirt does not accept it: {refused}")
+        os.rename(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,104 @@
+"""What is in a simulated host, and how it may change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from lxml import etree
+
+from rtagent.errors import RtAgentError
+from rtagent.virt.libvirt.document import BadDocument, parse
+
+
+class SimulationError(RtAgentError):
+    """A simulated host cannot be made or changed so; the message names the remedy."""
+
+    expected = True
+
+
+class World:
+    """The document of a host file: domains and node devices beside the hardware."""
+
+    def __init__(self, root: etree._Element) -> None:
+        self._root = root
+        self._domains = {_uuid(_text(there, "uuid")): there for there in root.iterfind("domain")}
+        self._names = {_text(there, "name") for there in self._domains.values()}
+        self._devices = {_text(there, "name"): there for there in root.iterfind("device")}
+
+    def add_domain(self, document: str) -> str:
+        """:returns: the domain's uuid. :raises SimulationError: it is none, or here already."""
+        domain = _item(document, "domain")
+        if domain.get("type") != "test":
+            raise SimulationError(
+                f"the domain's type is {domain.get('type')!r}: a simulated host runs"
+                " <domain type='test'>"
+            )
+        name, uuid = _text(domain, "name"), _uuid(_text(domain, "uuid"))
+        if uuid in self._domains:
+            raise SimulationError(f"domain {uuid} is there already: remove it first")
+        if name in self._names:
+            raise SimulationError(f"a domain named {name!r} is there already: rename this one")
+        self._domains[uuid] = domain
+        self._names.add(name)
+        self._root.append(domain)
+        return uuid
+
+    def remove_domain(self, uuid: str) -> None:
+        """:raises SimulationError: it is not here."""
+        domain = self._domains.pop(_uuid(uuid), None)
+        if domain is None:
+            raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
+        self._names.remove(_text(domain, "name"))
+        self._root.remove(domain)
+
+    def add_device(self, document: str) -> str:
+        """:returns: the device's name. :raises SimulationError: it is none, or here already."""
+        device = _item(document, "device")
+        name = _text(device, "name")
+        if name in self._devices:
+            raise SimulationError(f"a device named {name!r} is there already: remove it first")
+        self._devices[name] = device
+        self._root.append(device)
+        return name
+
+    def remove_device(self, name: str) -> None:
+        """:raises SimulationError: it is not here."""
+        device = self._devices.pop(name, None)
+        if device is None:
+            raise SimulationError(f"no device is named {name!r}: {_listed(self._devices)}")
+        self._root.remove(device)
+
+
+def _item(document: str, tag: str) -> etree._Element:
+    try:
+        root = parse(document)
+    except BadDocument as error:
+        raise SimulationError(f"the {tag} document is {error}") from error
+    if root.tag != tag:
+        raise SimulationError(f"the document is a <{root.tag}>: give one that is a <{tag}>")
+    return root
+
+
+def _text(element: etree._Element, tag: str) -> str:
+    found = (element.findtext(tag) or "").strip()
+    if not found:
+        raise SimulationError(
+            f"the {element.tag} has no <{tag}>: give it one, so that it stays the same"
+        )
+    return found
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError as error:
+        raise SimulationError(f"{text!r} is no uuid") from error
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = sorted(names)
+    if not known:
+        return "there are none"
+    more = f" and {len(known) - 5} more" if len(known) > 5 else ""
+    return f"there are {', '.join(known[:5])}{more}"

@@ -1,0 +1,229 @@
+"""rtagent against a daemon of its own: claims, audits, services, and the end of the node."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from rtagent.virt.simulate import domain_xml, edit
+from tests.functional.cli.shell import Run, run
+from tests.servers import RabbitMQ
+from tests.servers.daemon import Daemon
+
+SMALL = ["--vcpus", "2", "--memory", "1024", "--root-gb", "1"]
+
+
+def serving(daemon: Daemon) -> Daemon:
+    """Ready, and connected to the broker: a call before that would wait for its time-out."""
+    daemon.wait_ready()
+    deadline = time.monotonic() + 60
+    while "pass" not in str(daemon.read("health")["checks"].get("rpc")):
+        assert time.monotonic() < deadline, daemon.last_lines()
+        time.sleep(0.05)
+    return daemon
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Daemon]:
+    directory = tmp_path_factory.mktemp("agent")
+    config = {"DEFAULT": {"service_down_time": 2, "report_interval": 1}}
+    with Daemon(directory, rabbitmq_server.transport_url, config=config) as daemon:
+        yield serving(daemon)
+
+
+@pytest.fixture
+def rtagent(agent: Daemon) -> Run:
+    return lambda *argv: run("--config-file", str(agent.config_file), *argv)
+
+
+@pytest.fixture
+def claim(rtagent: Run) -> Iterator[str]:
+    """The uuid of a building claim; it is released in the end."""
+    created = rtagent("claim", "create", "--instance", str(uuid4()), *SMALL, "-f", "json")
+    assert created.code == 0, created.err
+    yield created.json["uuid"]
+    assert rtagent("claim", "release", created.json["uuid"]).code == 0
+
+
+def test_a_claim_from_its_request_to_its_history(rtagent):
+    instance, operation = str(uuid4()), str(uuid4())
+    request = ["--instance", instance, *SMALL, "--name", "vm", "--project", "p", "--tag", "mine"]
+    created = rtagent("claim", "create", *request, "--operation-id", operation, "-f", "json").json
+    assert (created["uuid"], created["state"], created["memory_mb"]) == (
+        operation,
+        "building",
+        1024,
+    )
+    assert (created["display_name"], created["project_id"], created["tag"]) == ("vm", "p", "mine")
+    repeated = rtagent("claim", "create", *request, "--operation-id", operation, "-f", "json")
+    assert repeated.json == created
+
+    assert rtagent("claim", "show", operation, "-f", "json").json == created
+    renewed = rtagent("claim", "renew", operation, "-f", "json").json
+    assert renewed["expires_at"] >= created["expires_at"]
+    assert rtagent("claim", "activate", operation, "-f", "json").json["state"] == "active"
+    released = rtagent("claim", "release", operation)
+    assert (released.code, released.out) == (0, "")
+    assert released.err == f"rtagent: claim {operation} holds nothing any more\n"
+    assert rtagent("claim", "release", operation).code == 0
+
+    assert rtagent("claim", "show", operation).code == 5
+    history = rtagent("claim", "history", operation, "-f", "json").json
+    events = [event for event in history if event["actor"] != "audit"]
+    assert [e["action"] for e in events] == ["create", "renew", "activate", "release"]
+    assert [e["before"] for e in events] == [None, "building", "building", "active"]
+    assert all(e["actor"] and e["request_id"].startswith("req-") for e in events)
+
+
+def test_a_request_from_a_file(rtagent, tmp_path):
+    file = tmp_path / "request.json"
+    instance = {"uuid": str(uuid4()), "flavor": {"vcpus": 1, "memory_mb": 64}}
+    file.write_text(json.dumps({"instance": instance, "tag": "filed"}))
+    created = rtagent("claim", "create", "--request", str(file), "-f", "json").json
+    assert (created["instance_uuid"], created["tag"]) == (instance["uuid"], "filed")
+    assert rtagent("claim", "abort", created["uuid"]).code == 0
+    assert rtagent("claim", "list", "--instance", instance["uuid"]).err == "rtagent: no claims\n"
+
+
+@pytest.mark.parametrize("verb", ["create", "test"])
+def test_a_refusal_lists_every_reason_nearest_miss_first(rtagent, verb):
+    request = ["--instance", str(uuid4()), "--vcpus", "64", "--memory", str(2**30)]
+    refused = rtagent("claim", verb, *request, "-f", "json")
+    assert refused.code == 3
+    reasons = [(r["resource"], r["requested"], r["available"], r["unit"]) for r in refused.json]
+    assert reasons == [("VCPU", 64, 32, "vCPUs"), ("MEMORY_MB", 2**30, 65536, "MB")]
+    assert refused.err.startswith("rtagent: refused: VCPU: 64 vCPUs requested")
+    table = rtagent("claim", verb, *request)
+    assert (table.code, table.out.index("VCPU") < table.out.index("MEMORY_MB")) == (3, True)
+    assert rtagent("claim", "list").out == ""
+
+
+def test_limits_are_sent(rtagent):
+    request = ["--instance", str(uuid4()), *SMALL]
+    assert rtagent("claim", "test", *request, "--limit", "vcpu=2").code == 0
+    refused = rtagent("claim", "test", *request, "--limit", "vcpu=1", "-f", "json")
+    assert (refused.code, refused.json[0]["available"]) == (3, 1)
+
+
+def test_a_test_holds_nothing(rtagent):
+    tested = rtagent("claim", "test", "--instance", str(uuid4()), *SMALL, "-f", "json")
+    assert (tested.code, tested.json["vcpus"]) == (0, 2)
+    assert rtagent("claim", "list", "-f", "json").json == []
+
+
+def test_errors_keep_their_codes(rtagent, claim):
+    owner = rtagent("claim", "show", claim, "-f", "value", "-c", "instance_uuid").out.strip()
+    conflict = rtagent("claim", "create", "--instance", owner, *SMALL)
+    assert (conflict.code, claim in conflict.err) == (6, True)
+    invalid = rtagent("claim", "create", "--instance", "x", "--vcpus", "1")
+    assert (invalid.code, "memory_mb" in invalid.err, "uuid" in invalid.err) == (2, True, True)
+    assert rtagent("claim", "activate", str(uuid4())).code == 5
+    for outcome in (conflict, invalid):
+        assert (outcome.out, outcome.err.count("\n")) == ("", 1)
+
+
+def test_an_audit_says_what_it_found(rtagent, agent):
+    orphan = str(uuid4())
+    with edit(agent.host_file) as world:
+        world.add_domain(domain_xml(orphan, vcpus=3, memory_mb=256))
+    try:
+        audit = rtagent("audit", "run", "-f", "json").json
+        assert (audit["orphans"], audit["complete"]) == (1, True)
+        assert audit["summary"].startswith("audit (request): ")
+        (listed,) = rtagent("orphan", "list", "-f", "json").json
+        assert (listed["domain_uuid"], listed["vcpus"]) == (orphan, 3)
+        assert rtagent("node", "show", "-f", "json").json["orphans"] == 1
+    finally:
+        with edit(agent.host_file) as world:
+            world.remove_domain(orphan)
+        rtagent("audit", "run")
+    assert rtagent("orphan", "list", "-f", "json").json == []
+
+
+def test_a_service_is_disabled_with_a_reason_and_enabled(rtagent):
+    assert rtagent("service", "disable", "--reason", "new disks").code == 0
+    (service,) = rtagent("service", "list", "-f", "json").json
+    assert (service["host"], service["state"]) == ("agent1", "up")
+    assert (service["disabled"], service["disabled_reason"]) == (True, "new disks")
+    assert rtagent("service", "enable").code == 0
+    (service,) = rtagent("service", "list", "-f", "json").json
+    assert (service["disabled"], service["disabled_reason"]) == (False, None)
+
+
+def test_offline_reads_say_the_same(rtagent, claim):
+    for command in (["node", "show"], ["claim", "list", "--long"], ["claim", "show", claim]):
+        online = rtagent(*command, "-f", "json").json
+        assert rtagent("--offline", *command, "-f", "json").json == online
+
+
+def test_it_is_a_program_whose_configuration_the_environment_may_name(agent):
+    program = Path(sys.executable).with_name("rtagent")
+    done = subprocess.run(
+        [program, "node", "list", "-f", "json"],
+        env={**os.environ, "RTAGENT_CONFIG_FILE": str(agent.config_file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)[0]["hypervisor_hostname"] == "simulated-host"
+
+
+def test_a_nodes_record_is_removed_when_nobody_needs_it(tmp_path: Path, rabbitmq: RabbitMQ):
+    config = {"DEFAULT": {"service_down_time": 2, "report_interval": 1, "host": "agent2"}}
+    with Daemon(tmp_path, rabbitmq.transport_url, config=config) as daemon:
+
+        def rtagent(*argv: str):
+            return run("--config-file", str(daemon.config_file), *argv)
+
+        serving(daemon)
+        request = ["--instance", str(uuid4()), *SMALL, "-f", "value", "-c", "uuid"]
+        claim = rtagent("claim", "create", *request).out.strip()
+        held = rtagent("node", "remove", "simulated-host")
+        assert (held.code, "1 live claims: release them" in held.err) == (6, True)
+        rtagent("claim", "release", claim)
+        daemon.configure({"DEFAULT": {"service_down_time": 3600}})
+        up = rtagent("node", "remove", "simulated-host")
+        assert (up.code, "stop it" in up.err) == (6, True)
+        assert daemon.terminate() == 0
+
+        daemon.configure({"DEFAULT": {"service_down_time": 2}})
+        unreachable = rtagent("--timeout", "1", "claim", "release", claim)
+        assert (unreachable.code, "rtagent.agent2" in unreachable.err) == (4, True)
+        assert rtagent("node", "remove", "other").code == 5
+        while (removed := rtagent("node", "remove", "simulated-host")).code == 6:
+            assert "stop it, and wait" in removed.err
+            time.sleep(0.1)
+        assert removed.code == 0, removed.err
+        assert rtagent("node", "remove", "simulated-host").code == 5
+        gone = rtagent("--offline", "node", "list")
+        assert (gone.code, "has no node" in gone.err) == (1, True)
+        history = rtagent("claim", "history", claim, "-f", "json").json
+        assert [event["action"] for event in history] == ["create", "release"]
+
+        daemon.start().wait_ready()
+        assert rtagent("node", "list", "-f", "json").json[0]["claims"] == 0
+        assert len(rtagent("--offline", "node", "list", "-f", "json").json) == 1
+
+
+def test_a_database_that_is_not_there_is_not_made(tmp_path):
+    file = tmp_path / "rtagent.conf"
+    file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
+    outcome = run("--config-file", str(file), "--offline", "node", "list")
+    assert (outcome.code, outcome.out) == (4, "")
+    assert "does not exist: has rtagentd ever run here?" in outcome.err
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_a_database_without_a_schema_names_the_remedy(tmp_path):
+    (tmp_path / "rtagent.sqlite").touch()
+    file = tmp_path / "rtagent.conf"
+    file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
+    outcome = run("--config-file", str(file), "service", "list")
+    assert (outcome.code, "rtagent db sync" in outcome.err) == (1, True)

@@ -1,0 +1,40 @@
+"""rtagent schema: without a daemon."""
+
+import json
+
+import jsonschema
+import pytest
+
+from rtagent.cmd.exits import Exit
+from rtagent.rpc.methods import METHODS
+from tests.functional.cli.shell import run
+
+
+def test_the_methods_are_listed():
+    outcome = run("schema", "list", "-f", "json")
+    assert outcome.code == 0
+    listed = {row["Method"]: row["Changes state"] for row in json.loads(outcome.out)}
+    assert listed == {method.name: method.changes for method in METHODS.values()}
+
+
+def test_a_method_is_shown_to_a_program():
+    outcome = run("schema", "show", "release_claim", "-f", "json")
+    assert outcome.code == 0
+    shown = json.loads(outcome.out)
+    jsonschema.Draft202012Validator.check_schema(shown["arguments"])
+    jsonschema.Draft202012Validator.check_schema(shown["reply"])
+    assert shown["method"] == "release_claim"
+    assert "InvalidRequest" in shown["errors"]
+
+
+def test_a_method_is_shown_to_a_person():
+    outcome = run("schema", "show", "instance_claim")
+    assert outcome.code == 0
+    assert '"additionalProperties": false' in outcome.out
+
+
+def test_another_name_is_a_mistake_of_usage(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        run("schema", "show", "nonsense")
+    assert ended.value.code == Exit.USAGE
+    assert "instance_claim" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""The migrations make what the code expects, on every database."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, inspect, text
+from sqlalchemy.engine import make_url
+
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.schema import metadata
+from rtagent.errors import SchemaMismatch
+
+
+@pytest.fixture
+def another_url(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> str:
+    """A second empty database of the same kind."""
+    kind = make_url(database_url).get_backend_name()
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path}/another.sqlite"
+    server = request.getfixturevalue("postgresql" if kind == "postgresql" else "mariadb")
+    return str(server.create_database())
+
+
+def test_migrations_and_tables_agree(database_url: str):
+    engine = open_engine(database_url, 5)
+    migrate.sync(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+    migrate.check(engine)
+
+
+def test_they_agree_in_what_alembic_does_not_compare(database_url: str, another_url: str):
+    """Collations, fractions of seconds, keys and their names."""
+    migrated, made = open_engine(database_url, 5), open_engine(another_url, 5)
+    migrate.sync(migrated)
+    metadata.create_all(made)
+    assert described(migrated) == described(made)
+
+
+def described(engine: Engine) -> dict[str, object]:
+    inspector = inspect(engine)
+    return {
+        table: (
+            {c["name"]: (repr(c["type"]), c["nullable"]) for c in inspector.get_columns(table)},
+            inspector.get_pk_constraint(table),
+            sorted(inspector.get_indexes(table), key=str),
+            sorted(inspector.get_unique_constraints(table), key=str),
+            inspector.get_foreign_keys(table),
+            inspector.get_table_options(table),
+        )
+        for table in metadata.tables
+    }
+
+
+def test_the_printed_script_is_the_same_schema(database_url: str):
+    engine = open_engine(database_url, 5)
+    with engine.begin() as connection:
+        for statement in migrate.script(database_url).split(";\n"):
+            if statement.strip() not in ("", "BEGIN", "COMMIT"):
+                connection.execute(text(statement))
+    migrate.check(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_server_is_made_ready_by_its_operator_only(database_url: str):
+    engine = open_engine(database_url, 5)
+    if engine.dialect.name == "sqlite":
+        migrate.ready(engine)
+    else:
+        with pytest.raises(SchemaMismatch, match="rtagent db sync"):
+            migrate.ready(engine)

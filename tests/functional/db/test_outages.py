@@ -1,0 +1,219 @@
+"""What a store says when its server, or the way to it, fails; and that it says so in time."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.store import SqlStore
+from rtagent.errors import CommitUnknown, Deadlock, StoreUnavailable, WriterFenced
+from rtagent.model.claim import ACTIVE
+from rtagent.model.host import HostState
+from rtagent.ports import Store, Stored
+from tests.servers import MariaDB, PostgreSQL
+from tests.servers.proxy import Fate, Proxy
+from tests.unit.db.cases import commit, enrolled, holds, same
+from tests.unit.db.values import NODE, claim, created, folded, moved
+
+#: Seconds.
+TIMEOUT = 2.0
+
+
+class Site:
+    """A store that reaches its database by way of a proxy, and one that does not."""
+
+    def __init__(self, server: PostgreSQL | MariaDB, url: str, proxy: Proxy) -> None:
+        self.server, self.proxy = server, proxy
+        self.engine = open_engine(proxy.url(url), TIMEOUT)
+        # More patient than the store: it keeps locks for as long as a test wants.
+        self.direct_engine = open_engine(url, TIMEOUT * 10)
+        self.at: Callable[[str], None] = lambda _: None
+        self.store = SqlStore(self.engine, self._passed)
+        self.direct = SqlStore(self.direct_engine)
+        self.connects = 0
+        event.listen(self.engine, "connect", self._count)
+
+    def _passed(self, name: str) -> None:
+        self.at(name)
+
+    def _count(self, *_: object) -> None:
+        self.connects += 1
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    server: PostgreSQL | MariaDB = request.getfixturevalue(request.param)
+    url = server.create_database()
+    engine = open_engine(url, 5)
+    migrate.sync(engine)
+    engine.dispose()
+    with Proxy(server.port) as proxy:
+        site = Site(server, url, proxy)
+        yield site
+        site.engine.dispose()
+        site.direct_engine.dispose()
+
+
+class Stopwatch:
+    """Asserts that what it encloses stays within the bound, with room for a busy machine."""
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        assert time.monotonic() - self._began < TIMEOUT * 2
+
+
+def reloaded(store: Store, state: HostState) -> Stored:
+    """What the agent does when it is stale: again and again, until it is done."""
+    while True:
+        try:
+            return store.reload(NODE.uuid, state.epoch)
+        except StoreUnavailable:
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
+def test_a_lost_commit_is_resolved_to_the_truth(site: Site, fate: Fate):
+    state = commit(site.store, enrolled(site.store), created(claim(1)))
+    after = folded(state, created(claim(2)))
+    site.proxy.doom(fate)
+    with pytest.raises(CommitUnknown):
+        site.store.commit(state, after, [created(claim(2))])
+    same(reloaded(site.store, state), after if fate is Fate.UNANSWERED else state)
+
+
+def test_a_reload_waits_for_a_commit_in_flight(site: Site):
+    state = enrolled(site.store)
+    after = folded(state, created(claim(1)))
+    site.proxy.doom(Fate.LATE)
+    with pytest.raises(CommitUnknown):
+        site.store.commit(state, after, [created(claim(1))])
+    holds(site.direct, state)
+    threading.Timer(TIMEOUT / 4, site.proxy.release).start()
+    same(reloaded(site.store, state), after)
+
+
+def test_a_reload_defeats_a_commit_that_never_lands(site: Site):
+    state = enrolled(site.store)
+    site.proxy.doom(Fate.LATE)
+    with pytest.raises(CommitUnknown):
+        commit(site.store, state, created(claim(1)))
+    same(reloaded(site.store, state), state)
+    site.proxy.release()
+    holds(site.direct, state)
+
+
+def test_a_lost_reload_does_not_fence_its_own_writer(site: Site):
+    state = enrolled(site.store)
+    site.proxy.doom(Fate.UNANSWERED)
+    with pytest.raises(StoreUnavailable):
+        site.store.reload(NODE.uuid, state.epoch)
+    assert site.store.reload(NODE.uuid, state.epoch).epoch == state.epoch + 2
+    enrolled(site.direct)
+    with pytest.raises(WriterFenced):
+        site.store.reload(NODE.uuid, state.epoch)
+
+
+@pytest.mark.parametrize("point", ["commit.node", "commit.claims", "commit.events"])
+def test_a_connection_lost_within_a_transaction_leaves_nothing(site: Site, point: str):
+    state = commit(site.store, enrolled(site.store), created(claim(1)))
+    if point == "commit.events":  # what follows is COMMIT itself
+        expected: type[Exception] = CommitUnknown
+    else:
+        expected = StoreUnavailable
+    site.at = lambda name: site.proxy.cut() if name == point else None
+    with pytest.raises(expected):
+        commit(site.store, state, created(claim(2)))
+    site.at = lambda _: None
+    holds(site.direct, state)
+    commit(site.store, state, created(claim(2)))
+
+
+def test_connections_lost_while_idle_cost_no_error(site: Site):
+    state = enrolled(site.store)
+    connects = site.connects
+    site.proxy.cut()
+    time.sleep(0.1)  # the farewell arrives
+    state = commit(site.store, state, created(claim(1)))
+    assert site.connects == connects + 1
+    commit(site.store, state, created(claim(2)))
+    assert site.connects == connects + 1
+
+
+def test_a_server_that_is_down_and_up_again(site: Site):
+    state = commit(site.store, enrolled(site.store), created(claim(1)))
+    with site.server.outage(), Stopwatch(), pytest.raises(StoreUnavailable):
+        commit(site.store, state, created(claim(2)))
+    commit(site.store, state, created(claim(2)))
+
+
+def test_a_server_that_is_frozen_is_not_waited_for(site: Site):
+    state = commit(site.store, enrolled(site.store), created(claim(1)))
+    site.server.freeze()
+    try:
+        with Stopwatch(), pytest.raises(StoreUnavailable):
+            commit(site.store, state, created(claim(2)))
+        with Stopwatch(), pytest.raises(StoreUnavailable):
+            site.store.load(NODE.uuid)
+    finally:
+        site.server.thaw()
+    same(reloaded(site.store, state), state)
+
+
+def test_a_lock_is_not_waited_for_without_end(site: Site):
+    state = enrolled(site.store)
+    with site.direct_engine.connect() as other:
+        other.execute(text("UPDATE compute_nodes SET host = 'x'"))
+        with Stopwatch(), pytest.raises(StoreUnavailable, match=r"(?i)lock"):
+            commit(site.store, state, created(claim(1)))
+    commit(site.store, state, created(claim(1)))
+
+
+def test_a_deadlock_is_told_from_an_outage(site: Site):
+    one = claim(1)
+    state = commit(site.store, enrolled(site.store), created(one))
+    rival = Rival(site.direct_engine)
+    site.at = lambda name: rival.wait_for_node() if name == "commit.node" else None
+    with pytest.raises(Deadlock):
+        commit(site.store, state, moved(one, state=ACTIVE))
+    rival.end()
+    holds(site.direct, state)
+
+
+class Rival:
+    """A transaction that holds every claim's row, then wants its node's, and that the server
+    prefers to ours."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._connection = engine.connect()
+        if engine.dialect.name == "postgresql":
+            # Whoever looks for the deadlock is its victim.
+            self._connection.execute(text("SET deadlock_timeout = '1min'"))
+        else:
+            # The victim is the one with the fewest rows.
+            rows = ", ".join(f"('rival-{n}', 'x', 0, 0, 0, 0)" for n in range(100))
+            self._connection.execute(
+                text(
+                    "INSERT INTO services"
+                    " (host, `binary`, report_count, disabled, forced_down, version)"
+                    f" VALUES {rows}"
+                )
+            )
+        self._connection.execute(text("UPDATE claims SET pcpus = 1"))
+        self._thread = threading.Thread(target=self._want_node)
+
+    def wait_for_node(self) -> None:
+        self._thread.start()
+        time.sleep(0.2)  # it is waiting now, or comes second to the same end
+
+    def end(self) -> None:
+        self._thread.join()
+        self._connection.close()
+
+    def _want_node(self) -> None:
+        self._connection.execute(text("UPDATE compute_nodes SET host = 'x'"))

@@ -1,0 +1,117 @@
+"""rtagent placement: beside a running daemon, and after it has ended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtagent.virt.simulate import domain_xml, edit
+from tests.builders import uid
+from tests.functional.cli.shell import Outcome, run
+from tests.functional.placement.conftest import World
+from tests.servers import Placement
+from tests.servers.daemon import Daemon
+
+
+def options(server: Placement) -> dict[str, object]:
+    return {"auth_type": "admin_token", "endpoint": server.url, "token": server.token}
+
+
+class Agent:
+    """A daemon that publishes to Placement, and the commands for it."""
+
+    def __init__(self, daemon: Daemon, world: World) -> None:
+        self.daemon, self.world = daemon, world
+
+    def synced(self) -> None:
+        """The daemon runs, and Placement shows what it shall."""
+        self.daemon.start().wait_ready()
+        self.world.uuid = (self.daemon.directory / "compute_id").read_text().strip()
+        assert self.world.eventually(lambda: self.rows() == [])
+
+    def run(self, *arguments: str) -> Outcome:
+        return run("--config-file", str(self.daemon.config_file), "placement", *arguments)
+
+    def rows(self) -> list[list[Any]]:
+        found = self.run("diff", "-f", "json")
+        return [list(row.values())[1:] for row in found.json] if found.code == 0 else [[found.err]]
+
+
+@pytest.fixture
+def agent(world: World, tmp_path: Path) -> Iterator[Agent]:
+    daemon = Daemon(tmp_path / "agent", "fake://")
+    daemon.configure({"placement": options(world.server)})
+    daemon.configure({"DEFAULT": {"host": world.name}})
+    yield Agent(daemon, world)
+    daemon.close()
+    assert world.admin.delete(world.path).status_code in (204, 404)  # the name is free again
+
+
+def test_nothing_differs_once_it_is_synced(agent):
+    agent.synced()
+    said = agent.run("diff")
+    assert (said.code, said.out) == (0, "")
+    assert "no differences" in said.err
+
+
+def test_what_the_agent_would_change_is_listed(agent):
+    agent.synced()
+    agent.daemon.terminate()
+    vcpus = agent.world.inventories["VCPU"]
+    agent.world.set_inventories({"VCPU": {**vcpus, "total": 1}, "VGPU": {"total": 4}})
+    agent.world.set_traits((agent.world.traits - {"COMPUTE_NODE"}) | {"CUSTOM_GOLD"})
+
+    rows = agent.rows()
+
+    assert [row[:2] for row in rows] == [
+        ["trait", "COMPUTE_NODE"],
+        ["inventory", "DISK_GB"],
+        ["inventory", "MEMORY_MB"],
+        ["inventory", "VCPU"],
+    ]
+    assert rows[0][2:] == ["absent", "present"]
+    assert rows[1][2] == "absent"
+    assert (rows[3][2]["total"], rows[3][3]["total"]) == (1, vcpus["total"])
+    table = agent.run("diff").out
+    assert f"total {vcpus['total']}, reserved 0" in table
+
+
+def test_a_provider_that_is_missing_is_listed(agent):
+    agent.synced()
+    agent.daemon.terminate()
+    agent.world.admin.delete(agent.world.path)
+    assert agent.rows()[0] == ["provider", "simulated-host", "absent", "present"]
+
+
+def test_what_placement_has_is_shown_with_who_set_it(agent):
+    agent.synced()
+    agent.world.set_traits(agent.world.traits | {"CUSTOM_GOLD"})
+    consumer = uid()
+    assert agent.world.allocate(consumer, {"MEMORY_MB": 512}) == 204
+    shown = agent.run("show", "-f", "json").json
+    assert shown["uuid"] == agent.world.uuid
+    assert "COMPUTE_NODE" in shown["our_traits"]
+    assert shown["other_traits"] == ["CUSTOM_GOLD"]
+    assert (shown["inventories"]["MEMORY_MB"]["used"], shown["consumers"]) == (512, 1)
+    assert "used 512" in agent.run("show", "simulated-host").out
+    assert agent.world.allocate(consumer, {}) == 204
+
+
+def test_a_node_that_is_not_there(agent):
+    agent.synced()
+    said = agent.run("show", "elsewhere")
+    assert (said.code, "simulated-host" in said.err) == (5, True)
+
+
+def test_without_placement_there_is_nothing_to_compare(agent):
+    agent.daemon.configure({"placement": {"auth_type": ""}})
+    assert "auth_type" in agent.run("diff").err
+
+
+def test_it_counts_domains_that_nobody_claimed(agent):
+    agent.synced()
+    with edit(agent.daemon.host_file) as host:
+        host.add_domain(domain_xml(uid(), vcpus=2, memory_mb=1024))
+    assert agent.world.eventually(lambda: agent.world.inventories["MEMORY_MB"]["reserved"] >= 1024)
+    assert agent.world.eventually(lambda: agent.rows() == [])

@@ -1,0 +1,136 @@
+"""One set of rules for the client before a real Placement and for the fake."""
+
+import pytest
+
+from rtagent.errors import PlacementConflict, PlacementError
+from rtagent.placement.memory import MemoryPlacement
+from tests.builders import uid
+
+RECORD = {
+    "total": 10,
+    "reserved": 1,
+    "min_unit": 1,
+    "max_unit": 10,
+    "step_size": 1,
+    "allocation_ratio": 1.5,
+}
+
+
+@pytest.fixture(params=["memory", "http"])
+def api(request):
+    if request.param == "memory":
+        return MemoryPlacement()
+    return request.getfixturevalue("world").client()
+
+
+@pytest.fixture
+def other(api, request):
+    """What others do to a provider, in either world."""
+    if isinstance(api, MemoryPlacement):
+        return api.allocate
+    world = request.getfixturevalue("world")
+
+    def allocate(uuid, consumer, resources):
+        world.uuid = uuid
+        assert world.allocate(consumer, resources) == 204
+
+    return allocate
+
+
+@pytest.fixture
+def provider(api):
+    """A provider's uuid; its name begins with p."""
+    uuid = uid()
+    api.create_provider(uuid, f"p{uuid}")
+    return uuid
+
+
+def test_a_provider_is_there_once_it_is_created(api):
+    uuid = uid()
+    assert api.provider(uuid) is None
+    assert api.provider_named(f"p{uuid}") is None
+    made = api.create_provider(uuid, f"p{uuid}")
+    assert (made["uuid"], made["name"], made["generation"]) == (uuid, f"p{uuid}", 0)
+    for found in (api.provider(uuid), api.provider_named(f"p{uuid}")):
+        assert (found["uuid"], found["name"], found["generation"]) == (uuid, f"p{uuid}", 0)
+
+
+def test_a_child(api, provider):
+    assert api.create_provider(uid(), f"c{provider}", provider)["generation"] == 0
+
+
+@pytest.mark.parametrize("what", ["uuid", "name"])
+def test_a_uuid_and_a_name_are_given_once(api, provider, what):
+    uuid, name = (provider, uid()) if what == "uuid" else (uid(), f"p{provider}")
+    with pytest.raises(PlacementError) as caught:
+        api.create_provider(uuid, name)
+    assert type(caught.value) is PlacementError
+    assert caught.value.kwargs["code"] == "placement.duplicate_name"
+
+
+def test_what_is_put_is_there(api, provider):
+    generation = api.put_inventories(provider, 0, {"VCPU": RECORD})
+    generation = api.put_traits(provider, generation, ["COMPUTE_NODE"])
+    assert api.inventories(provider) == {
+        "inventories": {"VCPU": RECORD},
+        "resource_provider_generation": generation,
+    }
+    assert api.traits(provider) == {
+        "traits": ["COMPUTE_NODE"],
+        "resource_provider_generation": generation,
+    }
+
+
+def test_an_old_generation_conflicts(api, provider):
+    generation = api.put_inventories(provider, 0, {})
+    with pytest.raises(PlacementConflict):
+        api.put_inventories(provider, generation - 1, {"VCPU": RECORD})
+    with pytest.raises(PlacementConflict):
+        api.put_traits(provider, generation - 1, [])
+    assert api.inventories(provider)["inventories"] == {}
+
+
+def test_allocations_move_the_generation(api, provider, other):
+    generation = api.put_inventories(provider, 0, {"VCPU": RECORD})
+    consumer = uid()
+    other(provider, consumer, {"VCPU": 2})
+    assert api.provider(provider)["generation"] > generation
+    held = api.allocations(provider)["allocations"]
+    assert {c: allocation["resources"] for c, allocation in held.items()} == {consumer: {"VCPU": 2}}
+
+
+def test_an_inventory_in_use_cannot_go(api, provider, other):
+    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    other(provider, uid(), {"VCPU": 2})
+    generation = api.provider(provider)["generation"]
+    with pytest.raises(PlacementError) as caught:
+        api.put_inventories(provider, generation, {})
+    assert caught.value.kwargs["code"] == "placement.inventory.inuse"
+    drained = {**RECORD, "reserved": RECORD["total"]}
+    api.put_inventories(provider, generation, {"VCPU": drained})
+
+
+def test_more_reserved_than_there_is_is_refused(api, provider):
+    with pytest.raises(PlacementError) as caught:
+        api.put_inventories(provider, 0, {"VCPU": {**RECORD, "reserved": 11}})
+    assert type(caught.value) is PlacementError
+
+
+def test_traits_have_to_exist(api, provider):
+    custom = f"CUSTOM_{provider[-12:].upper()}"
+    for name in (custom, "HW_NOT_INVENTED"):
+        with pytest.raises(PlacementError) as caught:
+            api.put_traits(provider, 0, [name])
+        assert type(caught.value) is PlacementError
+    names = [custom, "COMPUTE_NODE", "HW_NOT_INVENTED"]
+    assert api.ensure_traits(names) == {custom, "COMPUTE_NODE"}
+    assert api.ensure_traits(names) == {custom, "COMPUTE_NODE"}
+    api.put_traits(provider, 0, [custom, "COMPUTE_NODE"])
+
+
+@pytest.mark.parametrize("call", ["inventories", "traits", "allocations"])
+def test_parts_of_a_provider_that_is_gone(api, call):
+    with pytest.raises(PlacementConflict):
+        getattr(api, call)(uid())
+    with pytest.raises(PlacementConflict):
+        api.put_traits(uid(), 0, [])

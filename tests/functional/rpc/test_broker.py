@@ -1,0 +1,173 @@
+"""The agent and a real message broker, which comes and goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import amqp
+import oslo_messaging
+import pytest
+
+from rtagent.db.failpoints import Failpoint, FailpointStore
+from tests.builders import uid
+from tests.functional.rpc.conftest import Station
+from tests.servers import RabbitMQ
+
+
+def instance() -> dict:
+    return {"uuid": uid(), "flavor": {"vcpus": 1, "memory_mb": 128}}
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def serving(station: Station) -> Station:
+    station.server.start()
+    assert station.server.wait_started(30)
+    return station
+
+
+def test_quorum_queues(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
+    # a world of its own: the queue of the topic is shared by all hosts, and has one type
+    rabbitmq.control("add_vhost", "quorum")
+    rabbitmq.control("set_permissions", "-p", "quorum", "guest", ".*", ".*", ".*")
+    options = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
+    station = serving(station_on(f"{rabbitmq.transport_url}quorum", options))
+    claim = station.client().instance_claim(station.context, instance())
+    assert set(station.agent.tracker.snapshot().claims) == {claim["uuid"]}
+    with amqp.Connection(f"127.0.0.1:{rabbitmq.port}", virtual_host="quorum") as connection:
+        channel = connection.channel()
+        with pytest.raises(amqp.exceptions.PreconditionFailed, match="quorum"):
+            channel.queue_declare(f"rtagent.{station.host}", durable=True, auto_delete=False)
+
+
+def test_the_broker_comes_later(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
+    rabbitmq.stop()
+    station = station_on(rabbitmq.transport_url)
+    began = time.monotonic()
+    station.server.start()
+    assert time.monotonic() - began < 1
+    assert eventually(lambda: station.health() == "warn", 10)
+    rabbitmq.start()
+    assert station.server.wait_started(30)
+    assert station.health() == "pass"
+    assert station.client().ping(station.context)["host"]
+
+
+def test_the_broker_is_restarted_under_calls(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
+):
+    station = serving(station_on(rabbitmq.transport_url))
+    api, ctx = station.client(timeout=3, attempts=20), station.context
+    before = api.instance_claim(ctx, instance())
+    answers: list[dict] = []
+    callers = [
+        threading.Thread(target=lambda: answers.append(api.instance_claim(ctx, instance())))
+        for _ in range(3)
+    ]
+    with rabbitmq.outage():
+        for caller in callers:
+            caller.start()
+        time.sleep(1)
+    for caller in callers:
+        caller.join(60)
+    granted = {claim["uuid"] for claim in (before, *answers)}
+    assert len(granted) == 4
+    assert set(station.agent.tracker.snapshot().claims) == granted
+
+
+def test_a_stop_without_a_broker_is_bounded(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station], caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    rabbitmq.stop()
+    never_connected = station_on(rabbitmq.transport_url)
+    never_connected.server.start()
+    began = time.monotonic()
+    assert not never_connected.server.stop(1)
+    assert time.monotonic() - began < 3
+    assert "gave up waiting for the message broker" in caplog.messages
+    rabbitmq.start()
+
+
+def test_an_answer_that_cannot_be_sent_does_not_hold_a_stop_for_ever(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
+):
+    stuck, gate = threading.Event(), threading.Event()
+
+    def block() -> None:
+        stuck.set()
+        gate.wait(30)
+
+    station = serving(
+        station_on(
+            rabbitmq.transport_url,
+            wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block)),
+        )
+    )
+    once = uid()
+
+    def call() -> None:
+        with pytest.raises(oslo_messaging.MessagingTimeout):
+            station.client(timeout=3, attempts=1).instance_claim(
+                station.context, instance(), operation_id=once
+            )
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert stuck.wait(10)
+    with rabbitmq.outage():
+        gate.set()
+        assert not station.server.stop(3)
+        caller.join(30)
+    # durable all the same: its caller asks again, of the next process
+    assert set(station.agent.tracker.snapshot().claims) == {once}
+
+
+def test_a_broker_that_refuses_is_told_and_tried_again(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
+):
+    rabbitmq.control("add_user", "agent", "other")
+    station = station_on(rabbitmq.transport_url.replace("guest:guest", "agent:secret"))
+    station.server.start()
+    assert eventually(lambda: station.health() == "fail")
+    rabbitmq.control("change_password", "agent", "secret")
+    rabbitmq.control("set_permissions", "agent", ".*", ".*", ".*")
+    assert station.server.wait_started(30)
+    assert station.health() == "pass"
+    assert station.client().ping(station.context)["host"]
+    rabbitmq.control("delete_user", "agent")
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [f'{{"instance": {DEEP}}}', "null", "[]", '{"a": 1' + "0" * 10_000 + "}", "not json"],
+    ids=["deep", "null", "list", "huge", "text"],
+)
+def test_a_message_that_no_client_would_send_does_no_harm(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station], arguments: str
+):
+    station = serving(station_on(rabbitmq.transport_url))
+    body = f'{{"method": "instance_claim", "version": "1.0", "args": {arguments}}}'
+    envelope = json.dumps({"oslo.version": "2.0", "oslo.message": body})
+    with amqp.Connection(f"127.0.0.1:{rabbitmq.port}") as connection:
+        connection.channel().basic_publish(
+            amqp.Message(envelope, content_type="application/json", content_encoding="utf-8"),
+            exchange="openstack",
+            routing_key=f"rtagent.{station.host}",
+        )
+    assert station.client().ping(station.context)["host"]
+    assert not station.agent.tracker.snapshot().claims

@@ -1,0 +1,253 @@
+"""Every call over a bus: what one side says is what the other hears."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import oslo_messaging
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from oslo_context.context import RequestContext
+
+from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.errors import (
+    ClaimConflict,
+    ClaimExpired,
+    ClaimNotFound,
+    ComputeResourcesUnavailable,
+    InvalidRequest,
+    NodeNotFound,
+    NodeNotReady,
+    RtAgentError,
+)
+from rtagent.model.flavor import Flavor
+from rtagent.model.instance import Instance
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import METHODS
+from tests.builders import NODE, uid
+from tests.functional.rpc.conftest import Station
+from tests.rpc_agents import VERSION
+from tests.rpc_documents import invalid
+
+
+def instance(vcpus: int = 1, memory_mb: int = 1024, **more: object) -> dict:
+    return {"uuid": uid(), "flavor": {"vcpus": vcpus, "memory_mb": memory_mb}, **more}
+
+
+def held(station: Station) -> set[str]:
+    return set(station.agent.tracker.snapshot().claims)
+
+
+def test_every_method(station: Station):
+    api, ctx = station.client(), station.context
+    claim = api.instance_claim(ctx, instance(), tag="t", limits={"vcpu": 8})
+    assert api.renew_claim(ctx, claim["uuid"])["state"] == "building"
+    assert api.activate_claim(ctx, claim["uuid"])["state"] == "active"
+    read = api.get_claim(ctx, claim["uuid"])
+    assert (read["claim"]["state"], read["stale"]) == ("active", False)
+    assert api.get_claims_for_instance(ctx, claim["owner_id"])["claims"] == [read["claim"]]
+    assert api.get_claims_for_host(ctx)["claims"] == [read["claim"]]
+    assert api.get_node(ctx, node=NODE.hypervisor_hostname)["node"]["vcpus_used"] == 1
+    assert api.test_claim(ctx, instance(vcpus=7))["granted"]
+    assert not api.test_claim(ctx, instance(vcpus=8))["granted"]
+    api.update_usage(ctx, {"uuid": claim["owner_id"], "vm_state": "active"})
+    api.build_failed(ctx)
+    assert api.get_node(ctx)["node"]["stats"]["failed_builds"] == 1
+    api.build_succeeded(ctx)
+    assert api.get_node(ctx)["node"]["stats"]["failed_builds"] == 0
+    assert api.set_service(ctx, True, "new disks")["disabled_reason"] == "new disks"
+    assert api.update_available_resource(ctx)["complete"]
+    assert api.ping(ctx)["version"] == VERSION
+    api.release_claim(ctx, claim["uuid"])
+    other = api.instance_claim(ctx, instance())
+    api.abort_instance_claim(ctx, other["uuid"])
+    assert held(station) == set()
+
+
+def test_a_value_of_the_model_is_as_good_as_a_document(station: Station):
+    asked = Instance(uuid=uid(), flavor=Flavor(vcpus=1, memory_mb=512))
+    claim = station.client().instance_claim(station.context, asked)
+    assert claim["memory_mb"] == 512
+
+
+def test_errors_read_the_same_on_both_sides(station: Station):
+    api, ctx = station.client(attempts=1), station.context
+    taken, once = instance(), uid()
+    claim = api.instance_claim(ctx, taken, operation_id=once)
+    ended = api.instance_claim(ctx, instance())["uuid"]
+    api.release_claim(ctx, ended)
+    cases: list[tuple[type[RtAgentError], str, dict]] = [
+        (InvalidRequest, "instance_claim", {"instance": {"uuid": "x", "flavor": {"vcpus": -1}}}),
+        (ClaimNotFound, "get_claim", {"claim_uuid": uid()}),
+        (ClaimNotFound, "activate_claim", {"claim_uuid": uid()}),
+        (ClaimConflict, "instance_claim", {"instance": taken}),
+        (ClaimConflict, "instance_claim", {"instance": instance(), "operation_id": once}),
+        (NodeNotFound, "get_node", {"node": "elsewhere"}),
+        (ComputeResourcesUnavailable, "instance_claim", {"instance": instance(vcpus=9)}),
+    ]
+    for expected, method, arguments in cases:
+        with pytest.raises(expected) as over_the_bus:
+            getattr(api, method)(ctx, **arguments)
+        made = {"operation_id": uid()} if METHODS[method].changes else {}
+        with pytest.raises(expected) as at_home:
+            station.agent.invoke(method, **{**made, **arguments})
+        assert type(over_the_bus.value) is expected
+        assert over_the_bus.value.message == at_home.value.message
+        assert str(over_the_bus.value) == over_the_bus.value.message
+        if "operation_id" not in at_home.value.kwargs:
+            assert over_the_bus.value.kwargs == at_home.value.kwargs
+    assert held(station) == {claim["uuid"]}
+
+
+def test_errors_that_pass_are_waited_out(station: Station):
+    agent = station.agent
+    agent.tracker.hold_back(NodeNotReady("not yet"))
+    with pytest.raises(NodeNotReady, match="not yet"):
+        station.client(attempts=1).instance_claim(station.context, instance())
+    threading.Timer(0.3, agent.tracker.hold_back, (None,)).start()
+    claim = station.client().instance_claim(station.context, instance())
+    assert held(station) == {claim["uuid"]}
+
+
+def test_a_repeat_is_answered_and_has_no_effect(station: Station):
+    api, ctx, once, asked = station.client(), station.context, uid(), instance()
+    first = api.instance_claim(ctx, asked, operation_id=once)
+    assert first["uuid"] == once
+    assert api.instance_claim(ctx, asked, operation_id=once) == first
+    api.abort_instance_claim(ctx, once)
+    with pytest.raises(ClaimExpired):
+        api.instance_claim(ctx, asked, operation_id=once)
+    assert held(station) == set()
+
+
+def test_a_lost_answer_is_asked_for_again(bus: str, station_on):
+    stuck, gate = threading.Event(), threading.Event()
+
+    def block() -> None:
+        stuck.set()
+        gate.wait(30)
+
+    # the first commit is the first audit's, the second the claim's
+    station = station_on(
+        bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
+    )
+    station.server.start()
+    assert station.server.wait_started(30)
+
+    def open_when_repeated() -> None:
+        stuck.wait(30)
+        while len(station.agent.in_flight) < 2:
+            time.sleep(0.01)
+        gate.set()
+
+    threading.Thread(target=open_when_repeated, daemon=True).start()
+    claim = station.client(timeout=1.5).instance_claim(station.context, instance())
+    assert held(station) == {claim["uuid"]}
+    assert station.agent.store.calls["commit"] == 2
+
+
+def test_an_answer_lost_for_good_leaves_an_id_to_abort(bus: str, station_on):
+    gate = threading.Event()
+    station = station_on(
+        bus,
+        wrap=lambda store: FailpointStore(
+            store, Failpoint("commit.before", 2, lambda: gate.wait(30))
+        ),
+    )
+    station.server.start()
+    assert station.server.wait_started(30)
+    with pytest.raises(oslo_messaging.MessagingTimeout) as lost:
+        station.client(timeout=0.5, attempts=1).instance_claim(station.context, instance())
+    (note,) = lost.value.__notes__
+    gate.set()
+    station.client().abort_instance_claim(station.context, note.removeprefix("operation id "))
+    assert held(station) == set()
+
+
+def test_a_defect_crosses_as_itself_and_the_agent_goes_on(
+    station: Station, caplog: pytest.LogCaptureFixture
+):
+    def break_down(step: str) -> None:
+        raise ZeroDivisionError(f"at {step}")
+
+    station.agent.hypervisor.between = break_down
+    with pytest.raises(ZeroDivisionError):
+        station.client().update_available_resource(station.context)
+    assert any(r.exc_info and r.exc_info[0] is ZeroDivisionError for r in caplog.records)
+    assert station.client().ping(station.context)["version"] == VERSION
+    assert station.agent.sample("rpc_total", outcome="ZeroDivisionError") == 1
+
+
+def test_expected_errors_leave_no_traceback(station: Station, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    with pytest.raises(ClaimNotFound):
+        station.client().get_claim(station.context, uid())
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_user_and_request_id_reach_the_history(station: Station):
+    context = RequestContext(
+        user_id="bob", auth_token="secret", global_request_id=f"req-{uid()}", overwrite=False
+    )
+    claim = station.client().instance_claim(context, instance())
+    (event,) = station.agent.memory.history(NODE.uuid, claim["uuid"])
+    assert (event.actor, event.request_id) == ("bob", context.global_request_id)
+
+
+def test_a_capped_client_sends_nothing_newer(station: Station):
+    transport = station.transport()
+    transport.conf.set_override("rtagent", "0.9", group="upgrade_levels")
+    api = type(station.client())(transport, station.host)
+    with pytest.raises(oslo_messaging.RPCVersionCapError):
+        api.ping(station.context)
+
+
+def test_private_methods_and_others_cannot_be_called(station: Station):
+    for name in ("_serve", "__init__", "nonsense", "_tracker"):
+        with pytest.raises((oslo_messaging.RemoteError, oslo_messaging.NoSuchMethod)):
+            station.raw_call(name, {})
+
+
+def test_a_stop_finishes_the_calls_in_flight(
+    bus: str, station_on, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    stuck, gate = threading.Event(), threading.Event()
+
+    def block() -> None:
+        stuck.set()
+        gate.wait(30)
+
+    station = station_on(
+        bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
+    )
+    station.server.start()
+    assert station.server.wait_started(30)
+    answers: list[dict] = []
+    caller = threading.Thread(
+        target=lambda: answers.append(station.client().instance_claim(station.context, instance()))
+    )
+    caller.start()
+    assert stuck.wait(10)
+    threading.Timer(3.3, gate.set).start()
+    assert station.server.stop(20)
+    caller.join(10)
+    assert {claim["uuid"] for claim in answers} == held(station) != set()
+    said = [r.message for r in caplog.records if "stops" in r.message]
+    assert any("waiting for instance_claim (req-" in sentence for sentence in said)
+
+
+@given(data=st.data())
+@settings(max_examples=15)
+def test_an_invalid_document_is_refused_over_the_bus(shared_station: Station, data: st.DataObject):
+    name = data.draw(st.sampled_from(sorted(METHODS)))
+    document, paths = data.draw(invalid(schemas.arguments(METHODS[name])))
+    assume("self" not in document)  # oslo.messaging's client takes no such argument
+    before = shared_station.agent.tracker.snapshot()
+    with pytest.raises(InvalidRequest) as refused:
+        shared_station.raw_call(name, document)
+    assert {error["path"] for error in refused.value.kwargs["errors"]} == paths
+    assert shared_station.agent.tracker.snapshot() is before

@@ -1,0 +1,293 @@
+"""The daemon as its own process: how it starts, waits, reloads, refuses and stops."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
+from tests.servers.daemon import Daemon, wait_until
+
+EX_CONFIG = 78
+#: The uuid of a node that is not there.
+OTHER = str(UUID(int=7))
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    made = Daemon(tmp_path / "a", "fake://")
+    yield made
+    made.close()
+
+
+def node(daemon: Daemon) -> dict:
+    (only,) = daemon.read("nodes")["nodes"]
+    return only
+
+
+def beside(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
+    """A second daemon on the same hypervisor and database, with a directory of its own."""
+    database = f"sqlite:///{daemon.directory}/rtagent.sqlite"
+    made = Daemon(tmp_path / "b", "fake://", database_url=database)
+    made.configure({"libvirt": {"connection_uri": f"test://{daemon.host_file}"}})
+    made.configure({"DEFAULT": options})
+    return made
+
+
+# -- start -----------------------------------------------------------------------------------------
+
+
+def test_it_is_ready_after_the_first_good_audit(daemon):
+    daemon.start().wait_ready()
+
+    assert node(daemon)["memory_mb"] == Machine().memory_mb
+    assert daemon.read("ready")["ready"] is True
+    assert daemon.read("health")["status"] == "pass"
+    assert daemon.wait_said("STATUS=") == "STATUS=granting; 0 claims on simulated-host"
+
+
+def test_a_restart_finds_the_same_node(daemon):
+    daemon.start().wait_ready()
+    first = node(daemon)
+    daemon.kill()
+
+    daemon.start().wait_ready()
+
+    assert node(daemon)["uuid"] == first["uuid"]
+    assert node(daemon)["epoch"] == first["epoch"] + 1
+    assert node(daemon)["uuid"] == (daemon.directory / "compute_id").read_text().strip()
+
+
+def test_a_domain_that_appears_is_counted_at_once(daemon):
+    daemon.configure({"DEFAULT": {"update_resources_interval": -1}})
+    daemon.start().wait_ready()
+
+    with edit(daemon.host_file) as world:
+        world.add_domain(domain_xml(OTHER, vcpus=2, memory_mb=1024))
+
+    daemon.wait_logged("1 orphan")
+    assert node(daemon)["vcpus_used"] == 2
+
+
+def test_every_mistake_in_the_configuration_is_told(daemon):
+    daemon.configure(
+        {
+            "DEFAULT": {"reserved_host_cpus": -1, "transport_url": "pigeon://"},
+            "database": {"connection": "oracle://"},
+        }
+    )
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "rtagentd: [DEFAULT] reserved_host_cpus = -1: Should be greater" in daemon.last_lines()
+
+    daemon.configure({"DEFAULT": {"reserved_host_cpus": 0}})
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "rtagentd: [DEFAULT] transport_url = pigeon://" in daemon.last_lines()
+    assert "rtagentd: [database] connection = oracle://" in daemon.last_lines()
+
+
+def test_the_operator_takes_over_on_the_command_line_only(daemon):
+    daemon.configure({"DEFAULT": {"take_over": True}})
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "take_over = True: may be given on the command line only" in daemon.last_lines()
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+def test_it_waits_for_a_hypervisor_that_is_away(daemon):
+    world = daemon.host_file.rename(daemon.directory / "away.xml")
+    daemon.start()
+    daemon.wait_said("STATUS=waiting for the hypervisor")
+
+    world.rename(daemon.host_file)
+
+    daemon.wait_ready()
+
+
+def test_it_waits_for_a_database_that_is_away(daemon):
+    directory = daemon.directory / "mounted"
+    daemon.configure({"database": {"connection": f"sqlite:///{directory}/rtagent.sqlite"}})
+    daemon.start()
+    daemon.wait_said("STATUS=waiting for the database")
+
+    directory.mkdir()
+
+    daemon.wait_ready()
+
+
+def test_waiting_ends_with_a_signal(daemon):
+    daemon.host_file.unlink()
+    daemon.start()
+    daemon.wait_said("STATUS=waiting for the hypervisor")
+
+    assert daemon.terminate() == 0
+
+
+def test_a_hypervisor_that_goes_away_and_comes_back(daemon):
+    daemon.start().wait_ready()
+    world = daemon.host_file.rename(daemon.directory / "away.xml")
+    daemon.wait_said("STATUS=not granting")
+    with pytest.raises(HypervisorUnavailable):
+        daemon.read("ready")
+    assert daemon.read("health")["checks"]["hypervisor"][0]["status"] == "fail"
+
+    world.rename(daemon.host_file)
+
+    daemon.wait_said("STATUS=granting")
+    assert daemon.read("ready")["ready"] is True
+
+
+def test_another_hypervisor_in_its_place_is_not_served(daemon):
+    daemon.start().wait_ready()
+    daemon.host_file.unlink()
+    daemon.wait_said("STATUS=not granting")
+
+    simulate(daemon.host_file, Machine(hostname="another"))
+
+    assert daemon.wait() == EX_CONFIG
+    assert "start again" in daemon.last_lines()
+
+
+# -- identity --------------------------------------------------------------------------------------
+
+
+def test_a_second_agent_on_the_state_directory_is_refused(daemon, tmp_path):
+    daemon.start().wait_ready()
+    second = beside(daemon, tmp_path, state_path=daemon.directory)
+
+    with second:
+        assert second.wait() == EX_CONFIG
+
+    assert f"is locked by process {daemon.pid}" in second.last_lines()
+    assert daemon.running
+
+
+def test_a_garbled_compute_id_is_refused_with_the_remedy(daemon):
+    (daemon.directory / "compute_id").write_text("garbage")
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "compute_id does not hold a uuid: write the node's uuid" in daemon.last_lines()
+
+
+def test_a_lost_compute_id_is_not_made_anew(daemon):
+    daemon.start().wait_ready()
+    uuid = node(daemon)["uuid"]
+    daemon.terminate()
+    (daemon.directory / "compute_id").unlink()
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert f"write {uuid} into it" in daemon.last_lines()
+    assert not (daemon.directory / "compute_id").exists()
+
+    (daemon.directory / "compute_id").write_text(uuid)
+    daemon.start().wait_ready()
+
+
+def test_a_renamed_machine_is_refused(daemon):
+    daemon.start().wait_ready()
+    daemon.terminate()
+    simulate(daemon.host_file, Machine(hostname="renamed"))
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "libvirt calls this machine renamed" in daemon.last_lines()
+
+
+def test_a_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, tmp_path):
+    daemon.start().wait_ready()
+    copy = beside(daemon, tmp_path)
+    (copy.directory / "compute_id").write_text((daemon.directory / "compute_id").read_text())
+    with copy:
+        assert copy.wait() == EX_CONFIG
+        assert str(daemon.directory) in copy.last_lines()
+        assert "--take-over" in copy.last_lines()
+
+        copy.start("--take-over").wait_ready()
+
+        daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 1024}})
+        daemon.reload()
+        assert daemon.wait() == EX_CONFIG
+        assert "a newer writer holds epoch" in daemon.last_lines()
+        assert copy.running
+
+
+def test_a_service_that_was_renamed_keeps_its_node(daemon):
+    daemon.start().wait_ready()
+    first = node(daemon)
+    daemon.terminate()
+    daemon.configure({"DEFAULT": {"host": "renamed"}})
+
+    daemon.start().wait_ready()
+
+    assert node(daemon)["uuid"] == first["uuid"]
+    assert node(daemon)["host"] == "renamed"
+
+
+# -- reload ----------------------------------------------------------------------------------------
+
+
+def test_a_good_reload_is_in_force_without_a_restart(daemon):
+    daemon.start().wait_ready()
+    daemon.configure(
+        {"DEFAULT": {"reserved_host_memory_mb": 2048, "cpu_allocation_ratio": 2.5, "host": "other"}}
+    )
+
+    daemon.reload()
+
+    daemon.wait_said("RELOADING=1")
+    daemon.wait_said("READY=1")
+    daemon.wait_logged("reserved_host_memory_mb changed from [None] to [2048]")
+    daemon.wait_logged("Ignoring change to immutable option DEFAULT.host")
+    wait_until(lambda: node(daemon)["memory_mb_used"] == 2048)
+    assert node(daemon)["cpu_allocation_ratio"] == 2.5
+    assert node(daemon)["host"] == "agent1"
+
+
+def test_a_bad_reload_changes_nothing(daemon):
+    daemon.start().wait_ready()
+    daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 2048, "reserved_host_cpus": -1}})
+
+    daemon.reload()
+
+    daemon.wait_said("RELOADING=1")
+    daemon.wait_said("READY=1")
+    daemon.wait_logged("the old configuration stays in force: [DEFAULT] reserved_host_cpus = -1")
+    assert node(daemon)["memory_mb_used"] == 512
+    assert daemon.terminate() == 0
+
+
+def test_a_ratio_that_is_no_longer_set_stays_that_of_the_record(daemon):
+    daemon.configure({"DEFAULT": {"cpu_allocation_ratio": 2.5}})
+    daemon.start().wait_ready()
+    daemon.terminate()
+    daemon.configure({"DEFAULT": {"cpu_allocation_ratio": 0.0}})
+
+    daemon.start().wait_ready()
+
+    assert node(daemon)["cpu_allocation_ratio"] == 2.5
+
+
+# -- stop ------------------------------------------------------------------------------------------
+
+
+def test_a_signal_stops_it_in_order(daemon):
+    daemon.start().wait_ready()
+
+    assert daemon.terminate() == 0
+    assert "STOPPING=1" in daemon.notify.lines
+    assert not Path(daemon.address.path).exists()
+
+
+def test_systemd_hears_from_a_healthy_agent(tmp_path):
+    with Daemon(tmp_path, "fake://", environment={"WATCHDOG_USEC": "60000000"}) as daemon:
+        daemon.wait_ready()
+        daemon.wait_said("WATCHDOG=1")

@@ -1,0 +1,111 @@
+"""A database that goes and comes back under a running daemon, and two agents on one libvirtd."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from tests.servers.daemon import Daemon, wait_until
+
+EX_CONFIG = 78
+
+
+@pytest.fixture
+def daemon(tmp_path) -> Iterator[Daemon]:
+    made = Daemon(tmp_path / "a", "fake://")
+    yield made
+    made.close()
+
+
+def test_a_database_without_a_schema_is_refused_with_the_remedy(daemon, postgresql):
+    daemon.configure({"database": {"connection": postgresql.create_database()}})
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "run rtagent db sync" in daemon.last_lines()
+
+
+def test_a_server_that_goes_and_comes_back(daemon, postgresql):
+    url = postgresql.create_database()
+    migrate.sync(open_engine(url, 5))
+    daemon.configure(
+        {
+            "DEFAULT": {"report_interval": 1},
+            "database": {"connection": url, "operation_timeout": 1},
+        }
+    )
+    with postgresql.outage():
+        daemon.start()
+        daemon.wait_said("STATUS=waiting for the database")
+    daemon.wait_ready()
+
+    with postgresql.outage():
+        # Something to write.
+        daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 1024}})
+        daemon.reload()
+        daemon.wait_said("STATUS=not granting")
+        wait_until(lambda: checks(daemon)["heartbeat"] == "warn")
+        assert checks(daemon)["store"] == "fail"
+        assert daemon.read("nodes")["stale"] is True
+
+    daemon.wait_said("STATUS=granting")
+    wait_until(lambda: daemon.read("nodes")["nodes"][0]["memory_mb_used"] == 1024)
+    wait_until(lambda: set(checks(daemon).values()) == {"pass"})
+    assert daemon.terminate() == 0
+
+
+def test_a_server_that_is_away_does_not_keep_it_from_stopping(daemon, postgresql):
+    url = postgresql.create_database()
+    migrate.sync(open_engine(url, 5))
+    daemon.configure({"database": {"connection": url, "operation_timeout": 1}})
+    daemon.start().wait_ready()
+
+    with postgresql.outage():
+        assert daemon.terminate() == 0
+
+
+def test_a_second_agent_on_the_hypervisor_is_refused(daemon, libvirtd, tmp_path):
+    """Each has its own state directory and database; only the hypervisor is the same."""
+    hypervisor = {"libvirt": {"connection_uri": libvirtd.uri}}
+    daemon.configure({**hypervisor, "DEFAULT": {"lock_path": tmp_path}})
+    daemon.start().wait_ready()
+    with Daemon(tmp_path / "b", "fake://", uri=libvirtd.uri) as second:
+        second.kill()
+        second.configure({"DEFAULT": {"lock_path": tmp_path}})
+        second.start()
+
+        assert second.wait() == EX_CONFIG
+        assert f"is locked by process {daemon.pid}" in second.last_lines()
+        assert "has an agent already" in second.last_lines()
+
+
+def test_a_hypervisor_that_hangs_is_noticed_and_does_not_keep_it_from_stopping(daemon, libvirtd):
+    daemon.configure(
+        {
+            "DEFAULT": {"update_resources_interval": 1},
+            "libvirt": {"connection_uri": libvirtd.uri, "call_timeout": 1},
+        }
+    )
+    daemon.start().wait_ready()
+
+    libvirtd.freeze()
+
+    daemon.wait_said("STATUS=not granting")
+    assert checks(daemon)["hypervisor"] == "fail"
+    assert daemon.terminate(30) == 0
+
+
+def test_a_hypervisor_that_is_restarted_is_found_again(daemon, libvirtd):
+    daemon.configure({"libvirt": {"connection_uri": libvirtd.uri}})
+    daemon.start().wait_ready()
+
+    with libvirtd.outage():
+        daemon.wait_said("STATUS=not granting")
+
+    daemon.wait_said("STATUS=granting")
+    wait_until(lambda: checks(daemon)["hypervisor"] == "pass")
+
+
+def checks(daemon: Daemon) -> dict[str, str]:
+    return {part: told[0]["status"] for part, told in daemon.read("health")["checks"].items()}

@@ -1,0 +1,169 @@
+"""The daemon between its clients, its broker and Placement."""
+
+import sqlite3
+import threading
+import uuid
+from contextlib import closing
+
+import oslo_messaging
+import pytest
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from rtagent.errors import NodeNotReady, RtAgentError
+from rtagent.rpc.client import AgentAPI
+from rtagent.rpc.transport import get_transport
+from tests.servers.daemon import Daemon, wait_until
+
+CONTEXT = RequestContext(user_id="tester")
+
+
+@pytest.fixture
+def daemon(tmp_path, rabbitmq):
+    made = Daemon(tmp_path, rabbitmq.transport_url)
+    made.configure({"DEFAULT": {"host": f"agent-{uuid.uuid4()}"}})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def agent(daemon, rabbitmq):
+    conf = cfg.ConfigOpts()
+    conf([], project="rtagent", default_config_files=[])
+    transport = get_transport(conf, rabbitmq.transport_url)
+    yield AgentAPI(transport, daemon.host, timeout=10)
+    transport.cleanup()
+
+
+def instance() -> dict:
+    return {"uuid": str(uuid.uuid4()), "flavor": {"vcpus": 1, "memory_mb": 16, "root_gb": 0}}
+
+
+def claim(agent: AgentAPI) -> str:
+    return str(agent.instance_claim(CONTEXT, instance())["uuid"])
+
+
+def held(daemon: Daemon) -> set[str]:
+    return {claim["uuid"] for claim in daemon.read("claims")["claims"]}
+
+
+def rpc_status(daemon: Daemon) -> str:
+    checks = daemon.read("health")["checks"]
+    return str(checks["rpc"][0]["status"]) if "rpc" in checks else ""
+
+
+def test_a_claim_outlives_the_process(daemon, agent):
+    daemon.start().wait_ready()
+    uuid = claim(agent)
+    daemon.wait_logged(f"create claim {uuid}")
+    daemon.kill()
+
+    daemon.start().wait_ready()
+
+    assert held(daemon) == {uuid}
+
+
+def test_a_state_that_breaks_its_rules_is_shown_and_nothing_is_granted_from_it(daemon, agent):
+    daemon.start().wait_ready()
+    uuid = claim(agent)
+    daemon.kill()
+    with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
+        database.execute("UPDATE compute_nodes SET revision = 0")
+
+    daemon.start()
+
+    daemon.wait_said(f"STATUS=not granting (claim {uuid} is newer than the state)")
+    assert daemon.read("health")["checks"]["tracker"][0]["status"] == "fail"
+    assert held(daemon) == {uuid}
+    with pytest.raises(NodeNotReady, match="granting has stopped"):
+        claim(agent)
+
+
+def test_creating_calls_wait_until_the_host_is_known_and_reads_do_not(daemon, agent):
+    away = daemon.storage.rename(daemon.directory / "unmounted")
+    daemon.start()
+    daemon.wait_said("STATUS=not granting (what the host is made of is not known yet")
+    wait_until(lambda: rpc_status(daemon) == "pass")
+    with pytest.raises(NodeNotReady):
+        claim(agent)
+    assert agent.ping(CONTEXT)["host"] == daemon.host
+    assert agent.get_claims_for_host(CONTEXT)["claims"] == []
+
+    away.rename(daemon.storage)
+    daemon.wait_ready()
+
+    assert claim(agent) in held(daemon)
+
+
+def test_a_signal_lets_the_calls_in_flight_finish(daemon, agent):
+    daemon.start().wait_ready()
+    granted, enough, over = set(), threading.Event(), threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            try:
+                granted.add(claim(agent))
+            except (RtAgentError, oslo_messaging.MessagingTimeout):
+                continue
+            if len(granted) > 20:
+                enough.set()
+
+    callers = [threading.Thread(target=ask) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    assert enough.wait(30)
+
+    assert daemon.terminate() == 0
+    over.set()
+    daemon.start().wait_ready()
+    for caller in callers:
+        caller.join()
+
+    assert granted <= held(daemon)
+    assert "left behind" not in daemon.log.read_text()
+
+
+def test_a_broker_that_is_away_does_not_keep_it_from_being_ready(daemon, agent, rabbitmq):
+    with rabbitmq.outage():
+        daemon.start().wait_ready()
+        wait_until(lambda: rpc_status(daemon) == "warn")
+
+    assert claim(agent) in held(daemon)
+
+
+def test_a_broker_that_is_away_does_not_keep_it_from_stopping(daemon, agent, rabbitmq):
+    daemon.start().wait_ready()
+    claim(agent)
+    with rabbitmq.outage():
+        assert daemon.terminate() == 0
+
+
+def test_placement_shows_the_host_and_what_has_become_of_it(daemon, agent, placement):
+    daemon.configure(
+        {"placement": {"auth_type": "admin_token", "endpoint": placement.url, "token": "admin"}}
+    )
+    daemon.start().wait_ready()
+    uuid = (daemon.directory / "compute_id").read_text().strip()
+
+    def shown(part: str) -> dict:
+        return placement.client().get(f"/resource_providers/{uuid}/{part}").json()
+
+    def disabled() -> bool:
+        return "COMPUTE_STATUS_DISABLED" in shown("traits").get("traits", ())
+
+    wait_until(lambda: "MEMORY_MB" in shown("inventories").get("inventories", ()))
+    assert not disabled()
+
+    agent.set_service(CONTEXT, disabled=True, disabled_reason="maintenance")
+    wait_until(disabled)
+    agent.set_service(CONTEXT, disabled=False)
+    wait_until(lambda: not disabled())
+
+    away = daemon.host_file.rename(daemon.directory / "away.xml")
+    wait_until(disabled)
+    away.rename(daemon.host_file)
+    wait_until(lambda: not disabled())
+
+    daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 4096}})
+    daemon.reload()
+    wait_until(lambda: shown("inventories")["inventories"]["MEMORY_MB"]["reserved"] == 4096)

@@ -1,0 +1,127 @@
+"""rtagent host simulate, as an operator calls it."""
+
+from uuid import uuid4
+
+import pytest
+
+from rtagent.virt.libvirt import LibvirtHypervisor
+from rtagent.virt.libvirt.hostfile import capabilities_path
+from rtagent.virt.simulate import domain_xml
+from tests.functional.cli.shell import run
+
+DEVICE = """
+<device>
+  <name>pci_1</name>
+  <capability type='pci'>
+    <domain>0</domain><bus>8</bus><slot>0</slot><function>0</function>
+    <product id='0x1bb1'/><vendor id='0x10de'/>
+  </capability>
+</device>
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "host.xml"
+
+
+def observe(uri):
+    hypervisor = LibvirtHypervisor(uri, "/")
+    try:
+        return hypervisor.identity(), hypervisor.observe()
+    finally:
+        hypervisor.stop()
+
+
+def test_a_host_is_written_and_its_uri_printed(file):
+    hardware = ["--sockets", "1", "--cores", "2", "--threads", "2", "--cells", "1"]
+    made = run(
+        *["host", "simulate", str(file), *hardware],
+        *["--memory", "2048", "--hostname", "node-1", "--domains", "3"],
+    )
+    assert (made.code, made.out, made.err) == (0, f"test://{file}\n", "")
+
+    identity, seen = observe(made.out.strip())
+    assert identity.hostname == "node-1"
+    assert (seen.topology.cpus, seen.topology.memory_mb) == ({0, 1, 2, 3}, 2048)
+    assert [(d.vcpus, d.memory_mb) for d in seen.domains.values()] == [(1, 64)] * 3
+
+
+def test_a_host_is_not_overwritten(file):
+    assert run("host", "simulate", str(file)).code == 0
+    before = file.read_bytes()
+    again = run("host", "simulate", str(file), "--domains", "1")
+    assert again.code == 1
+    assert f"{file} exists: remove it first" in again.err
+    assert file.read_bytes() == before
+
+
+def test_impossible_hardware_writes_nothing(file):
+    refused = run("host", "simulate", str(file), "--cores", "0")
+    assert (refused.code, refused.err) == (1, "rtagent: cores = 0: it must be at least 1\n")
+    assert not file.exists()
+    assert not capabilities_path(file).exists()
+
+
+@pytest.mark.parametrize("given", ["text", "file"])
+def test_domains_and_devices_come_and_go(file, tmp_path, given):
+    first, second = str(uuid4()), str(uuid4())
+    run("host", "simulate", str(file))
+
+    def xml(document):
+        if given == "text":
+            return document
+        path = tmp_path / f"{uuid4()}.xml"
+        path.write_text(document)
+        return str(path)
+
+    domains = [xml(domain_xml(uuid, vcpus=2, memory_mb=512)) for uuid in (first, second)]
+    added = run(
+        *["host", "simulate", "edit", str(file), "--add-device", xml(DEVICE)],
+        *["--add-domain", domains[0], "--add-domain", domains[1]],
+    )
+    assert (added.code, added.out, added.err) == (0, "", "")
+    assert set(observe(f"test://{file}")[1].domains) == {first, second}
+    assert "<name>pci_1</name>" in file.read_text()
+
+    removed = run(
+        *["host", "simulate", "edit", str(file)],
+        *["--remove-domain", first, "--remove-device", "pci_1"],
+    )
+    assert removed.code == 0
+    assert set(observe(f"test://{file}")[1].domains) == {second}
+    assert "pci_1" not in file.read_text()
+
+
+def test_an_edit_is_made_whole_or_not_at_all(file):
+    run("host", "simulate", str(file))
+    before = file.read_bytes()
+    uuid = str(uuid4())
+    refused = run(
+        *["host", "simulate", "edit", str(file), "--remove-device", "none"],
+        *["--add-domain", domain_xml(uuid, vcpus=1, memory_mb=64)],
+    )
+    assert refused.code == 1
+    assert "no device is named 'none': there are none" in refused.err
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--add-domain", "/nowhere.xml"], "/nowhere.xml: [Errno 2] No such file"),
+        (["--add-domain", "<domain"], "not well-formed"),
+        (["--remove-domain", str(uuid4())], "no domain has the uuid"),
+    ],
+)
+def test_what_cannot_be_done_is_told(file, arguments, told):
+    run("host", "simulate", str(file))
+    refused = run("host", "simulate", "edit", str(file), *arguments)
+    assert refused.code == 1
+    assert told in refused.err
+
+
+def test_a_host_that_is_missing_is_told_with_the_remedy(file):
+    refused = run("host", "simulate", "edit", str(file), "--remove-device", "x")
+    assert refused.code == 1
+    assert f"{file}: there is no such host: `rtagent host simulate` makes one" in refused.err

@@ -1,0 +1,275 @@
+"""Simulated hosts through libvirt's test driver."""
+
+import contextlib
+import threading
+from uuid import uuid4
+
+import libvirt
+import pytest
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.ports import HostIdentity
+from rtagent.virt.libvirt import LibvirtHypervisor
+from rtagent.virt.libvirt.hostfile import capabilities_path
+from rtagent.virt.libvirt.storage import FileSystem
+from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
+from tests.functional.virt.watching import SOON, Recorder, Watcher
+
+MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, hostname="node-1")
+GIB = 1024**3
+
+
+def disk(path):
+    return FileSystem(total=100 * GIB + 1, free=40 * GIB + 1)
+
+
+@pytest.fixture
+def file(tmp_path):
+    simulate(tmp_path / "host.xml", MACHINE)
+    return tmp_path / "host.xml"
+
+
+@pytest.fixture
+def connect():
+    """Makes hypervisors that are stopped in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(uri, **arguments):
+            hypervisor = LibvirtHypervisor(uri, "/instances", **{"probe": disk, **arguments})
+            stack.callback(hypervisor.stop)
+            return hypervisor
+
+        yield make
+
+
+@pytest.fixture
+def default():
+    """The world of ``test:///default``, which all connections of this process share."""
+    connection = libvirt.open("test:///default")
+    yield connection
+    for domain in connection.listAllDomains():
+        if domain.name() != "test":
+            domain.destroy()
+    connection.close()
+
+
+def sizes(hypervisor):
+    seen = hypervisor.observe()
+    assert seen.complete
+    return {d.uuid: (d.active, d.vcpus, d.memory_mb) for d in seen.domains.values()}
+
+
+def test_the_host(connect, file):
+    hypervisor = connect(host_uri(file))
+
+    assert hypervisor.identity() == HostIdentity(hostname="node-1", host_uuid="")
+    seen = hypervisor.observe()
+
+    assert (seen.domains, seen.complete, seen.problems) == ({}, True, ())
+    assert seen.disk_available_least == 40
+    topology = seen.topology
+    assert topology.cpus == frozenset(range(16))
+    assert (topology.memory_mb, topology.disk_mb) == (65536, 100 * 1024)
+    assert (topology.hypervisor_type, topology.hypervisor_version) == ("TEST", 2)
+    assert topology.supported_hv_specs == (("x86_64", "test", "hvm"),)
+    assert {"HW_CPU_HYPERTHREADING", "HW_CPU_X86_AVX2", "COMPUTE_ARCH_X86_64"} <= topology.traits
+
+
+def test_a_host_without_a_capabilities_document(connect, file):
+    capabilities_path(file).unlink()
+    hypervisor = connect(host_uri(file))
+
+    assert hypervisor.identity().hostname == libvirt.open(host_uri(file)).getHostname()
+    assert hypervisor.observe().topology.cpus == frozenset(range(16))
+
+
+def test_the_default_world(connect):
+    seen = connect("test:///default").observe()
+    assert seen.topology.cpus == frozenset(range(16))
+    assert [(d.name, d.active, d.vcpus) for d in seen.domains.values()] == [("test", True, 2)]
+
+
+def test_domains_with_their_sizes(connect, file):
+    running, defined = str(uuid4()), str(uuid4())
+    with edit(file) as world:
+        world.add_domain(domain_xml(running, vcpus=2, memory_mb=1000))
+        world.add_domain(domain_xml(defined, vcpus=1, memory_mb=33, active=False))
+
+    assert sizes(connect(host_uri(file))) == {running: (True, 2, 1000), defined: (False, 1, 33)}
+
+
+def test_an_edit_is_announced_and_seen(connect, file):
+    watcher, first, second = Watcher(), str(uuid4()), str(uuid4())
+    hypervisor = connect(host_uri(file))
+    hypervisor.start(watcher)
+    assert sizes(hypervisor) == {}
+
+    with edit(file) as world:
+        world.add_domain(domain_xml(first, vcpus=2, memory_mb=512))
+    watcher.wait_for("file")
+    assert sizes(hypervisor) == {first: (True, 2, 512)}
+
+    with edit(file) as world:
+        world.remove_domain(first)
+        world.add_domain(domain_xml(second, vcpus=1, memory_mb=64))
+    watcher.wait_for("file")
+    assert sizes(hypervisor) == {second: (True, 1, 64)}
+
+
+def test_an_edit_is_seen_at_once_by_the_next_look(connect, file):
+    hypervisor, uuid = connect(host_uri(file)), str(uuid4())
+    assert sizes(hypervisor) == {}
+    with edit(file) as world:
+        world.add_domain(domain_xml(uuid, vcpus=2, memory_mb=512))
+    assert sizes(hypervisor) == {uuid: (True, 2, 512)}
+
+
+def test_other_hardware_is_seen(connect, file):
+    hypervisor = connect(host_uri(file))
+    assert hypervisor.observe().topology.memory_mb == 65536
+    simulate(file, Machine(sockets=1, cores=2, threads=1, memory_mb=2048, hostname="node-1"))
+    topology = hypervisor.observe().topology
+    assert (topology.cpus, topology.memory_mb) == ({0, 1}, 2048)
+
+
+def test_a_broken_world_is_unavailable_until_it_is_whole(connect, file):
+    reporter = Recorder()
+    hypervisor = connect(host_uri(file), reporter=reporter)
+    hypervisor.observe()
+    whole = file.read_bytes()
+
+    file.write_text("<node><domain/></node>")
+    for call in (hypervisor.observe, hypervisor.identity):
+        with pytest.raises(HypervisorUnavailable, match=r"host\.xml"):
+            call()
+        assert reporter.healths["hypervisor"][0] == "fail"
+
+    file.write_bytes(whole)
+    assert hypervisor.observe().complete
+    assert reporter.healths["hypervisor"] == ("pass", "")
+
+
+def test_odd_capabilities_are_a_problem_and_the_domains_are_seen(connect, file):
+    uuid = str(uuid4())
+    with edit(file) as world:
+        world.add_domain(domain_xml(uuid, vcpus=2, memory_mb=512))
+    capabilities_path(file).write_text("<capabilities/>")
+    hypervisor = connect(host_uri(file))
+
+    seen = hypervisor.observe()
+
+    assert seen.topology is None
+    assert [problem.item for problem in seen.problems] == ["host capabilities"]
+    assert seen.domains[uuid].vcpus == 2
+    with pytest.raises(HypervisorUnavailable, match="capabilities"):
+        hypervisor.identity()
+
+
+def test_a_domain_is_seen_to_start_and_stop(connect, default):
+    watcher, uuid = Watcher(), str(uuid4())
+    hypervisor = connect("test:///default")
+    hypervisor.start(watcher)
+    hypervisor.observe()
+
+    domain = default.createXML(domain_xml(uuid, vcpus=2, memory_mb=512))
+    watcher.wait_for("lifecycle")
+    assert sizes(hypervisor)[uuid] == (True, 2, 512)
+
+    domain.destroy()
+    watcher.wait_for("lifecycle")
+    assert uuid not in sizes(hypervisor)
+
+
+def test_a_domain_that_is_started_again_with_another_size(connect, default):
+    watcher, uuid = Watcher(), str(uuid4())
+    hypervisor = connect("test:///default")
+    hypervisor.start(watcher)
+    default.createXML(domain_xml(uuid, vcpus=2, memory_mb=512)).destroy()
+    hypervisor.observe()
+    for vcpus in (1, 4):
+        domain = default.createXML(domain_xml(uuid, vcpus=vcpus, memory_mb=512))
+        watcher.wait_for("lifecycle")
+        assert sizes(hypervisor)[uuid] == (True, vcpus, 512)
+        domain.destroy()
+        watcher.wait_for("lifecycle")
+        default.createXML(domain_xml(uuid, vcpus=3, memory_mb=512)).destroy()
+
+
+def test_what_announces_nothing_is_seen_within_ten_looks(connect, default):
+    domains = [
+        default.createXML(domain_xml(str(uuid4()), vcpus=4, memory_mb=512)) for _ in range(25)
+    ]
+    hypervisor = connect("test:///default")
+    hypervisor.observe()
+
+    for domain in domains:
+        domain.setVcpus(3)  # the test driver sends no event for it
+    changed = []
+    for _ in range(10):
+        seen = sizes(hypervisor)
+        changed.append(sum(seen[domain.UUIDString()][1] == 3 for domain in domains))
+
+    assert changed[-1] == len(domains)
+    steps = [after - before for before, after in zip([0, *changed], changed, strict=False)]
+    assert max(steps) <= 3, f"the readings are not spread: {steps}"
+
+
+def test_no_word_comes_after_stop(connect, default):
+    watcher = Watcher()
+    hypervisor = connect("test:///default")
+    hypervisor.start(watcher)
+    hypervisor.observe()
+    hypervisor.stop()
+
+    heard = Watcher()
+    other = connect("test:///default")
+    other.start(heard)
+    other.observe()
+    default.createXML(domain_xml(str(uuid4()), vcpus=1, memory_mb=64))
+    heard.wait_for("lifecycle")
+
+    assert watcher.words() == []
+
+
+def test_a_storage_that_hangs_costs_its_own_facts(connect, file):
+    release, hangs = threading.Event(), threading.Event()
+
+    def probe(path):
+        if hangs.is_set():
+            release.wait(SOON)
+        return disk(path)
+
+    hypervisor = connect(host_uri(file), probe=probe, call_timeout=0.3)
+    before = hypervisor.observe()
+    hangs.set()
+    try:
+        for _ in range(2):
+            seen = hypervisor.observe()
+            assert [problem.item for problem in seen.problems] == ["storage /instances"]
+            assert seen.complete
+            assert seen.topology == before.topology
+            assert seen.disk_available_least is None
+    finally:
+        release.set()
+
+
+def test_a_storage_that_was_never_seen_leaves_the_host_unknown(connect, file):
+    def probe(path):
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    seen = connect(host_uri(file), probe=probe).observe()
+
+    assert seen.topology is None
+    assert "No such file or directory" in seen.problems[0].message
+
+
+def test_a_thousand_domains(connect, file):
+    uuids = {str(uuid4()) for _ in range(1000)}
+    simulate(file, MACHINE, [domain_xml(uuid, vcpus=1, memory_mb=64) for uuid in uuids])
+    hypervisor = connect(host_uri(file))
+
+    first = hypervisor.observe()
+    assert {d.uuid for d in first.domains.values() if (d.vcpus, d.memory_mb) == (1, 64)} == uuids
+
+    second = hypervisor.observe()
+    assert all(second.domains[uuid] is first.domains[uuid] for uuid in uuids)

@@ -1,0 +1,46 @@
+"""What a hypervisor tells whoever watches it."""
+
+import queue
+import time
+
+SOON = 30.0  # seconds: a bound for what takes milliseconds, on a machine that is busy
+
+
+class Watcher:
+    """Keeps the words of `Hypervisor.start`."""
+
+    def __init__(self):
+        self._words = queue.Queue()
+
+    def __call__(self, word):
+        self._words.put(word)
+
+    def wait_for(self, word):
+        """Returns when that word comes; what came before it is forgotten."""
+        deadline = time.monotonic() + SOON
+        while self._words.get(timeout=max(0.0, deadline - time.monotonic())) != word:
+            pass
+
+    def words(self):
+        """What came and was not waited for."""
+        return [self._words.get_nowait() for _ in range(self._words.qsize())]
+
+
+class Recorder:
+    """A Reporter that keeps the health of each part and every sentence."""
+
+    def __init__(self):
+        self.healths = {}
+        self.sentences = []
+
+    def timed(self, name, purpose, seconds):
+        pass
+
+    def counted(self, name, label, number=1):
+        pass
+
+    def health(self, part, status, output=""):
+        self.healths[part] = (status, output)
+
+    def said(self, level, sentence):
+        self.sentences.append((level, sentence))

@@ -1,0 +1,30 @@
+"""The read API answers anything."""
+
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rtagent.api.routes import COLLECTIONS, MEMBERS, answer
+from tests.unit.api.states import populated, sources
+
+SEGMENT = st.sampled_from([*COLLECTIONS, *MEMBERS]) | st.text(max_size=20)
+QUERY = st.sampled_from(["", "?", "?state=active", "?instance=%ff", "?state=%00&state=x"])
+TARGET = st.builds(
+    lambda segments, query: "/" + "/".join(segments) + query,
+    st.lists(SEGMENT, max_size=3),
+    QUERY | st.text(max_size=20).map("?".__add__),
+)
+
+
+@given(TARGET | st.text(max_size=40))
+@example("/metrics?x=1")
+@example("//claims//")
+@example("http://[::1/claims")
+def test_whatever_is_asked_is_answered_of_the_same_moment(target):
+    reply = answer(sources(), target)
+    assert reply.status in (200, 400, 404)
+    if reply.media_type.startswith("text/plain"):
+        assert b"rtagent_revision 5.0\n" in reply.body
+    else:
+        assert json.loads(reply.body)["revision"] == populated().revision

@@ -1,0 +1,60 @@
+"""The other end of sd_notify: what systemd would hear."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+
+class NotifySocket:
+    """`address` is for NOTIFY_SOCKET. Everything that is sent there is kept, line by line."""
+
+    def __init__(self) -> None:
+        self.address = f"@rtagent-test-{os.getpid()}-{uuid4()}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("\0" + self.address[1:])
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    @property
+    def lines(self) -> list[str]:
+        with self._changed:
+            return list(self._lines)
+
+    def wait(
+        self, wanted: Callable[[str], bool], timeout: float, alive: Callable[[], bool]
+    ) -> str | None:
+        """The first such line after those that earlier calls returned; None when there was none in
+        time, or the sender has ended."""
+        deadline = time.monotonic() + timeout
+        while True:
+            ended = not alive()
+            with self._changed:
+                for position, line in enumerate(self._lines):
+                    if wanted(line):
+                        del self._lines[: position + 1]
+                        return line
+                if ended or time.monotonic() > deadline:
+                    return None
+                self._changed.wait(0.05)
+
+    def clear(self) -> None:
+        """Forget what was said so far."""
+        with self._changed:
+            self._lines.clear()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                text = self._socket.recv(65536).decode()
+            except OSError:
+                return
+            with self._changed:
+                self._lines += text.splitlines()
+                self._changed.notify_all()

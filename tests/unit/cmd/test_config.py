@@ -1,0 +1,57 @@
+"""rtagent config: judged without a daemon."""
+
+from pathlib import Path
+
+import pytest
+
+from rtagent.cmd.exits import Exit
+from tests.functional.cli.shell import Outcome, run
+
+
+@pytest.fixture
+def check(tmp_path):
+    def checked(text: str) -> Outcome:
+        (tmp_path / "rtagent.conf").write_text(text)
+        return run("--config-file", str(tmp_path / "rtagent.conf"), "config", "check")
+
+    return checked
+
+
+def test_a_good_configuration_is_said_to_be_good(check, tmp_path):
+    outcome = check("[claims]\nclaim_expiry_time = 60\n")
+
+    assert outcome == (0, f"The configuration is good ({tmp_path}/rtagent.conf).\n", "")
+
+
+def test_every_mistake_is_told(check):
+    outcome = check("[claims]\nclaim_expiry_time = 0\n[api]\naddress = here\n")
+
+    assert outcome.code == Exit.ERROR
+    assert outcome.out == ""
+    assert outcome.err.splitlines() == [
+        "rtagent: [claims] claim_expiry_time = 0: Should be greater than or equal to 10",
+    ]
+
+
+def test_what_an_adapter_refuses_is_told_too(check):
+    outcome = check("[api]\naddress = here\n[database]\nconnection = oracle://x:secret@y\n")
+
+    assert outcome.code == Exit.ERROR
+    assert [line.partition(":")[2].split(" = ")[0] for line in outcome.err.splitlines()] == [
+        " [api] address",
+        " [database] connection",
+    ]
+    assert "secret" not in outcome.err
+
+
+def test_an_option_that_nothing_reads_is_a_warning(check):
+    outcome = check("[claims]\nexpiry = 60\n")
+
+    assert outcome.code == 0
+    assert "[claims] expiry is not an option of the agent" in outcome.err
+
+
+def test_the_sample_is_printed():
+    sample = Path(__file__).parents[3] / "etc" / "rtagent" / "rtagent.conf.sample"
+
+    assert run("config", "generate") == (0, sample.read_text(), "")

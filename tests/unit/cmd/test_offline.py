@@ -1,0 +1,53 @@
+"""The documents of a database with several nodes."""
+
+import msgspec
+import pytest
+
+from rtagent.cmd.offline import OfflineReader
+from rtagent.errors import ClaimNotFound, InvalidRequest, NodeNotFound, RtAgentError
+from tests.unit.api.states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
+
+OTHER = msgspec.structs.replace(NODE, uuid=uuid(8), hypervisor_hostname="kvm-8.example")
+
+
+def other():
+    state = msgspec.structs.replace(empty(), node=OTHER, policy=POLICY, topology=TOPOLOGY)
+    return claimed(state, 5)
+
+
+@pytest.fixture
+def reader():
+    return OfflineReader([populated(), other()])
+
+
+def test_collections_are_of_all_nodes(reader):
+    assert [node["uuid"] for node in reader.get("nodes")["nodes"]] == [NODE.uuid, OTHER.uuid]
+    assert [claim["uuid"] for claim in reader.get("claims")["claims"]] == list(map(uuid, (1, 2, 5)))
+    assert len(reader.get("orphans")["orphans"]) == len(reader.get("drift")["drift"]) == 1
+    building = reader.get("claims", state="building", instance=None)["claims"]
+    assert [claim["uuid"] for claim in building] == [uuid(2), uuid(5)]
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_claim_is_found_wherever_it_is(reader, number):
+    assert reader.get("claims", uuid(number))["claim"]["uuid"] == uuid(number)
+
+
+@pytest.mark.parametrize("name", ["kvm-7.example", "kvm-8.example", OTHER.uuid])
+def test_a_node_is_found_by_uuid_or_name(reader, name):
+    node = reader.get("nodes", name)["node"]
+    assert name in (node["uuid"], node["hypervisor_hostname"])
+
+
+def test_errors_are_an_agents(reader):
+    with pytest.raises(ClaimNotFound):
+        reader.get("claims", uuid(77))
+    with pytest.raises(NodeNotFound):
+        reader.get("nodes", "a b/c")
+    with pytest.raises(InvalidRequest):
+        reader.get("claims", state="gone")
+
+
+def test_a_database_without_nodes_is_told():
+    with pytest.raises(RtAgentError, match="has no node"):
+        OfflineReader([]).get("claims")

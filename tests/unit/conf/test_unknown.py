@@ -1,0 +1,62 @@
+"""Options that nothing reads, and the sample of those that something does."""
+
+import io
+from pathlib import Path
+
+from oslo_config import cfg, generator
+
+from rtagent.conf import load
+from rtagent.conf.unknown import unknown
+
+ETC = Path(__file__).resolve().parents[3] / "etc" / "rtagent"
+
+
+def told(directory, text):
+    file = directory / "rtagent.conf"
+    file.write_text(text)
+    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+    return [sentence.removeprefix(f"{file}: ") for sentence in unknown(conf)]
+
+
+def test_misspelt_options_and_groups_are_told_in_order(tmp_path):
+    text = """
+[DEFAULT]
+reserved_host_memory = 512
+debug = true
+[claim]
+claim_expiry_time = 60
+[claims]
+claim-expiry-time = 60
+[oslo_messaging_rabbit]
+rabbit_quorum_queue = true
+[placement]
+auth_type = password
+username = me
+"""
+
+    assert told(tmp_path, text) == [
+        "[DEFAULT] reserved_host_memory is not an option of the agent",
+        "[claim] claim_expiry_time is not an option of the agent",
+    ]
+
+
+def test_the_files_of_a_directory_are_read_too(tmp_path):
+    (tmp_path / "10.conf").write_text("[claims]\nexpiry = 1\n")
+    conf = load.parse(cfg.ConfigOpts(), ["--config-dir", str(tmp_path)], "rtagentd")
+
+    assert [sentence.partition(": ")[2] for sentence in unknown(conf)] == [
+        "[claims] expiry is not an option of the agent"
+    ]
+
+
+def test_the_sample_is_that_of_these_options():
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf(["--config-file", str(ETC / "config-generator.conf")])
+    made = io.StringIO()
+
+    generator.generate(conf, made)
+
+    assert made.getvalue() == (ETC / "rtagent.conf.sample").read_text(), (
+        "run oslo-config-generator --config-file etc/rtagent/config-generator.conf"
+    )

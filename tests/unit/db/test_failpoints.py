@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from rtagent.db.engine import open_engine
+from rtagent.db.failpoints import POINTS, Failpoint, FailpointStore
+from rtagent.db.schema import metadata
+from rtagent.db.store import SqlStore
+from rtagent.errors import ConfigError
+from rtagent.ports import Store
+from tests.unit.db.cases import commit, enrolled, holds
+from tests.unit.db.values import NODE, NOW, claim, created
+
+
+class Killed(Exception):
+    """Instead of a signal, which would end the tests."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/db.sqlite"
+    metadata.create_all(open_engine(url, 5))
+    return url
+
+
+def wrapped(url: str, failpoint: str) -> Store:
+    point = Failpoint.parse(failpoint, kill)
+    return FailpointStore(SqlStore(open_engine(url, 5), point.passed), point)
+
+
+def run(store: Store) -> None:
+    """Every method that writes."""
+    state = enrolled(store)
+    store.reload(NODE.uuid, state.epoch)
+    commit(store, enrolled(store), created(claim(1)))
+    store.purge(NODE.uuid, NOW)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_every_point_is_passed(url: str, name: str):
+    with pytest.raises(Killed):
+        run(wrapped(url, name))
+
+
+@pytest.mark.parametrize("name", [name for name in POINTS if name.startswith("commit")])
+def test_a_commit_is_whole_or_not_there(url: str, name: str):
+    store = wrapped(url, f"{name}:2")
+    state = commit(store, enrolled(store), created(claim(1)))
+    change = created(claim(2))
+    with pytest.raises(Killed):
+        commit(store, state, change)
+    survivor = SqlStore(open_engine(url, 5))
+    holds(survivor, state.fold(change) if name == "commit.after" else state)
+    written = name == "commit.after"
+    assert (survivor.operation(NODE.uuid, claim(2).uuid) is not None) is written
+    assert len(survivor.history(NODE.uuid)) == 1 + written
+
+
+def test_it_counts_its_own_passings_only(url: str):
+    store = wrapped(url, "commit.after:2")
+    state = commit(store, enrolled(store), created(claim(1)))
+    store.load(NODE.uuid)
+    with pytest.raises(Killed):
+        commit(store, state, created(claim(2)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "commit", "commit.after:0", "commit.after:x", "commit.after:"]
+)
+def test_what_is_no_failpoint_is_refused(text: str):
+    with pytest.raises(ConfigError, match="RTAGENT_FAILPOINT"):
+        Failpoint.parse(text)

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, inspect, text
+
+import rtagent.migrations
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.schema import metadata
+from rtagent.errors import ConfigError, SchemaMismatch, StoreUnavailable
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
+
+
+def pretend(engine: Engine, version: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :v"), {"v": version})
+
+
+def test_the_head_is_the_newest_migration():
+    assert rtagent.migrations.__file__ is not None
+    scripts = ScriptDirectory(str(Path(rtagent.migrations.__file__).parent))
+    assert scripts.get_heads() == [migrate.HEAD]
+
+
+def test_an_empty_database_is_brought_to_the_head(engine: Engine):
+    assert migrate.version(engine) is None
+    with pytest.raises(SchemaMismatch, match="rtagent db sync"):
+        migrate.check(engine)
+    migrate.sync(engine)
+    migrate.sync(engine)
+    assert migrate.version(engine) == migrate.HEAD
+    migrate.check(engine)
+
+
+def test_a_daemon_makes_an_empty_sqlite_database_ready(engine: Engine):
+    migrate.ready(engine)
+    migrate.ready(engine)
+    assert migrate.version(engine) == migrate.HEAD
+
+
+def test_a_daemon_does_not_touch_an_older_schema(engine: Engine):
+    migrate.sync(engine)
+    pretend(engine, "0000")
+    with pytest.raises(SchemaMismatch, match=r"is 0000, .* run rtagent db sync"):
+        migrate.ready(engine)
+    assert migrate.version(engine) == "0000"
+
+
+def test_a_newer_schema_is_refused(engine: Engine):
+    migrate.sync(engine)
+    pretend(engine, "9999")
+    for refuse in (migrate.check, migrate.ready, migrate.sync):
+        with pytest.raises(SchemaMismatch, match="newer than this program"):
+            refuse(engine)
+
+
+def test_a_sync_that_fails_leaves_nothing(engine: Engine):
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE claims (x INTEGER)"))
+    with pytest.raises(StoreUnavailable, match="claims"):
+        migrate.sync(engine)
+    assert inspect(engine).get_table_names() == ["claims"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite:///x", "postgresql+psycopg://h/d", "mysql+pymysql://h/d", "mariadb+pymysql://h/d"],
+)
+def test_the_script_makes_every_table(url: str):
+    script = migrate.script(url)
+    for table in metadata.tables:
+        assert f"CREATE TABLE {table} " in script
+
+
+def test_a_script_for_another_database_is_refused():
+    with pytest.raises(ConfigError):
+        migrate.script("oracle://h/d")

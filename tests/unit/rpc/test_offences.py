@@ -1,0 +1,133 @@
+"""What a refused document's sender is told."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import METHODS
+from rtagent.rpc.offences import offences
+from tests.builders import uid
+from tests.rpc_agents import build
+
+SCHEMA = schemas.arguments(METHODS["instance_claim"])
+VCPUS = "$.instance.flavor.vcpus"
+
+
+def deep(levels: int) -> list:
+    nested: list = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+def test_a_good_document_has_no_offences():
+    assert offences(SCHEMA, build()) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (0, "must be at least 1"),
+        (2**31, "must be at most 2147483647"),
+        (10**5000, "must be at most 2147483647"),
+        (-(10**5000), "must be at least 1"),
+        (True, "must be an integer, not a boolean"),
+        (1.0, "must be an integer, not a number"),
+        (float("nan"), "must be an integer, not nan"),
+        ("1", "must be an integer, not a string"),
+        (None, "must be an integer, not null"),
+        ({}, "must be an integer, not an object"),
+        (deep(100_000), "must be an integer, not a list"),
+        (b"1", "must be an integer, not bytes"),
+    ],
+    ids=itertools.count(),
+)
+def test_an_amount(value: Any, sentence: str):
+    assert offences(SCHEMA, build(vcpus=value)) == [(VCPUS, sentence)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("node", "x" * 256, [("$.node", "must have at most 255 characters")]),
+        ("node", "\0", [("$.node", r"must match ^[^\u0000\ud800-\udfff]*$")]),
+        ("limits", 5, [("$.limits", "must be an object or null, not an integer")]),
+        (
+            "limits",
+            {"vcpu": -1, "memory_mb": "1", "x y": 0},
+            [
+                ("$.limits.memory_mb", "must be an integer or null, not a string"),
+                ("$.limits.vcpu", "must be at least 0"),
+                ('$.limits["x y"]', "is not a field here"),
+            ],
+        ),
+        (
+            "limits",
+            {"numa_topology": {"cpu_allocation_ratio": float("inf"), "ram_allocation_ratio": 0}},
+            [
+                (
+                    "$.limits.numa_topology.cpu_allocation_ratio",
+                    "must be a number or null, not inf",
+                ),
+                ("$.limits.numa_topology.ram_allocation_ratio", "must be more than 0"),
+            ],
+        ),
+        (
+            "extra_resource",
+            {"A": None, "B": ["x", 1], "C": 0},
+            [
+                ("$.extra_resource.A", "must be an integer or a list, not null"),
+                ("$.extra_resource.B[1]", "must be a string, not an integer"),
+                ("$.extra_resource.C", "must be at least 1"),
+            ],
+        ),
+        (
+            "extra_resource",
+            {"x" * 256: 1},
+            [(f"$.extra_resource.{'x' * 256}", "as a name must have at most 255 characters")],
+        ),
+        ("extra_resource", {1: 1}, [("$.extra_resource", "keys must be strings, not int")]),
+        ("self", 1, [("$.self", "is not a field here")]),
+        ("\ud800", 1, [('$["\\ud800"]', "is not a field here")]),
+    ],
+)
+def test_a_field(field: str, value: object, expected: list[tuple[str, str]]):
+    assert offences(SCHEMA, {**build(), field: value}) == expected
+
+
+def test_what_is_missing():
+    assert offences(SCHEMA, {"instance": {"uuid": uid(), "flavor": {}}}) == [
+        ("$.instance.flavor.memory_mb", "is required"),
+        ("$.instance.flavor.vcpus", "is required"),
+        ("$.operation_id", "is required"),
+    ]
+
+
+def test_one_of_a_few_words():
+    document = build()
+    document["instance"]["pci_requests"] = [{"count": 1, "source": "elsewhere"}]
+    assert offences(SCHEMA, document) == [
+        (
+            "$.instance.pci_requests[0].source",
+            "must be one of 'flavor_alias', 'neutron_port'",
+        )
+    ]
+
+
+@pytest.mark.parametrize("uuid", [uid().upper().replace("0", "A"), uid()[:-1], uid() + "\n", ""])
+def test_a_uuid_is_in_the_canonical_form(uuid: str):
+    document = {**build(), "operation_id": uuid}
+    assert [path for path, _ in offences(SCHEMA, document)] == ["$.operation_id"]
+
+
+@pytest.mark.parametrize("document", [None, 1, [], "x", deep(100_000)], ids=itertools.count())
+def test_arguments_that_are_no_object(document: object):
+    ((path, sentence),) = offences(SCHEMA, document)
+    assert path == "$" and sentence.startswith("must be an object, not ")
+
+
+def test_a_sentence_does_not_repeat_what_was_sent():
+    document = {**build(), "tag": "x" * 1_000_000, "operation_id": "y" * 1_000_000}
+    assert all(len(sentence) < 200 for _, sentence in offences(SCHEMA, document))

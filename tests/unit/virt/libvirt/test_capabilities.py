@@ -1,0 +1,58 @@
+"""Capabilities documents, as libvirt gives them."""
+
+import pytest
+
+from rtagent.virt.libvirt.capabilities import parse_capabilities
+from rtagent.virt.libvirt.document import BadDocument
+from tests.data import read
+
+
+def test_one_socket():
+    host = parse_capabilities(read("libvirt/capabilities-one-socket.xml"))
+
+    assert host.host_uuid == "4c4c4544-0042-3510-8051-b4c04f4e4c31"
+    assert host.arch == "x86_64"
+    assert host.cpus == {0, 1}
+    assert not host.hyperthreading
+    assert host.guests == (
+        ("i686", "qemu", "hvm"),
+        ("i686", "kvm", "hvm"),
+        ("x86_64", "qemu", "hvm"),
+        ("x86_64", "kvm", "hvm"),
+    )
+    info = host.cpu_info
+    assert (info["arch"], info["model"], info["vendor"]) == ("x86_64", "Broadwell", "Intel")
+    assert info["topology"] == {"cells": 1, "sockets": 1, "dies": 1, "cores": 2, "threads": 1}
+    assert "avx512f" in info["features"]
+    assert info["features"] == sorted(info["features"])
+
+
+def test_two_sockets_with_one_cpu_offline():
+    host = parse_capabilities(read("libvirt/capabilities-two-sockets.xml"))
+
+    assert host.cpus == {0, 1, 2, 3, 4, 6, 7}
+    assert host.hyperthreading
+    assert host.cpu_info["topology"]["cells"] == 2
+
+
+def test_aarch64():
+    host = parse_capabilities(read("libvirt/capabilities-aarch64.xml"))
+
+    assert host.arch == "aarch64"
+    assert host.cpus == {0, 1, 2, 3}
+    assert not host.hyperthreading
+    assert host.guests == (("aarch64", "qemu", "hvm"), ("aarch64", "kvm", "hvm"))
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ("nonsense", "not well-formed"),
+        ("<domain/>", "no <capabilities>"),
+        ("<capabilities><host/></capabilities>", "its <cpu>"),
+        ("<capabilities><host><cpu/></host></capabilities>", "no <arch>"),
+    ],
+)
+def test_an_odd_document_says_where(odd, told):
+    with pytest.raises(BadDocument, match=told):
+        parse_capabilities(odd)

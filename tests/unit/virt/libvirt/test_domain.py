@@ -1,0 +1,90 @@
+"""What a domain's document says."""
+
+import pytest
+
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
+
+
+def document(memory="<memory unit='KiB'>524288</memory>", vcpu="<vcpu>2</vcpu>", devices=""):
+    return f"<domain type='qemu'><name>a</name>{memory}{vcpu}<devices>{devices}</devices></domain>"
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ("<memory unit='KiB'>524288</memory>", 512),
+        ("<memory>524288</memory>", 512),
+        ("<memory unit='KiB'>524289</memory>", 513),
+        ("<memory unit='b'>1</memory>", 1),
+        ("<memory unit='bytes'>1048576</memory>", 1),
+        ("<memory unit='GiB'>2</memory>", 2048),
+        ("<memory unit='G'>2</memory>", 2048),
+        ("<memory unit='MB'>1</memory>", 1),
+        ("<memory unit='GB'>2</memory>", 1908),
+        ("<memory> 1024 </memory>", 1),
+    ],
+)
+def test_memory_is_in_mb_rounded_up(memory, expected):
+    assert parse_domain(document(memory=memory)).memory_mb == expected
+
+
+def test_an_inflated_balloon_takes_nothing_off():
+    ballooned = "<memory>524288</memory><currentMemory>262144</currentMemory>"
+    assert parse_domain(document(memory=ballooned)).memory_mb == 512
+
+
+@pytest.mark.parametrize(
+    ("vcpu", "expected"),
+    [
+        ("<vcpu placement='static'>4</vcpu>", 4),
+        ("<vcpu placement='static' current='2'>4</vcpu>", 2),
+        ("", 1),
+    ],
+)
+def test_vcpus_are_those_that_it_has_now(vcpu, expected):
+    assert parse_domain(document(vcpu=vcpu)).vcpus == expected
+
+
+def test_only_its_own_writable_disk_files_count():
+    devices = """
+      <disk type='file' device='disk'><source file='/i/disk'/><target dev='vda'/></disk>
+      <disk type='file'><source file='/i/second'/><target dev='vdb'/></disk>
+      <disk type='file' device='cdrom'><source file='/i/iso'/><target dev='hda'/></disk>
+      <disk type='file' device='disk'><source file='/i/ro'/><readonly/></disk>
+      <disk type='block' device='disk'><source dev='/dev/sdb'/></disk>
+      <disk type='file' device='disk'><target dev='vdc'/></disk>
+    """
+    assert parse_domain(document(devices=devices)).files == ("/i/disk", "/i/second")
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ("<domain", "not well-formed"),
+        ("", "not well-formed"),
+        ("<network/>", "<network> where <domain> is expected"),
+        (document(memory=""), "no <memory>"),
+        (document(memory="<memory/>"), "no <memory>"),
+        (document(memory="<memory unit='furlong'>1</memory>"), "furlong"),
+        (document(memory="<memory>-1</memory>"), "'-1', not a number"),
+        (document(memory="<memory>1.5</memory>"), "'1.5', not a number"),
+        (document(vcpu="<vcpu>many</vcpu>"), "'many', not a number"),
+        (document(vcpu="<vcpu/>"), "<vcpu> is None"),
+    ],
+)
+def test_an_odd_document_says_where(odd, told):
+    with pytest.raises(BadDocument, match=told):
+        parse_domain(odd)
+
+
+def test_entities_are_not_resolved():
+    bomb = "<!DOCTYPE d [<!ENTITY e SYSTEM '/etc/hostname'>]>" + document(
+        memory="<memory>&e;</memory>"
+    )
+    with pytest.raises(BadDocument):
+        parse_domain(bomb)
+
+
+def test_facts_are_values():
+    assert parse_domain(document()) == DomainFacts(vcpus=2, memory_mb=512)

@@ -1,0 +1,257 @@
+"""What is read of which domain, and what an odd one costs."""
+
+import threading
+from uuid import UUID
+
+import libvirt
+import pytest
+
+from rtagent.virt.libvirt.connection import Session
+from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.storage import Storage
+from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.simulate import domain_xml
+
+RUNNING, SHUT_OFF = {"state.state": 1}, {"state.state": 5}
+A, B, C = (str(UUID(int=number)) for number in range(1, 4))
+
+
+class Guest:
+    """A domain as libvirt's binding shows it; `document` may be an error to raise."""
+
+    def __init__(self, uuid, vcpus=1, memory_mb=64, stats=RUNNING):
+        self.uuid, self.stats = uuid, stats
+        self.document = domain_xml(uuid, vcpus=vcpus, memory_mb=memory_mb)
+        self.called = f"name of {uuid}"
+        self.reads = 0
+        self.hangs = None
+
+    def UUIDString(self):
+        return self.uuid
+
+    def name(self):
+        return self.called
+
+    def XMLDesc(self, flags):
+        self.reads += 1
+        if self.hangs is not None:
+            self.hangs.wait()
+        if isinstance(self.document, Exception):
+            raise self.document
+        return self.document
+
+
+class Libvirt:
+    """A connection with guests, which may be unable to tell their sizes."""
+
+    def __init__(self, *guests):
+        self.guests = list(guests)
+        self.alive = True
+        self.frozen = None
+        self.no_sizes = None
+        self.on_listing = lambda: None
+
+    def getAllDomainStats(self, stats, flags):
+        if stats != libvirt.VIR_DOMAIN_STATS_STATE and self.no_sizes is not None:
+            raise self.no_sizes
+        self.on_listing()
+        return [(guest, guest.stats) for guest in self.guests]
+
+    def getLibVersion(self):
+        if self.frozen is not None:
+            self.frozen.wait()
+        return 9000000
+
+    def isAlive(self):
+        return self.alive
+
+
+@pytest.fixture
+def release():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def domains():
+    return Domains(Workers(timeout=0.2), Storage("/instances", 0.2))
+
+
+def no_domain():
+    """As libvirt raises it."""
+    connection = libvirt.open("test:///default")
+    try:
+        connection.lookupByUUIDString(C)
+    except libvirt.libvirtError as error:
+        return error
+    finally:
+        connection.close()
+    raise AssertionError
+
+
+def sizes(look):
+    return {d.uuid: (d.active, d.vcpus, d.memory_mb) for d in look.domains.values()}
+
+
+def test_documents_are_read_once_in_ten_looks(domains):
+    guests = [Guest(str(UUID(int=number))) for number in range(1, 31)]
+    session = Session(Libvirt(*guests), ())
+
+    domains.look(session)
+    assert [guest.reads for guest in guests] == [1] * 30
+
+    for _ in range(10):
+        before = sum(guest.reads for guest in guests)
+        domains.look(session)
+        assert sum(guest.reads for guest in guests) - before == 3
+    assert [guest.reads for guest in guests] == [2] * 30
+
+
+def test_a_marked_domain_is_read_at_the_next_look(domains):
+    a, b = Guest(A), Guest(B)
+    session = Session(Libvirt(a, b), ())
+    domains.look(session)
+    a.document = domain_xml(A, vcpus=2, memory_mb=128)
+
+    domains.mark(A)
+    assert sizes(domains.look(session)) == {A: (True, 2, 128), B: (True, 1, 64)}
+    assert (a.reads, b.reads) == (2, 1)
+
+
+def test_a_mark_that_comes_during_a_look_is_for_the_next(domains):
+    a = Guest(A)
+    virt = Libvirt(a)
+    session = Session(virt, ())
+    domains.look(session)
+    virt.on_listing = lambda: domains.mark(A)
+    domains.look(session)
+    virt.on_listing = lambda: None
+    before = a.reads
+    domains.look(session)
+    assert a.reads == before + 1
+
+
+def test_everything_is_read_again_after_a_reconnect(domains):
+    a, b = Guest(A), Guest(B)
+    for _ in range(2):
+        domains.look(Session(Libvirt(a, b), ()))
+    assert (a.reads, b.reads) == (2, 2)
+
+
+def test_a_domain_that_was_away_is_read_again(domains):
+    a, b = Guest(A), Guest(B)
+    virt = Libvirt(a, b)
+    session = Session(virt, ())
+    domains.look(session)
+    virt.guests = [b]
+    assert sizes(domains.look(session)) == {B: (True, 1, 64)}
+    virt.guests = [a, b]
+    a.document = domain_xml(A, vcpus=2, memory_mb=64)
+    assert sizes(domains.look(session))[A] == (True, 2, 64)
+
+
+def test_a_domain_that_goes_as_an_odd_one_comes_is_forgotten(domains):
+    a, b = Guest(A), Guest(B)
+    b.document = "<domain/>"
+    virt = Libvirt(a)
+    session = Session(virt, ())
+    for guests in ([a], [b], [a]):
+        virt.guests = guests
+        domains.look(session)
+    assert a.reads == 2
+
+
+def test_a_domain_with_another_name(domains):
+    a = Guest(A)
+    session = Session(Libvirt(a), ())
+    assert domains.look(session).domains[A].name == f"name of {A}"
+    a.called = "renamed"
+    assert domains.look(session).domains[A].name == "renamed"
+
+
+def test_statistics_that_tell_sizes_are_believed_over_what_was_read(domains):
+    told = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
+    session = Session(Libvirt(Guest(A, stats=told), Guest(B, stats=SHUT_OFF)), ())
+    assert sizes(domains.look(session)) == {A: (True, 3, 101), B: (False, 1, 64)}
+
+
+def test_states_are_enough_when_sizes_cannot_be_told(domains):
+    virt = Libvirt(Guest(A, vcpus=2))
+    virt.no_sizes = libvirt.libvirtError("monitor is busy")
+    look = domains.look(Session(virt, ()))
+    assert sizes(look) == {A: (True, 2, 64)}
+    assert [problem.item for problem in look.problems] == ["domain statistics"]
+
+
+@pytest.mark.parametrize("odd", ["<domain/>", "nonsense", libvirt.libvirtError("cannot read it")])
+def test_one_odd_domain_is_present_and_a_problem(domains, odd):
+    a, b = Guest(A), Guest(B)
+    a.document = odd
+    session = Session(Libvirt(a, b), ())
+
+    look = domains.look(session)
+    assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
+    assert look.domains[A].name == f"name of {A}"
+    assert [problem.item for problem in look.problems] == [f"domain {A}"]
+
+    a.document = domain_xml(A, vcpus=2, memory_mb=64)
+    assert sizes(domains.look(session))[A] == (True, 2, 64)
+
+
+def test_a_domain_that_became_odd_is_not_taken_for_what_it_was(domains):
+    a = Guest(A)
+    session = Session(Libvirt(a), ())
+    domains.look(session)
+    a.document = "<domain/>"
+    domains.mark(A)
+    assert sizes(domains.look(session)) == {A: (True, None, None)}
+
+
+def test_a_domain_that_hangs_is_present_and_a_problem(domains, release):
+    a, b = Guest(A), Guest(B)
+    a.hangs = release
+    look = domains.look(Session(Libvirt(a, b), ()))
+    assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
+    assert [problem.item for problem in look.problems] == [f"domain {A}"]
+
+
+def test_a_domain_that_hangs_is_not_asked_again_until_it_returns(domains, release):
+    a, b = Guest(A), Guest(B)
+    a.hangs = release
+    session = Session(Libvirt(a, b), ())
+    for _ in range(12):  # more than may hang at a time
+        look = domains.look(session)
+        assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
+        assert [problem.item for problem in look.problems] == [f"domain {A}"]
+    assert a.reads == 1
+
+    release.set()
+    while sizes(domains.look(session))[A] != (True, 1, 64):
+        pass  # the left thread has only to end
+
+
+def test_when_libvirt_hangs_as_a_whole_the_look_ends(domains, release):
+    guests = [Guest(A), Guest(B)]
+    virt = Libvirt(*guests)
+    virt.frozen = guests[0].hangs = guests[1].hangs = release
+    with pytest.raises(TimeoutError):
+        domains.look(Session(virt, ()))
+    assert guests[1].reads == 0
+
+
+def test_a_domain_that_goes_while_it_is_read_was_there_and_is_no_problem(domains):
+    a = Guest(A)
+    a.document = no_domain()
+    look = domains.look(Session(Libvirt(a), ()))
+    assert sizes(look) == {A: (True, None, None)}
+    assert look.problems == ()
+
+
+def test_an_error_of_a_connection_that_is_gone_is_raised(domains):
+    a = Guest(A)
+    a.document = libvirt.libvirtError("end of file")
+    virt = Libvirt(a)
+    virt.alive = False
+    with pytest.raises(libvirt.libvirtError):
+        domains.look(Session(virt, ()))

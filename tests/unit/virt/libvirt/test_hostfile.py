@@ -1,0 +1,70 @@
+"""The file of a simulated host."""
+
+from pathlib import Path
+
+import pytest
+
+from rtagent.virt.libvirt.hostfile import (
+    capabilities_path,
+    complaint,
+    host_file,
+    host_uri,
+    signature,
+    simulated_capabilities,
+    simulated_hostname,
+)
+
+
+@pytest.mark.parametrize(
+    ("uri", "file"),
+    [
+        ("test:///var/lib/host.xml", Path("/var/lib/host.xml")),
+        ("test:///a%20b.xml", Path("/a b.xml")),
+        ("test:///default", None),
+        ("test://", None),
+        ("test://elsewhere/host.xml", None),
+        ("qemu:///system", None),
+        ("qemu:///system?socket=/x", None),
+    ],
+)
+def test_which_uris_have_a_file(uri, file):
+    assert host_file(uri) == file
+
+
+def test_a_file_and_its_uri(tmp_path):
+    file = tmp_path / "a host.xml"
+    assert host_file(host_uri(file)) == file
+
+
+def test_the_signature_changes_with_either_document(tmp_path):
+    file = tmp_path / "host.xml"
+    signatures = [signature(file)]
+    for path in (file, capabilities_path(file), file):
+        path.write_text(path.read_text() + "x" if path.exists() else "x")
+        signatures.append(signature(file))
+    assert len(set(signatures)) == 4
+    assert signature(file) == signatures[-1]
+
+
+def test_a_file_without_capabilities_has_none(tmp_path):
+    assert simulated_capabilities(tmp_path / "host.xml") is None
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ("<?rtagent-host name='n-1'?><capabilities/>", "n-1"),
+        ("<?other name='n-2'?><capabilities/>", None),
+        ("<capabilities/>", None),
+    ],
+)
+def test_the_host_is_named_by_an_instruction(document, name):
+    assert simulated_hostname(document) == name
+
+
+def test_what_libvirt_does_not_accept(tmp_path):
+    file = tmp_path / "host.xml"
+    file.write_text("<node><domain type='test'/></node>")
+    assert "must be specified" in complaint(file) or "missing" in complaint(file)
+    file.write_text("<node/>")
+    assert complaint(file) == ""

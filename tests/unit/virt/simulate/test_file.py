@@ -1,0 +1,180 @@
+"""Simulated hosts, written and edited."""
+
+import threading
+
+import libvirt
+import pytest
+
+from rtagent.virt.libvirt.hostfile import capabilities_path, simulated_hostname
+from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, host_uri, simulate
+
+A = "00000000-0000-0000-0000-00000000000a"
+B = "00000000-0000-0000-0000-00000000000b"
+SMALL = Machine(sockets=1, cores=2, threads=1, memory_mb=1024)
+DEVICE = """
+<device>
+  <name>pci_0000_08_00_0</name>
+  <capability type='pci'>
+    <domain>0</domain><bus>8</bus><slot>0</slot><function>0</function>
+    <product id='0x1bb1'/><vendor id='0x10de'/>
+  </capability>
+</device>
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    simulate(tmp_path / "host.xml", SMALL)
+    return tmp_path / "host.xml"
+
+
+def domains(file):
+    """What libvirt finds in it: uuid -> (running, vcpus, KiB)."""
+    connection = libvirt.open(host_uri(file))
+    found = {d.UUIDString(): (d.isActive(), d.info()[3], d.info()[1]) for d in _all(connection)}
+    connection.close()
+    return found
+
+
+def _all(connection):
+    return connection.listAllDomains()
+
+
+def devices(file):
+    connection = libvirt.open(host_uri(file))
+    found = {device.name() for device in connection.listAllDevices()}
+    connection.close()
+    return found
+
+
+def test_a_new_host_is_empty_and_named(tmp_path):
+    file = tmp_path / "host.xml"
+    simulate(file, Machine(hostname="node-7"))
+    assert domains(file) == {}
+    assert simulated_hostname(capabilities_path(file).read_text()) == "node-7"
+
+
+def test_domains_run_from_the_start_or_are_only_defined(tmp_path):
+    file = tmp_path / "host.xml"
+    running = domain_xml(A, vcpus=2, memory_mb=512)
+    defined = domain_xml(B, vcpus=1, memory_mb=33, active=False)
+    simulate(file, SMALL, [running, defined])
+    assert domains(file) == {A: (1, 2, 512 * 1024), B: (0, 1, 33 * 1024)}
+
+
+def test_domains_come_and_go(file):
+    with edit(file) as world:
+        assert world.add_domain(domain_xml(A, vcpus=2, memory_mb=512)) == A
+        world.add_domain(domain_xml(B, vcpus=1, memory_mb=64))
+    with edit(file) as world:
+        world.remove_domain(A)
+    assert list(domains(file)) == [B]
+
+
+def test_a_domain_is_replaced_in_one_edit(file):
+    with edit(file) as world:
+        world.add_domain(domain_xml(A, vcpus=2, memory_mb=512))
+    with edit(file) as world:
+        world.remove_domain(A.upper())
+        world.add_domain(domain_xml(A, vcpus=1, memory_mb=64))
+    assert domains(file) == {A: (1, 1, 64 * 1024)}
+
+
+def test_devices_come_and_go(file):
+    with edit(file) as world:
+        assert world.add_device(DEVICE) == "pci_0000_08_00_0"
+    assert "pci_0000_08_00_0" in devices(file)
+    with edit(file) as world:
+        world.remove_device("pci_0000_08_00_0")
+    assert "pci_0000_08_00_0" not in devices(file)
+
+
+@pytest.mark.parametrize(
+    ("verb", "argument", "told"),
+    [
+        ("add_domain", "<domain", "not well-formed"),
+        ("add_domain", DEVICE, "is a <device>: give one that is a <domain>"),
+        ("add_domain", "<domain type='kvm'/>", "'kvm': a simulated host runs <domain type='test'>"),
+        ("add_domain", "<domain type='test'/>", "no <name>: give it one"),
+        ("add_domain", "<domain type='test'><name>a</name></domain>", "no <uuid>"),
+        ("add_domain", domain_xml("u", vcpus=1, memory_mb=1), "'u' is no uuid"),
+        ("add_domain", domain_xml(A, vcpus=1, memory_mb=1), f"{A} is there already"),
+        (
+            "add_domain",
+            domain_xml(B, vcpus=1, memory_mb=1, name=A),
+            f"named '{A}' is there already: rename",
+        ),
+        (
+            "add_domain",
+            f"<domain type='test'><name>b</name><uuid>{B}</uuid></domain>",
+            "libvirt does not accept it: .*os <type>",
+        ),
+        ("remove_domain", B, f"no domain has the uuid {B}: there are {A}"),
+        ("remove_domain", "x", "'x' is no uuid"),
+        ("add_device", "<device/>", "no <name>"),
+        ("add_device", DEVICE, "named 'pci_0000_08_00_0' is there already"),
+        ("remove_device", "pci_0", "no device is named 'pci_0': there are pci_0000_08_00_0"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(file, verb, argument, told):
+    with edit(file) as world:
+        world.add_domain(domain_xml(A, vcpus=1, memory_mb=64))
+        world.add_device(DEVICE)
+    before, there = file.read_bytes(), sorted(file.parent.iterdir())
+
+    with pytest.raises(SimulationError, match=f"{file}: .*{told}"), edit(file) as world:
+        getattr(world, verb)(argument)
+
+    assert file.read_bytes() == before
+    assert sorted(file.parent.iterdir()) == there
+
+
+def test_an_edit_that_fails_half_way_changes_nothing(file):
+    with pytest.raises(LookupError), edit(file) as world:
+        world.add_domain(domain_xml(A, vcpus=1, memory_mb=64))
+        raise LookupError
+    assert domains(file) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "no such host: `rtagent host simulate` makes one"),
+        ("<node", "not well-formed"),
+        ("<domain/>", "<domain> where a host file has <node>"),
+    ],
+)
+def test_what_is_no_host_file_is_not_edited(tmp_path, content, told):
+    file = tmp_path / "host.xml"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SimulationError, match=f"{file}: .*{told}"), edit(file):
+        pass
+
+
+def test_a_directory_that_is_missing_is_told(tmp_path):
+    with pytest.raises(SimulationError, match="No such file or directory"):
+        simulate(tmp_path / "none" / "host.xml", SMALL)
+
+
+def test_writing_it_again_replaces_the_world(file):
+    with edit(file) as world:
+        world.add_domain(domain_xml(A, vcpus=1, memory_mb=64))
+    simulate(file, SMALL)
+    assert domains(file) == {}
+
+
+def test_editors_at_the_same_time_lose_nothing(file):
+    uuids = [f"00000000-0000-0000-0000-{number:012x}" for number in range(16)]
+
+    def add(uuid):
+        with edit(file) as world:
+            world.add_domain(domain_xml(uuid, vcpus=1, memory_mb=1))
+
+    editors = [threading.Thread(target=add, args=(uuid,)) for uuid in uuids]
+    for editor in editors:
+        editor.start()
+    for editor in editors:
+        editor.join()
+
+    assert sorted(domains(file)) == uuids
