@@ -51,6 +51,8 @@ def cell_faults(host, asked, limits, place: int, cell: CellAssignment) -> list[s
         "threads": threads_ok(host, asked, there, cell),
         "shared CPUs": shared_ok(host, limits, there, cell),
         "pages": pages_ok(host, guest, there, cell),
+        "huge pages": cell.hugepages
+        == (cell.pagesize is not None and cell.pagesize != min(there.pages)),
         "memory": guest.pagesize is not None or memory_ok(host, asked, limits, there, cell),
     }
     return [rule for rule, holds in checks.items() if not holds]
@@ -234,6 +236,7 @@ def _every(host, asked, place: int, there):
                     cpuset_reserved=frozenset(reserved),
                     cpuset_kept=_kept(asked, there, {*pins, *reserved}),
                     pagesize=size,
+                    hugepages=size is not None and size != min(there.pages),
                 )
 
 

@@ -33,6 +33,8 @@ class CellAssignment(Value, frozen=True, kw_only=True):
     :ivar cpuset_reserved: host CPUs taken for the emulator's threads.
     :ivar cpuset_kept: thread siblings of the CPUs taken, which nobody may use.
     :ivar pagesize: KiB, when pages of an explicit size were taken; else None: memory was.
+    :ivar hugepages: they are larger than the smallest there, so that the guest must be told to use
+        them: the smallest are what any memory is made of.
     """
 
     id: int
@@ -43,6 +45,7 @@ class CellAssignment(Value, frozen=True, kw_only=True):
     cpuset_reserved: frozenset[int] = frozenset()
     cpuset_kept: frozenset[int] = frozenset()
     pagesize: int | None = None
+    hugepages: bool = False
 
     @property
     def pcpuset(self) -> frozenset[int]:
@@ -53,6 +56,11 @@ class CellAssignment(Value, frozen=True, kw_only=True):
     def vcpus(self) -> frozenset[int]:
         """All of its vCPUs."""
         return self.cpuset | self.pcpuset
+
+    def pcpus_of(self, vcpu: int) -> frozenset[int]:
+        """The host CPUs on which a vCPU of the cell may run."""
+        pinned = self.cpu_pinning.get(vcpu)
+        return self.shared_pcpus if pinned is None else frozenset({pinned})
 
     @property
     def taken(self) -> frozenset[int]:

@@ -44,6 +44,7 @@ def _cell(guest: GuestCell, room: Room, slot: Slot) -> CellAssignment:
         cpuset_reserved=slot.taking.reserved,
         cpuset_kept=slot.taking.kept,
         pagesize=slot.pagesize,
+        hugepages=slot.pagesize is not None and slot.pagesize > min(room.pages),
     )
 
 
@@ -67,11 +68,5 @@ def _emulator(
         pcpu
         for cell in cells
         for vcpu in sorted(cell.vcpus - asked.realtime)
-        for pcpu in where(cell, vcpu)
+        for pcpu in cell.pcpus_of(vcpu)
     )
-
-
-def where(cell: CellAssignment, vcpu: int) -> frozenset[int]:
-    """The host CPUs on which a vCPU of the cell may run."""
-    pinned = cell.cpu_pinning.get(vcpu)
-    return cell.shared_pcpus if pinned is None else frozenset({pinned})

@@ -1,0 +1,82 @@
+"""The domain document that enacts a claim: pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lxml import etree
+
+from rtagent.model.assignment import Assignment
+from rtagent.model.flavor import Flavor
+from rtagent.virt.libvirt import guest_numa
+from rtagent.virt.libvirt.document import BadDocument, parse
+
+#: What of a domain's children is the claim's: the whole element, or the children named.
+_OWNED: dict[str, tuple[str, ...]] = {
+    "vcpu": (),
+    "cputune": ("vcpupin", "emulatorpin", "vcpusched"),
+    "numatune": ("memory", "memnode"),
+    "cpu": ("topology", "numa"),
+    "memoryBacking": ("hugepages", "nosharepages", "locked"),
+}
+
+
+class Granted(Protocol):
+    """What is read of a claim."""
+
+    @property
+    def flavor(self) -> Flavor: ...
+
+    @property
+    def numa_topology(self) -> Assignment | None: ...
+
+
+def children(claim: Granted) -> tuple[etree._Element, ...]:
+    """The ``<domain>`` children that enact it."""
+    assignment = claim.numa_topology or Assignment()
+    parts = {
+        "memoryBacking": guest_numa.memory_backing(assignment),
+        "cputune": guest_numa.cputune(assignment),
+        "numatune": guest_numa.numatune(assignment),
+        "cpu": guest_numa.cpu(assignment),
+    }
+    whole = [guest_numa.vcpu(assignment, claim.flavor.vcpus)]
+    for tag, inner in parts.items():
+        element = etree.Element(tag)
+        element.extend(inner)
+        whole += [element] if len(element) else []
+    return tuple(whole)
+
+
+def apply(domain_xml: str, claim: Granted) -> str:
+    """A whole domain document with the claim's part in it: what it says of the same things goes,
+    and everything else stays. Applying a claim again changes nothing.
+
+    :raises BadDocument: it is not a domain's.
+    """
+    domain = parse(domain_xml)
+    if domain.tag != "domain":
+        raise BadDocument(f"it is a <{domain.tag}>, not a <domain>")
+    for tag, owned in _OWNED.items():
+        _clear(domain, tag, owned)
+    for child in children(claim):
+        _put(domain, child)
+    etree.indent(domain)
+    return etree.tostring(domain, encoding="unicode")
+
+
+def _clear(domain: etree._Element, tag: str, owned: tuple[str, ...]) -> None:
+    for element in domain.findall(tag):
+        for inner in [inner for inner in element if inner.tag in owned]:
+            element.remove(inner)
+        if not owned or not (len(element) or element.attrib):
+            domain.remove(element)
+
+
+def _put(domain: etree._Element, child: etree._Element) -> None:
+    there = domain.find(child.tag)
+    if there is not None:
+        there.extend(child)
+        return
+    after = domain.find("os")
+    domain.insert(len(domain) if after is None else domain.index(after), child)

@@ -1,0 +1,93 @@
+"""Claims in domain documents, put to libvirt itself."""
+
+import contextlib
+
+import libvirt
+import pytest
+from lxml import etree
+
+from rtagent.model.cpuset import parse_cpu_spec
+from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.guest import apply
+from tests.claimed_guests import combinations, granted, plain_domain
+from tests.numa_hosts import host, topology
+
+
+@pytest.fixture(scope="module")
+def test_driver():
+    connection = libvirt.open("test:///default")
+    yield connection
+    connection.close()
+
+
+def test_every_combination_of_policies_can_be_defined(test_driver):
+    defined = 0
+    for specs in combinations():
+        document = apply(plain_domain("test"), granted(**specs))
+        domain = test_driver.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+        back = etree.fromstring(domain.XMLDesc())
+        assert pins(back) == pins(etree.fromstring(document)), specs
+        domain.undefine()
+        defined += 1
+    assert defined > 200
+
+
+@pytest.fixture
+def connection(libvirtd):
+    connection = libvirt.open(libvirtd.uri)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        {"cpu_policy": "dedicated"},
+        {"cpu_policy": "mixed", "cpu_dedicated_mask": "1"},
+        {"numa_nodes": "1"},
+    ],
+    ids=",".join,
+)
+def test_a_real_guest_runs_where_it_was_placed(connection, specs):
+    claim = granted(2, 64, where=here(connection, specs), **specs)
+    document = apply(plain_domain("qemu", 2, 64), claim)
+    with running(connection, document) as domain:
+        live = etree.fromstring(domain.XMLDesc())
+        assert pins(live) == pins(etree.fromstring(document))
+        for number, cpus in enumerate(domain.vcpuPinInfo()):
+            (cell,) = claim.numa_topology.cells
+            assert {cpu for cpu, on in enumerate(cpus) if on} == cell.pcpus_of(number)
+        emulator = {cpu for cpu, on in enumerate(domain.emulatorPinInfo()) if on}
+        assert emulator == claim.numa_topology.emulator_pcpus
+
+
+@contextlib.contextmanager
+def running(connection, document):
+    domain = connection.createXML(document, libvirt.VIR_DOMAIN_START_VALIDATE)
+    try:
+        yield domain
+    finally:
+        domain.destroy()
+
+
+def here(connection, specs):
+    """This machine's first cell: all its CPUs are for pinning, or all shared; or, for a mixed guest,
+    the first is shared."""
+    cell = parse_cells(connection.getCapabilities())[0]
+    cpus = sorted(cell.cpus)
+    sets = {"dedicated": ",".join(map(str, cpus))}
+    if specs.get("cpu_policy") == "mixed":
+        sets = {"dedicated": ",".join(map(str, cpus[1:])), "shared": str(cpus[0])}
+    elif "cpu_policy" not in specs:
+        sets = {"shared": ",".join(map(str, cpus))}
+    return host(topology(cell), **sets)
+
+
+def pins(domain):
+    """What a document says of places, whatever the order; libvirt may list vCPUs one by one."""
+    said = []
+    for element in [*domain.iterfind("cputune/*"), *domain.iterfind("numatune/*")]:
+        attributes = dict(element.attrib)
+        for vcpu in sorted(parse_cpu_spec(attributes.pop("vcpus", ""))) or [None]:
+            said.append((element.tag, vcpu, *sorted(attributes.items())))
+    return sorted(said, key=str)

@@ -1,0 +1,208 @@
+"""Claims in domain documents."""
+
+import pytest
+from lxml import etree
+
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.guest import apply, children
+from tests.claimed_guests import WHERE, combinations, granted, plain_domain
+from tests.numa_hosts import host
+
+SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
+COMBINATIONS = list(combinations())
+
+
+def applied(domain=None, **specs):
+    return etree.fromstring(apply(domain or plain_domain(), granted(**specs)))
+
+
+def inner(domain, tag):
+    return [(child.tag, dict(child.attrib)) for child in domain.iterfind(f"{tag}/*")]
+
+
+def test_there_are_combinations_of_everything():
+    assert len(COMBINATIONS) > 200
+    assert {specs.get("cpu_policy") for specs in COMBINATIONS} == {None, "dedicated", "mixed"}
+
+
+@pytest.mark.parametrize(
+    "specs", COMBINATIONS, ids=lambda specs: ",".join(f"{k}={v}" for k, v in specs.items())
+)
+def test_each_is_a_document_that_libvirt_knows(specs):
+    SCHEMA.assertValid(applied(**specs))
+
+
+def test_a_guest_without_cells_floats():
+    domain = applied()
+    assert domain.findtext("vcpu") == "4"
+    assert dict(domain.find("vcpu").attrib) == {"placement": "static", "cpuset": "0-3,16-19"}
+    assert [domain.find(tag) for tag in ("cputune", "numatune", "memoryBacking")] == [None] * 3
+    assert inner(domain, "cpu") == [("topology", {"sockets": "4", "cores": "1", "threads": "1"})]
+
+
+def test_a_guest_floats_anywhere_when_the_operator_says_nothing():
+    domain = etree.fromstring(apply(plain_domain(), granted(where=host())))
+    assert domain.find("vcpu").get("cpuset") is None
+
+
+def test_dedicated_cpus():
+    domain = applied(cpu_policy="dedicated", emulator_threads_policy="isolate", vcpus=3)
+    assert domain.find("vcpu").get("cpuset") == "8"
+    assert inner(domain, "cputune") == [
+        ("vcpupin", {"vcpu": "0", "cpuset": "4"}),
+        ("vcpupin", {"vcpu": "1", "cpuset": "5"}),
+        ("vcpupin", {"vcpu": "2", "cpuset": "6"}),
+        ("emulatorpin", {"cpuset": "8"}),
+    ]
+
+
+def test_mixed_cpus_and_realtime():
+    domain = applied(cpu_policy="mixed", cpu_realtime="yes", cpu_realtime_mask="2-3")
+    assert inner(domain, "cputune") == [
+        ("vcpupin", {"vcpu": "0", "cpuset": "0-3"}),
+        ("vcpupin", {"vcpu": "1", "cpuset": "0-3"}),
+        ("vcpupin", {"vcpu": "2", "cpuset": "4"}),
+        ("vcpupin", {"vcpu": "3", "cpuset": "5"}),
+        ("emulatorpin", {"cpuset": "0-3"}),
+        ("vcpusched", {"vcpus": "2-3", "scheduler": "fifo", "priority": "1"}),
+    ]
+    assert inner(domain, "memoryBacking") == [("nosharepages", {}), ("locked", {})]
+
+
+def test_the_operators_realtime_priority():
+    where = host(WHERE.topology, "4-15", "0-3", realtime_scheduler_priority=7)
+    claim = granted(where=where, cpu_policy="dedicated", cpu_realtime="yes", cpu_realtime_mask="^0")
+    domain = etree.fromstring(apply(plain_domain(), claim))
+    assert domain.find("cputune/vcpusched").get("priority") == "7"
+
+
+def test_cells_and_pages():
+    domain = applied(numa_nodes="2", mem_page_size="2MB", locked_memory="yes", memory_mb=1024)
+    assert inner(domain, "numatune") == [
+        ("memory", {"mode": "strict", "nodeset": "0-1"}),
+        ("memnode", {"cellid": "0", "mode": "strict", "nodeset": "0"}),
+        ("memnode", {"cellid": "1", "mode": "strict", "nodeset": "1"}),
+    ]
+    assert inner(domain, "cpu/numa") == [
+        (
+            "cell",
+            {"id": number, "cpus": cpus, "memory": "512", "unit": "MiB", "memAccess": "shared"},
+        )
+        for number, cpus in (("0", "0-1"), ("1", "2-3"))
+    ]
+    assert inner(domain, "memoryBacking/hugepages") == [
+        ("page", {"size": "2048", "unit": "KiB", "nodeset": "0-1"})
+    ]
+    assert [child.tag for child in domain.find("memoryBacking")] == ["hugepages", "locked"]
+
+
+def test_a_guest_cell_is_numbered_as_the_guest_sees_it():
+    busy = host(WHERE.topology, "16-31")
+    domain = etree.fromstring(apply(plain_domain(), granted(where=busy, cpu_policy="dedicated")))
+    assert inner(domain, "numatune")[1] == (
+        "memnode",
+        {"cellid": "0", "mode": "strict", "nodeset": "1"},
+    )
+    assert domain.find("cpu/numa/cell").get("id") == "0"
+
+
+@pytest.mark.parametrize("size", ["small", "4"])
+def test_the_smallest_pages_are_what_memory_is_made_of(size):
+    domain = applied(mem_page_size=size)
+    assert domain.find("memoryBacking") is None
+    assert domain.find("cpu/numa/cell").get("memAccess") is None
+
+
+def test_cells_of_several_page_sizes():
+    pages = {0: {1048576: 1}, 1: {1048576: 2}}
+    mixed = host(WHERE.topology, shared="0-3,16-19", reserved_huge_pages=pages)
+    claim = granted(where=mixed, numa_nodes="2", mem_page_size="any")
+    domain = etree.fromstring(apply(plain_domain(), claim))
+    assert inner(domain, "memoryBacking/hugepages") == [
+        ("page", {"size": "2048", "unit": "KiB", "nodeset": "1"}),
+        ("page", {"size": "1048576", "unit": "KiB", "nodeset": "0"}),
+    ]
+
+
+CALLERS = """
+<domain type='kvm'>
+  <name>guest</name>
+  <memory unit='MiB'>2048</memory>
+  <memoryBacking><hugepages/><access mode='shared'/><locked/></memoryBacking>
+  <vcpu placement='static' cpuset='9'>2</vcpu>
+  <iothreads>1</iothreads>
+  <cputune>
+    <shares>2048</shares>
+    <vcpupin vcpu='0' cpuset='9'/>
+    <iothreadpin iothread='1' cpuset='0'/>
+    <vcpusched vcpus='0' scheduler='rr' priority='3'/>
+  </cputune>
+  <numatune><memory mode='preferred' nodeset='1'/></numatune>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os>
+  <cpu mode='host-passthrough'>
+    <topology sockets='2' cores='1' threads='1'/>
+    <feature policy='disable' name='vmx'/>
+    <numa><cell id='0' cpus='0-1' memory='2048' unit='MiB'/></numa>
+  </cpu>
+  <devices/>
+</domain>
+"""
+
+
+def test_what_the_caller_says_of_the_same_things_goes_and_the_rest_stays():
+    domain = applied(CALLERS)
+    SCHEMA.assertValid(domain)
+    assert dict(domain.find("vcpu").attrib) == {"placement": "static", "cpuset": "0-3,16-19"}
+    assert domain.findtext("vcpu") == "4"
+    assert [child.tag for child in domain.find("cputune")] == ["shares", "iothreadpin"]
+    assert domain.find("numatune") is None
+    assert [child.tag for child in domain.find("memoryBacking")] == ["access"]
+    assert domain.find("cpu").get("mode") == "host-passthrough"
+    assert sorted(child.tag for child in domain.find("cpu")) == ["feature", "topology"]
+    assert domain.findtext("iothreads") == "1"
+
+
+def test_what_the_claim_says_joins_what_stays():
+    domain = applied(CALLERS, cpu_policy="dedicated", mem_page_size="2MB", memory_mb=1024)
+    SCHEMA.assertValid(domain)
+    assert {child.tag for child in domain.find("cputune")} == {
+        "shares",
+        "iothreadpin",
+        "vcpupin",
+        "emulatorpin",
+    }
+    assert [child.tag for child in domain.find("memoryBacking")] == ["access", "hugepages"]
+    assert len(domain.findall("cpu/numa/cell")) == 1
+
+
+def test_nothing_else_changes():
+    before, after = etree.fromstring(plain_domain()), applied()
+    for tag in ("name", "uuid", "metadata", "memory", "os", "features", "on_poweroff", "devices"):
+        assert canonical(before.find(tag)) == canonical(after.find(tag))
+
+
+def canonical(element):
+    return etree.tostring(element, method="c14n2", strip_text=True)
+
+
+@pytest.mark.parametrize("specs", [{}, {"cpu_policy": "dedicated", "mem_page_size": "2MB"}])
+def test_applied_again_it_is_the_same(specs):
+    claim = granted(memory_mb=1024, **specs)
+    once = apply(CALLERS, claim)
+    assert apply(once, claim) == once
+
+
+def test_another_claim_takes_the_place_of_the_first():
+    first = granted(cpu_policy="dedicated", numa_nodes="2", mem_page_size="2MB", memory_mb=1024)
+    assert apply(apply(plain_domain(), first), granted()) == apply(plain_domain(), granted())
+
+
+def test_the_children_alone():
+    tags = [child.tag for child in children(granted(cpu_policy="dedicated"))]
+    assert tags == ["vcpu", "cputune", "numatune", "cpu"]
+
+
+@pytest.mark.parametrize("document", ["<network/>", "<domain>", ""])
+def test_what_is_no_domain(document):
+    with pytest.raises(BadDocument):
+        apply(document, granted())
