@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import audits, claims_inprocess, claims_rpc, placement, starts
+from benchmarks import audits, claims_inprocess, claims_rpc, numa, placement, starts
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 
@@ -26,6 +26,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     audits.contention: ("audit_contention_p99",),
     starts.many: ("start_10000_claims",),
     starts.weight: ("rss_1000_claims",),
+    numa.measure: ("numa_fit_p50", "numa_fit_worst", "numa_refusal"),
     placement.measure: ("placement_first_push", "placement_idle_requests"),
 }
 NAMES = [name for names in MEASURES.values() for name in names]

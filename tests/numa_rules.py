@@ -64,7 +64,7 @@ def choice_faults(host, asked, place: int, cell: CellAssignment) -> list[str]:
     (there,) = [there for there in host.topology.cells if there.id == cell.id]
     request = asked.cells[place].pagesize
     if request in ("large", "any"):
-        larger = [s for s in page_sizes(request, there) if s > cell.pagesize]
+        larger = [s for s in page_sizes(request, there) if s > (cell.pagesize or 0)]
         if any(page_room(host, there, size, cell.memory) for size in larger):
             faults.append("a larger page would have done")
     if asked.cpu_thread_policy != "isolate":
@@ -87,7 +87,7 @@ def emulator_faults(host, asked, assignment: Assignment) -> list[str]:
     elif asked.emulator_threads_policy == "share" and shared_cpus(host) - taken:
         right = shared_cpus(host) - taken
     else:
-        right = set()
+        right = frozenset()
         for cell in assignment.cells:
             right |= {p for v, p in cell.cpu_pinning.items() if v not in asked.realtime}
             right |= cell.shared_pcpus

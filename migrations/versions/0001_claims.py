@@ -1,4 +1,4 @@
-"""Services, nodes, claims, foreign domains, operations, history."""
+"""Services, nodes, claims, units, foreign domains, operations, history."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -20,10 +20,13 @@ _OPTIONS = {
 
 Uuid = sa.String(36)
 Name = sa.String(255)
+Kind = sa.String(32)
 Document = sa.Text().with_variant(mysql.MEDIUMTEXT(), *_MYSQL)
 Moment = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
 Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Amount = sa.BigInteger
+
+_HELD = ("node_uuid", "kind", "unit", "owner_id")
 
 
 def upgrade() -> None:
@@ -120,6 +123,38 @@ def upgrade() -> None:
     )
     op.create_index("ix_claims_node_uuid_state", "claims", ["node_uuid", "state"])
     op.create_table(
+        "units",
+        _needed("node_uuid", Uuid),
+        _needed("kind", Kind),
+        _needed("unit", Name),
+        _needed("owner_id", Name),
+        sa.PrimaryKeyConstraint("node_uuid", "kind", "unit", name="pk_units"),
+        sa.UniqueConstraint(*_HELD, name="uq_units_node_uuid_kind_unit_owner_id"),
+        _of_node("units"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "claim_units",
+        _needed("claim_uuid", Uuid),
+        _needed("node_uuid", Uuid),
+        _needed("kind", Kind),
+        _needed("unit", Name),
+        _needed("owner_id", Name),
+        sa.PrimaryKeyConstraint("claim_uuid", "kind", "unit", name="pk_claim_units"),
+        sa.ForeignKeyConstraint(
+            _HELD,
+            [f"units.{column}" for column in _HELD],
+            name="fk_claim_units_node_uuid_kind_unit_owner_id",
+        ),
+        sa.ForeignKeyConstraint(
+            ["claim_uuid", "owner_id"],
+            ["claims.uuid", "claims.owner_id"],
+            name="fk_claim_units_claim_uuid_owner_id",
+        ),
+        **_OPTIONS,
+    )
+    op.create_index("ix_claim_units_node_uuid_kind_unit_owner_id", "claim_units", list(_HELD))
+    op.create_table(
         "foreign_domains",
         _needed("node_uuid", Uuid),
         _needed("domain_uuid", Uuid),
@@ -127,6 +162,7 @@ def upgrade() -> None:
         _needed("active", sa.Boolean),
         _needed("vcpus", Amount),
         _needed("memory_mb", Amount),
+        _needed("occupancy", Document),
         sa.PrimaryKeyConstraint("node_uuid", "domain_uuid", name="pk_foreign_domains"),
         _of_node("foreign_domains"),
         **_OPTIONS,

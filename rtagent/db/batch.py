@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rtagent.db.event import ClaimEvent, claim_event
+from rtagent.db.units import UnitRows, net_units
 from rtagent.errors import ChangeRejected
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
@@ -23,12 +24,14 @@ class Batch(Value, frozen=True, kw_only=True):
 
     :ivar new_claims: not in the store yet. A claim that was made and ended in one batch is here,
         released. :ivar changed_claims: in the store already.
+    :ivar units: what is held and was not, and the other way round.
     :ivar gone_holdings: domain uuids.
     :ivar ended: operations to be kept only where the store does not have the id yet.
     """
 
     new_claims: tuple[Claim, ...]
     changed_claims: tuple[Claim, ...]
+    units: UnitRows
     new_holdings: tuple[Holding, ...]
     changed_holdings: tuple[Holding, ...]
     gone_holdings: tuple[str, ...]
@@ -48,6 +51,7 @@ def net(before: HostState, after: HostState, changes: Sequence[Change]) -> Batch
     return Batch(
         new_claims=tuple(c for c in claims.values() if c.uuid not in before.claims),
         changed_claims=tuple(c for c in claims.values() if c.uuid in before.claims),
+        units=net_units(before, after, claims),
         new_holdings=tuple(
             after.holdings[d] for d in domains if d in after.holdings and d not in before.holdings
         ),

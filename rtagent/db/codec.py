@@ -7,7 +7,7 @@ are the same in many claims: equal documents are decoded once and shared.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -15,15 +15,17 @@ import msgspec
 
 from rtagent.db.batch import Kept
 from rtagent.db.event import ClaimEvent, ClaimFacts
+from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
 from rtagent.model.change import Operation
-from rtagent.model.claim import Claim
-from rtagent.model.compute_node import amounts, described, ratios
+from rtagent.model.claim import PCPU, Claim, Unit
+from rtagent.model.compute_node import amounts, described, numa_topology, ratios
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.request import ExtraResource, Limits
 from rtagent.model.topology import Topology
 
@@ -63,7 +65,7 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     limits: Limits = Limits()
     pci_requests: tuple[PciRequest, ...] = ()
     extra_resource: ExtraResource = {}
-    numa_topology: Mapping[str, object] | None = None
+    numa_topology: Assignment | None = None
     pci: tuple[Mapping[str, object], ...] = ()
     tag: str | None = None
 
@@ -77,17 +79,19 @@ class _RawDocument(_Document, frozen=True, kw_only=True):
 
 _DOCUMENT = _Document.__struct_fields__
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.Encoder().encode
 _decode_document = msgspec.json.Decoder(_RawDocument).decode
 _decode_flavor = msgspec.json.Decoder(Flavor).decode
 _decode_image = msgspec.json.Decoder(Image).decode
 _decode_topology = msgspec.json.Decoder(Topology).decode
+_decode_occupancy = msgspec.json.Decoder(Occupancy).decode
 _decode_facts = msgspec.json.Decoder(ClaimFacts).decode
 
 
 def text(value: object) -> str:
-    """As JSON; sets are sorted."""
-    return _encode(value).decode()
+    """As JSON; sets and mappings are sorted."""
+    # Two steps: the encoder alone sorts no mapping whose keys are integers.
+    return _encode(msgspec.to_builtins(value, str_keys=True, order="deterministic")).decode()
 
 
 # -- claims -----------------------------------------------------------------------------------
@@ -101,9 +105,15 @@ def claim_fields(claim: Claim) -> Fields:
     return fields
 
 
-def claims(node: Node, rows: Iterable[Sequence[Any]]) -> tuple[Claim, ...]:
+def claims(
+    node: Node, rows: Iterable[Sequence[Any]], units: Mapping[str, Collection[Unit]]
+) -> tuple[Claim, ...]:
     """The claims of a node, from rows of `CLAIM_COLUMNS` and ``document``. Where they are is told
-    by their node's record, so that a renamed host's claims are under its new name."""
+    by their node's record, so that a renamed host's claims are under its new name.
+
+    :param units: by claim uuid, what the database says that it holds: for a claim whose document
+        cannot be read.
+    """
     flavors: dict[bytes, Flavor] = {}
     images: dict[bytes, Image] = {}
 
@@ -116,23 +126,32 @@ def claims(node: Node, rows: Iterable[Sequence[Any]]) -> tuple[Claim, ...]:
             parts["flavor"] = _shared(raw.flavor, flavors, _decode_flavor)
             parts["image"] = _shared(raw.image, images, _decode_image)
         except msgspec.DecodeError as error:
-            parts = _quarantine(fields, error)
+            parts = _quarantine(fields, units.get(fields["uuid"], ()), error)
         fields |= parts
         return Claim(host=node.host, node=node.hypervisor_hostname, **fields)
 
     return tuple(map(claim, rows))
 
 
-def _quarantine(fields: Fields, error: Exception) -> Fields:
-    """For a claim whose document cannot be read: what it holds is in its columns, so it is held,
-    and flagged."""
+def _quarantine(fields: Fields, units: Collection[Unit], error: Exception) -> Fields:
+    """For a claim whose document cannot be read: what it holds is in its columns and its units, so
+    it is held, and flagged. Where its memory and pages are is lost."""
     LOG.error("claim %s: its document cannot be read: %s", fields["uuid"], error)
     size = {name: max(1, fields[name]) for name in ("vcpus", "memory_mb")}
     return {
         "instance": InstanceFacts(),
         "flavor": Flavor(**size),
+        "numa_topology": _kept(units),
         "suspect": fields["suspect"] or f"its record cannot be read: {error}",
     }
+
+
+def _kept(units: Collection[Unit]) -> Assignment | None:
+    """Host CPUs that nobody may use, for a claim of which no more is known."""
+    cpus = frozenset(int(name) for kind, name in units if kind == PCPU)
+    if not cpus:
+        return None
+    return Assignment(cells=(CellAssignment(id=0, memory=0, cpuset_kept=cpus),))
 
 
 def _shared(raw: Any, known: dict[bytes, _T], decode: Callable[[bytes], _T]) -> _T:
@@ -219,9 +238,16 @@ def host_fields(state: HostState) -> Fields:
     """The columns of ``compute_nodes`` that a new topology or policy moves."""
     fields = ratios(state.policy)
     if state.topology is not None:
-        fields |= described(state.topology)
+        fields |= described(state.topology, state.policy)
         fields["topology"] = state.topology
     return {name: value if _plain(value) else text(value) for name, value in fields.items()}
+
+
+def numa_fields(state: HostState) -> Fields:
+    """The column of ``compute_nodes`` that shows the cells: a claim without a place in particular
+    does not move it."""
+    cells = numa_topology(state)
+    return {"numa_topology": None if cells is None else text(cells)}
 
 
 def _plain(value: object) -> bool:
@@ -238,12 +264,16 @@ def _decimal(number: float | None) -> Decimal | None:
 
 def holding_fields(holding: Holding) -> Fields:
     """A row of ``foreign_domains``, but for its node."""
-    return {name: getattr(holding, name) for name in Holding.__struct_fields__}
+    fields = {name: getattr(holding, name) for name in Holding.__struct_fields__}
+    fields["occupancy"] = text(holding.occupancy)
+    return fields
 
 
 def holding(row: Sequence[Any]) -> Holding:
     """From a row of the fields of `Holding`."""
-    return Holding(**dict(zip(Holding.__struct_fields__, row, strict=True)))
+    fields = dict(zip(Holding.__struct_fields__, row, strict=True))
+    fields["occupancy"] = _decode_occupancy(fields["occupancy"])
+    return Holding(**fields)
 
 
 def operation_fields(kept: Kept) -> Fields:

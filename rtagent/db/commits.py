@@ -12,6 +12,7 @@ from rtagent.db.batch import Batch
 from rtagent.db.codec import Fields
 from rtagent.db.schema import claim_events, claims, compute_nodes, foreign_domains, operations
 from rtagent.db.statement import Statement
+from rtagent.db.unit_writer import UnitWriter
 from rtagent.errors import RevisionConflict
 from rtagent.model.change import Change, Operation
 from rtagent.model.holding import Holding
@@ -38,6 +39,7 @@ class CommitWriter:
         self._update_claims = Statement(
             dialect, update(claims).where(claims.c.uuid == bindparam("its_uuid")), claim_columns
         )
+        self._units = UnitWriter(dialect)
         self._insert_domains = Statement(dialect, insert(foreign_domains), ("node_uuid", *_HOLDING))
         self._update_domains = Statement(
             dialect, update(foreign_domains).where(*its_domain), _HOLDING
@@ -64,6 +66,9 @@ class CommitWriter:
         fields = codec.moved_fields(after)
         if any(change.topology or change.policy for change in changes):
             fields |= codec.host_fields(after)
+            fields |= codec.numa_fields(after)
+        elif after.usage.numa != before.usage.numa:
+            fields |= codec.numa_fields(after)
         where = {
             "its_uuid": before.node.uuid,
             "its_revision": before.revision,
@@ -81,6 +86,8 @@ class CommitWriter:
         self._write_claims(connection, batch)
         self._write_domains(connection, node_uuid, batch)
         self._passed("commit.claims")
+        self._units.write(connection, node_uuid, batch.units)
+        self._passed("commit.units")
         self._write_operations(connection, node_uuid, batch)
         self._passed("commit.operations")
         self._insert_events.run(connection, list(map(codec.event_fields, batch.events)))

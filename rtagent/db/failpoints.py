@@ -29,6 +29,7 @@ POINTS = (
     "commit.begun",
     "commit.node",
     "commit.claims",
+    "commit.units",
     "commit.operations",
     "commit.events",
     "commit.after",

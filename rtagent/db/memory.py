@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rtagent.db.batch import Batch, Kept, net
 from rtagent.db.event import ClaimEvent
+from rtagent.db.held import HeldUnits
 from rtagent.db.registry import BINARY, VERSION
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.change import Change, Operation
@@ -29,6 +30,7 @@ class _Node:
         self.record = record
         self.raised_by: object = None
         self.claims: dict[str, Claim] = {}
+        self.units = HeldUnits()
         self.holdings: dict[str, Holding] = {}
         self.operations: dict[str, Kept] = {}
         self.events: list[ClaimEvent] = []
@@ -61,6 +63,7 @@ class _Node:
             )
 
     def write(self, after: HostState, changes: Sequence[Change], batch: Batch) -> None:
+        self.units = self.units.after(batch.units)
         self.record = replace(self.record, revision=after.revision)
         self.claims.update((c.uuid, c) for c in batch.new_claims + batch.changed_claims)
         self.holdings.update(

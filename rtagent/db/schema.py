@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -17,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rtagent.db.types import Document, Name, Serial, UtcDateTime, Uuid
+from rtagent.db.types import Document, Kind, Name, Serial, UtcDateTime, Uuid
 
 metadata = MetaData(
     naming_convention={
@@ -40,7 +41,10 @@ _MYSQL_OPTIONS: dict[str, Any] = {
 }
 
 
-def _table(name: str, *parts: Column[Any] | Index | UniqueConstraint) -> Table:
+_Part = Column[Any] | Index | UniqueConstraint | ForeignKeyConstraint
+
+
+def _table(name: str, *parts: _Part) -> Table:
     return Table(name, metadata, *parts, **_MYSQL_OPTIONS)
 
 
@@ -128,6 +132,33 @@ claims = _table(
     UniqueConstraint("uuid", "owner_id"),
 )
 
+#: Concrete things (host CPUs) that are held, each by one owner.
+units = _table(
+    "units",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("kind", Kind, primary_key=True),
+    Column("unit", Name, primary_key=True),
+    Column("owner_id", Name, nullable=False),
+    UniqueConstraint("node_uuid", "kind", "unit", "owner_id"),
+)
+
+#: Which live claims of the owner hold a unit. The keys see to it that two claims of one owner may,
+#: that claims of two owners never do, and that a unit is not freed while one does.
+claim_units = _table(
+    "claim_units",
+    Column("claim_uuid", Uuid, primary_key=True),
+    Column("node_uuid", Uuid, nullable=False),
+    Column("kind", Kind, primary_key=True),
+    Column("unit", Name, primary_key=True),
+    Column("owner_id", Name, nullable=False),
+    ForeignKeyConstraint(
+        ["node_uuid", "kind", "unit", "owner_id"],
+        ["units.node_uuid", "units.kind", "units.unit", "units.owner_id"],
+    ),
+    ForeignKeyConstraint(["claim_uuid", "owner_id"], ["claims.uuid", "claims.owner_id"]),
+    Index(None, "node_uuid", "kind", "unit", "owner_id"),
+)
+
 #: Domains that no claim accounts for, or that differ from their owner's claim.
 foreign_domains = _table(
     "foreign_domains",
@@ -137,6 +168,7 @@ foreign_domains = _table(
     Column("active", Boolean, nullable=False),
     Column("vcpus", BigInteger, nullable=False),
     Column("memory_mb", BigInteger, nullable=False),
+    Column("occupancy", Document, nullable=False),
 )
 
 operations = _table(

@@ -24,6 +24,8 @@ from rtagent.db.schema import (
     services,
 )
 from rtagent.db.transaction import Transactions
+from rtagent.db.unit_reader import UnitReader, flagged
+from rtagent.db.unit_writer import UnitWriter
 from rtagent.errors import RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import LIVE_STATES
@@ -44,6 +46,7 @@ class SqlStore:
         """:param passed: told the name of each boundary inside a transaction, see `failpoints`."""
         self._transactions = Transactions(engine)
         self._writer = CommitWriter(engine.dialect, passed)
+        self._units = UnitWriter(engine.dialect)
         self._passed = passed
         self._me = str(uuid4())
 
@@ -53,11 +56,11 @@ class SqlStore:
             chosen = enroll(records)
             _write_record(connection, chosen, records)
             self._passed("enroll.node")
-            return _read(connection, chosen.node.uuid)
+            return self._read(connection, chosen.node.uuid, writing=True)
 
     def load(self, node_uuid: str) -> Stored:
         with self._transactions.read() as connection:
-            return _read(connection, node_uuid)
+            return self._read(connection, node_uuid)
 
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         # A reload whose own COMMIT was lost has raised the epoch without our knowing: that is
@@ -73,7 +76,7 @@ class SqlStore:
             if connection.execute(raised).rowcount != 1:
                 _refuse(connection, node_uuid, epoch)
             self._passed("reload.node")
-            return _read(connection, node_uuid)
+            return self._read(connection, node_uuid, writing=True)
 
     def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
         batch = net(before, after, changes)
@@ -107,6 +110,40 @@ class SqlStore:
         with self._transactions.look() as connection:
             return tuple(map(codec.event, connection.execute(query.order_by(claim_events.c.id))))
 
+    def _read(self, connection: Connection, node_uuid: str, *, writing: bool = False) -> Stored:
+        """:param writing: mend the rows of units where they differ from the claims."""
+        row = connection.execute(
+            select(compute_nodes).where(compute_nodes.c.uuid == node_uuid)
+        ).one_or_none()
+        if row is None:
+            raise StoreUnavailable(f"the database has no node {node_uuid}")
+        node, held = codec.node(row), UnitReader(connection, node_uuid)
+        its_claims = codec.claims(node, connection.execute(_live(node_uuid)), held.by_claim)
+        faults = held.faults(its_claims)
+        if faults and writing:
+            self._units.rewrite(connection, node_uuid, its_claims)
+        its_domains = connection.execute(
+            _columns(foreign_domains, Holding).where(foreign_domains.c.node_uuid == node_uuid)
+        )
+        return Stored(
+            node=node,
+            revision=row.revision,
+            epoch=row.epoch,
+            claims=flagged(its_claims, faults),
+            holdings=tuple(map(codec.holding, its_domains)),
+            topology=codec.topology(row.topology),
+            ratios=codec.stored_ratios(row),
+            failed_builds=row.failed_builds,
+            disk_available_least=row.disk_available_least,
+        )
+
+
+def _live(node_uuid: str) -> Any:
+    columns = (claims.c[name] for name in (*codec.CLAIM_COLUMNS, "document"))
+    return select(*columns).where(
+        claims.c.node_uuid == node_uuid, claims.c.state.in_(sorted(LIVE_STATES))
+    )
+
 
 def _records(connection: Connection, uuid: str, hypervisor_hostname: str) -> list[NodeRecord]:
     node = compute_nodes.c
@@ -133,32 +170,6 @@ def _write_record(
     same = update(compute_nodes).where(node.uuid == chosen.node.uuid, node.epoch == read[0].epoch)
     if connection.execute(same.values(fields)).rowcount != 1:
         raise StoreUnavailable("another agent enrolled for this node at the same moment")
-
-
-def _read(connection: Connection, node_uuid: str) -> Stored:
-    node = compute_nodes.c
-    row = connection.execute(select(compute_nodes).where(node.uuid == node_uuid)).one_or_none()
-    if row is None:
-        raise StoreUnavailable(f"the database has no node {node_uuid}")
-    its_claims = connection.execute(
-        select(*(claims.c[name] for name in (*codec.CLAIM_COLUMNS, "document"))).where(
-            claims.c.node_uuid == node_uuid, claims.c.state.in_(sorted(LIVE_STATES))
-        )
-    )
-    its_domains = connection.execute(
-        _columns(foreign_domains, Holding).where(foreign_domains.c.node_uuid == node_uuid)
-    )
-    return Stored(
-        node=codec.node(row),
-        revision=row.revision,
-        epoch=row.epoch,
-        claims=codec.claims(codec.node(row), its_claims),
-        holdings=tuple(map(codec.holding, its_domains)),
-        topology=codec.topology(row.topology),
-        ratios=codec.stored_ratios(row),
-        failed_builds=row.failed_builds,
-        disk_available_least=row.disk_available_least,
-    )
 
 
 def _refuse(connection: Connection, node_uuid: str, epoch: int) -> NoReturn:

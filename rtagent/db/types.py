@@ -19,6 +19,8 @@ Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 Uuid = String(36)
 Name = String(255)
+#: Short, so that a key of it and two names is not too long for MariaDB.
+Kind = String(32)
 
 #: MariaDB's TEXT ends at 64 KiB.
 Document = Text().with_variant(mysql.MEDIUMTEXT(), *_MYSQL)

@@ -8,7 +8,7 @@ from typing import Any
 from rtagent.model import stats
 from rtagent.model.host import HostState
 from rtagent.model.policy import Policy
-from rtagent.model.topology import Topology
+from rtagent.model.topology import Cell, Topology
 
 MB_IN_GB = 1024
 
@@ -21,7 +21,8 @@ def compute_node(state: HostState) -> dict[str, Any]:
     return {
         **identity(state),
         **amounts(state),
-        **(described(state.topology) if state.topology else {}),
+        **(described(state.topology, state.policy) if state.topology else {}),
+        "numa_topology": numa_topology(state),
         **ratios(state.policy),
     }
 
@@ -46,7 +47,7 @@ def amounts(state: HostState) -> dict[str, Any]:
     memory_used = policy.reserved_memory_mb + used.memory_mb
     disk_used = policy.reserved_disk_mb + used.disk_mb
     return {
-        "vcpus_used": policy.reserved_cpus + used.vcpus,
+        "vcpus_used": policy.reserved_cpus + used.vcpus + used.pcpus,
         "memory_mb_used": memory_used,
         "local_gb_used": -(-disk_used // MB_IN_GB),
         "free_ram_mb": memory_mb - memory_used,
@@ -62,20 +63,63 @@ def amounts(state: HostState) -> dict[str, Any]:
     }
 
 
-def described(topology: Topology) -> dict[str, Any]:
-    """What the host is made of."""
+def described(topology: Topology, policy: Policy) -> dict[str, Any]:
+    """What the host is made of. CPUs are those that guests may use, shared and dedicated ones."""
+    sets = policy.numa
     return {
-        "vcpus": len(topology.cpus),
+        "vcpus": len(sets.shared(topology.cpus) | sets.dedicated(topology.cpus)),
         "memory_mb": topology.memory_mb,
         "local_gb": topology.disk_mb // MB_IN_GB,
         "hypervisor_type": topology.hypervisor_type,
         "hypervisor_version": topology.hypervisor_version,
         "cpu_info": json.dumps(topology.cpu_info, sort_keys=True),
         "supported_hv_specs": [list(spec) for spec in topology.supported_hv_specs],
-        "numa_topology": None,
         "pci_device_pools": [],
         "metrics": [],
     }
+
+
+def numa_topology(state: HostState) -> dict[str, Any] | None:
+    """Cells with what they have and what of it is used; None when the host tells of none.
+
+    Shape: ``{"cells": [{"id", "cpuset", "pcpuset", "cpu_usage", "pinned_cpus", "siblings",
+    "memory", "memory_usage", "mempages": [{"size_kb", "total", "used", "reserved"}]}]}``, with the
+    names of Nova's NUMACell: ``cpu_usage`` counts shared vCPUs, ``pinned_cpus`` lists CPUs that are
+    kept idle, too; memory in MB.
+    """
+    if state.topology is None or not state.topology.cells:
+        return None
+    numa, used = state.policy.numa, state.usage.numa
+    pinned = used.pinned.keys() | used.kept.keys()
+    return {
+        "cells": [
+            {
+                "id": cell.id,
+                "cpuset": sorted(numa.shared(cell.cpus)),
+                "pcpuset": sorted(numa.dedicated(cell.cpus)),
+                "cpu_usage": used.vcpus.get(cell.id, 0),
+                "pinned_cpus": sorted(pinned & (cell.cpus | cell.offline)),
+                "siblings": [sorted(threads) for threads in cell.siblings],
+                "memory": cell.memory_mb,
+                "memory_usage": used.memory_mb.get(cell.id, 0),
+                "mempages": _mempages(cell, state),
+            }
+            for cell in state.topology.cells
+        ]
+    }
+
+
+def _mempages(cell: Cell, state: HostState) -> list[dict[str, int]]:
+    used, reserved = state.usage.numa.pages, state.policy.numa.reserved_huge_pages.get(cell.id, {})
+    return [
+        {
+            "size_kb": size,
+            "total": total,
+            "used": used.get((cell.id, size), 0),
+            "reserved": reserved.get(size, 0),
+        }
+        for size, total in sorted(cell.pages.items())
+    ]
 
 
 def ratios(policy: Policy) -> dict[str, Any]:

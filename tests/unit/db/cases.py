@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 import pytest
+from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.db.event import ClaimEvent, ClaimFacts
@@ -14,10 +15,12 @@ from rtagent.errors import ChangeRejected, IdentityError, RevisionConflict, Writ
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, RELEASED
 from rtagent.model.host import HostState
+from rtagent.model.usage import NOTHING
 from rtagent.ports import ServiceRegistry, Store, Stored
 from tests.unit.db.values import (
     NODE,
     NOW,
+    OCCUPIED,
     ODD,
     POLICY,
     TOPOLOGY,
@@ -30,6 +33,7 @@ from tests.unit.db.values import (
     moved,
     odd_claim,
     operation,
+    pinned,
     released,
     rule,
     state_of,
@@ -67,6 +71,11 @@ def same(stored: Stored, state: HostState) -> None:
 
 def holds(store: Store, state: HostState) -> None:
     same(store.load(state.node.uuid), state)
+
+
+def forgetful(state: HostState) -> HostState:
+    """The same moment, as it would be to one that has lost every claim."""
+    return replace(state, claims=Map(), owners=Map(), units=Map(), counters=Map(), usage=NOTHING)
 
 
 class EnrollCases:
@@ -143,7 +152,7 @@ class CommitCases:
         store = database.store()
         change = replace(
             created(odd_claim(1), claim(2)),
-            holdings=(holding(1), holding(2, active=False)),
+            holdings=(holding(1, occupancy=OCCUPIED), holding(2, active=False)),
             topology=TOPOLOGY,
             policy=POLICY,
             failed_builds=3,
@@ -189,7 +198,7 @@ class CommitCases:
             Change(
                 cause="audit",
                 at=NOW,
-                holdings=(holding(1, vcpus=9, name="n"), holding(3)),
+                holdings=(holding(1, vcpus=9, name="n", occupancy=OCCUPIED), holding(3)),
                 unholdings=(holding(2).domain_uuid,),
             ),
         )
@@ -331,6 +340,88 @@ class BatchCases:
         holds(store, state)
 
 
+class UnitCases:
+    def test_units_come_move_and_go(self, database: Database):
+        store = database.store()
+        one, two = pinned(1, 4, 5), pinned(2, 6)
+        state = commit(store, enrolled(store), created(one, two, claim(3)))
+        there = pinned(1, 5, 7)
+        state = commit(store, state, moved(one, numa_topology=there.numa_topology))
+        holds(store, state)
+        state = commit(store, state, created(pinned(4, 4)))
+        state = commit(store, state, released(two))
+        state = commit(store, state, created(pinned(5, 6)))
+        holds(store, state)
+        assert {name: owner for (_, name), owner in state.units.items()} == {
+            "4": pinned(4).owner_id,
+            "5": one.owner_id,
+            "6": pinned(5).owner_id,
+            "7": one.owner_id,
+        }
+
+    def test_a_unit_passes_from_one_owner_to_the_next_in_one_commit(self, database: Database):
+        store = database.store()
+        one, two = pinned(1, 4, 5), pinned(2, 5, 4)
+        state = commit(store, enrolled(store), created(one))
+        state = commit(
+            store, state, released(one), created(two), released(two), created(pinned(3, 4))
+        )
+        holds(store, state)
+        assert set(state.units.values()) == {pinned(3).owner_id}
+
+    def test_claims_of_one_owner_share_a_unit(self, database: Database):
+        store = database.store()
+        here = pinned(1, 4, 5)
+        there = pinned(2, 5, 6, owner_id=here.owner_id)
+        state = commit(store, enrolled(store), created(here), created(there))
+        holds(store, state)
+        state = commit(store, state, released(here))
+        holds(store, state)
+        with pytest.raises(ChangeRejected):
+            commit(store, forgetful(state), created(pinned(3, 5)))
+        state = commit(store, state, created(pinned(3, 4)), released(there))
+        state = commit(store, state, created(pinned(4, 5)))
+        holds(store, state)
+
+    def test_two_owners_of_one_unit_are_refused_by_the_store_itself(self, database: Database):
+        """A decision that knew nothing of the first: the keys know."""
+        store = database.store()
+        state = commit(store, enrolled(store), created(pinned(1, 4)))
+        with pytest.raises(ChangeRejected):
+            commit(store, forgetful(state), created(claim(3), pinned(2, 3, 4)))
+        holds(store, state)
+        assert store.operation(NODE.uuid, pinned(2).uuid) is None
+        holds(store, commit(store, state, created(pinned(2, 3))))
+
+    def test_a_unit_is_not_freed_while_a_claim_holds_it(self, database: Database):
+        store = database.store()
+        one, two = pinned(1, 4), pinned(2, 5)
+        state = commit(store, enrolled(store), created(one, two))
+        # The first claim's end, from a state that believes that it never had its own row.
+        wrong = replace(state, claims=state.claims.delete(one.uuid).set(two.uuid, pinned(2, 4)))
+        after = replace(forgetful(state), revision=state.revision + 1)
+        with pytest.raises(ChangeRejected):
+            store.commit(wrong, after, [moved(two)])
+        holds(store, state)
+
+    def test_other_nodes_have_the_same_units(self, database: Database):
+        other = replace(NODE, uuid=uuid(55), hypervisor_hostname="hv55")
+        store = database.store()
+        mine = commit(store, enrolled(store), created(pinned(1, 4)))
+        theirs = state_of(store.enroll(other.uuid, "hv55", rule(other, 9)))
+        guest = pinned(2, 4, node_uuid=other.uuid, node="hv55")
+        holds(store, commit(store, theirs, created(guest)))
+        holds(store, mine)
+
+    def test_the_end_of_a_claim_frees_it_for_good(self, database: Database):
+        store = database.store()
+        one = pinned(1, 4)
+        state = commit(store, enrolled(store), created(one), released(one))
+        state = commit(store, state, created(pinned(2, 4)), released(pinned(2, 4)))
+        assert store.purge(NODE.uuid, NOW + timedelta(days=1)) == 4
+        holds(store, commit(store, state, created(replace(one, owner_id=uuid(9)))))
+
+
 class OperationCases:
     def test_an_operation_is_remembered(self, database: Database):
         store = database.store()
@@ -456,5 +547,5 @@ class RestCases:
         assert registry.set_disabled("new", True, "r").report_count == 0
 
 
-class StoreCases(EnrollCases, CommitCases, BatchCases, OperationCases, RestCases):
+class StoreCases(EnrollCases, CommitCases, BatchCases, UnitCases, OperationCases, RestCases):
     """All of it."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, Claim
 from rtagent.model.flavor import Flavor, Image
@@ -15,9 +16,11 @@ from rtagent.model.holding import Holding
 from rtagent.model.host import HostState, restore
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.node import Node, NodeRecord, Writer
+from rtagent.model.numa_policy import NumaPolicy
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.policy import Policy
 from rtagent.model.request import Limits, NumaLimits
-from rtagent.model.topology import Topology
+from rtagent.model.topology import Cell, Topology
 from rtagent.ports import Enroll, Stored
 
 NOW = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)
@@ -36,12 +39,57 @@ TOPOLOGY = Topology(
     cpu_info={"arch": "x86_64", "topology": {"cores": 2}, "features": ["vmx", "ž"]},
     supported_hv_specs=(("x86_64", "kvm", "hvm"), ("i686", "qemu", "hvm")),
     traits=frozenset({"COMPUTE_NODE", "HW_CPU_X86_AVX2"}),
+    cells=(
+        Cell(
+            id=0,
+            cpus=frozenset({0, 1, 2}),
+            memory_mb=2**19,
+            offline=frozenset({3}),
+            siblings=(frozenset({0, 2}), frozenset({1})),
+            sockets=frozenset({0}),
+            distances={0: 10, 4: 21},
+            pages={4: 2**26, 2048: 2**17, 2**20: 2},
+        ),
+        Cell(id=4, cpus=frozenset({7}), memory_mb=2**19, sockets=frozenset({1})),
+    ),
 )
 POLICY = Policy(
     reserved_memory_mb=512,
     cpu_allocation_ratio=Decimal("16.1"),
     ram_allocation_ratio=Decimal("1.5"),
     disk_allocation_ratio=Decimal("0.1"),
+    numa=NumaPolicy(
+        cpu_shared_set=frozenset({0}),
+        cpu_dedicated_set=frozenset({1, 2, 7, 8}),
+        reserved_huge_pages={0: {2048: 64}},
+    ),
+)
+
+#: Something out of the ordinary in every field.
+PLACED = Assignment(
+    cells=(
+        CellAssignment(
+            id=4,
+            memory=2**21,
+            cpuset=frozenset({0, 1}),
+            shared_pcpus=frozenset({64, 65}),
+            cpu_pinning={2: 1023, 3: 20},
+            cpuset_reserved=frozenset({21}),
+            cpuset_kept=frozenset({1022, 22}),
+            pagesize=2**20,
+            hugepages=True,
+        ),
+        CellAssignment(id=0, memory=1),
+    ),
+    shared_pcpus=frozenset({66}),
+    emulator_pcpus=frozenset({21, 67}),
+    realtime=frozenset({3}),
+    realtime_priority=99,
+    cpu_topology=CpuTopology(sockets=1, cores=2, threads=2),
+    locked_memory=True,
+)
+OCCUPIED = Occupancy(
+    pcpus=frozenset({0, 500}), memory_mb={0: 2**40, 7: 1}, pages={7: {2048: 3, 2**20: 2**33}}
 )
 
 
@@ -96,6 +144,13 @@ def claim(number: int, **fields: Any) -> Claim:
     return Claim(**{**plain, **fields})
 
 
+def pinned(number: int, *cpus: int, **fields: Any) -> Claim:
+    """A claim of one vCPU on each of these host CPUs."""
+    cell = CellAssignment(id=0, memory=1024, cpu_pinning=dict(enumerate(cpus)))
+    place: dict[str, Any] = {"vcpus": 0, "pcpus": len(cpus)}
+    return claim(number, numa_topology=Assignment(cells=(cell,)), **{**place, **fields})
+
+
 def odd_claim(number: int) -> Claim:
     """A claim with something out of the ordinary in every field."""
     return claim(
@@ -137,7 +192,7 @@ def odd_claim(number: int) -> Claim:
         extra_resource={"VGPU": 2, "CUSTOM_PMEM": ("a", ODD)},
         suspect=ODD,
         pcpus=4,
-        numa_topology={"cells": [{"id": 0, "cpuset": [1, 2]}]},
+        numa_topology=PLACED,
         pci=({"address": "0000:81:00.1"}, {"address": ODD}),
         tag=ODD,
         migration_uuid=uuid(9),

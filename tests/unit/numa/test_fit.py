@@ -8,6 +8,7 @@ import pytest
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.decision import Reason, ReasonCode, Refused
 from rtagent.model.numa_usage import NumaUsage, Occupancy, assigned
+from rtagent.model.topology import Cell, Topology
 from rtagent.numa.fit import Fitted
 from rtagent.numa.limits import CellLimits
 from tests.numa_hosts import (
@@ -113,10 +114,9 @@ class TestThreads:
         assert given(answer).cells[0].cpuset_kept == set()
 
     def test_a_core_with_a_thread_offline_is_idle_with_the_other(self):
-        one = cell(0, cores=1)
         half = topology(
             cell(1, cores=1, threads=1, first=0),
-            type(one)(id=0, cpus=frozenset({4}), memory_mb=4096, offline=frozenset({5})),
+            Cell(id=0, cpus=frozenset({4}), memory_mb=4096, offline=frozenset({5})),
         )
         answer = placed(pinned(1, cpu_thread_policy="isolate"), host(half, "4-5"))
         assert pins(answer) == [{0: 4}]
@@ -343,8 +343,7 @@ class TestPages:
         assert refused(answer) == [(ReasonCode.NOT_OFFERED, "large pages", "cell 0")]
 
     def test_a_host_that_tells_of_no_pages_counts_memory(self):
-        mute = cell(0)
-        mute = topology(type(mute)(id=0, cpus=mute.cpus, memory_mb=1024))
+        mute = topology(Cell(id=0, cpus=frozenset(range(8)), memory_mb=1024))
         where = host(mute, "0-7", usage=NumaUsage(memory_mb={0: 1000}))
         assert isinstance(placed(pinned(1, 24), where), Fitted)
         assert isinstance(placed(pinned(1, 25), where), Refused)
@@ -400,7 +399,7 @@ class TestCells:
     def test_a_host_of_no_cells(self):
         answer = placed(
             asked(numa_nodes="1"),
-            host(type(TWO_CELLS)(cpus=frozenset(range(4)), memory_mb=4096, disk_mb=0)),
+            host(Topology(cpus=frozenset(range(4)), memory_mb=4096, disk_mb=0)),
         )
         assert refused(answer) == [(ReasonCode.NOT_OFFERED, "NUMA_CELL", "cn1")]
 

@@ -1,0 +1,7 @@
+"""Units are kept apart by every database itself."""
+
+from tests.unit.db.unit_cases import UnitRowCases
+
+
+class TestUnitRows(UnitRowCases):
+    """On each."""

@@ -1,0 +1,5 @@
+from tests.unit.db.unit_cases import UnitRowCases
+
+
+class TestUnitRows(UnitRowCases):
+    """On SQLite."""
