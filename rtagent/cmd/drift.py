@@ -14,8 +14,9 @@ COLUMNS = ("instance_uuid", "claim_uuid", "resource", "claimed", "observed", "un
 class DriftList(List):
     """List what domains have that their claims do not say
 
-    The larger of the two amounts is counted. A host CPU that is held, and offline or not offered any
-    more, is an AssignedResourceNotFound: it stays with its holder. Nothing is repaired by itself.
+    The larger of the two amounts is counted. A host CPU that is held, and offline or no longer
+    offered, is an AssignedResourceNotFound: it stays with its holder. Nothing is repaired by
+    itself.
     """
 
     nouns = "drift"

@@ -1,7 +1,8 @@
 """What Placement shall show of this host. Pure.
 
 Placement is never more generous than the agent: totals are rounded down, reserved amounts up, and
-what is used without a claim (foreign domains, drift) is reserved, since no allocation speaks of it.
+what is used without a claim (foreign domains, drift), or kept idle beside one, is reserved, since
+no allocation speaks of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os_traits
 
 from rtagent.model.base import Value
 from rtagent.model.change import Change
+from rtagent.model.claim import Claim
 from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.topology import Topology
@@ -98,14 +100,17 @@ def build(state: HostState, disabled: bool, hypervisor_up: bool) -> Tree | None:
 def concerns(state: HostState, changes: Sequence[Change]) -> bool:
     """Whether the changes that led to the state may have changed its tree.
 
-    A claim does so only where its owner's domain uses something else than the claims say. No
-    changes at all: the state was loaded anew.
+    A claim does so only where its owner's domain uses something else than the claims say, or where
+    it is about host CPUs that no allocation speaks of. No changes at all: the state was loaded
+    anew.
     """
     return not changes or any(
         change.topology is not None
         or change.policy is not None
         or change.unholdings
         or any(owner in state.holdings for owner in change.owners)
+        or any(_contested(state, claim, 1) for claim in change.puts)
+        or any(_contested(state, claim, 0) for claim in change.ends)
         for change in changes
     )
 
@@ -117,6 +122,30 @@ def foreign(state: HostState) -> Usage:
         claimed = _sum(claim.usage for claim in state.claims_of(owner))
         total = total.plus(state.usage_of(owner).minus(claimed))
     return total
+
+
+def unspoken(state: HostState, topology: Topology) -> int:
+    """Dedicated CPUs that nobody can have and that no allocation speaks of: a foreign domain is
+    confined to them, or a claim keeps them idle beside its own."""
+    used = state.usage.numa
+    taken = used.pinned.keys() | used.kept.keys()
+    spoken = (_own(claim) for claim in state.claims.values())
+    return len(state.policy.numa.dedicated(topology.cpus) & taken.difference(*spoken))
+
+
+def _contested(state: HostState, claim: Claim, holders: int) -> bool:
+    """Whether a claim keeps CPUs idle, or has CPUs that more than so many use by now."""
+    if claim.numa_topology is None:
+        return False
+    pinned = state.usage.numa.pinned
+    used = any(pinned.get(cpu, 0) > holders for cpu in _own(claim))
+    return bool(claim.numa_topology.kept) or used
+
+
+def _own(claim: Claim) -> frozenset[int]:
+    """Host CPUs that its allocation counts as PCPU."""
+    placed = claim.numa_topology
+    return placed.taken - placed.kept if placed else frozenset()
 
 
 def _sum(usages: Iterable[Usage]) -> Usage:
@@ -135,6 +164,7 @@ def _records(state: HostState, topology: Topology) -> Iterator[tuple[str, Record
     offered, used = inventories(topology, state.policy), foreign(state)
     for resource, record in (
         (orc.VCPU, _record(offered.vcpus, used.vcpus / Fraction(offered.vcpus.ratio))),
+        (orc.PCPU, _record(offered.pcpus, Fraction(unspoken(state, topology)))),
         (orc.MEMORY_MB, _record(offered.memory_mb, _whole(used.memory_mb, offered.memory_mb))),
         (orc.DISK_GB, _record(offered.disk_mb, _whole(used.disk_mb, offered.disk_mb), MB_IN_GB)),
     ):

@@ -52,7 +52,9 @@ class Agent:
         take_over: bool = False,
     ) -> None:
         """:param reload: reads the configuration anew, and has it accepted before it changes
-        anything; raises `ConfigError`, or a group of them, and changes nothing then. :param take_over: the operator says that another writer is gone."""
+            anything; raises `ConfigError`, or a group of them, and changes nothing then.
+        :param take_over: the operator says that another writer is gone.
+        """
         self.settings = settings
         self.blocked: list[str] = []
         self._conf, self._reload_settings, self._take_over = conf, reload, take_over

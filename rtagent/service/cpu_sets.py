@@ -16,8 +16,8 @@ PART = "cpus"
 
 
 class CpuSets:
-    """What names a CPU that is not there ends a start, is refused at a reload, and is a warning when
-    the CPU goes while the agent runs: what is held stays held."""
+    """Sets that name a CPU which is not there end a start and are refused at a reload. A CPU that
+    goes while the agent runs is a warning: what is held stays held."""
 
     def __init__(
         self,

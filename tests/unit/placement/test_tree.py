@@ -1,5 +1,6 @@
 """What Placement shall show of a host."""
 
+import itertools
 import math
 from decimal import Decimal
 
@@ -8,13 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent import amounts
+from rtagent import amounts, claims
 from rtagent.model.change import Change
+from rtagent.model.decision import Granted
+from rtagent.model.host import restore
+from rtagent.model.numa_policy import NumaPolicy
+from rtagent.model.numa_usage import Occupancy
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Topology
 from rtagent.placement import tree
 from rtagent.placement.tree import concerns
-from tests.builders import NODE, NOON, TOPOLOGY, host, uid
+from tests.builders import NODE, NOON, TOPOLOGY, call, host, request, uid
+from tests.numa_hosts import NO_SMT, cell, topology
+from tests.unit.model.placed import pinned_claim
 from tests.unit.placement.values import claim, domain, record, state
 
 GB = 1024
@@ -120,6 +127,61 @@ def test_traits(disabled, hypervisor_up, out):
     assert root(able, disabled, hypervisor_up).traits == expected
 
 
+# -- dedicated CPUs -------------------------------------------------------------------------------
+
+
+def pinning(dedicated, claims=(), holdings=(), shared=None, there=NO_SMT):
+    """A host of CPUs 0-3 and 4-7 with these sets."""
+    sets = NumaPolicy(
+        cpu_dedicated_set=frozenset(dedicated),
+        cpu_shared_set=None if shared is None else frozenset(shared),
+    )
+    made = replace(host(), topology=there, policy=Policy(numa=sets))
+    return restore(made, claims, holdings, 1)
+
+
+def confined(*cpus, owner=None, active=True):
+    return replace(domain(1, 64, owner, active), occupancy=Occupancy(pcpus=frozenset(cpus)))
+
+
+def pcpu(host_state):
+    return root(host_state).inventories["PCPU"]
+
+
+def test_dedicated_cpus_are_pcpu_and_only_shared_ones_are_vcpu():
+    both = root(pinning({4, 5, 6}, shared={0, 1})).inventories
+    assert (both["PCPU"], both["VCPU"]) == (record(3), record(2))
+    assert "VCPU" not in root(pinning({4, 5, 6})).inventories
+    assert "PCPU" not in root(state()).inventories
+
+
+def test_pinned_claims_are_not_reserved_since_allocations_count_them():
+    assert pcpu(pinning({4, 5, 6}, [pinned_claim(4, 5)])) == record(3)
+
+
+def test_dedicated_cpus_of_foreign_domains_are_reserved():
+    assert pcpu(pinning({4, 5, 6}, holdings=[confined(3, 4, 5)])) == record(3, reserved=2)
+    assert pcpu(pinning({4, 5, 6}, holdings=[confined(4, active=False)])) == record(3)
+
+
+def test_two_strangers_on_one_cpu_take_one():
+    assert pcpu(pinning({4, 5}, holdings=[confined(4), confined(4)])).reserved == 1
+
+
+def test_a_stranger_on_a_claimed_cpu_takes_nothing_more():
+    both = pinning({4, 5}, [pinned_claim(4)], [confined(4)])
+    assert pcpu(both) == record(2)
+
+
+def test_a_guest_on_other_cpus_than_its_own_takes_those_too():
+    drifted = pinning({4, 5, 6}, [pinned_claim(4, owner=uid(1))], [confined(5, owner=uid(1))])
+    assert pcpu(drifted).reserved == 1
+
+
+def test_cpus_that_are_kept_idle_are_reserved():
+    assert pcpu(pinning({4, 5, 6}, [pinned_claim(4, kept=(5,))])).reserved == 1
+
+
 # -- wake-ups -------------------------------------------------------------------------------------
 
 
@@ -136,6 +198,23 @@ def test_a_plain_claim_does_not_concern_placement():
 
 def test_a_reloaded_state_does():
     assert concerns(state(), [])
+
+
+def test_a_pinned_claim_does_not_either():
+    after, change = changed(pinning({4, 5}), puts=(pinned_claim(4),))
+    assert not concerns(after, [change])
+    assert root(after) == root(pinning({4, 5}))
+
+
+@pytest.mark.parametrize("strangers", [(), (confined(4),)])
+def test_a_claim_that_keeps_cpus_idle_or_shares_them_does(strangers):
+    taken = pinned_claim(4, kept=() if strangers else (5,))
+    before = pinning({4, 5}, holdings=strangers)
+    during, made = changed(before, puts=(taken,))
+    after, ended = changed(during, ends=(taken,))
+    assert concerns(during, [made])
+    assert concerns(after, [ended])
+    assert pcpu(during) != pcpu(after)
 
 
 @pytest.mark.parametrize(
@@ -224,3 +303,41 @@ def test_placement_takes_every_record(topology, policy, domains):
         assert 0 <= inventory.reserved <= inventory.total
         assert 1 <= inventory.max_unit <= inventory.total < 2**31
         assert inventory.allocation_ratio > 0
+
+
+@st.composite
+def pinned_hosts(draw):
+    """One cell without SMT; claims that are pinned apart, and strangers anywhere."""
+    there = topology(cell(0, cores=draw(st.integers(1, 12)), threads=1, memory_mb=65536))
+    cpus = sorted(there.cpus)
+    dedicated = draw(st.sets(st.sampled_from(cpus)))
+    apart = iter(draw(st.permutations(cpus)))
+    held = [
+        pinned_claim(*itertools.islice(apart, runs), kept=tuple(itertools.islice(apart, idle)))
+        for runs, idle in draw(
+            st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=3)
+        )
+    ]
+    anybody = st.sampled_from([None, *(claim.owner_id for claim in held)])
+    strangers = draw(
+        st.lists(
+            st.builds(
+                lambda on, owner, runs: confined(*on, owner=owner, active=runs),
+                st.sets(st.sampled_from(cpus), max_size=4),
+                anybody,
+                st.booleans(),
+            ),
+            max_size=3,
+            unique_by=lambda one: one.domain_uuid,
+        )
+    )
+    return pinning(dedicated, held, strangers, there=there)
+
+
+@given(pinned_hosts())
+def test_the_dedicated_cpus_that_placement_grants_the_agent_grants(held):
+    spoken_for = sum(c.pcpus for c in held.claims.values())
+    number = most_that_placement_grants(root(held), "PCPU", spoken_for)
+    if number:
+        asked = request(number, 64, extra_specs={"hw:cpu_policy": "dedicated"})
+        assert isinstance(claims.build(held, asked, call(), NOON), Granted)
