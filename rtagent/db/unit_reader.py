@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 from sqlalchemy import Connection, and_, select
@@ -64,7 +65,7 @@ def flagged(claims: Iterable[Claim], faults: Mapping[str, str]) -> tuple[Claim, 
     )
 
 
-def _query(node_uuid: str) -> object:
+def _query(node_uuid: str) -> Any:
     same = and_(*(claim_units.c[c] == units.c[c] for c in ("node_uuid", "kind", "unit")))
     return (
         select(units.c.kind, units.c.unit, claim_units.c.claim_uuid)
