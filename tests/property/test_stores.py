@@ -7,17 +7,17 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
 from rtagent.db.engine import open_engine
 from rtagent.db.memory import MemoryStore
-from rtagent.db.schema import metadata
+from rtagent.db.schema import metadata, units
 from rtagent.db.store import SqlStore
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Change
-from rtagent.model.claim import ACTIVE
+from rtagent.model.claim import ACTIVE, Claim, Unit
 from rtagent.model.host import HostState
-from tests.unit.db.cases import enrolled
+from tests.unit.db.cases import enrolled, forgetful
 from tests.unit.db.values import (
     NODE,
     NOW,
@@ -27,12 +27,26 @@ from tests.unit.db.values import (
     holding,
     moved,
     operation,
+    pinned,
     released,
+    state_of,
+    uuid,
 )
+
+
+def pinned_uuid(number: int) -> str:
+    return uuid(4000 + number)
+
+
+def free(state: HostState, claim: Claim) -> bool:
+    """Whether nobody else holds what it would."""
+    return all(state.units.get(u, claim.owner_id) == claim.owner_id for u in claim.units)
+
 
 Act = Callable[[HostState], Change | None]
 
 NUMBERS = st.integers(0, 4)
+CPUS = st.lists(st.integers(0, 7), max_size=4, unique=True)
 
 
 def create(number: int) -> Act:
@@ -54,6 +68,36 @@ def activate(number: int) -> Act:
 def release(number: int) -> Act:
     def act(state: HostState) -> Change | None:
         live = state.claims.get(claim(number).uuid)
+        return released(live) if live else None
+
+    return act
+
+
+def pin(number: int, owner: int, cpus: list[int]) -> Act:
+    """A claim of host CPUs, of an owner who may have another, where nobody else has them."""
+    new = pinned(number, *cpus, uuid=pinned_uuid(number), owner_id=uuid(5000 + owner))
+
+    def act(state: HostState) -> Change | None:
+        return created(new) if new.uuid not in state.claims and free(state, new) else None
+
+    return act
+
+
+def repin(number: int, cpus: list[int]) -> Act:
+    def act(state: HostState) -> Change | None:
+        live = state.claims.get(pinned_uuid(number))
+        if live is None:
+            return None
+        place = pinned(number, *cpus, owner_id=live.owner_id)
+        moves = moved(live, numa_topology=place.numa_topology, pcpus=place.pcpus)
+        return moves if free(state, place) else None
+
+    return act
+
+
+def unpin(number: int) -> Act:
+    def act(state: HostState) -> Change | None:
+        live = state.claims.get(pinned_uuid(number))
         return released(live) if live else None
 
     return act
@@ -81,11 +125,15 @@ ACTS = st.one_of(
     st.builds(create, NUMBERS),
     st.builds(activate, NUMBERS),
     st.builds(release, NUMBERS),
+    st.builds(pin, NUMBERS, st.integers(0, 2), CPUS),
+    st.builds(repin, NUMBERS, CPUS),
+    st.builds(unpin, NUMBERS),
     st.builds(hold, NUMBERS, NUMBERS),
     st.builds(unhold, NUMBERS),
     st.builds(use, st.sampled_from("abc"), st.booleans()),
 )
-BATCHES = st.lists(st.lists(ACTS, min_size=1, max_size=6), max_size=6)
+#: Each decided on the state as it is, or (blind) as it would be to one that knows of no claim.
+BATCHES = st.lists(st.tuples(st.booleans(), st.lists(ACTS, min_size=1, max_size=6)), max_size=6)
 
 
 def outcome(call: Callable[[], object]) -> object:
@@ -107,6 +155,13 @@ def contents(store: MemoryStore | SqlStore) -> tuple[object, ...]:
     )
 
 
+def kept(engine: Engine) -> dict[Unit, str]:
+    """The owner of each unit, as the database has it."""
+    with engine.connect() as connection:
+        found = connection.execute(select(units.c.kind, units.c.unit, units.c.owner_id))
+        return {(kind, unit): owner for kind, unit, owner in found}
+
+
 def decide(state: HostState, acts: list[Act]) -> tuple[HostState, list[Change]]:
     changes = []
     for act in acts:
@@ -125,19 +180,23 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @given(batches=BATCHES, purging=st.booleans())
-def test_memory_and_sql_are_alike(engine: Engine, batches: list[list[Act]], purging: bool):
+def test_memory_and_sql_are_alike(
+    engine: Engine, batches: list[tuple[bool, list[Act]]], purging: bool
+):
     with engine.begin() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
     stores = (MemoryStore(), SqlStore(engine))
     state, _ = (enrolled(store) for store in stores)
-    for acts in batches:
-        after, changes = decide(state, acts)
-        said = [outcome(partial(store.commit, state, after, changes)) for store in stores]
+    for blind, acts in batches:
+        before = forgetful(state) if blind else state
+        after, changes = decide(before, acts)
+        said = [outcome(partial(store.commit, before, after, changes)) for store in stores]
         assert said[0] == said[1]
         if said[0] is None:
-            state = after
+            state = state_of(stores[0].load(NODE.uuid)) if blind else after
         if purging:
             later = NOW + timedelta(seconds=1)
             assert stores[0].purge(NODE.uuid, later) == stores[1].purge(NODE.uuid, later)
         assert contents(stores[0]) == contents(stores[1])
+        assert kept(engine) == dict(state.units)
