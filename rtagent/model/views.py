@@ -128,8 +128,9 @@ def _cpus(assigned: Assignment, seen: frozenset[int]) -> Iterator[_Difference]:
 
 
 def _pages(assigned: Assignment, seen: Occupancy) -> Iterator[_Difference]:
-    claimed = numa_usage.assigned(assigned).pages
-    observed = seen.usage.pages
+    # Of the smallest pages all other memory is made, and a domain says nothing of them.
+    told = Assignment(cells=tuple(cell for cell in assigned.cells if cell.hugepages))
+    claimed, observed = numa_usage.assigned(told).pages, seen.usage.pages
     for cell, size in sorted({*claimed, *observed}):
         resource = f"pages of {size} KiB at cell {cell}"
         yield resource, "pages", claimed.get((cell, size), 0), observed.get((cell, size), 0)

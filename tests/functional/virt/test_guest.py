@@ -71,7 +71,7 @@ def running(connection, document):
 
 
 def here(connection, specs):
-    """This machine's first cell: all its CPUs are for pinning, or all shared; or, for a mixed guest,
+    """This machine's first cell: all CPUs are for pinning, or all shared; or, for a mixed guest,
     the first is shared."""
     cell = parse_cells(connection.getCapabilities())[0]
     cpus = sorted(cell.cpus)
@@ -88,6 +88,6 @@ def pins(domain):
     said = []
     for element in [*domain.iterfind("cputune/*"), *domain.iterfind("numatune/*")]:
         attributes = dict(element.attrib)
-        for vcpu in sorted(parse_cpu_spec(attributes.pop("vcpus", ""))) or [None]:
+        for vcpu in sorted(parse_cpu_spec(attributes.pop("vcpus", ""))) or [-1]:
             said.append((element.tag, vcpu, *sorted(attributes.items())))
     return sorted(said, key=str)

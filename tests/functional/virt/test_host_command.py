@@ -55,10 +55,10 @@ def test_pages_are_set_aside_in_each_cell(file):
 
 
 @pytest.mark.parametrize("odd", ["2048", "2M=1", "2048=many", "=1"])
-def test_odd_pages_are_told(file, odd):
-    refused = run("host", "simulate", str(file), "--pages", odd)
-    assert refused.code != 0
-    assert f"{odd!r} is not SIZE=N" in refused.err
+def test_odd_pages_are_told(file, odd, capsys):
+    with pytest.raises(SystemExit):
+        run("host", "simulate", str(file), "--pages", odd)
+    assert f"{odd!r} is not SIZE=N" in capsys.readouterr().err
     assert not file.exists()
 
 

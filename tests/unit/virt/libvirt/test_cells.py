@@ -122,6 +122,13 @@ def test_units_and_defaults():
     assert (cell.memory_mb, cell.pages) == (100, {4: 10, 2048: 1})
 
 
+def test_siblings_that_are_not_online_here_are_left_out():
+    cpus = f"<cpus>{CPU.format(0, '0-1,9')}<cpu id='1'/></cpus>"
+    (cell,) = parse_cells(document(f"<cell id='0'>{cpus}</cell>"))
+    assert cell.siblings == (frozenset({0}),)
+    assert cell.offline == {1}
+
+
 def test_memory_is_rounded_down():
     (cell,) = parse_cells(document("<cell id='0'><memory unit='KiB'>2047</memory></cell>"))
     assert cell.memory_mb == 1
