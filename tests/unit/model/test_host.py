@@ -5,13 +5,18 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import InvariantViolated
+from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
 from rtagent.model.compute_node import compute_node
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState, restore
+from rtagent.model.numa_policy import NumaPolicy
+from rtagent.model.numa_usage import Occupancy
+from rtagent.model.topology import Cell, Topology
 from rtagent.model.usage import Usage
 from rtagent.model.views import Drift, drifts, orphans, suspects
 from tests.builders import NODE, NOON, TOPOLOGY, call, host, request, uid
+from tests.unit.model.placed import pinned_claim
 
 
 def with_claim(state, asked):
@@ -27,8 +32,7 @@ def with_holding(state, owner, vcpus=1, memory_mb=1):
 def test_a_state_says_all_in_one_line():
     state = with_claim(host(), request(2, 100))
     assert repr(state) == (
-        "<HostState cn1.example r1 e0 claims=1 holdings=0"
-        " used=Usage(vcpus=2, memory_mb=100)>"
+        "<HostState cn1.example r1 e0 claims=1 holdings=0 used=Usage(vcpus=2, memory_mb=100)>"
     )
 
 
@@ -126,6 +130,83 @@ def test_the_record_has_novas_fields_and_may_be_overdrawn():
         "failed_builds": 0,
     }
     assert record["ram_allocation_ratio"] == 2.0
+
+
+CELLS = Topology(
+    cpus=frozenset(range(6)),
+    memory_mb=4096,
+    disk_mb=1024,
+    cells=(
+        Cell(
+            id=0,
+            cpus=frozenset({0, 1, 4, 5}),
+            memory_mb=3072,
+            offline=frozenset({6}),
+            siblings=(frozenset({0, 4}), frozenset({1, 5})),
+            pages={4: 2**18, 2048: 512},
+        ),
+        Cell(id=3, cpus=frozenset({2, 3}), memory_mb=1024),
+    ),
+)
+SETS = NumaPolicy(
+    cpu_shared_set=frozenset({2, 7}),
+    cpu_dedicated_set=frozenset({0, 1, 4, 5, 6}),
+    reserved_huge_pages={0: {2048: 16}},
+)
+
+
+def test_the_record_shows_the_cells_and_what_of_them_is_used():
+    state = with_claim(host(CELLS, numa=SETS), request(1, 100))
+    pinned = pinned_claim(1, 6, kept=(5,), memory_mb=64, pagesize=2048)
+    state = state.fold(Change(cause="x", at=NOON, puts=(pinned,)))
+    bound = Occupancy(pcpus=frozenset({0}), memory_mb={3: 7})
+    held = Holding(domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=7, occupancy=bound)
+    record = compute_node(state.fold(Change(cause="audit", at=NOON, holdings=(held,))))
+    assert record["vcpus"] == 5
+    assert record["vcpus_used"] == 1 + 2 + 1
+    assert record["numa_topology"] == {
+        "cells": [
+            {
+                "id": 0,
+                "cpuset": [],
+                "pcpuset": [0, 1, 4, 5],
+                "cpu_usage": 0,
+                "pinned_cpus": [0, 1, 5, 6],
+                "siblings": [[0, 4], [1, 5]],
+                "memory": 3072,
+                "memory_usage": 64,
+                "mempages": [
+                    {"size_kb": 4, "total": 2**18, "used": 0, "reserved": 0},
+                    {"size_kb": 2048, "total": 512, "used": 32, "reserved": 16},
+                ],
+            },
+            {
+                "id": 3,
+                "cpuset": [2],
+                "pcpuset": [],
+                "cpu_usage": 0,
+                "pinned_cpus": [],
+                "siblings": [],
+                "memory": 1024,
+                "memory_usage": 7,
+                "mempages": [],
+            },
+        ]
+    }
+
+
+def test_shared_cpus_of_a_cell_are_counted_where_they_float():
+    floating = Assignment(cells=(CellAssignment(id=3, memory=5, cpuset=frozenset({0, 1})),))
+    claim = replace(pinned_claim(), numa_topology=floating, vcpus=2)
+    state = host(CELLS).fold(Change(cause="x", at=NOON, puts=(claim,)))
+    cells = compute_node(state)["numa_topology"]["cells"]
+    assert [cell["cpu_usage"] for cell in cells] == [0, 2]
+    assert [cell["cpuset"] for cell in cells] == [[0, 1, 4, 5], [2, 3]]
+
+
+@pytest.mark.parametrize("topology", [None, replace(TOPOLOGY, cells=())])
+def test_a_host_without_cells_has_none_in_its_record(topology):
+    assert compute_node(host(topology))["numa_topology"] is None
 
 
 def test_views_tell_orphans_drifts_and_suspects_apart():
