@@ -23,9 +23,14 @@ def member(state: HostState, name: str) -> Mapping[str, Any]:
     :param name: the node's uuid or its hypervisor_hostname.
     :raises NodeNotFound:
     """
+    check_served(state, name)
+    return {"node": node(state)}
+
+
+def check_served(state: HostState, name: str) -> None:
+    """:raises NodeNotFound: the name is neither the node's uuid nor its hypervisor_hostname."""
     if name not in (state.node.uuid, state.node.hypervisor_hostname):
         raise NodeNotFound(node=name, served=state.node.hypervisor_hostname)
-    return {"node": node(state)}
 
 
 def node(state: HostState) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rtagent.api import claims, drift, health, metrics, nodes, orphans
+from rtagent.api import claims, drift, health, metrics, nodes, numa, orphans
 from rtagent.api.reply import JSON, Reply, document, problem, status_of
 from rtagent.api.sources import Sources
 from rtagent.errors import InvalidRequest, RtAgentError
@@ -58,6 +58,7 @@ COLLECTIONS: Mapping[str, Callable[[Look, Query], Reply]] = {
     "claims": lambda look, query: look.tell(claims.collection(look.state, query)),
     "orphans": lambda look, _: look.tell(orphans.collection(look.state)),
     "drift": lambda look, _: look.tell(drift.collection(look.state)),
+    "numa": lambda look, _: look.tell(numa.collection(look.state)),
     "health": lambda look, _: _health(look),
     "ready": lambda look, _: _ready(look),
     "metrics": lambda look, _: _metrics(look),
@@ -67,6 +68,7 @@ COLLECTIONS: Mapping[str, Callable[[Look, Query], Reply]] = {
 MEMBERS: Mapping[str, Callable[[Look, str], Reply]] = {
     "nodes": lambda look, name: look.tell(nodes.member(look.state, name)),
     "claims": lambda look, name: look.tell(claims.member(look.state, name)),
+    "numa": lambda look, name: look.tell(numa.member(look.state, name)),
 }
 
 #: The filters that a collection takes.

@@ -8,6 +8,7 @@ from typing import Any
 
 from rtagent.cmd.columns import Lines, Nothing, Pairs, Yes, when
 from rtagent.cmd.listing import List, Show
+from rtagent.cmd.place import Place
 
 Row = tuple[Sequence[str], Sequence[Any]]
 
@@ -111,6 +112,7 @@ _WHOLE = {
     "pcpus": _field("pcpus"),
     "memory_mb": _field("memory_mb"),
     "disk_mb": _field("disk_mb"),
+    "numa_topology": lambda claim: Place(claim["numa_topology"]),
     "flavor": _pairs("flavor"),
     "image": lambda claim: Pairs(claim["image"].get("properties") or {}),
     "limits": _pairs("limits"),

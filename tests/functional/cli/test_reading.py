@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from rtagent.api.address import UnixAddress
 from rtagent.api.server import ReadAPI
 from rtagent.cmd.rtagent import GROUP
 from rtagent.model.host import HostState
 from tests.functional.cli.shell import Run, run
+from tests.unit.api.placed import CLAIMS, mapped
 from tests.unit.api.states import NODE, empty, sources, uuid
 
 
@@ -97,6 +99,30 @@ def test_nodes_orphans_and_drift_are_listed(rtagent):
     assert (orphan["name"], orphan["running"], orphan["vcpus"]) == ("instance-900", True, 3)
     (drift,) = json.loads(rtagent("drift", "list", "-f", "json").out)
     assert (drift["instance_uuid"], drift["claimed"], drift["observed"]) == (uuid(101), 2, 4)
+
+
+def test_the_map_is_drawn_and_its_document_is_told(serve):
+    rtagent = serve(mapped())
+    shown = rtagent("numa", "show")
+    assert "[ 2 web-1 | 3 web-1! ]" in " ".join(shown.out.split())
+    host = json.loads(rtagent("numa", "show", "cn1.example", "-f", "json").out)
+    assert [cell["id"] for cell in host["cells"]] == [0, 1]
+    assert host["cells"][1]["cores"][-1][0]["use"] == "offline"
+    assert rtagent("numa", "show", "other").code == 5
+
+
+def test_a_claims_place_is_shown(serve):
+    web, _ = CLAIMS
+    shown = serve(mapped())("claim", "show", web.uuid, "-c", "numa_topology")
+    assert "| guest cell 0: host cell 0, 1024 MB; vCPU on CPU: 0:2 1:3 |" in shown.out
+
+
+def test_what_is_held_and_gone_is_in_the_drift(serve):
+    without = replace(mapped().topology, cpus=mapped().topology.cpus - {2})
+    rtagent = serve(replace(mapped(), topology=without))
+    (gone,) = json.loads(rtagent("drift", "list", "-f", "json").out)
+    assert (gone["resource"], gone["problem"]) == ("host CPU 2", "AssignedResourceNotFound")
+    assert json.loads(rtagent("node", "show", "-f", "json").out)["absent"] == 1
 
 
 @pytest.mark.parametrize("noun", ["claim", "orphan", "drift"])

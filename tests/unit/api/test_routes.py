@@ -21,7 +21,8 @@ def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str
 
 @pytest.mark.parametrize(
     "target",
-    ["/nodes", f"/nodes/{NODE.uuid}", "/claims", "/orphans", "/drift", "/health", "/ready",
+    ["/nodes", f"/nodes/{NODE.uuid}", "/claims", "/orphans", "/drift", "/numa", "/health", "/ready",
+     f"/numa/{NODE.uuid}",
      f"/claims/{uuid(1)}", "/claims/unknown", "/nodes/unknown", "/nowhere", "/claims?state=x"],
 )  # fmt: skip
 @pytest.mark.parametrize("stale", [True, False])
