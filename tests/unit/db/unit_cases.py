@@ -4,6 +4,7 @@ somebody else has written.
 A test module derives a class from this and brings the fixture `engine`.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +13,28 @@ import pytest
 from sqlalchemy import Connection, Engine, delete, event, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from rtagent.db.schema import claim_units, claims, units
+from rtagent.db.schema import claim_units, claims, compute_nodes, units
 from rtagent.db.store import SqlStore
 from rtagent.errors import InvariantViolated
 from rtagent.kernel import restored
 from rtagent.model.change import Change
 from rtagent.model.claim import PCPU, Claim
+from rtagent.model.compute_node import numa_topology
+from rtagent.model.numa_usage import Occupancy
+from rtagent.model.policy import Policy
 from tests.unit.db.cases import commit, enrolled, holds
-from tests.unit.db.values import NODE, NOW, POLICY, TOPOLOGY, claim, created, pinned, released, uuid
+from tests.unit.db.values import (
+    NODE,
+    NOW,
+    POLICY,
+    TOPOLOGY,
+    claim,
+    created,
+    holding,
+    pinned,
+    released,
+    uuid,
+)
 
 Row = dict[str, Any]
 
@@ -124,6 +139,28 @@ class UnitRowCases:
         assert plain == []
         assert sum("units" in text for text in said) == 2
         assert sum("numa_topology" in text for text in said) == 1
+
+    def test_the_nodes_row_shows_what_of_its_cells_is_used(self, engine: Engine):
+        def shown() -> Any:
+            with engine.connect() as connection:
+                document = connection.scalar(select(compute_nodes.c.numa_topology))
+            return document and json.loads(document)
+
+        store = SqlStore(engine)
+        host = Change(cause="audit", at=NOW, topology=TOPOLOGY, policy=POLICY)
+        one, seen = pinned(1, 0, 2), holding(1, occupancy=Occupancy(pcpus=frozenset({7})))
+        state = enrolled(store)
+        assert shown() is None
+        for change in (
+            host,
+            created(one),
+            Change(cause="audit", at=NOW, holdings=(seen,)),
+            released(one),
+            Change(cause="reload", at=NOW, policy=Policy()),
+        ):
+            state = commit(store, state, change)
+            assert shown() == numa_topology(state)
+        assert [cell["pinned_cpus"] for cell in shown()["cells"]] == [[], [7]]
 
     @pytest.mark.parametrize("wrong", [missing, too_many, another_owner])
     def test_the_claims_are_right_and_the_rows_are_made_anew(
