@@ -205,7 +205,8 @@ class ResourceTracker:
         if isinstance(self._kernel.fault, InvariantViolated):
             raise NodeNotReady(f"granting has stopped: {self._kernel.fault.message}")
         if self._held_back is not None:
-            raise self._held_back
+            # Without what is left of the times before: each would add its frames to it.
+            raise self._held_back.with_traceback(None)
 
     def _call(
         self, rule: Callable[..., Decision], call: Call, answers: bool = True

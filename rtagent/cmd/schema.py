@@ -10,9 +10,10 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from rtagent.cmd.columns import Lines, Yes
-from rtagent.cmd.listing import List, Show
+from rtagent.cmd.listing import Act, List, Show
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
+from rtagent.rpc.reference import reference
 
 
 class Document(FormattableColumn[Mapping[str, Any]]):
@@ -55,3 +56,10 @@ class SchemaShow(Show):
             Document(schemas.reply(method)),
             Lines(method.all_errors),
         )
+
+
+class SchemaReference(Act):
+    """Print the reference of the RPC API, a page of reStructuredText"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.app.stdout.write(reference())

@@ -13,7 +13,8 @@ from rtagent.model.change import Change, Operation
 from rtagent.model.host import HostState
 from rtagent.ports import Enroll, Store, Stored
 
-#: The environment variable that names one: ``commit.after:3`` dies at the third passing.
+#: The environment variable that names one. ``commit.after:3`` dies at the third passing,
+#: ``commit.after/renew_claim:3`` at the third by a commit that has a change of that cause in it.
 VARIABLE = "RTAGENT_FAILPOINT"
 
 #: In the order in which they are passed. ``before`` and ``after`` are `FailpointStore`'s, around a
@@ -46,31 +47,41 @@ def die() -> None:
 class Failpoint:
     """Counts how often one of `POINTS` is passed, and dies at the n-th time."""
 
-    def __init__(self, name: str, passing: int = 1, die: Callable[[], None] = die) -> None:
-        if name not in POINTS or passing < 1:
+    def __init__(
+        self, name: str, passing: int = 1, die: Callable[[], None] = die, *, cause: str = ""
+    ) -> None:
+        """:param cause: count only the commits of a change with that cause; "" counts them all."""
+        if name not in POINTS or passing < 1 or (cause and not name.startswith("commit.")):
             raise ConfigError(
                 group="environment",
                 option=VARIABLE,
-                value=f"{name}:{passing}",
-                rule="must be NAME or NAME:N, N from 1, NAME one of " + ", ".join(POINTS),
+                value=f"{name}{cause and '/'}{cause}:{passing}",
+                rule="must be NAME or NAME:N, N from 1, NAME one of "
+                + ", ".join(POINTS)
+                + "; /CAUSE may follow the name of a commit's",
             )
-        self._name, self._left, self._die = name, passing, die
+        self._name, self._left, self._die, self._cause = name, passing, die, cause
         self._lock = threading.Lock()
+        self._causes: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str, die: Callable[[], None] = die) -> Failpoint:
-        """From ``NAME`` or ``NAME:N``.
+        """From ``NAME[/CAUSE][:N]``.
 
         :raises ConfigError:
         """
-        name, colon, passing = text.partition(":")
-        if not colon:
-            return cls(name, die=die)
-        return cls(name, int(passing) if passing.isdecimal() else 0, die)
+        where, colon, passing = text.partition(":")
+        name, _, cause = where.partition("/")
+        number = (int(passing) if passing.isdecimal() else 0) if colon else 1
+        return cls(name, number, die, cause=cause)
+
+    def committing(self, changes: Sequence[Change]) -> None:
+        """A commit of these begins; there is one at a time."""
+        self._causes = frozenset(change.cause for change in changes)
 
     def passed(self, name: str) -> None:
         """To be called at each of `POINTS`, by its name."""
-        if name != self._name:
+        if name != self._name or (self._cause and self._cause not in self._causes):
             return
         with self._lock:
             self._left -= 1
@@ -83,7 +94,7 @@ class FailpointStore:
     given `Failpoint.passed` too."""
 
     def __init__(self, store: Store, failpoint: Failpoint) -> None:
-        self._store, self._passed = store, failpoint.passed
+        self._store, self._failpoint, self._passed = store, failpoint, failpoint.passed
 
     def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
         self._passed("enroll.before")
@@ -101,6 +112,7 @@ class FailpointStore:
         return stored
 
     def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
+        self._failpoint.committing(changes)
         self._passed("commit.before")
         self._store.commit(before, after, changes)
         self._passed("commit.after")

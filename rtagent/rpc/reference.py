@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from rtagent.model.base import MAX_INT
 from rtagent.rpc import schemas
-from rtagent.rpc.methods import METHODS, Method
+from rtagent.rpc.methods import METHODS, TOPIC, VERSION, Method
 from rtagent.rpc.schemas import Schema
 
 _PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "number"}
 
 
+_INTRODUCTION = f"""\
+Calls of oslo.messaging: topic ``{TOPIC}``, server ``<host>``, version {VERSION}, no namespace.
+Arguments and replies are JSON; ``rtagent schema show METHOD`` prints their JSON Schemas, ``rtagent
+schema reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
+
+A call that changes state takes an ``operation_id``, a uuid of the caller's choice. It has one
+effect, however often it is made: repeat it, with the same id, when the answer was lost or the error
+says that it may succeed later (``StoreUnavailable``, ``TrackerBusy``, ``NodeNotReady``,
+``HypervisorUnavailable``). ``node``, where it is given, must be the hypervisor's host name. An
+optional argument may be null; integers go up to {MAX_INT}, and 1.0 is none.
+"""
+
+
 def reference() -> str:
     """Every method with its arguments, reply and errors; then every document that they speak of."""
-    lines = [line for method in METHODS.values() for line in _method(method)]
+    lines = [*_title("RPC reference", "="), _INTRODUCTION, *_title("Methods", "-")]
+    for method in METHODS.values():
+        lines += _method(method)
     lines += _title("Documents", "-")
     documents = _documents()
     for name in sorted(documents):
@@ -24,7 +39,7 @@ def reference() -> str:
 
 def _method(method: Method) -> Iterator[str]:
     root = schemas.arguments(method)
-    yield from _title(method.name, "-")
+    yield from _title(method.name, "~")
     yield method.effect
     yield ""
     yield from _fields(schemas.resolve(root, root))
@@ -91,5 +106,5 @@ def _bounds(schema: Schema) -> str:
     return f" from {schema['minimum']}" if "minimum" in schema else ""
 
 
-def _title(text: str, underline: str) -> list[Any]:
+def _title(text: str, underline: str) -> list[str]:
     return [text, underline * len(text), ""]

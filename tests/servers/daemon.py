@@ -112,13 +112,14 @@ class Daemon:
 
     # -- its life ---------------------------------------------------------------------------------
 
-    def start(self, *arguments: str) -> Self:
-        """Start the process, with these on its command line too; returns at once."""
+    def start(self, *arguments: str, **environment: str) -> Self:
+        """Start the process, with these on its command line and in its environment too; returns at
+        once."""
         self.notify.clear()
         command = [sys.executable, "-m", "rtagent.cmd.rtagentd"]
         self._process = Process(
             [*command, "--config-file", str(self.config_file), *arguments],
-            {"PYTHONPATH": str(ROOT), **self._environment},
+            {"PYTHONPATH": str(ROOT), **self._environment, **environment},
             self.directory,
             self.log,
             signal.SIGTERM,

@@ -7,6 +7,7 @@ import pytest
 
 from rtagent.cmd.exits import Exit
 from rtagent.rpc.methods import METHODS
+from rtagent.rpc.reference import reference
 from tests.functional.cli.shell import run
 
 
@@ -38,3 +39,7 @@ def test_another_name_is_a_mistake_of_usage(capsys: pytest.CaptureFixture[str]):
         run("schema", "show", "nonsense")
     assert ended.value.code == Exit.USAGE
     assert "instance_claim" in capsys.readouterr().err
+
+
+def test_the_reference_is_printed():
+    assert run("schema", "reference") == (0, reference(), "")

@@ -7,9 +7,10 @@ from rtagent.db.failpoints import POINTS, Failpoint, FailpointStore
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError
+from rtagent.model.claim import ACTIVE
 from rtagent.ports import Store
 from tests.unit.db.cases import commit, enrolled, holds
-from tests.unit.db.values import NODE, NOW, claim, created
+from tests.unit.db.values import NODE, NOW, claim, created, moved
 
 
 class Killed(Exception):
@@ -68,8 +69,16 @@ def test_it_counts_its_own_passings_only(url: str):
         commit(store, state, created(claim(2)))
 
 
+def test_it_counts_the_commits_of_one_cause_only(url: str):
+    store = wrapped(url, "commit.node/activate_claim:1")
+    state = commit(store, enrolled(store), created(claim(1)))
+    with pytest.raises(Killed):
+        commit(store, state, moved(claim(1), state=ACTIVE))
+
+
 @pytest.mark.parametrize(
-    "text", ["", "commit", "commit.after:0", "commit.after:x", "commit.after:"]
+    "text",
+    ["", "commit", "commit.after:0", "commit.after:x", "commit.after:", "enroll.node/reload:1"],
 )
 def test_what_is_no_failpoint_is_refused(text: str):
     with pytest.raises(ConfigError, match="RTAGENT_FAILPOINT"):

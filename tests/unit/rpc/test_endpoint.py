@@ -212,6 +212,16 @@ def test_creating_calls_wait_for_the_first_audit_and_others_do_not(agent: Agent)
     agent.invoke("ping")
 
 
+def test_an_agent_that_holds_back_for_long_does_not_grow(agent: Agent):
+    def frames_of_a_refusal() -> int:
+        with pytest.raises(NodeNotReady) as refused:
+            agent.invoke("instance_claim", **build())
+        return len(refused.traceback)
+
+    agent.tracker.hold_back(NodeNotReady())
+    assert frames_of_a_refusal() == frames_of_a_refusal()
+
+
 def test_an_audit_on_demand(agent: Agent):
     agent.hypervisor.start_domain(uid(), vcpus=1, memory_mb=512)
     summary = agent.invoke("update_available_resource")

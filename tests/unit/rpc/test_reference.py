@@ -2,9 +2,16 @@
 
 import itertools
 import re
+from pathlib import Path
 
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.reference import reference
+
+PAGE = Path(__file__).resolve().parents[3] / "doc" / "rpc.rst"
+
+
+def test_the_page_is_that_of_the_schemas():
+    assert PAGE.read_text() == reference(), "run: rtagent schema reference > doc/rpc.rst"
 
 
 def titles(text: str) -> set[str]:
