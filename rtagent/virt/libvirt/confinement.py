@@ -52,7 +52,7 @@ def confinement(domain: etree._Element) -> Confinement:
     cpusets = tuple(dict.fromkeys(_cpusets(domain)))
     cells = list(_bound(domain))
     if not cpusets and not cells:
-        return NOWHERE  # most domains
+        return NOWHERE
     memory = Counter[int]()
     pages: dict[int, Counter[int]] = {}
     for cell in cells:
@@ -68,15 +68,19 @@ def confinement(domain: etree._Element) -> Confinement:
 
 
 def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
-    for path in ("vcpu", "cputune/vcpupin", "cputune/emulatorpin"):
-        for element in domain.iterfind(path):
-            if element.get("cpuset") is not None:
-                yield _numbers(element, "cpuset")
+    tuned = domain.find("cputune")
+    pins = () if tuned is None else tuned.iterchildren("vcpupin", "emulatorpin")
+    for element in (*domain.iterchildren("vcpu"), *pins):
+        if element.get("cpuset") is not None:
+            yield _numbers(element, "cpuset")
 
 
 def _bound(domain: etree._Element) -> Iterator[_Bound]:
     """The guest's cells that are bound to one of the host's."""
-    hosts, sizes = _host_cells(domain), _page_sizes(domain)
+    tuned = domain.find("numatune")
+    if tuned is None:  # most domains
+        return
+    hosts, sizes = _host_cells(tuned), _page_sizes(domain)
     for number, (element, value) in _memories(domain).items():
         memory = in_bytes(element, value, f"memory of guest cell {number}")
         host = hosts.get(number, hosts.get(None))
@@ -96,14 +100,14 @@ def _memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | N
     return {} if memory is None else {0: (memory, memory.text)}
 
 
-def _host_cells(domain: etree._Element) -> dict[int | None, int | None]:
+def _host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
     """By guest cell, its host cell if it is bound to just one; under None that of the others.
 
     In every mode a single cell is where the memory is meant to be.
     """
-    memory = domain.find("numatune/memory")
+    memory = numatune.find("memory")
     bound: dict[int | None, int | None] = {None: None if memory is None else _only(memory)}
-    for node in domain.iterfind("numatune/memnode"):
+    for node in numatune.iterfind("memnode"):
         bound[integer(node.get("cellid"), "<memnode cellid>")] = _only(node)
     return bound
 
