@@ -66,9 +66,8 @@ def host(topology: Topology | None = TOPOLOGY, **policy: object) -> HostState:
 
 
 #: CPUs 2 to 7 are for one guest each; 0 and 1, one whole core, are shared.
-PINNING = NumaPolicy(
-    cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=frozenset({2, 3, 4, 5, 6, 7})
-)
+DEDICATED = frozenset({2, 3, 4, 5, 6, 7})
+PINNING = NumaPolicy(cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=DEDICATED)
 PINNED = {"hw:cpu_policy": "dedicated"}
 
 

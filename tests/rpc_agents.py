@@ -20,6 +20,7 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
+from rtagent.virt.libvirt import guest
 from tests.builders import NODE, TOPOLOGY, ManualClock, uid
 
 VERSION = "1.2.3"
@@ -54,6 +55,7 @@ class Agent:
             self.telemetry,
             VERSION,
             self.in_flight,
+            guest.xml,
         )
 
     def invoke(self, method: str, /, **document: Any) -> Any:

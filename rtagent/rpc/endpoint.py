@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.compute_node import compute_node
 from rtagent.model.decision import Granted
+from rtagent.model.host import HostState
 from rtagent.model.request import BuildRequest, Limits
 from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
 from rtagent.rpc import methods, replies
@@ -62,28 +63,31 @@ class Endpoint:
         reporter: Reporter,
         version: str,
         in_flight: InFlight,
+        guest: Callable[[Claim], str],
     ) -> None:
-        """:param version: of the software, for `ping`."""
+        """:param version: of the software, for `ping`.
+        :param guest: the XML that enacts a claim.
+        """
         self._tracker, self._auditor, self._registry = tracker, auditor, registry
         self._clock, self._reporter, self._version = clock, reporter, version
-        self._in_flight = in_flight
+        self._in_flight, self._guest = in_flight, guest
         self._began = clock.monotonic()
         self._validators = {name: Validator(method) for name, method in METHODS.items()}
 
     # -- claims ---------------------------------------------------------------------------------
 
     @served
-    def instance_claim(self, arguments: methods.InstanceClaim, call: Call) -> Claim:
+    def instance_claim(self, arguments: methods.InstanceClaim, call: Call) -> replies.Claim:
         request = _build_request(arguments, arguments.operation_id)
-        return self._tracker.instance_claim(request, call)
+        return self._shown(self._tracker.instance_claim(request, call))
 
     @served
-    def activate_claim(self, arguments: methods.ClaimChange, call: Call) -> Claim:
-        return self._tracker.activate_claim(arguments.claim_uuid, call)
+    def activate_claim(self, arguments: methods.ClaimChange, call: Call) -> replies.Claim:
+        return self._shown(self._tracker.activate_claim(arguments.claim_uuid, call))
 
     @served
-    def renew_claim(self, arguments: methods.ClaimChange, call: Call) -> Claim:
-        return self._tracker.renew_claim(arguments.claim_uuid, call)
+    def renew_claim(self, arguments: methods.ClaimChange, call: Call) -> replies.Claim:
+        return self._shown(self._tracker.renew_claim(arguments.claim_uuid, call))
 
     @served
     def abort_instance_claim(self, arguments: methods.ClaimChange, call: Call) -> None:
@@ -101,7 +105,7 @@ class Endpoint:
     def test_claim(self, arguments: methods.TestClaim) -> replies.Verdict:
         decision = self._tracker.test_claim(_build_request(arguments, NOT_HELD))
         if isinstance(decision, Granted):
-            return replies.Verdict(granted=True, claim=decision.claims[0])
+            return replies.Verdict(granted=True, claim=self._shown(decision.claims[0]))
         told = [reason.as_dict() for reason in decision.reasons]
         return replies.Verdict(
             granted=False, reasons=msgspec.convert(told, tuple[replies.Reason, ...])
@@ -115,19 +119,21 @@ class Endpoint:
         claim = state.claims.get(arguments.claim_uuid)
         if claim is None:
             raise ClaimNotFound(claim_uuid=arguments.claim_uuid)
-        return replies.OneClaim(claim=claim, revision=state.revision, stale=self._tracker.stale)
+        return replies.OneClaim(
+            claim=self._shown(claim), revision=state.revision, stale=self._tracker.stale
+        )
 
     @served
     def get_claims_for_instance(self, arguments: methods.GetClaimsForInstance) -> replies.Claims:
         state = self._tracker.snapshot()
         claims = state.claims_of(arguments.instance_uuid)
-        return replies.Claims(claims=claims, revision=state.revision, stale=self._tracker.stale)
+        return self._claims(claims, state)
 
     @served
     def get_claims_for_host(self, arguments: methods.Arguments) -> replies.Claims:
         state = self._tracker.snapshot()
         claims = tuple(sorted(state.claims.values(), key=lambda c: (c.created_at, c.uuid)))
-        return replies.Claims(claims=claims, revision=state.revision, stale=self._tracker.stale)
+        return self._claims(claims, state)
 
     @served
     def get_node(self, arguments: methods.Arguments) -> replies.OneNode:
@@ -212,6 +218,14 @@ class Endpoint:
         )
         return _primitives(handler(self, arguments, call))
 
+    def _shown(self, claim: Claim) -> replies.Claim:
+        fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}
+        return replies.Claim(**fields, guest=self._guest(claim))
+
+    def _claims(self, claims: Iterable[Claim], state: HostState) -> replies.Claims:
+        shown = tuple(map(self._shown, claims))
+        return replies.Claims(claims=shown, revision=state.revision, stale=self._tracker.stale)
+
     def _check_node(self, node: str | None) -> None:
         served_here = self._tracker.snapshot().node.hypervisor_hostname
         if node not in (None, served_here):
@@ -219,8 +233,9 @@ class Endpoint:
 
 
 def _primitives(reply: Any) -> Any:
-    """JSON's own: no tuple is left, so that every transport gives its caller the same."""
-    return msgspec.json.decode(msgspec.json.encode(reply))
+    """JSON's own: no tuple is left, and the keys of every map are strings, so that every transport
+    gives its caller the same; sets are sorted, so that every answer does."""
+    return msgspec.json.decode(msgspec.json.encode(reply, order="deterministic"))
 
 
 def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:

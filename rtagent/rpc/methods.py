@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 from rtagent.model.base import Document, Name, Uuid, Value
-from rtagent.model.claim import Claim
 from rtagent.model.instance import Instance, InstanceUpdate
 from rtagent.model.request import Allocations, ExtraResource, Limits
 from rtagent.ports import Service
@@ -17,6 +16,8 @@ VERSION = "1.0"
 
 #: Errors that any call may be answered with.
 COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
+#: Errors that a build's flavor and image may be answered with, beside `InvalidRequest` itself.
+FLAVOR_ERRORS = ("PropertyInvalid", "PropertyConflict", "FlavorImageConflict")
 #: Errors that any call that changes state may be answered with.
 CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
 
@@ -124,8 +125,9 @@ _TABLE = (
         effect="Hold resources for a build: a claim in state ``building``, leased. Its uuid is the"
         " operation id.",
         arguments=InstanceClaim,
-        reply=Claim,
+        reply=replies.Claim,
         errors=(
+            *FLAVOR_ERRORS,
             "ComputeResourcesUnavailable",
             "ClaimExpired",
             "NodeNotReady",
@@ -137,14 +139,14 @@ _TABLE = (
         effect="The domain is about to be started: ``building`` becomes ``active``. A caller that"
         " is told ``ClaimExpired`` must not start it.",
         arguments=ClaimChange,
-        reply=Claim,
+        reply=replies.Claim,
         errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
     ),
     Method(
         name="renew_claim",
         effect="A new lease for a ``building`` claim; an ``active`` one is returned as it is.",
         arguments=ClaimChange,
-        reply=Claim,
+        reply=replies.Claim,
         errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
     ),
     Method(
@@ -169,7 +171,7 @@ _TABLE = (
         effect="The answer that the claim would get now, with every reason; changes nothing.",
         arguments=TestClaim,
         reply=replies.Verdict,
-        errors=("ClaimConflict", "NodeNotReady", "HypervisorUnavailable"),
+        errors=(*FLAVOR_ERRORS, "ClaimConflict", "NodeNotReady", "HypervisorUnavailable"),
     ),
     Method(
         name="get_claim",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtagent.audit import AuditSummary
+from rtagent.model import claim
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
 
 
 class Reason(Value, frozen=True, kw_only=True):
@@ -25,6 +25,15 @@ class Reason(Value, frozen=True, kw_only=True):
     available: int
     unit: str
     message: str
+
+
+class Claim(claim.Claim, frozen=True, kw_only=True):
+    """A claim, as its caller is told of it.
+
+    :ivar guest: the libvirt XML that enacts it: children of ``<domain>``.
+    """
+
+    guest: str
 
 
 class Verdict(Value, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from rtagent.service.tenure import Tenure
 from rtagent.telemetry.decisions import Decisions
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
+from rtagent.virt.libvirt import guest
 
 #: Seconds of ``update_resources_interval = 0``.
 DEFAULT_INTERVAL = 60.0
@@ -115,6 +116,7 @@ class NodeAgent:
             self._telemetry,
             rtagent.__version__,
             self.in_flight,
+            guest.xml,
         )
 
     def sources(self) -> Sources:

@@ -24,7 +24,7 @@ from rtagent.model.numa_usage import Occupancy
 from rtagent.model.views import orphans, suspects
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.builders import DEDICATED, PINNED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
 from tests.unit.test_kernel import enroll
 
 LEASE = 300
@@ -78,7 +78,7 @@ class Host:
         """What a claimed domain is pinned to is its own, and nobody else's."""
         units = self.tracker.snapshot().units
         for owner in self.claimed & set(self.world.domains):
-            pinned = self.world.domains[owner].occupancy.pcpus & PINNING.cpu_dedicated_set
+            pinned = self.world.domains[owner].occupancy.pcpus & DEDICATED
             assert {units.get(("PCPU", str(cpu))) for cpu in pinned} <= {owner}
 
 

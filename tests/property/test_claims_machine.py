@@ -26,7 +26,17 @@ from rtagent.errors import (
 from rtagent.model.instance import InstanceUpdate
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.builders import (
+    DEDICATED,
+    PINNED,
+    PINNING,
+    TOPOLOGY,
+    ManualClock,
+    call,
+    host,
+    request,
+    uid,
+)
 from tests.unit.test_kernel import enroll
 
 MEMORY_ROOM = math.floor((16384 - 500) * Fraction(11, 10))
@@ -311,7 +321,7 @@ class PinningMachine(ClaimsMachine):
     ).policy
     room = {"vcpus": 16, "memory_mb": MEMORY_ROOM, "disk_mb": 100 * 1024}
     total = {"vcpus": 2, "memory_mb": 16384, "disk_mb": 100 * 1024}
-    dedicated = PINNING.cpu_dedicated_set
+    dedicated = DEDICATED
 
 
 def pinned_to(claim):

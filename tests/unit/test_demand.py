@@ -7,7 +7,7 @@ from rtagent.errors import InvalidFlavor
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.flavor import Image
 from rtagent.model.instance import PciRequest
-from tests.builders import NOON, PINNED, PINNING, call, host, request
+from tests.builders import DEDICATED, NOON, PINNED, PINNING, call, host, request
 
 
 def test_amounts_named_besides_the_flavor_are_added():
@@ -81,7 +81,7 @@ def test_a_pinned_claim_says_which_cpus_it_has():
     (claim,) = granted.claims
     assert (claim.vcpus, claim.pcpus) == (0, 2)
     pins = claim.numa_topology.cells[0].cpu_pinning
-    assert set(pins) == {0, 1} and set(pins.values()) <= PINNING.cpu_dedicated_set
+    assert set(pins) == {0, 1} and set(pins.values()) <= DEDICATED
     assert claim.units == {("PCPU", str(cpu)) for cpu in pins.values()}
 
 
