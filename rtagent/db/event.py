@@ -12,12 +12,13 @@ from rtagent.model.claim import Claim
 class ClaimFacts(Value, frozen=True, kw_only=True):
     """What of a claim its history keeps.
 
-    :ivar memory_mb: MB. :ivar disk_mb: MB.
+    :ivar vcpus: shared ones. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB.
     """
 
     state: str
     suspect: str | None
     vcpus: int
+    pcpus: int
     memory_mb: int
     disk_mb: int
 
@@ -60,6 +61,7 @@ def _facts(claim: Claim) -> ClaimFacts:
         state=claim.state,
         suspect=claim.suspect,
         vcpus=claim.vcpus,
+        pcpus=claim.pcpus,
         memory_mb=claim.memory_mb,
         disk_mb=claim.disk_mb,
     )

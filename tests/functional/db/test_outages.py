@@ -17,7 +17,7 @@ from rtagent.ports import Store, Stored
 from tests.servers import MariaDB, PostgreSQL
 from tests.servers.proxy import Fate, Proxy
 from tests.unit.db.cases import commit, enrolled, holds, same
-from tests.unit.db.values import NODE, claim, created, folded, moved
+from tests.unit.db.values import NODE, claim, created, folded, moved, pinned, released
 
 #: Seconds.
 TIMEOUT = 2.0
@@ -119,19 +119,20 @@ def test_a_lost_reload_does_not_fence_its_own_writer(site: Site):
         site.store.reload(NODE.uuid, state.epoch)
 
 
-@pytest.mark.parametrize("point", ["commit.node", "commit.claims", "commit.events"])
+@pytest.mark.parametrize("point", ["commit.node", "commit.claims", "commit.units", "commit.events"])
 def test_a_connection_lost_within_a_transaction_leaves_nothing(site: Site, point: str):
-    state = commit(site.store, enrolled(site.store), created(claim(1)))
+    one, two = pinned(1, 4, 5), pinned(2, 5, 6)
+    state = commit(site.store, enrolled(site.store), created(one))
     if point == "commit.events":  # what follows is COMMIT itself
         expected: type[Exception] = CommitUnknown
     else:
         expected = StoreUnavailable
     site.at = lambda name: site.proxy.cut() if name == point else None
     with pytest.raises(expected):
-        commit(site.store, state, created(claim(2)))
+        commit(site.store, state, released(one), created(two))
     site.at = lambda _: None
     holds(site.direct, state)
-    commit(site.store, state, created(claim(2)))
+    holds(site.direct, commit(site.store, state, released(one), created(two)))
 
 
 def test_connections_lost_while_idle_cost_no_error(site: Site):

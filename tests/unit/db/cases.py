@@ -485,10 +485,12 @@ class OperationCases:
 class RestCases:
     def test_history_is_complete_and_in_order(self, database: Database):
         store = database.store()
-        one = claim(1)
+        one = claim(1, pcpus=3)
         state = commit(store, enrolled(store), created(one))
         commit(store, state, moved(one, state=ACTIVE, suspect="why"))
-        was = ClaimFacts(state="building", suspect=None, vcpus=2, memory_mb=1024, disk_mb=20480)
+        was = ClaimFacts(
+            state="building", suspect=None, vcpus=2, pcpus=3, memory_mb=1024, disk_mb=20480
+        )
         common: dict[str, Any] = {"claim_uuid": one.uuid, "node_uuid": NODE.uuid, "at": NOW}
         assert store.history(NODE.uuid, one.uuid) == (
             ClaimEvent(
