@@ -1,12 +1,15 @@
 """Every RPC method, fuzzed from its schema."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtagent.errors import InvalidRequest, RtAgentError
+from rtagent.errors import InvalidFlavor, InvalidRequest, RtAgentError
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
+from tests.builders import uid
 from tests.rpc_agents import Agent
 from tests.rpc_documents import invalid, valid
 
@@ -35,11 +38,52 @@ def test_an_invalid_document_changes_nothing_and_every_offence_is_named(
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-def test_a_valid_document_is_never_called_invalid(name: str, agent: Agent, data: st.DataObject):
+def test_a_valid_document_never_breaks_its_schema(name: str, agent: Agent, data: st.DataObject):
     root = schemas.arguments(METHODS[name])
-    document = data.draw(valid(root, root))
+    answered(agent, name, data.draw(valid(root, root)))
+
+
+#: What flavors and images say of CPUs, cells and pages, and what they may say wrongly.
+PROPERTIES = st.dictionaries(
+    st.sampled_from(
+        [
+            *(
+                f"hw:{name}"
+                for name in ("numa_nodes", "numa_cpus.0", "numa_mem.0", "mem_page_size")
+            ),
+            *(f"hw:cpu_{name}" for name in ("policy", "thread_policy", "dedicated_mask")),
+            *(f"hw:cpu_{name}" for name in ("realtime", "realtime_mask", "sockets", "max_threads")),
+            *("hw:emulator_threads_policy", "hw:locked_memory", "resources:PCPU", "resources:VCPU"),
+        ]
+    ),
+    st.sampled_from(
+        [
+            *("1", "2", "0", "-1", "0-1", "^0", "512", "yes", "no", "x" * 9, "", "small", "2MB"),
+            *("any", "dedicated", "shared", "mixed", "isolate", "require", "prefer", "share"),
+        ]
+    ),
+    max_size=4,
+)
+
+
+@given(specs=PROPERTIES, image=PROPERTIES, vcpus=st.integers(1, 4))
+def test_properties_that_contradict_are_an_invalid_flavor(
+    agent: Agent, specs: dict[str, str], image: dict[str, str], vcpus: int
+):
+    flavor = {"vcpus": vcpus, "memory_mb": 1024, "extra_specs": specs}
+    properties = {name.replace(":", "_", 1): value for name, value in image.items()}
+    instance = {"uuid": uid(), "flavor": flavor, "image": {"properties": properties}}
+    answered(agent, "test_claim", {"instance": instance})
+
+
+def answered(agent: Agent, name: str, document: dict[str, Any]) -> None:
+    """It is answered as its method says, and what contradicts itself is named."""
     try:
         agent.invoke(name, **document)
+    except InvalidFlavor as error:
+        assert "instance" in document
+        assert type(error).__name__ in METHODS[name].all_errors
+        assert error.kwargs["properties"] and error.kwargs["rule"]
     except RtAgentError as error:
         assert error.expected and not isinstance(error, InvalidRequest)
     agent.tracker.snapshot().check()
