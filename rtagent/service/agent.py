@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from oslo_config import cfg
@@ -171,14 +171,16 @@ class Agent:
     def _reload(self, node: NodeAgent) -> None:
         """All of the new configuration, or none of it."""
         self._notifier.reloading()
+        mistakes: Sequence[BaseException] = ()
         try:
             self.settings = self._reload_settings(node.check)
         except* ConfigError as group:
-            for error in group.exceptions:
-                self._telemetry.said("error", f"the old configuration stays in force: {error}")
+            mistakes = group.exceptions
         else:
             node.reload()
             self._telemetry.said("info", "the configuration was read anew")
+        for error in mistakes:  # here, or oslo.log would add the group to the sentence
+            self._telemetry.said("error", f"the old configuration stays in force: {error}")
         self._notifier.reloaded()
 
     # -- stop -------------------------------------------------------------------------------------

@@ -98,6 +98,29 @@ def test_the_operator_takes_over_on_the_command_line_only(daemon):
     assert "take_over = True: may be given on the command line only" in daemon.last_lines()
 
 
+def test_a_cpu_set_that_the_host_does_not_have_ends_the_start(daemon):
+    daemon.configure({"compute": {"cpu_dedicated_set": "4,900"}})
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "[compute] cpu_dedicated_set = 4,900: this host has no CPUs 900" in daemon.last_lines()
+    assert "READY=1" not in daemon.last_lines()
+
+
+def test_a_reload_takes_cpu_sets_that_the_host_has_and_no_others(daemon):
+    daemon.start().wait_ready()
+    daemon.configure({"compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-9"}})
+    daemon.reload()
+    wait_until(lambda: node(daemon)["inventories"]["PCPU"]["total"] == 6)
+
+    daemon.configure({"compute": {"cpu_dedicated_set": "4-9,900"}})
+    daemon.reload()
+
+    daemon.wait_logged("the old configuration stays in force: [compute] cpu_dedicated_set")
+    assert node(daemon)["inventories"]["PCPU"]["total"] == 6
+    assert node(daemon)["inventories"]["VCPU"]["total"] == 4
+
+
 # -- waiting ---------------------------------------------------------------------------------------
 
 
