@@ -21,6 +21,7 @@ from benchmarks.figure import Figure
 #: What measures which figures.
 MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     claims_rpc.measure: ("claim_rpc_p50", "claim_rpc_16"),
+    claims_rpc.pinned: ("claim_pinned_rpc_16",),
     claims_inprocess.measure: ("claim_inprocess_16",),
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
     audits.contention: ("audit_contention_p99",),

@@ -27,6 +27,39 @@ def measure(bench: Bench) -> Iterator[Figure]:
     yield _together(bench, claim, echo)
 
 
+def pinned(bench: Bench) -> Iterator[Figure]:
+    """claim_pinned_rpc_16: sixteen callers that take a host CPU of their own and give it back, each
+    call counted, against the echo's calls a second."""
+    dedicated: dict[str, object] = {"cpu_shared_set": "0-1", "cpu_dedicated_set": "2-31"}
+    agents.daemon(bench, bench.directory(), compute=dedicated).start().wait_ready()
+    api = agents.client(bench)
+    echo = floors.echo(bench)
+
+    def take_and_give_back() -> None:
+        document = instance(memory_mb=64)
+        document["flavor"]["extra_specs"] = {"hw:cpu_policy": "dedicated"}
+        claim = api.instance_claim(CONTEXT, document)
+        api.release_claim(CONTEXT, claim["uuid"])
+
+    for call in (take_and_give_back, echo):
+        calls_per_second(call, CALLERS, 5)
+    rounds = bench.rounds(100)
+    ratios = []
+    for _ in range(3):
+        value = 2 * calls_per_second(take_and_give_back, CALLERS, rounds // 2)
+        floor = calls_per_second(echo, CALLERS, rounds)
+        ratios.append((value / floor, value, floor))
+    _, value, floor = sorted(ratios)[1]
+    yield Figure(
+        name="claim_pinned_rpc_16",
+        value=value,
+        unit="calls/s",
+        floor=floor,
+        target=0.6,
+        at_least=True,
+    )
+
+
 def _sequential(bench: Bench, claim: Callable[[], None], echo: Callable[[], None]) -> Figure:
     rounds = bench.rounds(1000)
     floor = p50_ms(echo, rounds) + floors.commit_ms(bench)
