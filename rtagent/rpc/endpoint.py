@@ -233,9 +233,8 @@ class Endpoint:
 
 
 def _primitives(reply: Any) -> Any:
-    """JSON's own: no tuple is left, and the keys of every map are strings, so that every transport
-    gives its caller the same; sets are sorted, so that every answer does."""
-    return msgspec.json.decode(msgspec.json.encode(reply, order="deterministic"))
+    """JSON's own: no tuple is left, so that every transport gives its caller the same."""
+    return msgspec.json.decode(msgspec.json.encode(reply))
 
 
 def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:

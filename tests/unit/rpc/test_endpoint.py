@@ -16,11 +16,15 @@ from rtagent.errors import (
     InvalidRequest,
     NodeNotFound,
     NodeNotReady,
+    PropertyConflict,
     StoreUnavailable,
 )
+from rtagent.model.numa_policy import NumaPolicy
+from rtagent.model.policy import Policy
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from tests.builders import NODE, uid
+from tests.numa_hosts import NO_SMT
 from tests.rpc_agents import VERSION, Agent, build
 
 
@@ -64,6 +68,12 @@ def test_every_reply_is_json_and_keeps_to_its_schema(agent: Agent):
         jsonschema.validate(reply, schemas.reply(METHODS[name]))
 
 
+def test_a_claim_brings_the_xml_that_enacts_it(agent: Agent):
+    claim = agent.invoke("instance_claim", **build(vcpus=2, memory_mb=2048))
+    assert "<vcpu" in claim["guest"] and ">2</vcpu>" in claim["guest"]
+    assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]["guest"] == claim["guest"]
+
+
 def test_a_claim_has_the_fields_that_the_contract_names(agent: Agent):
     arguments = build(vcpus=2, memory_mb=2048, tag="a tag")
     claim = agent.invoke("instance_claim", **arguments)
@@ -72,6 +82,7 @@ def test_a_claim_has_the_fields_that_the_contract_names(agent: Agent):
         *("suspect", "vcpus", "pcpus", "memory_mb", "disk_mb", "numa_topology", "pci"),
         *("extra_resource", "tag", "migration_uuid", "created_at", "updated_at", "expires_at"),
         *("revision", "instance", "flavor", "image", "pci_requests", "limits"),
+        "guest",
     }
     assert claim["uuid"] == arguments["operation_id"]
     assert (claim["kind"], claim["state"]) == ("build", "building")
@@ -321,3 +332,32 @@ def test_nothing_is_in_flight_after_a_call(agent: Agent):
     agent.invoke("update_available_resource")
     assert seen and all(said.startswith("update_available_resource (req-") for said in seen)
     assert len(agent.in_flight) == 0
+
+
+def test_a_place_crosses_the_wire_with_strings_for_keys(agent: Agent):
+    agent.hypervisor.topology = NO_SMT
+    sets = NumaPolicy(cpu_dedicated_set=frozenset({4, 5, 6}))
+    agent.tracker.set_policy(Policy(numa=sets))
+    agent.auditor.run("test")
+    document = build(vcpus=2)
+    document["instance"]["flavor"]["extra_specs"] = {"hw:cpu_policy": "dedicated"}
+
+    claim = agent.invoke("instance_claim", **document)
+
+    (cell,) = claim["numa_topology"]["cells"]
+    assert (claim["pcpus"], claim["vcpus"]) == (2, 0)
+    assert cell["cpu_pinning"] == {"0": 4, "1": 5}
+    assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"] == claim
+    jsonschema.validate(claim, schemas.reply(METHODS["instance_claim"]))
+
+
+def test_a_flavor_that_contradicts_itself_names_both_sides(agent: Agent):
+    document = build(vcpus=2)
+    specs = {"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "isolate"}
+    document["instance"]["flavor"]["extra_specs"] = specs
+
+    with pytest.raises(PropertyConflict) as refused:
+        agent.invoke("instance_claim", **document)
+
+    assert refused.value.kwargs["properties"] == specs
+    assert not agent.tracker.snapshot().claims
