@@ -143,7 +143,7 @@ class HostState(Value, frozen=True, kw_only=True):
         usage = fold_usage(self)
         if usage != self.usage:
             raise InvariantViolated(f"usage is {self.usage}, the claims sum up to {usage}")
-        if _all_units(self) != self.units:
+        if _units_checked(self) != self.units:
             raise InvariantViolated("the units' index and the claims differ")
         counters = stats.count(self.claims.values())
         if counters != dict(self.counters):
@@ -169,7 +169,10 @@ def fold_usage(state: HostState) -> Usage:
 def restore(
     blank: HostState, claims: Iterable[Claim], holdings: Iterable[Holding], revision: int
 ) -> HostState:
-    """A state built from what a store holds; `blank` brings node, policy, epoch and host facts."""
+    """A state built from what a store holds, right or wrong: `HostState.check` judges it.
+
+    :param blank: brings node, policy, epoch and host facts.
+    """
     by_uuid = Map({claim.uuid: claim for claim in claims})
     owners: dict[str, tuple[str, ...]] = {}
     for claim in sorted(by_uuid.values(), key=lambda c: (c.created_at, c.uuid)):
@@ -184,11 +187,12 @@ def restore(
         floor=revision,
         touched=Map(),
     )
-    return replace(state, usage=fold_usage(state), units=_all_units(state))
+    holders = {unit: o for o in state.owners for unit in _units(state.claims_of(o))}
+    return replace(state, usage=fold_usage(state), units=Map(holders))
 
 
-def _all_units(state: HostState) -> Map[Unit, str]:
-    """Who holds what, from zero."""
+def _units_checked(state: HostState) -> Map[Unit, str]:
+    """Who holds what, from zero. :raises InvariantViolated: two owners hold one unit."""
     units = Map[Unit, str]().mutate()
     for owner in state.owners:
         _hold(units, owner, state.claims_of(owner))

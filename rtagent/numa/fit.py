@@ -47,7 +47,7 @@ def fit(
     reasons = tuple(not_offered(asked, host))
     if reasons:
         return refuse(reasons)
-    there = _ordered(asked, host, devices)
+    there = _ordered(asked, host, devices) if asked.cells else ()
     rows = table(shapes(asked), there, limits)
     search = Search([list(row.slots) for row in rows], devices, steps)
     cells = search.placement()

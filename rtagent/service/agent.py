@@ -86,6 +86,7 @@ class Agent:
         node = self._boot(stack)
         self._start_api(node, stack)
         node.watch()
+        stack.callback(node.tell_decisions)
         loops = node.loops()
         for loop in loops:
             loop.start()

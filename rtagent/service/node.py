@@ -38,6 +38,8 @@ from rtagent.virt.libvirt import guest
 
 #: Seconds of ``update_resources_interval = 0``.
 DEFAULT_INTERVAL = 60.0
+#: Seconds for which the log gathers decisions, so that many share a line when many are made.
+GATHER = 0.1
 
 
 class NodeAgent:
@@ -67,7 +69,9 @@ class NodeAgent:
         wanted = policy(settings(), stored.ratios)
         state = restored(stored, _with(wanted, stored.ratios))
         self._tracker = ResourceTracker(database.store, clock, state, telemetry)
-        self._tracker.listen(Decisions(telemetry).listener)
+        self._decisions = Decisions(telemetry, self._wake_log)
+        self._log_loop = self._loop("log", self._tell)
+        self._tracker.listen(self._decisions.listener)
         self._gate = Gate(self._tracker)
         self._auditor = Auditor(self._tracker, hypervisor, clock, telemetry)
         self._keeper = Keeper(
@@ -103,6 +107,7 @@ class NodeAgent:
             self._heartbeat_loop,
             self._loop("keeper", self._keeper.turn),
             self._loop("housekeeping", self._housekeeping.turn),
+            self._log_loop,
             self._audit_loop,
         ]
 
@@ -205,6 +210,17 @@ class NodeAgent:
     def _audit(self, cause: str) -> None:
         self._audits.because(cause)
         self._audit_loop.wake()
+
+    def tell_decisions(self) -> None:
+        """Log every step of a claim's life that has not been logged yet."""
+        self._decisions.tell()
+
+    def _wake_log(self) -> None:
+        self._log_loop.wake()
+
+    def _tell(self) -> Rest:
+        self.tell_decisions()
+        return Rest(at_least=GATHER)
 
     def watch(self) -> None:
         """Have the hypervisor's events start audits."""

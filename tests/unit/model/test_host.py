@@ -15,7 +15,7 @@ from rtagent.model.numa_usage import Occupancy
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.usage import Usage
 from rtagent.model.views import Drift, drifts, orphans, suspects
-from tests.builders import NODE, NOON, TOPOLOGY, call, host, request, uid
+from tests.builders import NODE, NOON, PINNED, PINNING, TOPOLOGY, call, host, request, uid
 from tests.unit.model.placed import pinned_claim
 
 
@@ -76,6 +76,17 @@ def test_check_finds_a_claim_that_cannot_be(wrong):
     bad = replace(state, claims=state.claims.set(claim.uuid, replace(claim, **wrong)))
     with pytest.raises(InvariantViolated):
         bad.check_owners([claim.owner_id])
+
+
+def test_a_cpu_of_two_owners_is_found_where_it_was_loaded_and_never_folded():
+    state = with_claim(host(numa=PINNING), request(3, extra_specs=PINNED))
+    (claim,) = state.claims.values()
+    stolen = replace(claim, uuid=uid(), owner_id=uid())
+    with pytest.raises(InvariantViolated, match="has two owners"):
+        state.fold(Change(cause="x", at=NOON, puts=(stolen,)))
+    loaded = restore(state, [claim, stolen], [], state.revision)
+    with pytest.raises(InvariantViolated, match="has two owners"):
+        loaded.check()
 
 
 def test_two_claims_of_one_owner_violate_an_invariant():

@@ -23,7 +23,12 @@ def test_a_claim_and_its_end_are_told():
     state = state.fold(build.change)
     end = claims.end(state, uid(2), "release", call("release_claim"), NOON)
 
-    Decisions(log).listener(state, (build.change, end.change))
+    woken = []
+    decisions = Decisions(log, lambda: woken.append(True))
+    decisions.listener(state, (build.change,))
+    decisions.listener(state, (end.change,))
+    assert (log.lines, woken) == ([], [True]), "no caller waits for the log"
+    decisions.tell()
 
     amounts = "2 vCPUs, 1024 MB, 3072 MB of disk"
     assert log.lines == [
@@ -40,6 +45,19 @@ def test_what_moves_no_claim_is_not_told():
     log = Log()
     counted = claims.count_build(host(), False, call("build_failed"), NOON)
 
-    Decisions(log).listener(host(), (counted.change,))
+    decisions = Decisions(log, lambda: log.lines.append("woken"))
+    decisions.listener(host(), (counted.change,))
+    decisions.tell()
 
     assert log.lines == []
+
+
+def test_none_is_lost_however_many_there_are():
+    log, state = Log(), host(cpu_allocation_ratio=100)
+    decisions = Decisions(log, lambda: None)
+    for _ in range(120):
+        decision = claims.build(state, request(1, 1), call(), NOON)
+        decisions.listener(state, (decision.change,))
+    decisions.tell()
+    assert sum(line.count("create claim") for _, line in log.lines) == 120
+    assert len(log.lines) == 3
