@@ -118,7 +118,9 @@ def test_a_claims_place_is_shown(serve):
 
 
 def test_what_is_held_and_gone_is_in_the_drift(serve):
-    without = replace(mapped().topology, cpus=mapped().topology.cpus - {2})
+    there = mapped().topology
+    assert there is not None
+    without = replace(there, cpus=there.cpus - {2})
     rtagent = serve(replace(mapped(), topology=without))
     (gone,) = json.loads(rtagent("drift", "list", "-f", "json").out)
     assert (gone["resource"], gone["problem"]) == ("host CPU 2", "AssignedResourceNotFound")

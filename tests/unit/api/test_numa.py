@@ -43,6 +43,7 @@ def test_a_cpu_names_its_owner_and_who_else_is_there():
 
 def test_a_cpu_that_is_offline_and_held_is_its_holders():
     state = mapped()
+    assert state.topology is not None
     there = replace(state.topology, cpus=state.topology.cpus - {2})
     assert cpus(replace(state, topology=there))[2].owner_id == WEB
 
