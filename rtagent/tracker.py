@@ -147,12 +147,15 @@ class ResourceTracker:
 
     # -- the audit's and the operator's part ------------------------------------------------------
 
-    def set_policy(self, policy: Policy) -> None:
-        """Reserves and ratios from now on; what is held stays held (P10)."""
+    def set_policy(self, policy: Policy, *, anew: bool = False) -> None:
+        """Reserves and ratios from now on; what is held stays held (P10).
+
+        :param anew: write the node's row even if they are as before.
+        """
 
         def decide(state: HostState) -> tuple[Change | None, None]:
             now = self._clock.now()
-            changed = policy != state.policy
+            changed = anew or policy != state.policy
             return (Change(cause="policy", at=now, policy=policy) if changed else None), None
 
         self._kernel.submit(decide, "policy")

@@ -37,6 +37,8 @@ class Keeper:
         self._tracker, self._reporter = tracker, reporter
         self._returned, self._fenced = returned, fenced
         self._backoff = Backoff()
+        # The node's row is what another configuration made of it.
+        self._row_is_old = True
 
     def turn(self) -> Rest:
         """Wait a moment for trouble; mend it, or see that there is none."""
@@ -55,8 +57,12 @@ class Keeper:
         return every(0.0)
 
     def _pass_through(self) -> Rest:
+        # Without the host's capacity nothing of use could be written.
+        anew = self._row_is_old and self._tracker.snapshot().topology is not None
         try:
-            self._tracker.set_policy(self.policy)
+            self._tracker.set_policy(self.policy, anew=anew)
         except (StoreUnavailable, TrackerBusy) as error:
             self._reporter.said("warning", f"the policy is not in force yet: {error.message}")
+        else:
+            self._row_is_old = self._row_is_old and not anew
         return every(0.0)

@@ -1,5 +1,7 @@
 """The daemon as its own process: how it starts, waits, reloads, refuses and stops."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
@@ -297,6 +299,21 @@ def test_a_ratio_that_is_no_longer_set_stays_that_of_the_record(daemon):
     daemon.start().wait_ready()
 
     assert node(daemon)["cpu_allocation_ratio"] == 2.5
+
+
+def test_the_record_shows_a_configuration_that_was_changed_while_it_was_stopped(daemon):
+    daemon.start().wait_ready()
+    daemon.terminate()
+    daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 4096}})
+
+    daemon.start().wait_ready()
+
+    def recorded() -> int:
+        with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database:
+            (used,) = database.execute("SELECT memory_mb_used FROM compute_nodes").fetchone()
+        return int(used)
+
+    wait_until(lambda: recorded() == 4096)
 
 
 # -- stop ------------------------------------------------------------------------------------------

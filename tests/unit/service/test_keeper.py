@@ -56,6 +56,19 @@ def test_the_policy_is_kept_and_written_only_when_it_differs(world, keeper):
     assert world.store.calls["commit"] == before + 1
 
 
+def test_the_nodes_row_is_written_once_by_each_process(world, keeper):
+    """Its reserves may be those of the configuration before the restart."""
+    world.store.fail(StoreUnavailable)
+    keeper.turn()  # in vain
+    keeper.turn()  # comes back
+    before = world.store.calls["commit"]
+
+    keeper.turn()
+    keeper.turn()
+
+    assert world.store.calls["commit"] == before + 1
+
+
 def test_a_policy_that_could_not_be_written_is_tried_again(world, keeper):
     keeper.policy = Policy(reserved_memory_mb=512)
     world.store.fail(StoreUnavailable)

@@ -1,0 +1,1 @@
+"""The agent, killed: at every named boundary of its commits, and at any moment."""

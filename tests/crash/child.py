@@ -1,0 +1,163 @@
+"""An agent without a bus, in a process that is made to be killed.
+
+Tracker, audit, endpoint and SQL store are the real ones. Orders come and answers go by a pipe; the
+hypervisor, the clock and the loss of the database's connection are played as ordered.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+from oslo_context.context import RequestContext
+from oslo_messaging.rpc.dispatcher import ExpectedException
+
+from rtagent import identity, machine
+from rtagent.audit import Auditor
+from rtagent.clock import SystemClock
+from rtagent.db.engine import open_engine
+from rtagent.db.failing import FailingStore
+from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.store import SqlStore
+from rtagent.errors import CommitUnknown, RtAgentError, StoreUnavailable
+from rtagent.kernel import restored
+from rtagent.model.node import Node
+from rtagent.model.observation import Domain
+from rtagent.model.policy import Policy
+from rtagent.model.topology import Topology
+from rtagent.ports import Stored
+from rtagent.rpc.endpoint import Endpoint
+from rtagent.rpc.in_flight import InFlight
+from rtagent.telemetry.telemetry import Telemetry
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+
+NODE_UUID = "00000000-0000-4000-8000-00000000c0de"
+VCPUS = 16
+TOPOLOGY = Topology(cpus=frozenset(range(VCPUS)), memory_mb=65536, disk_mb=1024 * 1024)
+#: As many calls as may be in flight at once.
+THREADS = 8
+
+Domains = dict[str, tuple[int, int]]
+
+
+class MovableClock(SystemClock):
+    """The system's, moved ahead when told to."""
+
+    ahead = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.ahead)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+class Child:
+    """The agent's parts, and what may be ordered beside the calls of its API."""
+
+    def __init__(
+        self, url: str, state_path: str, failpoint: str, domains: Domains, reserve: int
+    ) -> None:
+        self._clock = MovableClock()
+        telemetry = Telemetry(self._clock)
+        engine = open_engine(url, 5)
+        point = Failpoint.parse(failpoint or "purge.before:1000000")
+        self._store = FailingStore(FailpointStore(SqlStore(engine, point.passed), point))
+        self._hypervisor = FakeHypervisor(TOPOLOGY)
+        self.set_domains(domains)
+        state = restored(self._enroll(state_path), Policy(reserved_memory_mb=reserve))
+        self._tracker = ResourceTracker(self._store, self._clock, state, telemetry)
+        auditor = Auditor(self._tracker, self._hypervisor, self._clock, telemetry)
+        self._endpoint = Endpoint(
+            self._tracker,
+            auditor,
+            SqlServiceRegistry(engine),
+            self._clock,
+            telemetry,
+            "0",
+            InFlight(self._clock),
+        )
+        auditor.run("start")
+        self._tracker.set_policy(state.policy, anew=True)
+
+    def _enroll(self, state_path: str) -> Stored:
+        """As a boot does: again, while a predecessor's transaction is not cleared away."""
+        node = Node(
+            uuid=NODE_UUID, host="h", hypervisor_hostname=self._hypervisor.hostname, host_ip="::1"
+        )
+        claimant = identity.Claimant(
+            node=node,
+            writer=machine.writer(state_path),
+            compute_id=f"{state_path}/compute_id",
+            service_down_time=60,
+        )
+        while True:
+            try:
+                rule = identity.enroll(claimant, self._clock.now())
+                return self._store.enroll(node.uuid, node.hypervisor_hostname, rule)
+            except StoreUnavailable:
+                continue
+
+    def __call__(self, order: str, document: dict[str, Any]) -> Any:
+        own: Callable[..., Any] | None = getattr(self, order, None)
+        if own is not None:
+            return own(**document)
+        try:
+            context = RequestContext(user_id="caller", overwrite=False)
+            return getattr(self._endpoint, order)(context, **document)
+        except ExpectedException as expected:
+            error = expected.exc_info[1]
+        raise error
+
+    # -- orders of our own ------------------------------------------------------------------------
+
+    def set_domains(self, domains: Domains) -> None:
+        """These run, no others: (vcpus, memory_mb) by uuid."""
+        self._hypervisor.domains = {
+            uuid: Domain(uuid=uuid, name=uuid, active=True, vcpus=vcpus, memory_mb=memory_mb)
+            for uuid, (vcpus, memory_mb) in domains.items()
+        }
+
+    def set_reserve(self, memory_mb: int) -> None:
+        """A policy that keeps so much back."""
+        self._tracker.set_policy(Policy(reserved_memory_mb=memory_mb))
+
+    def lose_commit(self, done: bool) -> None:
+        """The connection goes in the next commit, which is done or not."""
+        self._store.fail(CommitUnknown, after=done)
+
+    def advance(self, seconds: float) -> None:
+        self._clock.ahead += seconds
+
+    def purge(self) -> int:
+        """Forget all that may be forgotten."""
+        return self._store.purge(NODE_UUID, self._clock.now())
+
+
+def live(pipe: Connection, *arguments: Any) -> None:
+    """The process: until it is killed, or the other end goes away."""
+    child = Child(*arguments)
+    sending = threading.Lock()
+
+    def serve(number: int, order: str, document: dict[str, Any]) -> None:
+        try:
+            reply: tuple[Any, ...] = ("answer", child(order, document))
+        except RtAgentError as error:
+            reply = ("error", type(error), error.kwargs)
+        except Exception as error:  # told to the test, which fails with it
+            reply = ("defect", repr(error))
+        with sending:
+            pipe.send((number, *reply))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        pipe.send((0, "answer", None))
+        while True:
+            try:
+                order = pipe.recv()
+            except EOFError:
+                return
+            pool.submit(serve, *order)
