@@ -24,7 +24,17 @@ from rtagent.model.numa_usage import Occupancy
 from rtagent.model.views import orphans, suspects
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import DEDICATED, PINNED, PINNING, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.builders import (
+    DEDICATED,
+    PINNED,
+    PINNING,
+    TOPOLOGY,
+    ManualClock,
+    call,
+    host,
+    request,
+    uid,
+)
 from tests.unit.test_kernel import enroll
 
 LEASE = 300
