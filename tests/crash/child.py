@@ -34,6 +34,7 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
+from rtagent.virt.libvirt import guest
 
 NODE_UUID = "00000000-0000-4000-8000-00000000c0de"
 VCPUS = 16
@@ -80,6 +81,7 @@ class Child:
             telemetry,
             "0",
             InFlight(self._clock),
+            guest.xml,
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)
