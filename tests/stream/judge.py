@@ -78,7 +78,7 @@ def same_story(told: Told, record: Record) -> None:
         assert facts(event["before"]) == before
         before = facts(event["after"])
     row = record.claims[told.uuid]
-    assert before == {name: row[name] for name in ("state", "suspect", *AMOUNTS)}
+    assert before == {name: row[name] for name in ("state", "suspect", "pcpus", *AMOUNTS)}
 
 
 def sums(book: Book, record: Record) -> None:
