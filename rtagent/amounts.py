@@ -76,6 +76,8 @@ def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
         ("MEMORY_MB", "memory_mb", "MB"),
         ("DISK_GB", "disk_mb", "MB"),
     ):
+        if resource == "PCPU" and not offered.pcpus.total:
+            continue  # the fit says so, and which option it takes
         yield _Line(
             resource=resource,
             unit=unit,

@@ -34,7 +34,7 @@ def test_dedicated_cpus_are_not_shared_vcpus():
 )
 def test_a_flavor_that_asks_for_what_is_not_there_is_refused(extra_specs, resource, code):
     refused = claims.build(host(), request(extra_specs=extra_specs), call(), NOON)
-    assert (code, resource) in [(r.code, r.resource) for r in refused.reasons]
+    assert [(r.code, r.resource) for r in refused.reasons] == [(code, resource)]
 
 
 @pytest.mark.parametrize(
