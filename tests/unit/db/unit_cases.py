@@ -210,7 +210,7 @@ class UnitRowCases:
         stored = store.reload(NODE.uuid, state.epoch)
         assert rows(engine) == held(ONE, TWO)
         with pytest.raises(InvariantViolated, match="two owners"):
-            restored(stored, POLICY)
+            restored(stored, POLICY).check()
 
     def test_a_claim_that_cannot_be_read_keeps_its_units(self, engine: Engine):
         store = SqlStore(engine)
