@@ -1,39 +1,52 @@
 """Homes for agents that are to die."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import oslo_messaging
 import pytest
+from oslo_config import cfg
 
-from rtagent.db import migrate
-from rtagent.db.engine import open_engine
-from tests.crash.homes import ChildHome, DaemonHome
+from rtagent.rpc.transport import get_transport
+from tests.crash.homes import ChildHome, DaemonHome, migrated
 from tests.crash.scene import Scene
 
 
-def migrated(url: str) -> str:
-    """The same database, with the schema."""
-    engine = open_engine(url, 30)
-    migrate.sync(engine)
-    engine.dispose()
-    return url
-
-
 @pytest.fixture
-def child_scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+def child(database_url: str, tmp_path: Path) -> Iterator[Scene]:
     """An agent without a bus, on each kind of database."""
-    scene = Scene(ChildHome(tmp_path, migrated(database_url)), seed=database_url[:5])
+    scene = Scene(ChildHome(tmp_path, migrated(database_url)), seed="child")
     yield scene
     scene.close()
 
 
+@pytest.fixture(scope="session")
+def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
+    """For every caller of every daemon: to end it takes seconds."""
+    conf = cfg.ConfigOpts()
+    conf([], project="rtagent", default_config_files=[])
+    transport = get_transport(conf, rabbitmq_server.transport_url)
+    conf.set_override("transport_url", rabbitmq_server.transport_url)
+    yield transport
+    transport.cleanup()
+
+
 @pytest.fixture
-def daemon_scene(rabbitmq, tmp_path: Path) -> Iterator[Callable[[str | None], Scene]]:
-    """Makes a daemon on the database of that URL (None: its own)."""
+def daemon_on(
+    request: pytest.FixtureRequest, rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
+) -> Iterator[Callable[..., Scene]]:
+    """Makes a daemon, given the kind of its database: `sqlite` (its own), `postgresql` or
+    `mariadb`; and options of `DaemonHome`."""
     made: list[Scene] = []
 
-    def make(url: str | None) -> Scene:
-        made.append(Scene(DaemonHome(tmp_path, rabbitmq.transport_url, url), seed="daemon"))
+    def make(kind: str, **options: Any) -> Scene:
+        server = None if kind == "sqlite" else request.getfixturevalue(kind)
+        directory = tmp_path / f"home{len(made)}"
+        home = DaemonHome(directory, transport, server, **options)
+        made.append(Scene(home, seed=kind))
         return made[-1]
 
     yield make

@@ -1,5 +1,7 @@
 """Homes: a database, a host, and an agent that is started there again and again."""
 
+from __future__ import annotations
+
 import itertools
 import multiprocessing
 import os
@@ -11,14 +13,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from oslo_config import cfg
+import oslo_messaging
 from oslo_context.context import RequestContext
 
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
 from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.transport import get_transport
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.crash.child import VCPUS, Domains, live
+from tests.servers import MariaDB, PostgreSQL
 from tests.servers.daemon import Daemon, DaemonFailed
+from tests.servers.proxy import Proxy
 from tests.stream.caller import Lost
 
 #: Seconds; nothing here takes that long.
@@ -128,7 +133,7 @@ class _Life:
         theirs.close()
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def ask(self, order: str, document: dict[str, Any]) -> "Future[Any]":
+    def ask(self, order: str, document: dict[str, Any]) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -167,29 +172,46 @@ def _received(pipe: Connection) -> Any:
 
 
 class DaemonHome:
-    """A real daemon, called over RabbitMQ."""
+    """A real daemon, called over RabbitMQ.
 
-    def __init__(self, directory: Path, transport_url: str, url: str | None) -> None:
-        simulate(directory / "host.xml", Machine(sockets=1, cores=VCPUS, threads=1))
-        self.vcpus, self.kills = VCPUS, 0
+    :ivar proxy: between it and its database's server, if it has one and that was asked for.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        transport: oslo_messaging.RPCTransport,
+        server: PostgreSQL | MariaDB | None,
+        *,
+        proxied: bool = False,
+        vcpus: int = 64,
+    ) -> None:
+        """:param transport: for calls. :param server: of its database; None: the embedded one."""
+        directory.mkdir()
+        simulate(directory / "host.xml", Machine(sockets=1, cores=vcpus, threads=1))
+        self.vcpus, self.kills = vcpus, 0
+        self.proxy = Proxy(server.port) if server is not None and proxied else None
+        self.url, theirs = f"sqlite:///{directory}/rtagent.sqlite", None
+        if server is not None:
+            self.url = migrated(server.create_database())
+            theirs = self.proxy.url(self.url) if self.proxy is not None else self.url
         self._domains = Domains()
-        self.daemon = Daemon(directory, transport_url, database_url=url)
-        self.url = url or f"sqlite:///{directory}/rtagent.sqlite"
+        self.daemon = Daemon(directory, transport.conf.transport_url, database_url=theirs)
         self.daemon.configure(
             {
                 "DEFAULT": {
                     "host": f"agent-{uuid.uuid4()}",
                     "cpu_allocation_ratio": 1.0,
                     "reserved_host_memory_mb": 0,
+                    # Nothing by itself, but what follows from an event.
                     "update_resources_interval": -1,
+                    "report_interval": 3600,
+                    "service_down_time": 7200,
                 },
-                "database": {"operation_timeout": 1},
+                "database": {"operation_timeout": 2},
             }
         )
-        conf = cfg.ConfigOpts()
-        conf([], project="rtagent", default_config_files=[])
-        self._transport = get_transport(conf, transport_url)
-        self._agent = AgentAPI(self._transport, self.daemon.host, timeout=3, attempts=3)
+        self._agent = AgentAPI(transport, self.daemon.host, timeout=3, attempts=3)
 
     def start(self, failpoint: str = "") -> bool:
         self.daemon.start(**({"RTAGENT_FAILPOINT": failpoint} if failpoint else {}))
@@ -229,4 +251,13 @@ class DaemonHome:
 
     def close(self) -> None:
         self.daemon.close()
-        self._transport.cleanup()
+        if self.proxy is not None:
+            self.proxy.close()
+
+
+def migrated(url: str) -> str:
+    """The same database, with the schema."""
+    engine = open_engine(url, 30)
+    migrate.sync(engine)
+    engine.dispose()
+    return url

@@ -45,7 +45,7 @@ class Scene:
 
     def dies_of(self, ask: Callable[[], Any]) -> None:
         """Have the agent asked for something that it does not survive."""
-        threading.Thread(target=_ignoring_the_answer, args=(ask,), daemon=True).start()
+        in_vain(ask)
         self.home.wait_died()
 
     def live(self, failpoint: str = "") -> None:
@@ -87,6 +87,11 @@ class Scene:
         self.home.close()
         if self._judge is not None:
             self._judge.close()
+
+
+def in_vain(ask: Callable[[], Any]) -> None:
+    """Have something asked for, in a thread, whatever comes of it."""
+    threading.Thread(target=_ignoring_the_answer, args=(ask,), daemon=True).start()
 
 
 def _ignoring_the_answer(ask: Callable[[], Any]) -> None:

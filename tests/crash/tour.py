@@ -1,18 +1,21 @@
-"""A tour: one life after the other, each ended at the same boundary by another change."""
+"""A tour: one life after the other, each ended at a boundary by a change."""
 
 from collections.abc import Iterable
 
 from tests.crash.changes import CHANGES, Change
 from tests.crash.scene import Scene
 
-#: Where a commit's transaction is durable; at all others that a commit passes it is not.
-DURABLE = "commit.after"
+#: Where a transaction is durable; at all the others of its boundaries it is not.
+DURABLE = frozenset({"enroll.after", "commit.after"})
+
+#: A boundary, and the name of a change of `CHANGES`.
+Stop = tuple[str, str]
 
 
-def tour(scene: Scene, point: str, names: Iterable[str]) -> None:
-    """Each of the changes is cut off at the boundary, and repeated in the next life."""
+def tour(scene: Scene, stops: Iterable[Stop]) -> None:
+    """Each change is cut off at its boundary, and repeated in the next life."""
     before: Change | None = None
-    for name in names:
+    for point, name in stops:
         try:
             before = _cut(scene, point, name, before)
         except Exception as error:
@@ -44,7 +47,7 @@ def _cut(scene: Scene, point: str, name: str, before: Change | None) -> Change:
         change = make(scene)
     scene.confirm()
     scene.dies_of(change.ask)
-    change.settle(landed=point == DURABLE)
+    change.settle(landed=point in DURABLE)
     return change
 
 
@@ -52,3 +55,20 @@ def _repeat(scene: Scene, change: Change | None) -> None:
     if change is not None:
         change.repeat()
     scene.confirm()
+
+
+def enrolments(scene: Scene, points: Iterable[str]) -> None:
+    """Starts that are cut off at each of the boundaries: the first of all, and later ones."""
+    for point in points:
+        assert not scene.home.start(point)
+    scene.live()
+    scene.building()
+    node = scene.confirm().node
+    for point in points:
+        scene.home.kill()
+        assert not scene.home.start(point)
+        epoch = scene.judge().node["epoch"]
+        assert epoch == node["epoch"] + (point in DURABLE)
+        scene.live()
+        node = scene.confirm().node
+        assert node["epoch"] == epoch + 1

@@ -61,6 +61,11 @@ class Book:
             reserved_memory_mb=self.reserved_memory_mb,
         )
 
+    def forget(self) -> None:
+        """What has ended, and which operations there were."""
+        self.claims = self.live
+        self.operations, self.ended, self.doubtful = set(), set(), set()
+
     @property
     def live(self) -> dict[str, Told]:
         return {uuid: told for uuid, told in self.claims.items() if told.live}
