@@ -5,10 +5,12 @@
     RtAgentError
     ├── RequestError                     the caller's to mend; expected, crosses the wire
     │   ├── InvalidRequest               the document breaks its schema
-    │   │   └── InvalidFlavor            flavor and image, taken together, describe no guest
-    │   │       ├── PropertyInvalid      a value breaks its property's rule
-    │   │       ├── PropertyConflict     values of several properties exclude each other
-    │   │       └── FlavorImageConflict  the image overrides what the flavor has decided
+    │   │   ├── InvalidFlavor            flavor and image, taken together, describe no guest
+    │   │   │   ├── PropertyInvalid      a value breaks its property's rule
+    │   │   │   ├── PropertyConflict     values of several properties exclude each other
+    │   │   │   └── FlavorImageConflict  the image overrides what the flavor has decided
+    │   │   └── InvalidPciRequest        devices are asked for in a way that means nothing
+    │   │       └── PciRequestAliasNotDefined
     │   ├── ClaimNotFound
     │   ├── ClaimConflict                the owner has a claim, or the operation id other content
     │   ├── ClaimExpired                 the claim has ended
@@ -30,6 +32,9 @@
     │   └── SchemaMismatch               the database's schema is not the code's
     ├── IdentityError                    this process must not write for this node
     ├── ConfigError                      an option's value breaks its rule
+    │   └── PciConfigError               a document of an option of [pci] does
+    │       ├── PciConfigInvalidSpec     device_spec
+    │       └── PciInvalidAlias          alias
     ├── PlacementError
     │   ├── PlacementConflict            the provider's generation moved
     │   └── PlacementUnavailable
@@ -121,6 +126,22 @@ class PropertyConflict(InvalidFlavor):
 
 class FlavorImageConflict(InvalidFlavor):
     """The image asks for something else than the flavor, and may not."""
+
+
+class InvalidPciRequest(InvalidRequest):
+    """Devices are asked for in a way that means nothing.
+
+    :ivar kwargs: ``where`` it is asked (an extra spec, a request), its ``value``, and the broken
+        ``rule``.
+    """
+
+    @property
+    def message(self) -> str:
+        return f"{self.kwargs['where']} = {self.kwargs['value']}: {self.kwargs['rule']}"
+
+
+class PciRequestAliasNotDefined(InvalidPciRequest):
+    """No [pci] alias of this host has that name."""
 
 
 class ClaimNotFound(RequestError):
@@ -236,6 +257,24 @@ class ConfigError(RtAgentError):
 
     template = "[{group}] {option} = {value}: {rule}"
     expected = True
+
+
+class PciConfigError(ConfigError):
+    """One of the JSON documents of an option of [pci] is wrong.
+
+    :ivar kwargs: ``index``: its place among the option's values, from 0, and in a list of
+        documents its place there (``1[0]``); ``key``: in it, or ""; its ``value``; the ``rule``.
+    """
+
+    template = "[{group}] {option} {index}: {key} = {value}: {rule}"
+
+
+class PciConfigInvalidSpec(PciConfigError):
+    """[pci] device_spec."""
+
+
+class PciInvalidAlias(PciConfigError):
+    """[pci] alias."""
 
 
 class PlacementError(RtAgentError):

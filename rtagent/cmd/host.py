@@ -31,6 +31,10 @@ class HostSimulate(Command):
             ("cores", default.cores, "cores of each socket"),
             ("threads", default.threads, "threads of each core"),
             ("memory", default.memory_mb, "MB of memory"),
+            ("gpus", default.gpus, "GPUs (Quadro M4000, 10de:13f1)"),
+            ("nics", default.nics, "network cards with SR-IOV (XL710, 8086:1583)"),
+            ("vfs", default.vfs, "virtual functions of each network card (8086:154c)"),
+            ("nvmes", default.nvmes, "NVMe controllers (1b36:0010)"),
             (
                 "domains",
                 0,
@@ -70,6 +74,10 @@ class HostSimulate(Command):
             cells=parsed_args.cells,
             pages=dict(parsed_args.pages),
             hostname=parsed_args.hostname,
+            gpus=parsed_args.gpus,
+            nics=parsed_args.nics,
+            vfs=parsed_args.vfs,
+            nvmes=parsed_args.nvmes,
         )
         simulate(file, machine, map(_domain, range(parsed_args.domains)))
         self.app.stdout.write(f"{host_uri(file)}\n")

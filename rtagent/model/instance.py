@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from rtagent.model.base import Document, Name, Positive, Text, Uuid
+from rtagent.model.device import PciNumaPolicy, Source
 from rtagent.model.flavor import Flavor, Image
 
 #: vm_states with which an instance holds nothing on this host (Nova's `vm_states`).
@@ -13,14 +13,18 @@ GONE_STATES = frozenset({"deleted", "shelved_offloaded"})
 
 
 class PciRequest(Document, frozen=True, kw_only=True):
-    """Devices asked for by a flavor's alias or by a port."""
+    """Devices asked for by a flavor's alias or by a port.
+
+    :ivar spec: alternatives, each with what a device must have (``vendor_id``,
+        ``physical_network`` and the like); a null is a network without a physical one.
+    """
 
     count: Positive
     request_id: Name | None = None
     alias_name: Name | None = None
-    spec: tuple[Mapping[Name, Text], ...] = ()
-    numa_policy: Literal["required", "preferred", "legacy", "socket"] | None = None
-    source: Literal["flavor_alias", "neutron_port"] = "flavor_alias"
+    spec: tuple[Mapping[Name, Text | None], ...] = ()
+    numa_policy: PciNumaPolicy | None = None
+    source: Source = "flavor_alias"
     requester_id: Name | None = None
 
 

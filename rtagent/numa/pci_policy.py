@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from rtagent.model.device import PCI_NUMA_POLICIES
 from rtagent.numa.properties import Properties
-
-PCI_NUMA_POLICIES = ("required", "preferred", "legacy", "socket")
 
 
 def pci_numa_affinity_policy(properties: Properties) -> str | None:

@@ -9,6 +9,7 @@ from lxml.builder import E
 
 from rtagent.model.pages import KIB_IN_MIB
 from rtagent.virt.libvirt.hostfile import HOST_INSTRUCTION
+from rtagent.virt.simulate.devices import device_documents
 from rtagent.virt.simulate.machine import SMALLEST_PAGE, Cpu, Machine
 
 _NEAR, _FAR = "10", "21"  # distances as firmware commonly states them
@@ -18,7 +19,8 @@ _LARGE_PAGES = (2048, 1048576)
 
 
 def host_document(machine: Machine) -> etree._Element:
-    """What libvirt's test driver reads: an empty world of that size."""
+    """What libvirt's test driver reads: a world of that size and with these devices, and without
+    domains."""
     cells = machine.numa_cells
     sockets = max(1, machine.sockets // cells)
     return E.node(
@@ -32,6 +34,7 @@ def host_document(machine: Machine) -> etree._Element:
             E.threads(str(machine.threads)),
         ),
         E.memory(str(machine.memory_mb * KIB_IN_MIB)),
+        *device_documents(machine),
     )
 
 

@@ -12,6 +12,10 @@ from rtagent.virt.simulate.world import SimulationError
 #: KiB, of the pages that memory is in where no others are set aside.
 SMALLEST_PAGE = 4
 
+#: How many devices there may be: with all of them on one cell they still have addresses. Virtual
+#: functions are those of each card.
+LIMITS = {"gpus": 16, "nics": 16, "vfs": 256, "nvmes": 16}
+
 
 class Cpu(Value, frozen=True, kw_only=True):
     """One hardware thread. :ivar siblings: ids of the threads of its core, itself included."""
@@ -28,6 +32,8 @@ class Machine(Value, frozen=True, kw_only=True):
 
     :ivar cells: NUMA cells; cores and memory are spread evenly. Default: one for each socket.
     :ivar pages: how many larger pages are set aside in each cell, by size (KiB).
+    :ivar gpus: GPUs, dealt out to the cells in turn; so are the network cards (`nics`), each with
+        so many virtual functions (`vfs`), and the NVMe controllers (`nvmes`).
     :ivar hostname: what the host calls itself.
     """
 
@@ -38,11 +44,18 @@ class Machine(Value, frozen=True, kw_only=True):
     cells: int | None = None
     pages: Mapping[int, int] = {}
     hostname: str = "simulated-host"
+    gpus: int = 0
+    nics: int = 0
+    vfs: int = 0
+    nvmes: int = 0
 
     def __post_init__(self) -> None:
         for name in ("sockets", "cores", "threads", "memory_mb", "numa_cells"):
             if getattr(self, name) < 1:
                 raise SimulationError(f"{name} = {getattr(self, name)}: it must be at least 1")
+        for name, most in LIMITS.items():
+            if not 0 <= getattr(self, name) <= most:
+                raise SimulationError(f"{name} = {getattr(self, name)}: from 0 to {most}")
         if not re.fullmatch(r"[A-Za-z0-9.-]+", self.hostname):
             raise SimulationError(f"hostname {self.hostname!r}: letters, digits, - and . only")
         for what, number in (("cores", self.sockets * self.cores), ("MB", self.memory_mb)):

@@ -2,10 +2,12 @@
 
 from uuid import uuid4
 
+import libvirt
 import pytest
 
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.hostfile import capabilities_path
+from rtagent.virt.libvirt.nodedev import devices, parse_node_device
 from rtagent.virt.simulate import domain_xml
 from tests.functional.cli.shell import run
 
@@ -31,6 +33,15 @@ def observe(uri):
         return hypervisor.identity(), hypervisor.observe()
     finally:
         hypervisor.stop()
+
+
+def listed(uri):
+    connection = libvirt.open(uri)
+    try:
+        found = [parse_node_device(each.XMLDesc(0)) for each in connection.listAllDevices(0)]
+    finally:
+        connection.close()
+    return devices({node.name: node for node in found if node})
 
 
 def test_a_host_is_written_and_its_uri_printed(file):
@@ -60,6 +71,17 @@ def test_odd_pages_are_told(file, odd, capsys):
         run("host", "simulate", str(file), "--pages", odd)
     assert f"{odd!r} is not SIZE=N" in capsys.readouterr().err
     assert not file.exists()
+
+
+def test_a_host_with_devices(file):
+    hardware = ["--gpus", "2", "--nics", "1", "--vfs", "4", "--nvmes", "1"]
+    made = run("host", "simulate", str(file), *hardware)
+    assert (made.code, made.err) == (0, "")
+
+    makes = [(each.vendor_id, each.product_id) for each in listed(made.out.strip())]
+    assert makes.count(("10de", "13f1")) == 2
+    assert makes.count(("8086", "154c")) == 4
+    assert len(makes) == 2 * 2 + 1 + 4 + 1
 
 
 def test_a_host_is_not_overwritten(file):

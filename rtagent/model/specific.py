@@ -1,0 +1,25 @@
+"""Specific resources: things of a class that are told apart, and held one by one."""
+
+from __future__ import annotations
+
+from rtagent.model.base import Value
+
+
+class SpecificInventory(Value, frozen=True, kw_only=True):
+    """What one provider has of one class.
+
+    :ivar provider: the address of the device that it is a part of, or "" for the host itself.
+    :ivar identifiers: each unique on the host, in the order in which they are given out.
+    """
+
+    provider: str
+    resource_class: str
+    identifiers: tuple[str, ...]
+
+
+class SpecificUnit(Value, frozen=True, kw_only=True):
+    """One of them, as a claim holds it."""
+
+    provider: str
+    resource_class: str
+    identifier: str

@@ -1,0 +1,144 @@
+"""Mediated devices (virtual GPUs): which types are enabled where, and what that makes.
+
+A unit of a type on a device is an index, not a device that exists: who holds it creates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rtagent.errors import ConfigError
+from rtagent.model.base import Value
+from rtagent.model.device import Device
+from rtagent.model.observation import Problem
+from rtagent.model.specific import SpecificInventory
+from rtagent.pci.address import BadAddress, parse_address
+
+VGPU = "VGPU"
+_CUSTOM = "CUSTOM_"
+
+
+class MdevSettings(Value, frozen=True, kw_only=True):
+    """The options of one ``[mdev_<type>]``.
+
+    :ivar device_addresses: on which the type is enabled; none: wherever it is the only type.
+    :ivar max_instances: of one device, or None for as many as it makes.
+    """
+
+    device_addresses: tuple[str, ...] = ()
+    mdev_class: str = VGPU
+    max_instances: int | None = None
+
+
+class EnabledType(Value, frozen=True, kw_only=True):
+    """:ivar addresses: of the devices on which it is enabled; None: on all that have it."""
+
+    type: str
+    addresses: frozenset[str] | None
+    resource_class: str
+    max_instances: int | None
+
+
+def enabled_types(
+    types: Sequence[str], settings: Mapping[str, MdevSettings]
+) -> tuple[tuple[EnabledType, ...], tuple[Problem, ...]]:
+    """``[devices] enabled_mdev_types`` with the sections of the types, and what is odd about them.
+
+    Several types need each the addresses of its devices; if one has none, only the first of all is
+    enabled, on every device that has it (Nova's rule).
+
+    :raises ConfigError: a value breaks its rule, or two types are enabled on one device.
+    """
+    made = tuple(_enabled(name, settings.get(name, MdevSettings())) for name in types)
+    _apart(made)
+    homeless = [each.type for each in made if each.addresses is None]
+    if len(made) < 2 or not homeless:
+        return made, ()
+    first = made[0]
+    message = f"it has no device_addresses: {first.type} alone is enabled, on every device"
+    problem = Problem(item=f"[mdev_{homeless[0]}]", message=message)
+    alone = EnabledType(
+        type=first.type,
+        addresses=None,
+        resource_class=first.resource_class,
+        max_instances=first.max_instances,
+    )
+    return (alone,), (problem,)
+
+
+def mdev_inventories(
+    types: Iterable[EnabledType],
+    devices: Iterable[Device],
+    existing: Mapping[tuple[str, str], int],
+) -> tuple[SpecificInventory, ...]:
+    """What each device makes of the type that is enabled on it.
+
+    :param existing: how many mediated devices of ours are there now, by address and type. Those of
+        others are none of our inventory, and the device makes so many fewer.
+    """
+    enabled = tuple(types)
+    made = (
+        _inventory(each, device, existing)
+        for device in sorted(devices, key=lambda device: device.address)
+        for each in enabled
+        if each.addresses is None or device.address in each.addresses
+    )
+    return tuple(inventory for inventory in made if inventory is not None)
+
+
+def identifier(address: str, type_: str, index: int) -> str:
+    """Of one unit."""
+    return f"{address}/{type_}/{index}"
+
+
+def _inventory(
+    enabled: EnabledType, device: Device, existing: Mapping[tuple[str, str], int]
+) -> SpecificInventory | None:
+    for offered in device.mdev_types:
+        if offered.id == enabled.type:
+            there = existing.get((device.address, offered.id), 0)
+            total = offered.available_instances + there
+            if enabled.max_instances is not None:
+                total = min(total, enabled.max_instances)
+            return SpecificInventory(
+                provider=device.address,
+                resource_class=enabled.resource_class,
+                identifiers=tuple(identifier(device.address, offered.id, n) for n in range(total)),
+            )
+    return None
+
+
+def _enabled(name: str, settings: MdevSettings) -> EnabledType:
+    group = f"mdev_{name}"
+    if settings.mdev_class != VGPU and not settings.mdev_class.startswith(_CUSTOM):
+        raise _error(group, "mdev_class", settings.mdev_class, f"must be {VGPU} or {_CUSTOM}...")
+    if settings.max_instances is not None and settings.max_instances < 1:
+        raise _error(group, "max_instances", settings.max_instances, "must be at least 1")
+    return EnabledType(
+        type=name,
+        addresses=frozenset(_addresses(group, settings.device_addresses)) or None,
+        resource_class=settings.mdev_class,
+        max_instances=settings.max_instances,
+    )
+
+
+def _addresses(group: str, addresses: Iterable[str]) -> Iterator[str]:
+    for address in addresses:
+        try:
+            yield str(parse_address(address))
+        except BadAddress as broken:
+            raise _error(group, "device_addresses", address, str(broken)) from broken
+
+
+def _apart(types: Iterable[EnabledType]) -> None:
+    owners: dict[str, str] = {}
+    for each in types:
+        for address in sorted(each.addresses or ()):
+            other = owners.setdefault(address, each.type)
+            if other != each.type:
+                rule = f"{other} is enabled on that device already"
+                raise _error(f"mdev_{each.type}", "device_addresses", address, rule)
+
+
+def _error(group: str, option: str, value: object, rule: str) -> ConfigError:
+    return ConfigError(group=group, option=option, value=value, rule=rule)

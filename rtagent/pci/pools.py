@@ -1,0 +1,95 @@
+"""Pools: available devices that are as good as each other, counted. What a scheduler is told.
+
+A device is in exactly one pool, whose key is all that tells devices apart and nothing else
+(LP2098496: a key of more than that counted devices twice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import UNSET
+
+from rtagent.model.base import Value
+from rtagent.model.device import PciDevice, Tags
+
+
+class Pool(Value, frozen=True, kw_only=True):
+    """:ivar addresses: of the devices in it, in order."""
+
+    vendor_id: str
+    product_id: str
+    numa_node: int | None
+    dev_type: str
+    parent_ifname: str | None
+    tags: Tags
+    addresses: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many devices are in it."""
+        return len(self.addresses)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Shape: Nova's PciDevicePool, JSON primitives; tags that say nothing are left out."""
+        tags = self.tags
+        said: dict[str, Any] = {
+            "dev_type": self.dev_type,
+            "parent_ifname": self.parent_ifname,
+            "trusted": tags.trusted or None,
+            "remote_managed": str(tags.remote_managed).lower(),
+            "managed": None if tags.managed else "no",
+            "live_migratable": tags.live_migratable or None,
+            "one_time_use": tags.one_time_use or None,
+            "resource_class": tags.resource_class,
+            "traits": ",".join(sorted(tags.traits)) or None,
+        }
+        said = {key: _word(value) for key, value in said.items() if value is not None}
+        if tags.physical_network is not UNSET:
+            said["physical_network"] = tags.physical_network
+        return {
+            "vendor_id": self.vendor_id,
+            "product_id": self.product_id,
+            "numa_node": self.numa_node,
+            "tags": said,
+            "count": self.count,
+        }
+
+
+def pools(available: Iterable[PciDevice]) -> tuple[Pool, ...]:
+    """The devices of `states.Holdings.available` by what they are, in a stable order."""
+    grouped: dict[tuple[Any, ...], list[PciDevice]] = {}
+    for tracked in available:
+        grouped.setdefault(_key(tracked), []).append(tracked)
+    made = (_pool(members) for members in grouped.values())
+    return tuple(sorted(made, key=lambda pool: pool.addresses))
+
+
+def _key(tracked: PciDevice) -> tuple[Any, ...]:
+    device = tracked.device
+    return (
+        device.vendor_id,
+        device.product_id,
+        device.numa_node,
+        device.dev_type,
+        device.parent_ifname,
+        tracked.tags,
+    )
+
+
+def _pool(members: list[PciDevice]) -> Pool:
+    device = members[0].device
+    return Pool(
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        numa_node=device.numa_node,
+        dev_type=device.dev_type,
+        parent_ifname=device.parent_ifname,
+        tags=members[0].tags,
+        addresses=tuple(sorted(member.address for member in members)),
+    )
+
+
+def _word(value: Any) -> Any:
+    return "yes" if value is True else value

@@ -1,0 +1,170 @@
+"""What state a device is in. It is derived, always: from who holds it, its physical function, its
+virtual functions and its IOMMU group. Nothing of it is ever stored, so that nothing of it can be
+stale (LP1969496: functions left unavailable by a crash).
+
+A physical function and one of its virtual functions are never in use together, by whomever. Devices
+of one IOMMU group are never in use by two owners: they could reach each other's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rtagent.model.base import Value
+from rtagent.model.device import FUNCTIONS, PciDevice
+
+#: Anybody may have it.
+AVAILABLE: Final = "available"
+#: Held by a claim whose guest has not begun to run.
+CLAIMED: Final = "claimed"
+#: Held by a claim whose guest runs, or by a domain without a claim.
+ALLOCATED: Final = "allocated"
+#: It has left the host or the specification, nobody holds it, and it is remembered for a reason.
+REMOVED: Final = "removed"
+#: Free, and not to be had: a relative is claimed.
+UNCLAIMABLE: Final = "unclaimable"
+#: Free, and not to be had: a relative is allocated, or somebody keeps it back.
+UNAVAILABLE: Final = "unavailable"
+
+
+class Hold(Value, frozen=True, kw_only=True):
+    """A device in somebody's hands.
+
+    :ivar owner_id: an instance's uuid, which is its domain's.
+    :ivar allocated: its guest runs, or may; else it is being built.
+    """
+
+    address: str
+    owner_id: str
+    allocated: bool
+
+
+class Obstacle(Value, frozen=True, kw_only=True):
+    """Why a free device is not to be had. :ivar state: one of the above, never `AVAILABLE`."""
+
+    state: str
+    reason: str
+
+
+class DeviceState(Value, frozen=True, kw_only=True):
+    """A device's line in a listing.
+
+    :ivar owner_id: who holds it, or None. :ivar reason: why it is so, where that is not plain.
+    """
+
+    device: PciDevice
+    state: str
+    owner_id: str | None = None
+    reason: str = ""
+
+
+class Holdings:
+    """All devices, and who holds what of them. Built anew from the claims; changes nothing."""
+
+    def __init__(self, devices: Mapping[str, PciDevice], holds: Iterable[Hold]) -> None:
+        self.devices = devices
+        self._holds: dict[str, list[Hold]] = {}
+        for hold in holds:
+            self._holds.setdefault(hold.address, []).append(hold)
+        self._parts: dict[str, list[str]] = {}
+        self._groups: dict[int, list[str]] = {}
+        for address in self._holds:
+            self._note(address)
+
+    def _note(self, address: str) -> None:
+        """Only what is held can stand in another's way."""
+        tracked = self.devices.get(address)
+        if tracked is None:
+            return
+        device = tracked.device
+        if device.dev_type in FUNCTIONS and device.parent_addr is not None:
+            self._parts.setdefault(device.parent_addr, []).append(address)
+        if device.iommu_group is not None:
+            self._groups.setdefault(device.iommu_group, []).append(address)
+
+    def holds_of(self, address: str) -> Sequence[Hold]:
+        """Two claims of one owner may hold a device, and a domain may use what a claim of another
+        holds."""
+        return self._holds.get(address, ())
+
+    def held_by(self, owner_id: str) -> frozenset[str]:
+        """Addresses in an owner's hands."""
+        return frozenset(
+            address
+            for address, holds in self._holds.items()
+            if any(hold.owner_id == owner_id for hold in holds)
+        )
+
+    def broken(self, pf_address: str) -> bool:
+        """Whether a virtual function of it is held, so that it is not to be had whole."""
+        return pf_address in self._parts
+
+    def obstacle(self, address: str, owner_id: str | None = None) -> Obstacle | None:
+        """Why a device is not to be had by this owner, its holders apart; None: it may be had.
+
+        :param owner_id: None: somebody who holds nothing yet.
+        """
+        return next(self._obstacles(self.devices[address], owner_id), None)
+
+    def state(self, address: str) -> DeviceState:
+        """Its line in a listing."""
+        tracked = self.devices[address]
+        holds = self._holds.get(address, ())
+        if holds:
+            state = ALLOCATED if any(hold.allocated for hold in holds) else CLAIMED
+            owner = min(hold.owner_id for hold in holds)
+            return DeviceState(
+                device=tracked, state=state, owner_id=owner, reason=gone(tracked) or ""
+            )
+        obstacle = self.obstacle(address)
+        if obstacle is None:
+            return DeviceState(device=tracked, state=AVAILABLE)
+        return DeviceState(device=tracked, state=obstacle.state, reason=obstacle.reason)
+
+    def available(self) -> tuple[PciDevice, ...]:
+        """What anybody may have, by address."""
+        return tuple(
+            self.devices[address]
+            for address in sorted(self.devices)
+            if address not in self._holds and self.obstacle(address) is None
+        )
+
+    def _obstacles(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
+        left = gone(tracked)
+        if left is not None:
+            yield Obstacle(state=REMOVED, reason=left)
+        if tracked.quarantine is not None:
+            yield Obstacle(state=UNAVAILABLE, reason=tracked.quarantine)
+        parent = tracked.device.parent_addr
+        if tracked.device.dev_type in FUNCTIONS and parent is not None:
+            yield from self._kin([parent], "its physical function")
+        yield from self._kin(self._parts.get(tracked.address, ()), "its virtual function")
+        yield from self._group(tracked, owner_id)
+
+    def _kin(self, addresses: Iterable[str], what: str) -> Iterator[Obstacle]:
+        for address in addresses:
+            for hold in self._holds.get(address, ()):
+                state = UNAVAILABLE if hold.allocated else UNCLAIMABLE
+                reason = f"{what} {address} is held by {hold.owner_id}"
+                yield Obstacle(state=state, reason=reason)
+
+    def _group(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
+        group = tracked.device.iommu_group
+        peers = self._groups.get(group, ()) if group is not None else ()
+        for address in peers:
+            for hold in self._holds[address]:
+                if address != tracked.address and hold.owner_id != owner_id:
+                    yield Obstacle(
+                        state=UNAVAILABLE if hold.allocated else UNCLAIMABLE,
+                        reason=f"{address} of its IOMMU group {group} is held by {hold.owner_id}",
+                    )
+
+
+def gone(tracked: PciDevice) -> str | None:
+    """How a device has left while it is remembered: to be flagged wherever it is held."""
+    if not tracked.present:
+        return "it has left the host"
+    if not tracked.listed:
+        return "no device_spec offers it any more"
+    return None

@@ -1,0 +1,166 @@
+"""The node devices of a simulated machine: GPUs, network cards with virtual functions, NVMe. Pure.
+
+Each NUMA cell has half of a PCI domain, so that the first two are 0000:00 to 7f and 0000:80 to ff,
+as two sockets often have it. Devices are dealt out to the cells in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import NAMESPACE_DNS, uuid5
+
+from lxml import etree
+from lxml.builder import E
+
+from rtagent.model.base import Value
+from rtagent.pci.address import Address, make_address
+from rtagent.virt.simulate.machine import Machine
+
+#: (vendor, product), as the makers have them: a Quadro M4000 and its sound device, an XL710 and its
+#: virtual functions, an NVMe controller of QEMU's.
+GPU, GPU_SOUND = ("10de", "13f1"), ("10de", "0fbb")
+NIC, NIC_VF = ("8086", "1583"), ("8086", "154c")
+NVME = ("1b36", "0010")
+
+#: The first bus, in its cell's half, of each kind; a network card's functions take up two buses.
+_GPU_BUS, _NIC_BUS, _NVME_BUS = 0x08, 0x20, 0x60
+_CLASSES = {GPU: "0x030000", GPU_SOUND: "0x040300", NIC: "0x020000", NIC_VF: "0x020000"}
+_CLASSES |= {NVME: "0x010802"}
+#: Where virtual functions begin, counted in functions from the physical one.
+_FIRST_VF = 0x10
+COMPUTER = "computer"
+
+
+class Function(Value, frozen=True, kw_only=True):
+    """One function of a device.
+
+    :ivar group: its IOMMU group. :ivar pf: of a virtual function. :ivar vfs: of a physical one.
+    """
+
+    address: Address
+    make: tuple[str, str]
+    cell: int
+    group: int
+    peers: tuple[Address, ...]
+    pf: Address | None = None
+    vfs: tuple[Address, ...] = ()
+    max_vfs: int = 0
+
+    @property
+    def name(self) -> str:
+        """As libvirt names it."""
+        return "pci_" + "_".join(self.address)
+
+
+def device_documents(machine: Machine) -> Iterator[etree._Element]:
+    """None for a machine without devices."""
+    functions = list(_functions(machine))
+    if functions:
+        yield _computer(machine)
+    for function in functions:
+        yield _pci(function)
+        if function.make == NIC:
+            yield _net(function)
+
+
+def _functions(machine: Machine) -> Iterator[Function]:
+    group = 0
+    for number in range(machine.gpus):
+        cell, slot = _place(machine, number)
+        both = (_address(cell, _GPU_BUS + slot), _address(cell, _GPU_BUS + slot, 1))
+        for address, make in zip(both, (GPU, GPU_SOUND), strict=True):
+            yield Function(address=address, make=make, cell=cell, group=group, peers=both)
+        group += 1
+    for number in range(machine.nics):
+        for function in _nic(machine, number, group):
+            yield function
+            group += 1
+    for number in range(machine.nvmes):
+        cell, slot = _place(machine, number)
+        address = _address(cell, _NVME_BUS + slot)
+        yield Function(address=address, make=NVME, cell=cell, group=group, peers=(address,))
+        group += 1
+
+
+def _nic(machine: Machine, number: int, group: int) -> Iterator[Function]:
+    cell, slot = _place(machine, number)
+    bus = _NIC_BUS + 2 * slot
+    pf = _address(cell, bus)
+    vfs = tuple(_address(cell, bus, _FIRST_VF + n) for n in range(machine.vfs))
+    yield Function(
+        address=pf,
+        make=NIC,
+        cell=cell,
+        group=group,
+        peers=(pf,),
+        vfs=vfs,
+        max_vfs=max(machine.vfs, 1),
+    )
+    for place, vf in enumerate(vfs, start=1):
+        yield Function(address=vf, make=NIC_VF, cell=cell, group=group + place, peers=(vf,), pf=pf)
+
+
+def _place(machine: Machine, number: int) -> tuple[int, int]:
+    """The cell of a device, and its place among those of its kind there."""
+    slot, cell = divmod(number, machine.numa_cells)
+    return cell, slot
+
+
+def _address(cell: int, bus: int, offset: int = 0) -> Address:
+    """:param offset: in functions, from the bus's first; it may lead to the next bus."""
+    domain, half = divmod(cell, 2)
+    bus, devfn = divmod(((half * 0x80 + bus) << 8) + offset, 0x100)
+    return make_address(domain, bus, devfn >> 3, devfn & 7)
+
+
+def _computer(machine: Machine) -> etree._Element:
+    hardware = E.hardware(E.uuid(str(uuid5(NAMESPACE_DNS, machine.hostname))))
+    return E.device(E.name(COMPUTER), E.capability(hardware, E.firmware(), type="system"))
+
+
+def _pci(function: Function) -> etree._Element:
+    vendor, product = function.make
+    numbers = zip(("domain", "bus", "slot", "function"), function.address, strict=True)
+    capability = E.capability(
+        E("class", _CLASSES[function.make]),
+        *(E(name, str(int(digits, 16))) for name, digits in numbers),
+        E.product(id=f"0x{product}"),
+        E.vendor(id=f"0x{vendor}"),
+        type="pci",
+    )
+    if function.pf is not None:
+        capability.append(E.capability(_element(function.pf), type="phys_function"))
+    if function.max_vfs:
+        vfs = map(_element, function.vfs)
+        most = str(function.max_vfs)
+        capability.append(E.capability(*vfs, type="virt_functions", maxCount=most))
+    capability.append(E.iommuGroup(*map(_element, function.peers), number=str(function.group)))
+    capability.append(E.numa(node=str(function.cell)))
+    return E.device(E.name(function.name), E.parent(COMPUTER), capability)
+
+
+def _net(function: Function) -> etree._Element:
+    domain, bus, slot, last = (int(digits, 16) for digits in function.address)
+    interface = f"enp{bus}s{slot}" if not domain else f"enP{domain}p{bus}s{slot}"
+    mac = f"52:54:{domain:02x}:{bus:02x}:{slot:02x}:{last:02x}"
+    return E.device(
+        E.name(f"net_{interface}_{mac.replace(':', '_')}"),
+        E.parent(function.name),
+        E.capability(
+            E.interface(interface),
+            E.address(mac),
+            E.link(speed="40000", state="up"),
+            E.feature(name="rx"),
+            E.feature(name="tx"),
+            type="net",
+        ),
+    )
+
+
+def _element(address: Address) -> etree._Element:
+    return E.address(
+        **{
+            name: f"0x{digits}"
+            for name, digits in zip(("domain", "bus", "slot", "function"), address, strict=True)
+        }
+    )

@@ -1,0 +1,69 @@
+"""Documents of node devices, as libvirt writes them."""
+
+from __future__ import annotations
+
+NAMES = ("domain", "bus", "slot", "function")
+
+
+def _fields(address: str) -> list[str]:
+    return address.replace(".", ":").split(":")
+
+
+def _address(address: str) -> str:
+    fields = zip(NAMES, _fields(address), strict=True)
+    return "<address " + " ".join(f"{name}='0x{digits}'" for name, digits in fields) + "/>"
+
+
+def pci_name(address: str) -> str:
+    return "pci_" + "_".join(_fields(address))
+
+
+def pci(
+    address: str,
+    vendor: str = "8086",
+    product: str = "1583",
+    *,
+    pf: str | None = None,
+    more: str = "",
+) -> str:
+    fields = zip(NAMES, _fields(address), strict=True)
+    numbers = "".join(f"<{name}>{int(digits, 16)}</{name}>" for name, digits in fields)
+    parent = f"<capability type='phys_function'>{_address(pf)}</capability>" if pf else ""
+    return (
+        f"<device><name>{pci_name(address)}</name><parent>computer</parent>"
+        f"<capability type='pci'>{numbers}<product id='0x{product}'/><vendor id='0x{vendor}'/>"
+        f"{parent}{more}</capability></device>"
+    )
+
+
+def gpu(address: str, free: int = 4) -> str:
+    types = (
+        "<capability type='mdev_types'><type id='nvidia-11'><name>GRID</name>"
+        "<deviceAPI>vfio-pci</deviceAPI>"
+        f"<availableInstances>{free}</availableInstances></type></capability>"
+    )
+    return pci(address, "10de", "13f1", more=types)
+
+
+def net(interface: str, mac: str | None, parent: str) -> str:
+    address = f"<address>{mac}</address>" if mac else ""
+    return (
+        f"<device><name>net_{interface}</name><parent>{parent}</parent><capability type='net'>"
+        f"<interface>{interface}</interface>{address}<link state='up'/>"
+        "<feature name='tx'/><feature name='rx'/></capability></device>"
+    )
+
+
+def vdpa(chardev: str, parent: str) -> str:
+    return (
+        f"<device><name>vdpa_vdpa0</name><parent>{parent}</parent><capability type='vdpa'>"
+        f"<chardev>{chardev}</chardev></capability></device>"
+    )
+
+
+def mdev(uuid: str, type_: str, parent: str) -> str:
+    return (
+        f"<device><name>mdev_{uuid.replace('-', '_')}</name><parent>{parent}</parent>"
+        f"<capability type='mdev'><type id='{type_}'/><iommuGroup number='12'/>"
+        f"<uuid>{uuid}</uuid></capability></device>"
+    )

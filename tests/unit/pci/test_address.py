@@ -1,0 +1,121 @@
+"""Addresses of devices and patterns of them."""
+
+import pytest
+
+from rtagent.pci.address import (
+    BadAddress,
+    make_address,
+    parse_address,
+    parse_glob,
+    parse_regex,
+)
+
+
+def test_an_address_is_written_in_one_way():
+    assert str(parse_address("0000:8A:1f.7")) == "0000:8a:1f.7"
+    assert str(parse_address("0:8:0.0")) == "0000:08:00.0"
+    assert str(make_address(0xFFFF, 0xFF, 0x1F, 7)) == "ffff:ff:1f.7"
+
+
+@pytest.mark.parametrize(
+    ("odd", "rule"),
+    [
+        ("10000:00:00.0", "domain: 10000 is more than FFFF"),
+        ("0000:100:00.0", "bus"),
+        ("0000:00:20.0", "slot: 20 is more than 1F"),
+        ("0000:00:00.8", "function"),
+        ("0000:00:00", "like 0000:08:00.0"),
+        ("pci_0000_00_00_0", "like"),
+        ("0000:00:00.0\n", "like"),
+        ("", "like"),
+    ],
+)
+def test_what_is_no_address_says_why(odd, rule):
+    with pytest.raises(BadAddress, match=rule):
+        parse_address(odd)
+
+
+def test_a_32_bit_domain_is_no_address_of_a_device_that_can_be_given_away():
+    with pytest.raises(BadAddress, match="domain"):
+        make_address(0x10000, 0, 0, 0)
+
+
+HERE, THERE = parse_address("0000:0a:02.1"), parse_address("0001:0b:02.1")
+
+
+@pytest.mark.parametrize(
+    ("glob", "here", "there"),
+    [
+        ("*:0a:02.*", True, False),
+        ("*:*:*.*", True, True),
+        (":0a:02.", True, False),
+        ("0a:02.1", True, False),
+        ("02.1", True, True),
+        ("02", True, True),
+        (".1", True, True),
+        (".2", False, False),
+        ("0001:b:2.1", False, True),
+        ("0000:0A:02.1", True, False),
+        (" * : 0a : 02 . 1 ", True, False),
+    ],
+)
+def test_a_glob_matches_field_by_field(glob, here, there):
+    pattern = parse_glob(glob)
+    assert (pattern.matches(HERE), pattern.matches(THERE)) == (here, there)
+
+
+@pytest.mark.parametrize(
+    ("odd", "rule"),
+    [
+        ("1:0000:0a:02.1", "domain:bus:slot.function"),
+        ("*:0g:*.*", "bus: '0g' is not hexadecimal"),
+        ("*:0x0a:*.*", "bus"),
+        ("*:*:20.*", "slot: 20 is more than 1F"),
+        ("*:*:*.8", "function: 8 is more than 7"),
+        ("10000:*:*.*", "domain"),
+        ("*:0*:*.*", "bus"),
+    ],
+)
+def test_a_bad_glob_names_the_field(odd, rule):
+    with pytest.raises(BadAddress, match=rule):
+        parse_glob(odd)
+
+
+@pytest.mark.parametrize(
+    ("fields", "here", "there"),
+    [
+        ({}, True, True),
+        ({"bus": "0a", "slot": "02"}, True, False),
+        ({"function": "[0-2]"}, True, True),
+        ({"domain": "000[1-2]"}, False, True),
+        # the beginning is enough: Nova's rule
+        ({"bus": "0"}, True, True),
+        ({"bus": "a"}, False, False),
+        ({"domain": "", "function": "1"}, True, True),
+    ],
+)
+def test_a_regular_expression_matches_the_beginning_of_each_field(fields, here, there):
+    pattern = parse_regex(fields)
+    assert (pattern.matches(HERE), pattern.matches(THERE)) == (here, there)
+
+
+@pytest.mark.parametrize(
+    ("odd", "rule"),
+    [
+        ({"bus": "("}, "bus: no regular expression"),
+        ({"bus": 10}, "bus: must be a string"),
+        ({"func": "1"}, "func: the fields of an address are"),
+    ],
+)
+def test_a_bad_regular_expression_names_the_field(odd, rule):
+    with pytest.raises(BadAddress, match=rule):
+        parse_regex(odd)
+
+
+def test_which_patterns_name_one_address():
+    assert parse_glob("0000:0a:00.0").single
+    assert not parse_glob("0a:00.0").single
+    whole = {"domain": "0000", "bus": "0a", "slot": "00", "function": "0"}
+    assert parse_regex(whole).single
+    assert not parse_regex({**whole, "function": "[0-1]"}).single
+    assert not parse_regex({"bus": "0a"}).single

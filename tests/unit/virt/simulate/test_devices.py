@@ -1,0 +1,69 @@
+"""The devices of a simulated machine, as libvirt's test driver shows them."""
+
+import libvirt
+import pytest
+from lxml import etree
+
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD
+from rtagent.virt.libvirt.nodedev import devices, parse_node_device
+from rtagent.virt.simulate import Machine, SimulationError
+from rtagent.virt.simulate.devices import device_documents
+from rtagent.virt.simulate.documents import host_document
+
+MACHINES = [
+    Machine(gpus=2, nics=1, vfs=8, nvmes=1),
+    Machine(sockets=1, cores=1, threads=1, memory_mb=1, gpus=16, nics=16, vfs=256, nvmes=16),
+    Machine(sockets=4, cores=1, threads=1, memory_mb=4, gpus=5, nics=5, vfs=2, nvmes=5),
+]
+
+
+def shown(machine, tmp_path):
+    file = tmp_path / "host.xml"
+    file.write_bytes(etree.tostring(host_document(machine)))
+    connection = libvirt.open(f"test://{file}")
+    try:
+        found = [parse_node_device(each.XMLDesc(0)) for each in connection.listAllDevices(0)]
+    finally:
+        connection.close()
+    return {device.address: device for device in devices({n.name: n for n in found if n})}
+
+
+def test_two_gpus_and_a_network_card(tmp_path):
+    there = shown(Machine(gpus=2, nics=1, vfs=8, nvmes=1), tmp_path)
+
+    for address, node in (("0000:08:00.0", 0), ("0000:88:00.0", 1)):
+        gpu, sound = there[address], there[f"{address[:-1]}1"]
+        assert (gpu.vendor_id, gpu.product_id, gpu.dev_type) == ("10de", "13f1", STANDARD)
+        assert (gpu.numa_node, gpu.iommu_group) == (node, sound.iommu_group)
+    pf = there["0000:20:00.0"]
+    assert (pf.dev_type, pf.net_name, pf.numa_node) == (SRIOV_PF, "enp32s0", 0)
+    vfs = [each for each in there.values() if each.dev_type == SRIOV_VF]
+    assert [vf.address for vf in vfs] == [f"0000:20:02.{n}" for n in range(8)]
+    assert {(vf.parent_addr, vf.parent_ifname) for vf in vfs} == {(pf.address, "enp32s0")}
+    assert len({each.iommu_group for each in there.values()}) == 2 + 1 + 8 + 1
+    assert there["0000:60:00.0"].product_id == "0010"
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_each_device_has_an_address_of_its_own(machine, tmp_path):
+    number = 2 * machine.gpus + machine.nics * (1 + machine.vfs) + machine.nvmes
+    assert len(shown(machine, tmp_path)) == number
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_the_documents_keep_to_libvirts_schema(machine):
+    schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/nodedev.rng"))
+    for document in device_documents(machine):
+        # A document of its own: within another one, white space counts.
+        schema.assertValid(etree.fromstring(etree.tostring(document)))
+
+
+def test_a_machine_without_devices_has_none():
+    assert list(device_documents(Machine())) == []
+
+
+@pytest.mark.parametrize("odd", [{"gpus": -1}, {"nics": 17}, {"vfs": 257}, {"nvmes": 17}])
+def test_what_has_no_place_is_refused(odd):
+    ((name, number),) = odd.items()
+    with pytest.raises(SimulationError, match=f"{name} = {number}: from 0 to"):
+        Machine(**odd)
