@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtagent.model.base import Value
+from rtagent.model.base import MB_IN_GB, Value
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.host import HostState, owner_usage
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.request import Limits
-
-MB_IN_GB = 1024
 
 
 class _Line(Value, frozen=True, kw_only=True):

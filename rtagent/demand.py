@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtagent.model.base import Value
+from rtagent.model.base import MB_IN_GB, Value
 from rtagent.model.flavor import Flavor
 from rtagent.model.request import BuildRequest, ExtraResource
 from rtagent.numa.constraints import Constraints, constraints
-
-MB_IN_GB = 1024
 
 #: The classes that have amounts of their own, here or in `Constraints`.
 PLAIN_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})

@@ -11,8 +11,7 @@ from cliff.columns import FormattableColumn
 from rtagent.cmd.columns import Nothing, Pairs
 from rtagent.cmd.listing import List, Show
 from rtagent.errors import NodeNotFound
-
-MB_IN_GB = 1024
+from rtagent.model.base import MB_IN_GB
 
 LIST_COLUMNS = (
     "hypervisor_hostname",

@@ -9,6 +9,9 @@ from msgspec import Meta, Struct
 #: Integers on the wire fit a signed 32-bit column everywhere.
 MAX_INT = 2**31 - 1
 
+#: Disk is asked for in GB, and counted in MB.
+MB_IN_GB = 1024
+
 Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Uuid = Annotated[

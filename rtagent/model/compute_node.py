@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 from rtagent.model import stats
+from rtagent.model.base import MB_IN_GB
 from rtagent.model.host import HostState
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Cell, Topology
-
-MB_IN_GB = 1024
 
 
 def compute_node(state: HostState) -> dict[str, Any]:

@@ -15,15 +15,13 @@ from fractions import Fraction
 import os_resource_classes as orc
 import os_traits
 
-from rtagent.model.base import Value
+from rtagent.model.base import MB_IN_GB, Value
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
 from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.topology import Topology
 from rtagent.model.usage import NOTHING, Usage
-
-MB_IN_GB = 1024
 
 #: Placement keeps ratios in single precision on some databases: MariaDB reads six digits back.
 RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)

@@ -64,4 +64,4 @@ def _anything(kind: type) -> Schema:
     """The schema of a value about which nothing is said."""
     if kind is object:
         return {"description": "any value"}
-    raise NotImplementedError(f"no schema is known for {kind}")
+    raise TypeError(f"no schema is known for {kind}")

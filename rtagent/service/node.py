@@ -69,8 +69,8 @@ class NodeAgent:
         wanted = policy(settings(), stored.ratios)
         state = restored(stored, _with(wanted, stored.ratios))
         self._tracker = ResourceTracker(database.store, clock, state, telemetry)
-        self._decisions = Decisions(telemetry, self._wake_log)
         self._log_loop = self._loop("log", self._tell)
+        self._decisions = Decisions(telemetry, self._log_loop.wake)
         self._tracker.listen(self._decisions.listener)
         self._gate = Gate(self._tracker)
         self._auditor = Auditor(self._tracker, hypervisor, clock, telemetry)
@@ -79,14 +79,7 @@ class NodeAgent:
         )
         self._cpu_sets = CpuSets(self._tracker.snapshot, telemetry, failed)
         self._audits = self._make_audits()
-        self._standing = Standing(
-            database.registry,
-            state.node.host,
-            clock,
-            telemetry,
-            interval=lambda: settings().default.report_interval,
-            changed=self._wake_mirror,
-        )
+        self._standing = self._make_standing(state.node.host)
         self._housekeeping = Housekeeping(
             database.store,
             state.node.uuid,
@@ -165,6 +158,16 @@ class NodeAgent:
     def _loop(self, name: str, turn: Callable[[], Rest]) -> Loop:
         return Loop(name, turn, self._clock, self._telemetry)
 
+    def _make_standing(self, host: str) -> Standing:
+        return Standing(
+            self._database.registry,
+            host,
+            self._clock,
+            self._telemetry,
+            interval=lambda: self._settings().default.report_interval,
+            changed=self._wake_mirror,
+        )
+
     def _make_audits(self) -> Audits:
         return Audits(
             self._auditor,
@@ -214,9 +217,6 @@ class NodeAgent:
     def tell_decisions(self) -> None:
         """Log every step of a claim's life that has not been logged yet."""
         self._decisions.tell()
-
-    def _wake_log(self) -> None:
-        self._log_loop.wake()
 
     def _tell(self) -> Rest:
         self.tell_decisions()
