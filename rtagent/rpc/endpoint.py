@@ -23,7 +23,7 @@ from rtagent.rpc import methods, replies
 from rtagent.rpc.context import actor, request_id
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.methods import METHODS, VERSION, Method
-from rtagent.rpc.validation import Validator, digest
+from rtagent.rpc.validation import digest, validators
 from rtagent.tracker import ResourceTracker
 
 #: The uuid of a claim that is only tested.
@@ -72,7 +72,7 @@ class Endpoint:
         self._clock, self._reporter, self._version = clock, reporter, version
         self._in_flight, self._guest = in_flight, guest
         self._began = clock.monotonic()
-        self._validators = {name: Validator(method) for name, method in METHODS.items()}
+        self._validators = validators()
 
     # -- claims ---------------------------------------------------------------------------------
 

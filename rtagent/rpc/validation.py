@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 
 from rtagent.errors import InvalidRequest
 from rtagent.rpc import schemas
-from rtagent.rpc.methods import Arguments, Method
+from rtagent.rpc.methods import METHODS, Arguments, Method
 from rtagent.rpc.offences import offences
 
 
@@ -40,6 +41,12 @@ class Validator:
         found = offences(schemas.arguments(self._method), document) or [("$", str(refusal))]
         errors = [{"path": path, "message": message} for path, message in found]
         return InvalidRequest(method=self._method.name, errors=errors)
+
+
+@functools.cache
+def validators() -> Mapping[str, Validator]:
+    """Every method's, by name."""
+    return {name: Validator(method) for name, method in METHODS.items()}
 
 
 def digest(method: Method, document: Mapping[str, Any]) -> str:

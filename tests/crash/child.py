@@ -31,6 +31,7 @@ from rtagent.model.topology import Topology
 from rtagent.ports import Stored
 from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.validation import validators
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
@@ -41,6 +42,8 @@ VCPUS = 16
 TOPOLOGY = Topology(cpus=frozenset(range(VCPUS)), memory_mb=65536, disk_mb=1024 * 1024)
 #: As many calls as may be in flight at once.
 THREADS = 8
+
+validators()  # compiled here, for every child
 
 Domains = dict[str, tuple[int, int]]
 

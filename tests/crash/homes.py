@@ -250,6 +250,8 @@ class DaemonHome:
         self.kills += 1
 
     def close(self) -> None:
+        if self.daemon.running:
+            self.daemon.kill()
         self.daemon.close()
         if self.proxy is not None:
             self.proxy.close()
