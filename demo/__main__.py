@@ -9,7 +9,7 @@ import sys
 
 from rich.console import Console
 
-from demo.stage import Stage, Unexpected
+from demo.stage import PROGRAMS, Stage, Unexpected
 from demo.story import play
 
 
@@ -33,8 +33,9 @@ def main() -> int:
 def serve(stage: Stage) -> None:
     """Keep everything up, and say how to talk to it."""
     stage.chapter("Still running; in a second terminal:")
-    pairs = " ".join(f"{k}={shlex.quote(v)}" for k, v in stage.environment().items())
-    stage.console.print(f"export {pairs}", highlight=False, soft_wrap=True)
+    config = shlex.quote(str(stage.daemon.config_file))
+    line = f"export PATH={shlex.quote(str(PROGRAMS))}:$PATH RTAGENT_CONFIG_FILE={config}"
+    stage.console.print(line, highlight=False, soft_wrap=True)
     stage.console.print("rtagent node show", highlight=False)
     stage.say("Ctrl-C (or SIGTERM) ends it.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
