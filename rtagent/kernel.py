@@ -197,6 +197,8 @@ class Kernel:
             else:
                 self._take_turn(pending, deadline)
             if isinstance(pending.error, CommitUnknown):
+                if pending.leads and not joined:
+                    self.recover()  # once for all who shared the commit
                 self._learn_outcome(pending.error, call, deadline)
             if isinstance(pending.error, Deadlock):
                 if self._clock.monotonic() < deadline:
@@ -351,7 +353,6 @@ class Kernel:
         :raises CommitUnknown: it is settled: the operation's record, or its absence, tells.
         :raises StoreUnavailable: it is not settled in time, or there is no record to ask for.
         """
-        self.recover()
         with self._mutex:
             left = max(0.0, deadline - self._clock.monotonic())
             settled = self._health.wait_for(lambda: not self._down(), left)

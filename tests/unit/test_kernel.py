@@ -347,6 +347,32 @@ def test_the_callers_of_an_unknown_commit_wait_for_the_reload(pool):
     assert future.result(10).uuid == asked.claim_uuid
 
 
+def test_the_callers_of_one_unknown_commit_do_not_reload_one_after_the_other(pool):
+    """Each attempt may take the database's whole time-out: the last caller would wait for all."""
+    failing = FailingStore(MemoryStore())
+    track(failing)
+    store = GatedStore(failing)
+    tracker = track(store, timeout=0.2)
+    first = pool.submit(claim, tracker)
+    assert store.entered.acquire(timeout=10)
+    batch = [pool.submit(claim, tracker) for _ in range(5)]
+    queued(tracker, 5)
+    store.gate.release()
+    assert first.result(10)
+    assert store.entered.acquire(timeout=10)
+
+    def lost():
+        failing.fail(StoreUnavailable, times=None, on=("reload",))
+        return CommitUnknown()
+
+    failing.fail(lost)
+    store.gate.release()
+
+    for future in batch:
+        assert isinstance(future.exception(10), StoreUnavailable)
+    assert failing.calls["reload"] == 1
+
+
 def test_leases_run_a_full_term_again_after_the_store_was_away():
     clock = ManualClock()
     store = FailingStore(MemoryStore())
