@@ -74,3 +74,32 @@ def test_the_migrations_of_an_installed_copy_are_found(installed, tmp_path):
     assert package == str(installed / "rtagent/__init__.py")
     assert migrations == str(installed / "rtagent/migrations")
     assert files_in(Path(migrations)) == files_in(ROOT / "migrations")
+
+
+def rtagent(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command of the installed copy."""
+    main = "import sys, rtagent.cmd.rtagent as command; sys.exit(command.main())"
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", main, *arguments],
+        cwd=installed.parent,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_installed_copy_migrates_a_database_online_and_prints_the_statements(
+    installed, database_url, tmp_path
+):
+    config = tmp_path / "rtagent.conf"
+    config.write_text(
+        f"[DEFAULT]\nstate_path = {tmp_path}\n[database]\nconnection = {database_url}\n"
+    )
+    named = ("--config-file", str(config))
+    offline = rtagent(installed, *named, "db", "sync", "--sql")
+    assert offline.returncode == 0, offline.stderr
+    assert "CREATE TABLE claim_units" in offline.stdout
+    for command in (("db", "sync"), ("db", "check")):
+        done = rtagent(installed, *named, *command)
+        assert done.returncode == 0, done.stderr
