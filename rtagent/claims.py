@@ -55,6 +55,10 @@ def build(state: HostState, request: BuildRequest, call: Call, now: datetime) ->
             claim_uuid=live[0].uuid,
             owner_id=request.instance.uuid,
         )
+    if request.claim_uuid in state.claims:  # its record may be forgotten by now, it is not
+        raise ClaimConflict(
+            f"claim {request.claim_uuid} is another instance's", claim_uuid=request.claim_uuid
+        )
     asked = demand.of(request)
     placed = fit(
         asked.place, _host(state, request), cell_limits(request.limits.numa_topology, state.policy)

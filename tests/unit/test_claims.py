@@ -44,6 +44,12 @@ def test_one_owner_has_one_claim():
         claims.build(state, request(owner=uid(7)), call(), NOON)
 
 
+def test_a_claims_uuid_is_never_given_to_another_instance():
+    state, claim = built(host(), request())
+    with pytest.raises(ClaimConflict, match="another instance's"):
+        claims.build(state, request(claim=claim.uuid), call(), NOON)
+
+
 @pytest.mark.parametrize("verb", ["activate", "renew"])
 def test_verbs_of_an_unknown_claim_are_refused(verb):
     with pytest.raises(ClaimNotFound):
