@@ -1,5 +1,7 @@
 """Options and profiles that every layer of the tests shares."""
 
+import logging
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -11,6 +13,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Clients that outlive their broker must not talk behind pytest's closing line.
+    logging.getLogger().addHandler(logging.NullHandler())
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
     settings.register_profile("short", deadline=None, derandomize=True, suppress_health_check=quiet)
     settings.register_profile("long", settings.get_profile("short"), max_examples=2000)
