@@ -14,7 +14,7 @@ CALLERS = 16
 def measure(bench: Bench) -> Iterator[Figure]:
     """claim_rpc_p50: one caller, against echo + one durable commit.
     claim_rpc_16: sixteen callers, against the echo's calls a second."""
-    agents.daemon(bench, bench.directory()).start().wait_ready()
+    made = agents.daemon(bench, bench.directory()).start().wait_ready()
     api = agents.client(bench)
     echo = floors.echo(bench)
 
@@ -25,13 +25,14 @@ def measure(bench: Bench) -> Iterator[Figure]:
         calls_per_second(call, CALLERS, 5)
     yield _sequential(bench, claim, echo)
     yield _together(bench, claim, echo)
+    made.terminate()
 
 
 def pinned(bench: Bench) -> Iterator[Figure]:
     """claim_pinned_rpc_16: sixteen callers that take a host CPU of their own and give it back, each
     call counted, against the echo's calls a second."""
     dedicated: dict[str, object] = {"cpu_shared_set": "0-1", "cpu_dedicated_set": "2-31"}
-    agents.daemon(bench, bench.directory(), compute=dedicated).start().wait_ready()
+    made = agents.daemon(bench, bench.directory(), compute=dedicated).start().wait_ready()
     api = agents.client(bench)
     echo = floors.echo(bench)
 
@@ -49,6 +50,7 @@ def pinned(bench: Bench) -> Iterator[Figure]:
         value = 2 * calls_per_second(take_and_give_back, CALLERS, rounds // 2)
         floor = calls_per_second(echo, CALLERS, rounds)
         ratios.append((value / floor, value, floor))
+    made.terminate()
     _, value, floor = sorted(ratios)[1]
     yield Figure(
         name="claim_pinned_rpc_16",
