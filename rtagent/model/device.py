@@ -29,6 +29,8 @@ Source = Literal["flavor_alias", "neutron_port"]
 #: How near a device must be to its guest's cells.
 PciNumaPolicy = Literal["required", "preferred", "legacy", "socket"]
 PCI_NUMA_POLICIES: Final[tuple[str, ...]] = get_args(PciNumaPolicy)
+#: A device that knows its NUMA node must be on one of the guest's; one that does not may be had.
+LEGACY: Final = "legacy"
 
 
 class MdevType(Value, frozen=True, kw_only=True):

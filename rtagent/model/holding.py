@@ -13,7 +13,8 @@ class Holding(Value, frozen=True, kw_only=True):
 
     :ivar domain_uuid: libvirt's uuid, which is the owner's id if it has claims here.
     :ivar active: it runs (or is paused); a domain that is only defined uses nothing yet.
-    :ivar memory_mb: MB, rounded up. :ivar occupancy: CPUs, cells and pages that it is bound to.
+    :ivar memory_mb: MB, rounded up. :ivar occupancy: CPUs, cells, pages and devices that it is
+        bound to.
     """
 
     domain_uuid: str

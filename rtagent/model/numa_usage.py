@@ -60,11 +60,14 @@ class Occupancy(Value, frozen=True, kw_only=True):
 
     :ivar pcpus: host CPUs that its vCPUs or its emulator are confined to.
     :ivar memory_mb: MB by cell, of what is bound to one. :ivar pages: by cell, by size (KiB).
+    :ivar devices: addresses of PCI devices. :ivar mdevs: uuids of mediated ones.
     """
 
     pcpus: frozenset[int] = frozenset()
     memory_mb: Mapping[int, int] = {}
     pages: Mapping[int, Mapping[int, int]] = {}
+    devices: frozenset[str] = frozenset()
+    mdevs: frozenset[str] = frozenset()
 
     @property
     def usage(self) -> NumaUsage:

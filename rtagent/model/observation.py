@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtagent.model.base import Value
+from rtagent.model.device import Device, Mdev
 from rtagent.model.holding import Holding
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.topology import Topology
@@ -16,7 +17,7 @@ class Domain(Value, frozen=True, kw_only=True):
     :ivar active: running, paused, or anything but shut off.
     :ivar vcpus: and memory_mb: what it has now (MB, rounded up); None when it could not be read:
         it is there, and no more is known.
-    :ivar occupancy: CPUs, cells and pages that it is bound to.
+    :ivar occupancy: CPUs, cells, pages and devices that it is bound to.
     """
 
     uuid: str
@@ -56,11 +57,15 @@ class Observation(Value, frozen=True, kw_only=True):
     :ivar domains: by uuid, running or defined. :ivar complete: the connection held from the listing
         to the last read, so that what is not here was not there.
     :ivar topology: None when the host itself could not be read.
+    :ivar devices: every PCI device of the host; None when they could not be listed.
+    :ivar mdevs: mediated devices that exist.
     :ivar disk_available_least: GB free less what sparse disks may still grow to (Nova's meaning).
     """
 
     domains: Mapping[str, Domain]
     complete: bool
     topology: Topology | None = None
+    devices: tuple[Device, ...] | None = None
+    mdevs: tuple[Mdev, ...] = ()
     disk_available_least: int | None = None
     problems: tuple[Problem, ...] = ()

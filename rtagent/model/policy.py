@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from rtagent.model.base import Value
 from rtagent.model.numa_policy import NumaPolicy
+from rtagent.model.pci_policy import PciPolicy
 
 
 class Policy(Value, frozen=True, kw_only=True):
@@ -14,6 +15,7 @@ class Policy(Value, frozen=True, kw_only=True):
     :ivar reserved_cpus: CPUs. :ivar reserved_memory_mb: MB. :ivar reserved_disk_mb: MB.
     :ivar cpu_allocation_ratio: and the other two: exact, so that no rounding decides a grant.
     :ivar claim_expiry_time: seconds a lease runs. :ivar numa: CPU sets, pages, packing.
+    :ivar pci: which devices are offered, and under which names.
     """
 
     reserved_cpus: int = 0
@@ -24,3 +26,4 @@ class Policy(Value, frozen=True, kw_only=True):
     disk_allocation_ratio: Decimal = Decimal(1)
     claim_expiry_time: int = 300
     numa: NumaPolicy = NumaPolicy()
+    pci: PciPolicy = PciPolicy()

@@ -23,3 +23,14 @@ class SpecificUnit(Value, frozen=True, kw_only=True):
     provider: str
     resource_class: str
     identifier: str
+
+
+class EnabledType(Value, frozen=True, kw_only=True):
+    """A type of mediated devices that the operator offers.
+
+    :ivar addresses: of the devices on which it is enabled; None: on all that have it."""
+
+    type: str
+    addresses: frozenset[str] | None
+    resource_class: str
+    max_instances: int | None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from rtagent.errors import PciInvalidAlias
-from rtagent.model.base import Value
-from rtagent.model.device import DEV_TYPES, PCI_NUMA_POLICIES
+from rtagent.model.alias import Alias, Aliases
+from rtagent.model.device import DEV_TYPES, LEGACY, PCI_NUMA_POLICIES
+from rtagent.model.wanted import Wanted
 from rtagent.pci import words
 from rtagent.pci.document import Document, documents
-from rtagent.pci.wanted import Wanted
 
 OPTION = "alias"
 KEYS = (
@@ -26,20 +25,6 @@ KEYS = (
     "capability_type",
 )
 CAPABILITY_TYPES = ("pci",)
-
-#: A device that knows its NUMA node must be on one of the guest's; one that does not may be had.
-LEGACY: Final = "legacy"
-
-
-class Alias(Value, frozen=True, kw_only=True):
-    """:ivar alternatives: any device that is one of these will do."""
-
-    name: str
-    numa_policy: str
-    alternatives: tuple[Wanted, ...]
-
-
-Aliases = Mapping[str, Alias]
 
 
 def parse_aliases(values: Sequence[str]) -> Aliases:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from rtagent.errors import PciConfigError
+from rtagent.model.address import BadAddress
 from rtagent.model.base import Value
-from rtagent.pci.address import BadAddress
 from rtagent.pci.words import BadWord
 
 T = TypeVar("T")

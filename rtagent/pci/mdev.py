@@ -6,13 +6,14 @@ A unit of a type on a device is an index, not a device that exists: who holds it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from uuid import UUID, uuid5
 
 from rtagent.errors import ConfigError
+from rtagent.model.address import BadAddress, parse_address
 from rtagent.model.base import Value
 from rtagent.model.device import Device
 from rtagent.model.observation import Problem
-from rtagent.model.specific import SpecificInventory
-from rtagent.pci.address import BadAddress, parse_address
+from rtagent.model.specific import EnabledType, SpecificInventory
 
 VGPU = "VGPU"
 _CUSTOM = "CUSTOM_"
@@ -28,15 +29,6 @@ class MdevSettings(Value, frozen=True, kw_only=True):
     device_addresses: tuple[str, ...] = ()
     mdev_class: str = VGPU
     max_instances: int | None = None
-
-
-class EnabledType(Value, frozen=True, kw_only=True):
-    """:ivar addresses: of the devices on which it is enabled; None: on all that have it."""
-
-    type: str
-    addresses: frozenset[str] | None
-    resource_class: str
-    max_instances: int | None
 
 
 def enabled_types(
@@ -89,6 +81,11 @@ def mdev_inventories(
 def identifier(address: str, type_: str, index: int) -> str:
     """Of one unit."""
     return f"{address}/{type_}/{index}"
+
+
+def mdev_uuid(node_uuid: str, identifier: str) -> str:
+    """The uuid of a unit's mediated device: always the same, and no other's."""
+    return str(uuid5(UUID(node_uuid), identifier))
 
 
 def _inventory(

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.device import Device, PciDevice
+from rtagent.model.device_spec import DeviceSpec, spec_of
 from rtagent.model.observation import Problem
-from rtagent.pci.spec import DeviceSpec, spec_of
 
 #: Why a device for one use is kept back after it.
 USED = "it was used once: whatever the guest left on it is to be wiped"

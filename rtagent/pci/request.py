@@ -9,12 +9,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidPciRequest, PciRequestAliasNotDefined
+from rtagent.model.alias import Alias, Aliases
 from rtagent.model.base import MAX_INT, Value
-from rtagent.model.device import Source
+from rtagent.model.device import LEGACY, Source
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import PciRequest
-from rtagent.pci.alias import LEGACY, Alias, Aliases
-from rtagent.pci.wanted import Wanted, parse_wanted
+from rtagent.model.wanted import Wanted
+from rtagent.pci.wanted import parse_wanted
 from rtagent.pci.words import BadWord
 
 EXTRA_SPEC = "pci_passthrough:alias"

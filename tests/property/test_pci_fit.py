@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
+from rtagent.model.wanted import Wanted
 from rtagent.pci.fit import Fitted
 from rtagent.pci.request import DeviceRequest
 from rtagent.pci.states import Hold
-from rtagent.pci.wanted import Wanted
 from tests.pci_hosts import fitting
 
 SOCKETS = {0: frozenset({0}), 1: frozenset({0}), 2: frozenset({1})}

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from uuid import UUID, uuid5
 
 from lxml import etree
 from lxml.builder import E
 
+from rtagent.model.address import LIMITS, BadAddress, parse_address
 from rtagent.model.base import Value
 from rtagent.model.device import SRIOV_VF, VDPA, AssignedDevice
 from rtagent.model.specific import SpecificUnit
-from rtagent.pci.address import LIMITS, BadAddress, parse_address
+from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.request import NEUTRON_PORT
 from rtagent.virt.libvirt.document import BadDocument
 
@@ -48,7 +48,7 @@ def mdev_elements(node_uuid: str, units: Iterable[SpecificUnit]) -> tuple[etree.
     """Children of ``<devices>`` for mediated devices, one for each unit."""
     return tuple(
         E.hostdev(
-            E.source(E.address(uuid=mdev_uuid(node_uuid, unit))),
+            E.source(E.address(uuid=mdev_uuid(node_uuid, unit.identifier))),
             mode="subsystem",
             type="mdev",
             model="vfio-pci",
@@ -57,14 +57,9 @@ def mdev_elements(node_uuid: str, units: Iterable[SpecificUnit]) -> tuple[etree.
     )
 
 
-def mdev_uuid(node_uuid: str, unit: SpecificUnit) -> str:
-    """The uuid of a unit's mediated device: always the same, and no other's."""
-    return str(uuid5(UUID(node_uuid), unit.identifier))
-
-
 def mdev_document(node_uuid: str, unit: SpecificUnit) -> etree._Element:
     """The node device that is to be created for a unit before its guest is started."""
-    uuid = mdev_uuid(node_uuid, unit)
+    uuid = mdev_uuid(node_uuid, unit.identifier)
     address, type_, _ = unit.identifier.split("/")
     parent = "pci_" + "_".join(parse_address(address))
     return E.device(

@@ -8,9 +8,9 @@ from typing import TypeVar
 from lxml import etree
 from msgspec.structs import replace
 
+from rtagent.model.address import BadAddress, make_address, parse_address
 from rtagent.model.base import Value
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
-from rtagent.pci.address import BadAddress, make_address, parse_address
 from rtagent.pci.words import BadWord, hex_id
 from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
 

@@ -12,8 +12,8 @@ from uuid import NAMESPACE_DNS, uuid5
 from lxml import etree
 from lxml.builder import E
 
+from rtagent.model.address import Address, make_address
 from rtagent.model.base import Value
-from rtagent.pci.address import Address, make_address
 from rtagent.virt.simulate.machine import Machine
 
 #: (vendor, product), as the makers have them: a Quadro M4000 and its sound device, an XL710 and its

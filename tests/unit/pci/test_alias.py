@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rtagent.errors import PciInvalidAlias
+from rtagent.model.wanted import Wanted
 from rtagent.pci.alias import parse_aliases
-from rtagent.pci.wanted import Wanted
 from tests.pci_hosts import GPU_IDS
 
 

@@ -7,7 +7,8 @@ from msgspec import UNSET
 
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
 from rtagent.model.device import SRIOV_PF, Device, Tags
-from rtagent.pci.spec import parse_specs, spec_of, violations
+from rtagent.model.device_spec import spec_of
+from rtagent.pci.spec import parse_specs, violations
 from tests.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
 
 PF, FIRST, *_ = nic()

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, AssignedDevice
 from rtagent.model.specific import SpecificUnit
+from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest_devices import (
     Given,
@@ -14,7 +15,6 @@ from rtagent.virt.libvirt.guest_devices import (
     given_devices,
     mdev_document,
     mdev_elements,
-    mdev_uuid,
     put_devices,
 )
 from rtagent.virt.simulate import domain_xml
@@ -75,20 +75,22 @@ def test_what_a_device_is_to_its_guest(device, tag, type_):
 def test_a_mediated_device():
     (element,) = mdev_elements(NODE.uuid, [UNIT])
     assert element.get("type") == "mdev"
-    assert attributes(element, "source/address") == {"uuid": mdev_uuid(NODE.uuid, UNIT)}
+    assert attributes(element, "source/address") == {"uuid": mdev_uuid(NODE.uuid, UNIT.identifier)}
 
     document = etree.fromstring(etree.tostring(mdev_document(NODE.uuid, UNIT)))
     etree.RelaxNG(etree.parse(f"{SCHEMAS}/nodedev.rng")).assertValid(document)
     assert document.findtext("parent") == "pci_0000_88_00_0"
-    assert document.findtext("capability/uuid") == mdev_uuid(NODE.uuid, UNIT)
+    assert document.findtext("capability/uuid") == mdev_uuid(NODE.uuid, UNIT.identifier)
     assert document.find("capability/type").get("id") == "nvidia-11"
 
 
 def test_each_unit_of_each_node_has_a_uuid_of_its_own():
     other = replace(UNIT, identifier=f"{GPU_1}/nvidia-11/3")
-    ids = [mdev_uuid(node, unit) for node in (NODE.uuid, uid(9)) for unit in (UNIT, other)]
+    ids = [
+        mdev_uuid(node, unit.identifier) for node in (NODE.uuid, uid(9)) for unit in (UNIT, other)
+    ]
     assert len(set(ids)) == 4
-    assert ids[0] == mdev_uuid(NODE.uuid, UNIT)
+    assert ids[0] == mdev_uuid(NODE.uuid, UNIT.identifier)
 
 
 ALL = [GPU, replace(GPU, address=GPU_1, managed=False), OF_A_PORT, VDPA_DEVICE]
@@ -114,7 +116,7 @@ def test_every_way_of_giving_is_seen():
     document = domain(*device_elements(ALL), *mdev_elements(NODE.uuid, [UNIT]))
     assert given_devices(document) == Given(
         addresses=frozenset({GPU_0, GPU_1, vf(3)}),
-        mdevs=frozenset({mdev_uuid(NODE.uuid, UNIT)}),
+        mdevs=frozenset({mdev_uuid(NODE.uuid, UNIT.identifier)}),
         vdpas=frozenset({"/dev/vhost-vdpa-0"}),
     )
     assert given_devices(domain()) == Given()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.pci.address import (
+from rtagent.model.address import (
     BadAddress,
     make_address,
     parse_address,
