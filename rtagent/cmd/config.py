@@ -21,7 +21,8 @@ class ConfigCheck(Act):
         conf = self.world.conf
         for sentence in unknown(conf):
             self.app.LOG.warning(sentence)
-        assembly.checked(conf)
+        for doubt in assembly.checked(conf).doubts():
+            self.app.LOG.warning(doubt)
         files = ", ".join(map(str, conf.config_file or ())) or "no file: the defaults"
         self.app.stdout.write(f"The configuration is good ({files}).\n")
 

@@ -71,8 +71,9 @@ def run(conf: cfg.ConfigOpts, args: Sequence[str], settings: Settings) -> int:
         accept(read(cfg.ConfigOpts(), args))
         # Logs each option that changed, and each that would need a restart to.
         conf.mutate_config_files()
-        return assembly.checked(conf)
+        return warned(assembly.checked(conf))
 
+    warned(settings)
     clock = SystemClock()
     telemetry = Telemetry(clock)
     agent = Agent(conf, settings, telemetry, clock, reload=reload, take_over=conf.take_over)
@@ -87,6 +88,13 @@ def run(conf: cfg.ConfigOpts, args: Sequence[str], settings: Settings) -> int:
         logging.shutdown()
         os._exit(code)
     return code
+
+
+def warned(settings: Settings) -> Settings:
+    """The same, after its doubts were told."""
+    for doubt in settings.doubts():
+        LOG.warning(doubt)
+    return settings
 
 
 if __name__ == "__main__":

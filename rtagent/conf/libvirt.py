@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oslo_config import cfg
 
 from rtagent.model.base import Value
@@ -35,12 +37,24 @@ Seconds after which a call that hangs in libvirt is given up. It costs the item 
         mutable=True,
         help="The priority of vCPUs that run under the kernel's realtime scheduler (SCHED_FIFO).",
     ),
+    cfg.ListOpt(
+        "pmem_namespaces",
+        default=[],
+        mutable=True,
+        help="""
+Namespaces of persistent memory that guests may be given, under labels:
+``LABEL:namespace[|namespace][,LABEL:...]``, for example ``128G:ns0|ns1,MEDIUM:ns2``. They must
+exist already. A label makes the resource class ``CUSTOM_PMEM_NAMESPACE_LABEL``, and flavors ask
+for labels (``hw:pmem``).
+""",
+    ),
 ]
 
 
 class Libvirt(Value, frozen=True, kw_only=True):
-    """:ivar call_timeout: seconds."""
+    """:ivar call_timeout: seconds. :ivar pmem_namespaces: as they are written."""
 
     connection_uri: str
     call_timeout: int
     realtime_scheduler_priority: int
+    pmem_namespaces: Sequence[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from oslo_config import cfg
 
@@ -12,12 +12,14 @@ from rtagent.conf import (
     compute,
     database,
     default,
+    devices,
     libvirt,
+    pci,
     placement,
     upgrade_levels,
 )
 
-_MODULES = (default, api, claims, compute, database, libvirt, upgrade_levels)
+_MODULES = (default, api, claims, compute, database, devices, libvirt, pci, upgrade_levels)
 
 
 def groups() -> list[tuple[str, list[cfg.Opt]]]:
@@ -31,12 +33,19 @@ def section(group: str) -> str | None:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """All options of this project, and those of Placement's client."""
+    """All options of this project but those of `register_mdev`, and those of Placement's client."""
     for group, options in groups():
         conf.register_opts(options, section(group))
     placement.register(conf)
 
 
+def register_mdev(conf: cfg.ConfigOpts, types: Iterable[str]) -> None:
+    """The options of types of mediated devices, whose names are in the configuration itself."""
+    for type_ in types:
+        conf.register_opts(devices.mdev_options(type_), devices.mdev_group(type_))
+
+
 def list_opts() -> Sequence[tuple[str, Sequence[cfg.Opt]]]:
     """What oslo.config's generator and validator ask for (``oslo.config.opts``)."""
-    return [*groups(), (placement.GROUP, placement.documented())]
+    mdev = (devices.mdev_group("<type>"), devices.mdev_options("<type>"))
+    return [*groups(), mdev, (placement.GROUP, placement.documented())]

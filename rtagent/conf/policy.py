@@ -27,6 +27,7 @@ def policy(settings: Settings, recorded: Ratios) -> Policy:
         ram_allocation_ratio=ratio("ram", recorded.ram),
         disk_allocation_ratio=ratio("disk", recorded.disk),
         numa=numa_policy(settings.default, settings.compute, settings.libvirt),
+        pci=settings.device_options.policy(),
     )
 
 

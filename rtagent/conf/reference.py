@@ -38,7 +38,7 @@ def _option(option: cfg.Opt) -> Iterator[str]:
     yield f"    *{'; '.join(_facts(option))}*"
     yield ""
     for paragraph in (option.help or "").strip().split("\n"):
-        yield f"    {paragraph.strip()}".rstrip()
+        yield f"    {paragraph}".rstrip()
     yield ""
 
 

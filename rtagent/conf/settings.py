@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os.path
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -20,27 +20,48 @@ from rtagent.conf.claims import Claims
 from rtagent.conf.compute import Compute
 from rtagent.conf.database import Database
 from rtagent.conf.default import Default
+from rtagent.conf.devices import Devices, mdev_group, mdev_options
 from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.numa import numa_policy
+from rtagent.conf.pci import Pci
+from rtagent.conf.pci_policy import DeviceOptions
 from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.numa import cpu_sets
+from rtagent.pci.mdev import MdevSettings
 
 RATIOS = ("cpu", "ram", "disk")
 
 
 class Settings(Value, frozen=True, kw_only=True):
-    """One field per option group; each has one field per option."""
+    """One field per option group; each has one field per option.
+
+    :ivar mdev: the groups of the enabled types of mediated devices, by type.
+    """
 
     default: Default
     api: Api
     claims: Claims
     compute: Compute
     database: Database
+    devices: Devices
     libvirt: Libvirt
+    pci: Pci
     upgrade_levels: UpgradeLevels
+    mdev: Mapping[str, MdevSettings]
+
+    @property
+    def device_options(self) -> DeviceOptions:
+        """What the operator says of devices."""
+        return DeviceOptions(
+            pci=self.pci, devices=self.devices, mdev=self.mdev, libvirt=self.libvirt
+        )
+
+    def doubts(self) -> list[str]:
+        """A sentence for each thing that is allowed, and hardly meant."""
+        return [f"{doubt.item}: {doubt.message}" for doubt in self.device_options.doubts()]
 
 
 _GROUPS = {
@@ -49,9 +70,14 @@ _GROUPS = {
     "claims": Claims,
     "compute": Compute,
     "database": Database,
+    "devices": Devices,
     "libvirt": Libvirt,
+    "pci": Pci,
     "upgrade_levels": UpgradeLevels,
 }
+
+#: The first mistake of each option.
+_Errors = dict[tuple[str, str], ConfigError]
 
 
 def read(conf: cfg.ConfigOpts) -> Settings:
@@ -59,9 +85,14 @@ def read(conf: cfg.ConfigOpts) -> Settings:
 
     :raises ExceptionGroup: of `ConfigError`: every mistake that it has.
     """
-    errors: dict[tuple[str, str], ConfigError] = {}
-    groups = {name.lower(): _read_group(conf, name, errors) for name in _GROUPS}
-    settings = Settings(**groups)
+    errors: _Errors = {}
+    options = dict(opts.groups())
+    groups = {
+        name.lower(): _read_group(conf, name, options[name], kind, errors)
+        for name, kind in _GROUPS.items()
+    }
+    mdev = _read_mdev(conf, groups["devices"].enabled_mdev_types, errors)
+    settings = Settings(mdev=mdev, **groups)
     for error in broken_rules(settings):
         errors.setdefault((error.kwargs["group"], error.kwargs["option"]), error)
     if errors:
@@ -99,6 +130,7 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
     yield from _reserved_twice(default.reserved_huge_pages or ())
     numa = numa_policy(default, settings.compute, settings.libvirt)
     yield from cpu_sets.contradictions(numa, default.reserved_host_cpus)
+    yield from settings.device_options.mistakes()
 
 
 def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
@@ -109,22 +141,32 @@ def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
             yield _error("DEFAULT", "reserved_huge_pages", pages, rule)
 
 
+def _read_mdev(
+    conf: cfg.ConfigOpts, types: Sequence[str], errors: _Errors
+) -> dict[str, MdevSettings]:
+    opts.register_mdev(conf, types)
+    return {
+        type_: _read_group(conf, mdev_group(type_), mdev_options(type_), MdevSettings, errors)
+        for type_ in types
+    }
+
+
 def _read_group(
-    conf: cfg.ConfigOpts, group: str, errors: dict[tuple[str, str], ConfigError]
+    conf: cfg.ConfigOpts, group: str, options: Sequence[cfg.Opt], kind: type, errors: _Errors
 ) -> Any:
     """One group's value; an option that cannot be read counts as its default, to read on."""
     section = conf if group == "DEFAULT" else conf[group]
-    by_name = {option.dest: option for option in dict(opts.groups())[group]}
     values: dict[str, Any] = {}
-    for name in _GROUPS[group].__struct_fields__:
+    for option in options:
+        name = option.dest
         try:
             values[name] = section[name]
         except (ValueError, cfg.Error) as exc:
             # oslo.config wraps the type's own sentence in one that names files and lines.
             rule = str(exc.__context__ or exc)
-            errors[group, name] = _error(group, name, written(conf, group, by_name[name]), rule)
-            values[name] = by_name[name].default
-    return _GROUPS[group](**values)
+            errors[group, name] = _error(group, name, written(conf, group, option), rule)
+            values[name] = option.default
+    return kind(**values)
 
 
 def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from oslo_config import cfg
 
+from rtagent.conf.devices import mdev_group, mdev_options, mdev_types
+
 #: Whose options the daemon reads (entry points of ``oslo.config.opts``).
 NAMESPACES = ("rtagent", "oslo.log", "oslo.messaging")
+
+Group = tuple[str | None, Sequence[cfg.Opt]]
 
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     """One sentence for each such option, in the order of the files."""
-    known = _known()
+    known = _known([*_listed(), *_mdev(conf)])
     for file in _files(conf):
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(str(file), sections).parse()
@@ -30,14 +34,30 @@ def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
         yield from sorted(Path(directory).glob("*.conf"))
 
 
-def _known() -> frozenset[tuple[str, str]]:
+def _listed() -> Iterator[Group]:
     found = entry_points(group="oslo.config.opts")
-    listed = [found[namespace].load()() for namespace in NAMESPACES]
+    for namespace in NAMESPACES:
+        yield from found[namespace].load()()
+
+
+def _mdev(conf: cfg.ConfigOpts) -> Iterator[Group]:
+    """Of the types that are enabled: those of others are not read."""
+    for type_ in mdev_types(conf):
+        yield mdev_group(type_), mdev_options(type_)
+
+
+def _known(groups: Iterable[Group]) -> frozenset[tuple[str, str]]:
     return frozenset(
-        (str(group or "DEFAULT"), name)
-        for groups in listed
+        (str(where or group or "DEFAULT"), name)
         for group, options in groups
         for option in options
-        for name in (option.dest, *(old.name for old in option.deprecated_opts))
+        for where, name in _names(option)
         if name
     )
+
+
+def _names(option: cfg.Opt) -> Iterator[tuple[str | None, str | None]]:
+    """Each with its group where that is another than the option's."""
+    yield None, option.dest
+    for old in option.deprecated_opts:
+        yield old.group, old.name or option.dest

@@ -5,6 +5,7 @@ A unit of a type on a device is an index, not a device that exists: who holds it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID, uuid5
 
@@ -16,7 +17,8 @@ from rtagent.model.observation import Problem
 from rtagent.model.specific import EnabledType, SpecificInventory
 
 VGPU = "VGPU"
-_CUSTOM = "CUSTOM_"
+_CLASS = re.compile(r"VGPU|CUSTOM_[A-Z0-9_]+")
+_CLASS_LENGTH = 255
 
 
 class MdevSettings(Value, frozen=True, kw_only=True):
@@ -26,7 +28,7 @@ class MdevSettings(Value, frozen=True, kw_only=True):
     :ivar max_instances: of one device, or None for as many as it makes.
     """
 
-    device_addresses: tuple[str, ...] = ()
+    device_addresses: Sequence[str] = ()
     mdev_class: str = VGPU
     max_instances: int | None = None
 
@@ -41,7 +43,9 @@ def enabled_types(
 
     :raises ConfigError: a value breaks its rule, or two types are enabled on one device.
     """
-    made = tuple(_enabled(name, settings.get(name, MdevSettings())) for name in types)
+    made = tuple(
+        _enabled(name, settings.get(name, MdevSettings())) for name in dict.fromkeys(types)
+    )
     _apart(made)
     homeless = [each.type for each in made if each.addresses is None]
     if len(made) < 2 or not homeless:
@@ -107,16 +111,21 @@ def _inventory(
 
 def _enabled(name: str, settings: MdevSettings) -> EnabledType:
     group = f"mdev_{name}"
-    if settings.mdev_class != VGPU and not settings.mdev_class.startswith(_CUSTOM):
-        raise _error(group, "mdev_class", settings.mdev_class, f"must be {VGPU} or {_CUSTOM}...")
     if settings.max_instances is not None and settings.max_instances < 1:
         raise _error(group, "max_instances", settings.max_instances, "must be at least 1")
     return EnabledType(
         type=name,
         addresses=frozenset(_addresses(group, settings.device_addresses)) or None,
-        resource_class=settings.mdev_class,
+        resource_class=_resource_class(group, settings.mdev_class),
         max_instances=settings.max_instances,
     )
+
+
+def _resource_class(group: str, name: str) -> str:
+    if not _CLASS.fullmatch(name) or len(name) > _CLASS_LENGTH:
+        rule = f"must be {VGPU}, or CUSTOM_ and capitals, digits and underscores"
+        raise _error(group, "mdev_class", name, rule)
+    return name
 
 
 def _addresses(group: str, addresses: Iterable[str]) -> Iterator[str]:

@@ -109,6 +109,26 @@ def test_a_cpu_set_that_the_host_does_not_have_ends_the_start(daemon):
     assert "READY=1" not in daemon.last_lines()
 
 
+def test_a_device_specification_that_is_wrong_ends_the_start(daemon):
+    daemon.configure({"pci": {"device_spec": '{"vendor": "10de"}'}})
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert "[pci] device_spec 0: vendor = 10de: the keys are vendor_id," in daemon.last_lines()
+
+
+def test_a_reload_takes_no_device_specification_that_is_wrong(daemon):
+    daemon.start().wait_ready()
+    daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 2048}, "pci": {"device_spec": "{"}})
+
+    daemon.reload()
+
+    daemon.wait_logged(
+        "the old configuration stays in force: [pci] device_spec 0: the document = {"
+    )
+    assert node(daemon)["memory_mb_used"] == 512
+
+
 def test_a_reload_takes_cpu_sets_that_the_host_has_and_no_others(daemon):
     daemon.start().wait_ready()
     daemon.configure({"compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-9"}})

@@ -51,6 +51,13 @@ def test_an_option_that_nothing_reads_is_a_warning(check):
     assert "[claims] expiry is not an option of the agent" in outcome.err
 
 
+def test_what_is_hardly_meant_is_a_warning(check):
+    outcome = check("[devices]\nenabled_mdev_types = nvidia-35, nvidia-36\n")
+
+    assert outcome.code == 0
+    assert "[mdev_nvidia-35]: it has no device_addresses: nvidia-35 alone" in outcome.err
+
+
 def test_the_sample_is_printed():
     sample = Path(__file__).parents[3] / "etc" / "rtagent" / "rtagent.conf.sample"
 

@@ -40,6 +40,35 @@ username = me
     ]
 
 
+def test_groups_of_types_that_are_not_enabled_are_told(tmp_path):
+    text = """
+[devices]
+enabled_mdev_types = nvidia-35
+[mdev_nvidia-35]
+max_instances = 2
+instances = 2
+[vgpu_nvidia-35]
+device_addresses = 0000:08:00.0
+[mdev_nvidia-36]
+max_instances = 2
+[pci]
+passthrough_whitelist = {}
+[DEFAULT]
+pci_alias = {}
+"""
+
+    assert told(tmp_path, text) == [
+        "[mdev_nvidia-35] instances is not an option of the agent",
+        "[mdev_nvidia-36] max_instances is not an option of the agent",
+    ]
+
+
+def test_types_that_cannot_be_read_are_for_others_to_tell(tmp_path):
+    text = "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n"
+
+    assert told(tmp_path, text) == ["[mdev_a] max_instances is not an option of the agent"]
+
+
 def test_the_files_of_a_directory_are_read_too(tmp_path):
     (tmp_path / "10.conf").write_text("[claims]\nexpiry = 1\n")
     conf = load.parse(cfg.ConfigOpts(), ["--config-dir", str(tmp_path)], "rtagentd")

@@ -58,10 +58,17 @@ def test_several_types_of_which_one_has_no_devices():
     assert [problem.item for problem in problems] == ["[mdev_nvidia-11]"]
 
 
+def test_a_type_that_is_named_twice_is_one():
+    enabled, problems = enabled_types(["nvidia-11", "nvidia-11"], {})
+    assert [each.type for each in enabled] == ["nvidia-11"]
+    assert problems == ()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"a": MdevSettings(mdev_class="GPU")}, r"\[mdev_a\] mdev_class = GPU: must be VGPU"),
+        ({"a": MdevSettings(mdev_class="CUSTOM_big")}, "must be VGPU, or CUSTOM_ and capitals"),
         ({"a": MdevSettings(max_instances=0)}, "max_instances = 0: must be at least 1"),
         ({"a": MdevSettings(device_addresses=("08:00",))}, "device_addresses = 08:00: must be"),
         (

@@ -1,0 +1,198 @@
+"""Options of devices: read as Nova's, and their mistakes told by index, key and rule."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import UNSET
+from oslo_config import cfg
+
+from rtagent.conf import load
+from rtagent.conf.policy import policy
+from rtagent.conf.settings import Settings, read
+from rtagent.model.device import Tags
+from rtagent.model.node import Ratios
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.specific import EnabledType, SpecificInventory
+from tests.pci_hosts import GPU_0, GPU_1
+
+NOVA = """
+[pci]
+device_spec = {"vendor_id": "10de", "product_id": "13f1"}
+device_spec = [{"devname": "enp32s0", "physical_network": "physnet1", "trusted": "true"},
+               {"address": "*:0a:00.*", "physical_network": null}]
+alias = {"name": "QuadroM4000-video", "vendor_id": "10de", "product_id": "13f1"}
+alias = {"name": "vf", "vendor_id": "8086", "product_id": "154c", "device_type": "type-VF"}
+alias = {"name": "vf", "vendor_id": "15b3", "product_id": "1018", "device_type": "type-VF"}
+[devices]
+enabled_mdev_types = nvidia-35, i915-GVTg_V5_4
+[mdev_nvidia-35]
+device_addresses = 0000:08:00.0
+mdev_class = CUSTOM_BIG
+max_instances = 2
+[mdev_i915-GVTg_V5_4]
+device_addresses = 0000:88:00.0
+[libvirt]
+pmem_namespaces = 128G:ns0|ns1,MEDIUM:ns2
+"""
+
+
+def conf(directory: Path, text: str) -> cfg.ConfigOpts:
+    file = directory / "rtagent.conf"
+    file.write_text(text)
+    return load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+
+
+def settings(directory: Path, text: str) -> Settings:
+    return read(conf(directory, text))
+
+
+def pci(directory: Path, text: str) -> PciPolicy:
+    return policy(settings(directory, text), Ratios()).pci
+
+
+def test_a_file_written_for_nova(tmp_path):
+    made = pci(tmp_path, NOVA)
+
+    assert [(spec.index, spec.vendor_id, spec.devname) for spec in made.specs] == [
+        ("0", "10de", None),
+        ("1[0]", None, "enp32s0"),
+        ("1[1]", None, None),
+    ]
+    assert [spec.tags for spec in made.specs] == [
+        Tags(physical_network=UNSET),
+        Tags(physical_network="physnet1", trusted=True),
+        Tags(physical_network=None),
+    ]
+    assert {name: len(alias.alternatives) for name, alias in made.aliases.items()} == {
+        "QuadroM4000-video": 1,
+        "vf": 2,
+    }
+    assert made.mdev_types == (
+        EnabledType(
+            type="nvidia-35",
+            addresses=frozenset({GPU_0}),
+            resource_class="CUSTOM_BIG",
+            max_instances=2,
+        ),
+        EnabledType(
+            type="i915-GVTg_V5_4",
+            addresses=frozenset({GPU_1}),
+            resource_class="VGPU",
+            max_instances=None,
+        ),
+    )
+    assert made.pmem == (
+        SpecificInventory(
+            provider="",
+            resource_class="CUSTOM_PMEM_NAMESPACE_128G",
+            identifiers=("ns0", "ns1"),
+        ),
+        SpecificInventory(
+            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_MEDIUM", identifiers=("ns2",)
+        ),
+    )
+
+
+def test_names_that_nova_had_before(tmp_path):
+    text = """
+[DEFAULT]
+pci_alias = {"name": "gpu", "vendor_id": "10de", "product_id": "13f1"}
+[pci]
+passthrough_whitelist = {"vendor_id": "10de"}
+[devices]
+enabled_vgpu_types = nvidia-35
+[vgpu_nvidia-35]
+device_addresses = 0000:08:00.0
+"""
+
+    made = pci(tmp_path, text)
+
+    assert [spec.vendor_id for spec in made.specs] == ["10de"]
+    assert list(made.aliases) == ["gpu"]
+    assert [each.addresses for each in made.mdev_types] == [frozenset({GPU_0})]
+
+
+def test_nothing_is_offered_by_default(tmp_path):
+    assert pci(tmp_path, "") == PciPolicy()
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (
+            '[pci]\ndevice_spec = {"vendor_id": "10de"}\ndevice_spec = [{"vendor": "10de"}]\n',
+            "[pci] device_spec 1[0]: vendor = 10de: the keys are vendor_id, product_id, address,"
+            " devname, physical_network, trusted, remote_managed, managed, live_migratable,"
+            " one_time_use, resource_class, traits",
+        ),
+        (
+            '[pci]\ndevice_spec = {"address": "0000:0a:20.0"}\n',
+            "[pci] device_spec 0: address = 0000:0a:20.0: slot: 20 is more than 1F",
+        ),
+        (
+            '[pci]\nalias = {"vendor_id": "10de", "product_id": "13f1"}\n',
+            "[pci] alias 0: the document = {'vendor_id': '10de', 'product_id': '13f1'}:"
+            " has no name",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a\n[mdev_a]\nmax_instances = many\n",
+            "[mdev_a] max_instances = many: invalid literal for int() with base 10: 'many'",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a\n[mdev_a]\nmax_instances = 0\n",
+            "[mdev_a] max_instances = 0: must be at least 1",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a, b\n"
+            "[mdev_a]\ndevice_addresses = 0000:08:00.0\n"
+            "[mdev_b]\ndevice_addresses = 0000:08:00.0\n",
+            "[mdev_b] device_addresses = 0000:08:00.0: a is enabled on that device already",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = $nowhere\n",
+            "[devices] enabled_mdev_types = (unresolved): no such option nowhere in group"
+            " [devices]",
+        ),
+        (
+            "[libvirt]\npmem_namespaces = 128G:ns0,SMALL:ns0\n",
+            "[libvirt] pmem_namespaces = SMALL:ns0: namespace ns0 is there twice",
+        ),
+    ],
+)
+def test_a_mistake_names_index_key_and_rule(tmp_path, text, mistake):
+    with pytest.raises(ExceptionGroup) as caught:
+        settings(tmp_path, text)
+
+    assert [str(error) for error in caught.value.exceptions] == [mistake]
+
+
+def test_a_mistake_in_one_option_does_not_hide_another(tmp_path):
+    text = "[pci]\ndevice_spec = x\nalias = x\n[libvirt]\npmem_namespaces = x\n"
+
+    with pytest.raises(ExceptionGroup) as caught:
+        settings(tmp_path, text)
+
+    options = [str(error).split(" ")[1] for error in caught.value.exceptions]
+    assert options == ["device_spec", "alias", "pmem_namespaces"]
+
+
+def test_types_without_devices_of_their_own_are_doubted(tmp_path):
+    text = "[devices]\nenabled_mdev_types = nvidia-35, nvidia-36\n"
+
+    assert settings(tmp_path, text).doubts() == [
+        "[mdev_nvidia-35]: it has no device_addresses: nvidia-35 alone is enabled, on every device"
+    ]
+    assert settings(tmp_path, NOVA).doubts() == []
+
+
+def test_a_type_that_is_enabled_later_has_its_group_read(tmp_path):
+    conf_ = conf(tmp_path, NOVA)
+    read(conf_)
+    (tmp_path / "rtagent.conf").write_text(
+        "[devices]\nenabled_mdev_types = nvidia-36\n[mdev_nvidia-36]\nmax_instances = 3\n"
+    )
+
+    conf_.mutate_config_files()
+
+    (only,) = policy(read(conf_), Ratios()).pci.mdev_types
+    assert (only.type, only.max_instances) == ("nvidia-36", 3)
