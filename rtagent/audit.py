@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from rtagent import views
 from rtagent.errors import StoreUnavailable
-from rtagent.model import views
 from rtagent.model.base import Value
 from rtagent.model.host import HostState
 from rtagent.model.observation import Observation, Problem

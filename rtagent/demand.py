@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
+from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import MB_IN_GB, Value
 from rtagent.model.flavor import Flavor
 from rtagent.model.request import BuildRequest, ExtraResource
 from rtagent.numa.constraints import Constraints, constraints
+from rtagent.pci.pmem import pmem_request
+from rtagent.pci.specific import Asked
 
 #: The classes that have amounts of their own, here or in `Constraints`.
 PLAIN_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
@@ -16,7 +20,7 @@ PLAIN_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 class Demand(Value, frozen=True, kw_only=True):
     """:ivar vcpus: shared ones. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
     :ivar disk_mb: MB. :ivar place: what is asked of CPUs, cells and pages.
-    :ivar others: (resource, how many) of each thing that is neither.
+    :ivar specific: of each class that is none of these: how many, or which.
     """
 
     vcpus: int
@@ -24,13 +28,14 @@ class Demand(Value, frozen=True, kw_only=True):
     memory_mb: int
     disk_mb: int
     place: Constraints
-    others: tuple[tuple[str, int], ...] = ()
+    specific: Mapping[str, Asked] = {}
 
 
 def of(request: BuildRequest) -> Demand:
     """All that a build asks of the host.
 
     :raises InvalidFlavor: flavor and image, taken together, describe no guest.
+    :raises InvalidPciRequest: ``hw:pmem`` is no list of labels.
     """
     flavor, extra = request.instance.flavor, request.extra_resource
     place = constraints(flavor, request.instance.image)
@@ -41,7 +46,7 @@ def of(request: BuildRequest) -> Demand:
         memory_mb=flavor.memory_mb + _amount(extra, "MEMORY_MB"),
         disk_mb=disk + _amount(extra, "DISK_GB") * MB_IN_GB,
         place=place,
-        others=tuple(_others(request)),
+        specific=_specific(flavor, extra),
     )
 
 
@@ -56,27 +61,34 @@ def _amount(extra: ExtraResource, resource: str) -> int:
     return asked if isinstance(asked, int) else 0
 
 
-def _others(request: BuildRequest) -> Iterator[tuple[str, int]]:
-    yield from _properties(request.instance.flavor)
-    yield from _extra(request.extra_resource)
-    for asked in request.instance.pci_requests:
-        yield f"PCI {asked.alias_name or asked.request_id or 'device'}", asked.count
+def _specific(flavor: Flavor, extra: ExtraResource) -> dict[str, Asked]:
+    """Members that are named answer for the flavor's number of that class, which they may be more
+    than; numbers add up."""
+    numbers = Counter(pmem_request(flavor))
+    for resource, number in _properties(flavor):
+        numbers[resource] += number
+    named: dict[str, tuple[str, ...]] = {}
+    for resource, asked in extra.items():
+        if not isinstance(asked, int):
+            named[resource] = asked
+        elif resource not in PLAIN_CLASSES - {"PCPU"}:
+            numbers[resource] += asked
+    return {**numbers, **{each: _members(each, named[each], numbers[each]) for each in named}}
+
+
+def _members(resource: str, named: tuple[str, ...], number: int) -> tuple[str, ...]:
+    if len(named) < number:
+        rule = f"the flavor asks for {number}"
+        raise InvalidPciRequest(
+            where=f"extra_resource {resource}", value=", ".join(named), rule=rule
+        )
+    return named
 
 
 def _properties(flavor: Flavor) -> Iterator[tuple[str, int]]:
-    """Devices, and classes of resources (``resources:CLASS``) that are none of the plain ones."""
+    """Classes of resources (``resources:CLASS``) that are none of the plain ones."""
     for key, value in flavor.extra_specs.items():
         group, _, name = key.partition(":")
         named = group.startswith("resources") and name not in PLAIN_CLASSES
-        if key in ("pci_passthrough:alias", "hw:pmem"):
-            yield f"{key}={value}", 1
-        elif named and value.isdigit() and int(value) > 0:
+        if named and value.isdigit() and int(value) > 0:
             yield name, int(value)
-
-
-def _extra(extra: ExtraResource) -> Iterator[tuple[str, int]]:
-    for resource, asked in extra.items():
-        if not isinstance(asked, int):
-            yield resource, len(asked)
-        elif resource not in PLAIN_CLASSES - {"PCPU"}:
-            yield resource, asked

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from immutables import Map
+
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -396,6 +398,8 @@ def restored(stored: Stored, policy: Policy) -> HostState:
         policy=policy,
         epoch=stored.epoch,
         topology=stored.topology,
+        devices=Map({device.address: device for device in stored.devices}),
+        specific=stored.specific,
         failed_builds=stored.failed_builds,
         disk_available_least=stored.disk_available_least,
     )

@@ -9,10 +9,12 @@ from typing import Any, Protocol
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import Claim
+from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.observation import Observation
+from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 
 
@@ -36,6 +38,8 @@ class Stored(Value, frozen=True, kw_only=True):
     epoch: int
     claims: tuple[Claim, ...] = ()
     holdings: tuple[Holding, ...] = ()
+    devices: tuple[PciDevice, ...] = ()
+    specific: tuple[SpecificInventory, ...] = ()
     topology: Topology | None = None
     ratios: Ratios = Ratios()
     failed_builds: int = 0

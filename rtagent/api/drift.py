@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtagent.model.host import HostState
-from rtagent.model.views import absent, drifts
+from rtagent.views import absent, drifts
 
 
 def collection(state: HostState) -> Mapping[str, Any]:

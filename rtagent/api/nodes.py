@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rtagent.compute_node import compute_node
 from rtagent.errors import NodeNotFound
-from rtagent.model.compute_node import compute_node
 from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
-from rtagent.model.views import absent, drifts, orphans, suspects
+from rtagent.views import absent, drifts, orphans, suspects
 
 
 def collection(state: HostState) -> Mapping[str, Any]:

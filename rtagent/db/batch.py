@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from rtagent.db.devices import DeviceRows, net_devices
 from rtagent.db.event import ClaimEvent, claim_event
 from rtagent.db.units import UnitRows, net_units
 from rtagent.errors import ChangeRejected
@@ -24,7 +25,7 @@ class Batch(Value, frozen=True, kw_only=True):
 
     :ivar new_claims: not in the store yet. A claim that was made and ended in one batch is here,
         released. :ivar changed_claims: in the store already.
-    :ivar units: what is held and was not, and the other way round.
+    :ivar units: what is held and was not, and the other way round. :ivar devices: likewise.
     :ivar gone_holdings: domain uuids.
     :ivar ended: operations to be kept only where the store does not have the id yet.
     """
@@ -32,6 +33,7 @@ class Batch(Value, frozen=True, kw_only=True):
     new_claims: tuple[Claim, ...]
     changed_claims: tuple[Claim, ...]
     units: UnitRows
+    devices: DeviceRows
     new_holdings: tuple[Holding, ...]
     changed_holdings: tuple[Holding, ...]
     gone_holdings: tuple[str, ...]
@@ -52,6 +54,7 @@ def net(before: HostState, after: HostState, changes: Sequence[Change]) -> Batch
         new_claims=tuple(c for c in claims.values() if c.uuid not in before.claims),
         changed_claims=tuple(c for c in claims.values() if c.uuid in before.claims),
         units=net_units(before, after, claims),
+        devices=net_devices(before, after, changes),
         new_holdings=tuple(
             after.holdings[d] for d in domains if d in after.holdings and d not in before.holdings
         ),

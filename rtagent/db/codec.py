@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rtagent.compute_node import amounts, described, numa_topology, pci_device_pools, ratios
 from rtagent.db.batch import Kept
 from rtagent.db.event import ClaimEvent, ClaimFacts
+from rtagent.db.text import text
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
 from rtagent.model.change import Operation
-from rtagent.model.claim import PCPU, Claim, Unit
-from rtagent.model.compute_node import amounts, described, numa_topology, ratios
+from rtagent.model.claim import PCI, PCPU, SPECIFIC, Claim, Unit
+from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
@@ -27,6 +29,7 @@ from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.request import ExtraResource, Limits
+from rtagent.model.specific import SpecificInventory, SpecificUnit
 from rtagent.model.topology import Topology
 
 LOG = logging.getLogger(__name__)
@@ -66,7 +69,8 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     pci_requests: tuple[PciRequest, ...] = ()
     extra_resource: ExtraResource = {}
     numa_topology: Assignment | None = None
-    pci: tuple[Mapping[str, object], ...] = ()
+    pci: tuple[AssignedDevice, ...] = ()
+    resources: tuple[SpecificUnit, ...] = ()
     tag: str | None = None
 
 
@@ -79,19 +83,13 @@ class _RawDocument(_Document, frozen=True, kw_only=True):
 
 _DOCUMENT = _Document.__struct_fields__
 
-_encode = msgspec.json.Encoder().encode
 _decode_document = msgspec.json.Decoder(_RawDocument).decode
 _decode_flavor = msgspec.json.Decoder(Flavor).decode
 _decode_image = msgspec.json.Decoder(Image).decode
 _decode_topology = msgspec.json.Decoder(Topology).decode
+_decode_specific = msgspec.json.Decoder(tuple[SpecificInventory, ...]).decode
 _decode_occupancy = msgspec.json.Decoder(Occupancy).decode
 _decode_facts = msgspec.json.Decoder(ClaimFacts).decode
-
-
-def text(value: object) -> str:
-    """As JSON; sets and mappings are sorted."""
-    # Two steps: the encoder alone sorts no mapping whose keys are integers.
-    return _encode(msgspec.to_builtins(value, str_keys=True, order="deterministic")).decode()
 
 
 # -- claims -----------------------------------------------------------------------------------
@@ -142,6 +140,8 @@ def _quarantine(fields: Fields, units: Collection[Unit], error: Exception) -> Fi
         "instance": InstanceFacts(),
         "flavor": Flavor(**size),
         "numa_topology": _kept(units),
+        "pci": tuple(_device(name) for kind, name in sorted(units) if kind == PCI),
+        "resources": tuple(_member(name) for kind, name in sorted(units) if kind == SPECIFIC),
         "suspect": fields["suspect"] or f"its record cannot be read: {error}",
     }
 
@@ -152,6 +152,16 @@ def _kept(units: Collection[Unit]) -> Assignment | None:
     if not cpus:
         return None
     return Assignment(cells=(CellAssignment(id=0, memory=0, cpuset_kept=cpus),))
+
+
+def _device(address: str) -> AssignedDevice:
+    return AssignedDevice(
+        address=address, vendor_id="", product_id="", dev_type=STANDARD, request_id=""
+    )
+
+
+def _member(identifier: str) -> SpecificUnit:
+    return SpecificUnit(provider="", resource_class="", identifier=identifier)
 
 
 def _shared(raw: Any, known: dict[bytes, _T], decode: Callable[[bytes], _T]) -> _T:
@@ -225,6 +235,11 @@ def topology(document: str | None) -> Topology | None:
     return None if document is None else _decode_topology(document)
 
 
+def specific(document: str | None) -> tuple[SpecificInventory, ...]:
+    """From its column."""
+    return () if document is None else _decode_specific(document)
+
+
 def moved_fields(state: HostState) -> Fields:
     """The columns of ``compute_nodes`` that a claim moves."""
     fields = amounts(state)
@@ -248,6 +263,16 @@ def numa_fields(state: HostState) -> Fields:
     does not move it."""
     cells = numa_topology(state)
     return {"numa_topology": None if cells is None else text(cells)}
+
+
+def pool_fields(state: HostState) -> Fields:
+    """The column of ``compute_nodes`` that shows the devices to be had."""
+    return {"pci_device_pools": text(pci_device_pools(state))}
+
+
+def specific_fields(state: HostState) -> Fields:
+    """The column of ``compute_nodes`` that keeps what there is of specific resources."""
+    return {"specific": text(state.specific)}
 
 
 def _plain(value: object) -> bool:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, u
 from rtagent.db import codec
 from rtagent.db.batch import Batch
 from rtagent.db.codec import Fields
+from rtagent.db.device_writer import DeviceWriter
 from rtagent.db.schema import claim_events, claims, compute_nodes, foreign_domains, operations
 from rtagent.db.statement import Statement
 from rtagent.db.unit_writer import UnitWriter
@@ -40,6 +41,7 @@ class CommitWriter:
             dialect, update(claims).where(claims.c.uuid == bindparam("its_uuid")), claim_columns
         )
         self._units = UnitWriter(dialect)
+        self._devices = DeviceWriter(dialect)
         self._insert_domains = Statement(dialect, insert(foreign_domains), ("node_uuid", *_HOLDING))
         self._update_domains = Statement(
             dialect, update(foreign_domains).where(*its_domain), _HOLDING
@@ -67,8 +69,13 @@ class CommitWriter:
         if any(change.topology or change.policy for change in changes):
             fields |= codec.host_fields(after)
             fields |= codec.numa_fields(after)
+            fields |= codec.pool_fields(after)
         elif after.usage.numa != before.usage.numa:
             fields |= codec.numa_fields(after)
+        if any(change.moves_devices for change in changes):
+            fields |= codec.pool_fields(after)
+        if any(change.specific is not None for change in changes):
+            fields |= codec.specific_fields(after)
         where = {
             "its_uuid": before.node.uuid,
             "its_revision": before.revision,
@@ -87,6 +94,7 @@ class CommitWriter:
         self._write_domains(connection, node_uuid, batch)
         self._passed("commit.claims")
         self._units.write(connection, node_uuid, batch.units)
+        self._devices.write(connection, node_uuid, batch.devices)
         self._passed("commit.units")
         self._write_operations(connection, node_uuid, batch)
         self._passed("commit.operations")

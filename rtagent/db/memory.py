@@ -15,10 +15,12 @@ from rtagent.db.registry import BINARY, VERSION
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import LIVE_STATES, Claim
+from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.policy import Policy
+from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 from rtagent.ports import Enroll, Service, Stored
 
@@ -34,6 +36,8 @@ class _Node:
         self.holdings: dict[str, Holding] = {}
         self.operations: dict[str, Kept] = {}
         self.events: list[ClaimEvent] = []
+        self.devices: dict[str, PciDevice] = {}
+        self.specific: tuple[SpecificInventory, ...] = ()
         self.topology: Topology | None = None
         self.ratios = Ratios()
         self.failed_builds = 0
@@ -50,6 +54,8 @@ class _Node:
                 replace(c, **where) for c in self.claims.values() if c.state in LIVE_STATES
             ),
             holdings=tuple(self.holdings.values()),
+            devices=tuple(self.devices[address] for address in sorted(self.devices)),
+            specific=self.specific,
             topology=self.topology,
             ratios=self.ratios,
             failed_builds=self.failed_builds,
@@ -75,6 +81,7 @@ class _Node:
         for kept in batch.ended:
             self.operations.setdefault(kept[0].operation_id, kept)
         self.events.extend(batch.events)
+        self.devices, self.specific = dict(after.devices), after.specific
         self.topology = after.topology
         self.failed_builds = after.failed_builds
         self.disk_available_least = after.disk_available_least

@@ -102,6 +102,7 @@ compute_nodes = _table(
     Column("writer_state_path", Document),
     Column("raised_by", Uuid),
     Column("topology", Document),
+    Column("specific", Document),
     Column("failed_builds", BigInteger, nullable=False),
     Column("deleted_at", UtcDateTime),
     Index(None, "hypervisor_hostname"),
@@ -157,6 +158,25 @@ claim_units = _table(
     ),
     ForeignKeyConstraint(["claim_uuid", "owner_id"], ["claims.uuid", "claims.owner_id"]),
     Index(None, "node_uuid", "kind", "unit", "owner_id"),
+)
+
+#: Nova's PciDevice fields. Who holds a device, and its status, are derived from the claims: here
+#: they are to be looked at, written with whatever moves them, and never read back.
+pci_devices = _table(
+    "pci_devices",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("address", Kind, primary_key=True),
+    Column("vendor_id", Kind, nullable=False),
+    Column("product_id", Kind, nullable=False),
+    Column("dev_type", Kind, nullable=False),
+    Column("dev_id", Name, nullable=False),
+    Column("label", Name, nullable=False),
+    Column("numa_node", Integer),
+    Column("parent_addr", Kind),
+    Column("status", Kind, nullable=False),
+    Column("instance_uuid", Uuid),
+    Column("request_id", Name),
+    Column("extra_info", Document, nullable=False),
 )
 
 #: Domains that no claim accounts for, or that differ from their owner's claim.

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, Table, and_, insert, or_, select, upd
 from rtagent.db import codec
 from rtagent.db.batch import net
 from rtagent.db.commits import CommitWriter, Passed
+from rtagent.db.devices import device
 from rtagent.db.event import ClaimEvent
 from rtagent.db.purge import purge_node
 from rtagent.db.registry import BINARY
@@ -21,6 +22,7 @@ from rtagent.db.schema import (
     compute_nodes,
     foreign_domains,
     operations,
+    pci_devices,
     services,
 )
 from rtagent.db.transaction import Transactions
@@ -131,6 +133,8 @@ class SqlStore:
             epoch=row.epoch,
             claims=flagged(its_claims, faults),
             holdings=tuple(map(codec.holding, its_domains)),
+            devices=tuple(map(device, connection.execute(_devices(node_uuid)))),
+            specific=codec.specific(row.specific),
             topology=codec.topology(row.topology),
             ratios=codec.stored_ratios(row),
             failed_builds=row.failed_builds,
@@ -143,6 +147,11 @@ def _live(node_uuid: str) -> Any:
     return select(*columns).where(
         claims.c.node_uuid == node_uuid, claims.c.state.in_(sorted(LIVE_STATES))
     )
+
+
+def _devices(node_uuid: str) -> Any:
+    mine = select(pci_devices).where(pci_devices.c.node_uuid == node_uuid)
+    return mine.order_by(pci_devices.c.address)
 
 
 def _records(connection: Connection, uuid: str, hypervisor_hostname: str) -> list[NodeRecord]:

@@ -7,8 +7,10 @@ from datetime import datetime
 
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
+from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.policy import Policy
+from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 
 
@@ -58,6 +60,8 @@ class Change(Value, frozen=True, kw_only=True):
     :ivar cause: the RPC method, or ``audit``, ``reload``.
     :ivar puts: claims that are new or changed, live. :ivar ends: claims that are released by it.
     :ivar holdings: foreign or drifting domains, new or changed. :ivar unholdings: domain uuids.
+    :ivar devices: new or changed. :ivar device_removals: addresses.
+    :ivar specific: what there is of specific resources.
     :ivar disk_available_least: GB, observed.
     """
 
@@ -69,12 +73,26 @@ class Change(Value, frozen=True, kw_only=True):
     ends: tuple[Claim, ...] = ()
     holdings: tuple[Holding, ...] = ()
     unholdings: tuple[str, ...] = ()
+    devices: tuple[PciDevice, ...] = ()
+    device_removals: tuple[str, ...] = ()
+    specific: tuple[SpecificInventory, ...] | None = None
     topology: Topology | None = None
     policy: Policy | None = None
     failed_builds: int | None = None
     disk_available_least: int | None = None
     operations: tuple[Operation, ...] = ()
     events: tuple[Event, ...] = ()
+
+    @property
+    def moves_devices(self) -> bool:
+        """Whether a device, or who holds one, may be another after it."""
+        return bool(
+            self.devices
+            or self.device_removals
+            or self.unholdings
+            or any(claim.pci for claim in self.puts + self.ends)
+            or any(holding.occupancy.devices for holding in self.holdings)
+        )
 
     @property
     def owners(self) -> frozenset[str]:

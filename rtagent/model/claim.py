@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
+from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.numa_usage import assigned
 from rtagent.model.request import ExtraResource, Limits
+from rtagent.model.specific import SpecificUnit
 from rtagent.model.usage import Usage
 
 #: Held for a build that has not begun to run; leased.
@@ -23,11 +24,11 @@ RELEASED = "released"
 LIVE_STATES = frozenset({BUILDING, ACTIVE})
 LEASED_STATES = frozenset({BUILDING})
 
-#: The kind of claim that a build makes.
-BUILD = "build"
+#: Kinds of claims: what a build makes; devices that are added to a guest.
+BUILD, ATTACH = "build", "attach"
 
-#: A kind of unit: a host CPU.
-PCPU = "PCPU"
+#: Kinds of units: a host CPU, a PCI device, a member of a class of specific resources.
+PCPU, PCI, SPECIFIC = "PCPU", "PCI", "SPECIFIC"
 #: A concrete thing: its kind, and its name among its kind.
 Unit = tuple[str, str]
 
@@ -40,6 +41,8 @@ class Claim(Value, frozen=True, kw_only=True):
 
     :ivar vcpus: shared ones. :ivar pcpus: host CPUs of its own, its emulator's included.
     :ivar numa_topology: which; None when it was given no place in particular.
+    :ivar pci: devices, in the order of the requests that they answer.
+    :ivar resources: members of classes of specific resources (Nova's ``Instance.resources``).
     :ivar suspect: why its domain should be there and is not, or None.
     :ivar memory_mb: MB. :ivar disk_mb: MB.
     :ivar expires_at: when the lease ends, for information: the agent judges by its own clock.
@@ -69,7 +72,8 @@ class Claim(Value, frozen=True, kw_only=True):
     suspect: str | None = None
     pcpus: int = 0
     numa_topology: Assignment | None = None
-    pci: tuple[Mapping[str, object], ...] = ()
+    pci: tuple[AssignedDevice, ...] = ()
+    resources: tuple[SpecificUnit, ...] = ()
     tag: str | None = None
     migration_uuid: str | None = None
     expires_at: datetime | None = None
@@ -87,6 +91,13 @@ class Claim(Value, frozen=True, kw_only=True):
 
     @property
     def units(self) -> frozenset[Unit]:
-        """What nobody else may have while it holds it: host CPUs, those kept idle included."""
+        """What nobody else may have while it holds it: host CPUs, those kept idle included;
+        devices; specific resources."""
         taken = self.numa_topology.taken if self.numa_topology else ()
-        return frozenset((PCPU, str(cpu)) for cpu in taken)
+        return frozenset(
+            (
+                *((PCPU, str(cpu)) for cpu in taken),
+                *((PCI, device.address) for device in self.pci),
+                *((SPECIFIC, unit.identifier) for unit in self.resources),
+            )
+        )

@@ -19,9 +19,11 @@ from rtagent.model import stats
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import LIVE_STATES, Claim, Unit
+from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.node import Node
 from rtagent.model.policy import Policy
+from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 from rtagent.model.usage import NOTHING, Usage
 
@@ -36,8 +38,10 @@ class HostState(Value, frozen=True, kw_only=True):
     :ivar epoch: the writer's; a newer writer's is higher.
     :ivar owners: claim uuids by owner. :ivar holdings: by domain uuid.
     :ivar units: the owner that holds each unit by a claim. Never two (P6).
-    :ivar touched: the revision at which an owner (or `HOST`) last changed. An entry outlives what
-        it speaks of (a tombstone) until no audit runs whose base is older.
+    :ivar devices: by address: offered, or still held, or kept back. :ivar specific: likewise of
+        specific resources, as last seen.
+    :ivar touched: the revision at which an owner, a device (`device_key`) or `HOST` last changed.
+        An entry outlives what it speaks of (a tombstone) until no audit runs whose base is older.
     :ivar floor: the revision that was loaded; what was touched before it is not known any more.
     :ivar counters: Nova's statistics, see `stats`.
     """
@@ -51,6 +55,8 @@ class HostState(Value, frozen=True, kw_only=True):
     owners: Map[str, tuple[str, ...]] = Map()
     holdings: Map[str, Holding] = Map()
     units: Map[Unit, str] = Map()
+    devices: Map[str, PciDevice] = Map()
+    specific: tuple[SpecificInventory, ...] = ()
     touched: Map[str, int] = Map()
     floor: int = 0
     usage: Usage = NOTHING
@@ -73,7 +79,7 @@ class HostState(Value, frozen=True, kw_only=True):
         return owner_usage(self.claims_of(owner_id), self.holdings.get(owner_id))
 
     def touched_since(self, key: str, revision: int) -> bool:
-        """Whether an owner (or `HOST`) may have changed after that revision."""
+        """Whether an owner, a device or `HOST` may have changed after that revision."""
         return revision < self.floor or self.touched.get(key, 0) > revision
 
     def pruned(self, revision: int) -> HostState:
@@ -96,17 +102,21 @@ class HostState(Value, frozen=True, kw_only=True):
             usage = usage.minus(self.usage_of(owner))
             for unit in _units(self.claims_of(owner)):
                 del units[unit]
+            _touch_devices(touched, self, owner, revision)
             _add(counters, self.claims_of(owner), -1)
             touched[owner] = revision
         if change.topology is not None or change.policy is not None:
             touched[HOST] = revision
+        for address in (*(each.address for each in change.devices), *change.device_removals):
+            touched[device_key(address)] = revision
         bare = replace(
             self,
             revision=revision,
             claims=_with_claims(self.claims, change),
             owners=_with_owners(self.owners, change),
             holdings=_with_holdings(self.holdings, change),
-            touched=touched.finish(),
+            devices=_with_devices(self.devices, change),
+            specific=_or(change.specific, self.specific),
             topology=_or(change.topology, self.topology),
             policy=_or(change.policy, self.policy),
             failed_builds=_or(change.failed_builds, self.failed_builds),
@@ -116,7 +126,14 @@ class HostState(Value, frozen=True, kw_only=True):
             usage = usage.plus(bare.usage_of(owner))
             _add(counters, bare.claims_of(owner), 1)
             _hold(units, owner, bare.claims_of(owner))
-        return replace(bare, usage=usage, counters=counters.finish(), units=units.finish())
+            _touch_devices(touched, bare, owner, revision)
+        return replace(
+            bare,
+            usage=usage,
+            counters=counters.finish(),
+            units=units.finish(),
+            touched=touched.finish(),
+        )
 
     def check_owners(self, owners: Iterable[str]) -> None:
         """The invariants of these owners.
@@ -148,6 +165,11 @@ class HostState(Value, frozen=True, kw_only=True):
         counters = stats.count(self.claims.values())
         if counters != dict(self.counters):
             raise InvariantViolated("the statistics differ from a count of the claims")
+
+
+def device_key(address: str) -> str:
+    """The key under which changes of a device, or of who holds it, are noted in ``touched``."""
+    return f"device:{address}"
 
 
 def owner_usage(claims: Iterable[Claim], holding: Holding | None) -> Usage:
@@ -255,6 +277,25 @@ def _with_holdings(holdings: Map[str, Holding], change: Change) -> Map[str, Hold
     for holding in change.holdings:
         after[holding.domain_uuid] = holding
     return after.finish()
+
+
+def _with_devices(devices: Map[str, PciDevice], change: Change) -> Map[str, PciDevice]:
+    after = devices.mutate()
+    for address in change.device_removals:
+        del after[address]
+    for device in change.devices:
+        after[device.address] = device
+    return after.finish()
+
+
+def _touch_devices(
+    touched: MapMutation[str, int], state: HostState, owner: str, revision: int
+) -> None:
+    """Note that what an owner holds is, or was, in his hands."""
+    holding = state.holdings.get(owner)
+    claimed = (device.address for claim in state.claims_of(owner) for device in claim.pci)
+    for address in (*claimed, *(holding.occupancy.devices if holding else ())):
+        touched[device_key(address)] = revision
 
 
 def _add(counters: MapMutation[str, int], claims: Iterable[Claim], sign: int) -> None:

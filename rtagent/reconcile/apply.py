@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from rtagent.claims import moved
 from rtagent.model.change import Change, Event
-from rtagent.model.claim import RELEASED
 from rtagent.model.host import HostState
 from rtagent.reconcile.step import Move, Outcome, Step
+from rtagent.transitions import changed, moved
 
 CAUSE = "audit"
 
@@ -31,18 +30,16 @@ def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
     events = tuple(_event(state, move, now) for step in steps for move in step.moves)
     topologies = [step.topology for step in steps if step.topology is not None]
     leasts = [s.disk_available_least for s in steps if s.disk_available_least is not None]
-    return Change(
+    made = Change(
         cause=CAUSE,
         actor=CAUSE,
         at=now,
-        puts=tuple(event.after for event in events if event.after.state != RELEASED),
-        ends=tuple(event.after for event in events if event.after.state == RELEASED),
         holdings=tuple(step.hold for step in steps if step.hold is not None),
         unholdings=tuple(step.key for step in steps if step.unhold),
         topology=topologies[0] if topologies else None,
         disk_available_least=leasts[0] if leasts else None,
-        events=events,
     )
+    return changed(state, made, events)
 
 
 def _event(state: HostState, move: Move, now: datetime) -> Event:

@@ -8,8 +8,8 @@ from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState
 from rtagent.model.observation import Domain, Observation
-from rtagent.model.views import differences
 from rtagent.reconcile.step import Move, Step
+from rtagent.views import differences
 
 MISSING = "its domain is neither running nor defined here"
 

@@ -11,10 +11,10 @@ import oslo_messaging
 from oslo_context.context import RequestContext
 
 from rtagent.audit import Auditor
+from rtagent.compute_node import compute_node
 from rtagent.errors import ClaimNotFound, NodeNotFound, RequestError, RtAgentError, Unavailable
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.compute_node import compute_node
 from rtagent.model.decision import Granted
 from rtagent.model.host import HostState
 from rtagent.model.request import BuildRequest, Limits

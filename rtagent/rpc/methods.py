@@ -17,7 +17,10 @@ VERSION = "1.0"
 #: Errors that any call may be answered with.
 COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
 #: Errors that a build's flavor and image may be answered with, beside `InvalidRequest` itself.
-FLAVOR_ERRORS = ("PropertyInvalid", "PropertyConflict", "FlavorImageConflict")
+FLAVOR_ERRORS = (
+    *("PropertyInvalid", "PropertyConflict", "FlavorImageConflict"),
+    *("InvalidPciRequest", "PciRequestAliasNotDefined"),
+)
 #: Errors that any call that changes state may be answered with.
 CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
 

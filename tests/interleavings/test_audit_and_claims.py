@@ -21,8 +21,8 @@ from rtagent.errors import ClaimExpired, ClaimNotFound
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
 from rtagent.model.numa_usage import Occupancy
-from rtagent.model.views import orphans, suspects
 from rtagent.tracker import ResourceTracker
+from rtagent.views import orphans, suspects
 from rtagent.virt.fake import FakeHypervisor
 from tests.builders import (
     DEDICATED,

@@ -9,6 +9,7 @@ from rtagent.errors import ClaimConflict, ClaimNotFound, IllegalTransition, Node
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.instance import InstanceUpdate
+from rtagent.transitions import LIFE_CYCLE, moved
 from tests.builders import NOON, call, host, request, uid
 
 
@@ -144,17 +145,17 @@ def test_an_illegal_verb_names_the_state_and_what_is_legal_there():
     state, claim = built(host(), request())
     active = claims.activate(state, claim.uuid, call("activate_claim"), NOON).claims[0]
     with pytest.raises(IllegalTransition) as caught:
-        claims.moved(active, "expire", state, NOON)
+        moved(active, "expire", state, NOON)
     assert "is active" in caught.value.message
     assert "abort, activate, release" in caught.value.message
 
 
-@pytest.mark.parametrize("verb", sorted(claims.LIFE_CYCLE))
+@pytest.mark.parametrize("verb", sorted(LIFE_CYCLE))
 def test_no_verb_brings_a_released_claim_back(verb):
     state, claim = built(host(), request())
     ended = claims.end(state, claim.uuid, "release", call("release_claim"), NOON).claims[0]
     with pytest.raises(IllegalTransition):
-        claims.moved(ended, verb, state, NOON)
+        moved(ended, verb, state, NOON)
 
 
 def test_a_refusal_changes_nothing_and_names_every_reason_nearest_miss_first():

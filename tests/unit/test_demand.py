@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent import claims, demand
-from rtagent.errors import InvalidFlavor
+from rtagent.errors import InvalidFlavor, InvalidPciRequest, PciRequestAliasNotDefined
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.flavor import Image
 from rtagent.model.instance import PciRequest
@@ -14,7 +14,7 @@ def test_amounts_named_besides_the_flavor_are_added():
     asked = request(1, 100, 1, extra_resource={"VCPU": 1, "MEMORY_MB": 28, "DISK_GB": 2})
     found = demand.of(asked)
     assert (found.vcpus, found.pcpus, found.memory_mb, found.disk_mb) == (2, 0, 128, 3 * 1024)
-    assert not found.others
+    assert not found.specific
 
 
 def test_dedicated_cpus_are_not_shared_vcpus():
@@ -27,8 +27,7 @@ def test_dedicated_cpus_are_not_shared_vcpus():
     ("extra_specs", "resource", "code"),
     [
         (PINNED, "PCPU", ReasonCode.NOT_CONFIGURED),
-        ({"pci_passthrough:alias": "gpu:1"}, "pci_passthrough:alias=gpu:1", "not_offered"),
-        ({"hw:pmem": "SMALL"}, "hw:pmem=SMALL", "not_offered"),
+        ({"hw:pmem": "SMALL"}, "CUSTOM_PMEM_NAMESPACE_SMALL", "not_offered"),
         ({"resources1:CUSTOM_FPGA": "1"}, "CUSTOM_FPGA", "not_offered"),
     ],
 )
@@ -43,7 +42,7 @@ def test_a_flavor_that_asks_for_what_is_not_there_is_refused(extra_specs, resour
         request(extra_resource={"VGPU": 1}),
         request(extra_resource={"PCPU": 1}),
         request(extra_resource={"CUSTOM_PMEM_NAMESPACE_SMALL": ("ns0", "ns1")}),
-        request(instance={"pci_requests": (PciRequest(count=2, alias_name="gpu"),)}),
+        request(instance={"pci_requests": (PciRequest(count=2, spec=({"vendor_id": "10de"},)),)}),
     ],
 )
 def test_other_ways_to_ask_for_more_are_refused_alike(asked):
@@ -88,3 +87,29 @@ def test_a_pinned_claim_says_which_cpus_it_has():
 def test_a_shared_guest_stays_off_dedicated_cpus():
     granted = claims.build(host(numa=PINNING), request(2), call(), NOON)
     assert granted.claims[0].numa_topology.shared_pcpus == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(extra_specs={"pci_passthrough:alias": "gpu:1"}),
+        request(instance={"pci_requests": (PciRequest(count=2, alias_name="gpu"),)}),
+    ],
+)
+def test_an_alias_that_the_host_does_not_know_is_an_error_that_names_those_it_knows(asked):
+    with pytest.raises(PciRequestAliasNotDefined, match="it names none"):
+        claims.build(host(), asked, call(), NOON)
+
+
+def test_members_that_are_named_answer_for_the_flavors_number():
+    named = {"VGPU": ("a", "b")}
+    flavor = {"resources:VGPU": "2"}
+    assert demand.of(request(extra_specs=flavor, extra_resource=named)).specific == named
+    with pytest.raises(InvalidPciRequest, match="the flavor asks for 3"):
+        demand.of(request(extra_specs={"resources:VGPU": "3"}, extra_resource=named))
+
+
+def test_numbers_of_one_class_add_up():
+    specs = {"resources:VGPU": "1", "resources1:VGPU": "2", "hw:pmem": "SMALL,SMALL"}
+    asked = demand.of(request(extra_specs=specs, extra_resource={"VGPU": 3}))
+    assert asked.specific == {"VGPU": 6, "CUSTOM_PMEM_NAMESPACE_SMALL": 2}

@@ -13,7 +13,7 @@ from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.decision import Granted
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.numa_usage import Occupancy
-from rtagent.model.views import differences
+from rtagent.views import differences
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.libvirt.storage import FileSystem

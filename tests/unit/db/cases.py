@@ -18,17 +18,22 @@ from rtagent.model.host import HostState
 from rtagent.model.usage import NOTHING
 from rtagent.ports import ServiceRegistry, Store, Stored
 from tests.unit.db.values import (
+    DEVICE,
     NODE,
     NOW,
     OCCUPIED,
     ODD,
     POLICY,
+    SPECIFIC,
     TOPOLOGY,
     WRITER,
     claim,
     created,
+    device,
+    devices,
     ended,
     folded,
+    given,
     holding,
     moved,
     odd_claim,
@@ -64,6 +69,8 @@ def same(stored: Stored, state: HostState) -> None:
     assert stored.revision == state.revision
     assert {c.uuid: c for c in stored.claims} == dict(state.claims)
     assert {h.domain_uuid: h for h in stored.holdings} == dict(state.holdings)
+    assert {d.address: d for d in stored.devices} == dict(state.devices)
+    assert stored.specific == state.specific
     assert stored.topology == state.topology
     assert stored.failed_builds == state.failed_builds
     assert stored.disk_available_least == state.disk_available_least
@@ -153,6 +160,8 @@ class CommitCases:
         change = replace(
             created(odd_claim(1), claim(2)),
             holdings=(holding(1, occupancy=OCCUPIED), holding(2, active=False)),
+            devices=(DEVICE, device(1)),
+            specific=SPECIFIC,
             topology=TOPOLOGY,
             policy=POLICY,
             failed_builds=3,
@@ -549,5 +558,31 @@ class RestCases:
         assert registry.set_disabled("new", True, "r").report_count == 0
 
 
-class StoreCases(EnrollCases, CommitCases, BatchCases, UnitCases, OperationCases, RestCases):
+class DeviceCases:
+    def test_devices_come_change_and_go(self, database: Database):
+        store = database.store()
+        state = commit(store, enrolled(store), devices(device(1), device(2), DEVICE))
+        holds(store, state)
+        state = commit(store, state, devices(device(1, present=False), device(3)))
+        state = commit(store, state, devices(removals=[DEVICE.address]))
+        holds(store, state)
+        assert sorted(state.devices) == ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
+
+    def test_a_device_that_goes_and_comes_in_one_commit(self, database: Database):
+        store = database.store()
+        state = commit(store, enrolled(store), devices(device(1)))
+        gone, back = devices(removals=[device(1).address]), devices(device(1, quarantine="why"))
+        holds(store, commit(store, state, gone, back))
+
+    def test_two_owners_of_one_device_are_refused_by_the_store_itself(self, database: Database):
+        store = database.store()
+        state = commit(store, enrolled(store), devices(device(1)), created(given(1, device(1))))
+        with pytest.raises(ChangeRejected):
+            commit(store, forgetful(state), created(given(2, device(1))))
+        holds(store, state)
+
+
+class StoreCases(
+    EnrollCases, CommitCases, BatchCases, UnitCases, DeviceCases, OperationCases, RestCases
+):
     """All of it."""

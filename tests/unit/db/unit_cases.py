@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import Connection, Engine, delete, event, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from rtagent.compute_node import numa_topology
 from rtagent.db.schema import claim_units, claims, compute_nodes, units
 from rtagent.db.store import SqlStore
 from rtagent.errors import InvariantViolated
 from rtagent.kernel import restored
 from rtagent.model.change import Change
 from rtagent.model.claim import PCPU, Claim
-from rtagent.model.compute_node import numa_topology
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.policy import Policy
 from tests.unit.db.cases import commit, enrolled, holds

@@ -8,18 +8,21 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from rtagent.kernel import restored
 from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, Claim
+from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.holding import Holding
-from rtagent.model.host import HostState, restore
+from rtagent.model.host import HostState
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.policy import Policy
 from rtagent.model.request import Limits, NumaLimits
+from rtagent.model.specific import SpecificInventory, SpecificUnit
 from rtagent.model.topology import Cell, Topology
 from rtagent.ports import Enroll, Stored
 
@@ -89,7 +92,38 @@ PLACED = Assignment(
     locked_memory=True,
 )
 OCCUPIED = Occupancy(
-    pcpus=frozenset({0, 500}), memory_mb={0: 2**40, 7: 1}, pages={7: {2048: 3, 2**20: 2**33}}
+    pcpus=frozenset({0, 500}),
+    memory_mb={0: 2**40, 7: 1},
+    pages={7: {2048: 3, 2**20: 2**33}},
+    devices=frozenset({"0000:08:00.0"}),
+    mdevs=frozenset({ODD}),
+)
+#: Something out of the ordinary in every field.
+DEVICE = PciDevice(
+    device=Device(
+        address="ffff:81:1f.7",
+        vendor_id="8086",
+        product_id="154c",
+        dev_type=SRIOV_VF,
+        parent_addr="0000:81:00.0",
+        numa_node=4,
+        iommu_group=2**31 - 1,
+        capabilities={"network": ("rx", ODD)},
+        net_name="enp129s0f0v0",
+        parent_ifname="enp129s0f0",
+        mac="52:54:00:00:00:01",
+        card_serial_number=ODD,
+        vdpa_dev="/dev/vhost-vdpa-0",
+        mdev_types=(MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=3),),
+    ),
+    tags=Tags(physical_network=None, one_time_use=True, traits=frozenset({"CUSTOM_A"})),
+    present=False,
+    listed=False,
+    quarantine=ODD,
+)
+SPECIFIC = (
+    SpecificInventory(provider="0000:08:00.0", resource_class="VGPU", identifiers=("a/b/1", "c")),
+    SpecificInventory(provider="", resource_class="CUSTOM_PMEM", identifiers=()),
 )
 
 
@@ -111,15 +145,7 @@ def rule(node: Node, epoch: int, **other: Any) -> Enroll:
 
 def state_of(stored: Stored) -> HostState:
     """As the agent makes it at its start."""
-    blank = HostState(
-        node=stored.node,
-        policy=POLICY,
-        epoch=stored.epoch,
-        topology=stored.topology,
-        failed_builds=stored.failed_builds,
-        disk_available_least=stored.disk_available_least,
-    )
-    return restore(blank, stored.claims, stored.holdings, stored.revision)
+    return restored(stored, POLICY)
 
 
 def claim(number: int, **fields: Any) -> Claim:
@@ -193,7 +219,25 @@ def odd_claim(number: int) -> Claim:
         suspect=ODD,
         pcpus=4,
         numa_topology=PLACED,
-        pci=({"address": "0000:81:00.1"}, {"address": ODD}),
+        pci=(
+            AssignedDevice(
+                address="ffff:81:1f.7",
+                vendor_id="8086",
+                product_id="154c",
+                dev_type=SRIOV_VF,
+                request_id=ODD,
+                alias_name=ODD,
+                requester_id=ODD,
+                source="neutron_port",
+                numa_node=4,
+                parent_addr="0000:81:00.0",
+                managed=False,
+                vdpa_dev="/dev/vhost-vdpa-0",
+            ),
+        ),
+        resources=(
+            SpecificUnit(provider="0000:08:00.0", resource_class="VGPU", identifier="a/b/1"),
+        ),
         tag=ODD,
         migration_uuid=uuid(9),
     )
@@ -204,6 +248,27 @@ def holding(number: int, **fields: Any) -> Holding:
     return Holding(domain_uuid=uuid(3000 + number), **{**plain, **fields})
 
 
+def device(number: int, **fields: Any) -> PciDevice:
+    """A plain one."""
+    address = f"0000:{number:02x}:00.0"
+    return PciDevice(device=Device(address=address, vendor_id="10de", product_id="13f1"), **fields)
+
+
+def given(number: int, *devices: PciDevice, **fields: Any) -> Claim:
+    """A claim of these devices."""
+    assigned = (
+        AssignedDevice(
+            address=each.address,
+            vendor_id=each.device.vendor_id,
+            product_id=each.device.product_id,
+            dev_type=each.device.dev_type,
+            request_id=f"request {number}",
+        )
+        for each in devices
+    )
+    return claim(number, pci=tuple(assigned), **fields)
+
+
 def operation(name: str, **fields: Any) -> Operation:
     plain: dict[str, Any] = {"digest": "d" * 64, "method": "instance_claim"}
     return Operation(operation_id=name, **{**plain, **fields})
@@ -211,6 +276,10 @@ def operation(name: str, **fields: Any) -> Operation:
 
 def ended(name: str) -> Operation:
     return Operation(operation_id=name, digest="", method="abort", ended=True)
+
+
+def devices(*puts: PciDevice, removals: Sequence[str] = ()) -> Change:
+    return Change(cause="audit", at=NOW, devices=puts, device_removals=tuple(removals))
 
 
 def created(*claims: Claim, at: datetime = NOW) -> Change:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from rtagent.model.host import restore
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.policy import Policy
-from rtagent.model.views import ABSENT, absent, drifts
+from rtagent.views import ABSENT, absent, drifts
 from tests.builders import host, uid
 from tests.numa_hosts import NO_SMT
 from tests.unit.model.placed import pinned_claim

@@ -4,17 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
+from rtagent.compute_node import compute_node
 from rtagent.errors import InvariantViolated
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
-from rtagent.model.compute_node import compute_node
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState, restore
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.usage import Usage
-from rtagent.model.views import Drift, drifts, orphans, suspects
+from rtagent.views import Drift, drifts, orphans, suspects
 from tests.builders import NODE, NOON, PINNED, PINNING, TOPOLOGY, call, host, request, uid
 from tests.unit.model.placed import pinned_claim
 

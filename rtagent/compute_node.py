@@ -10,6 +10,8 @@ from rtagent.model.base import MB_IN_GB
 from rtagent.model.host import HostState
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Cell, Topology
+from rtagent.pci.holds import holdings
+from rtagent.pci.pools import pools
 
 
 def compute_node(state: HostState) -> dict[str, Any]:
@@ -22,6 +24,7 @@ def compute_node(state: HostState) -> dict[str, Any]:
         **amounts(state),
         **(described(state.topology, state.policy) if state.topology else {}),
         "numa_topology": numa_topology(state),
+        "pci_device_pools": pci_device_pools(state),
         **ratios(state.policy),
     }
 
@@ -73,7 +76,6 @@ def described(topology: Topology, policy: Policy) -> dict[str, Any]:
         "hypervisor_version": topology.hypervisor_version,
         "cpu_info": json.dumps(topology.cpu_info, sort_keys=True),
         "supported_hv_specs": [list(spec) for spec in topology.supported_hv_specs],
-        "pci_device_pools": [],
         "metrics": [],
     }
 
@@ -106,6 +108,11 @@ def numa_topology(state: HostState) -> dict[str, Any] | None:
             for cell in state.topology.cells
         ]
     }
+
+
+def pci_device_pools(state: HostState) -> list[dict[str, Any]]:
+    """Devices to be had, counted by what they are. Shape: Nova's PciDevicePool, each."""
+    return [pool.as_dict() for pool in pools(holdings(state).available())]
 
 
 def _mempages(cell: Cell, state: HostState) -> list[dict[str, int]]:

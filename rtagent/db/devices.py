@@ -1,0 +1,104 @@
+"""Rows of ``pci_devices``: each device, and who holds it, as far as it is to be looked at."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from rtagent.db.text import text
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.device import Device, PciDevice
+from rtagent.model.host import HostState
+from rtagent.pci.holds import holdings
+
+LOG = logging.getLogger(__name__)
+
+_decode = msgspec.json.Decoder(PciDevice).decode
+
+
+class DeviceRow(Value, frozen=True, kw_only=True):
+    """A row, but for its node."""
+
+    address: str
+    vendor_id: str
+    product_id: str
+    dev_type: str
+    dev_id: str
+    label: str
+    numa_node: int | None
+    parent_addr: str | None
+    status: str
+    instance_uuid: str | None
+    request_id: str | None
+    extra_info: str
+
+
+class DeviceRows(Value, frozen=True, kw_only=True):
+    """What a commit inserts, updates and deletes (addresses)."""
+
+    new: Sequence[DeviceRow] = ()
+    changed: Sequence[DeviceRow] = ()
+    gone: Sequence[str] = ()
+
+
+NO_DEVICES = DeviceRows()
+
+
+def net_devices(before: HostState, after: HostState, changes: Sequence[Change]) -> DeviceRows:
+    """The rows that differ between the two states."""
+    if not (before.devices or after.devices) or not any(each.moves_devices for each in changes):
+        return NO_DEVICES
+    had, have = set(_rows(before)), set(_rows(after))
+    known = {row.address for row in had}
+    puts = sorted(have - had, key=lambda row: row.address)
+    return DeviceRows(
+        new=tuple(row for row in puts if row.address not in known),
+        changed=tuple(row for row in puts if row.address in known),
+        gone=tuple(sorted(known - {row.address for row in have})),
+    )
+
+
+def device(row: Any) -> PciDevice:
+    """From a row of the table. One that cannot be read is told by its columns, and kept back."""
+    try:
+        return _decode(row.extra_info)
+    except msgspec.DecodeError as error:
+        LOG.error("device %s: its record cannot be read: %s", row.address, error)
+        return PciDevice(
+            device=Device(
+                address=row.address,
+                vendor_id=row.vendor_id,
+                product_id=row.product_id,
+                dev_type=row.dev_type,
+                numa_node=row.numa_node,
+                parent_addr=row.parent_addr,
+            ),
+            quarantine=f"its record cannot be read: {error}",
+        )
+
+
+def _rows(state: HostState) -> Iterator[DeviceRow]:
+    held = holdings(state)
+    requests = {
+        each.address: each.request_id for claim in state.claims.values() for each in claim.pci
+    }
+    for address, tracked in state.devices.items():
+        line, its = held.state(address), tracked.device
+        yield DeviceRow(
+            address=address,
+            vendor_id=its.vendor_id,
+            product_id=its.product_id,
+            dev_type=its.dev_type,
+            dev_id="pci_" + address.replace(":", "_").replace(".", "_"),
+            label=its.label,
+            numa_node=its.numa_node,
+            parent_addr=its.parent_addr,
+            status=line.state,
+            instance_uuid=line.owner_id,
+            request_id=requests.get(address),
+            extra_info=text(tracked),
+        )

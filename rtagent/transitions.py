@@ -1,0 +1,138 @@
+"""Which state of a claim follows which, and the change that a transition makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from rtagent.errors import ClaimNotFound, IllegalTransition
+from rtagent.model.change import Call, Change, Event, Operation
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, RELEASED, Claim
+from rtagent.model.decision import Granted
+from rtagent.model.device import PciDevice
+from rtagent.model.host import HostState
+from rtagent.pci.holds import holds
+from rtagent.pci.record import released
+
+#: What each verb makes of each state; a pair that is not here is illegal.
+LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
+    "activate": {BUILDING: ACTIVE, ACTIVE: ACTIVE},
+    "renew": {BUILDING: BUILDING, ACTIVE: ACTIVE},
+    "update": {BUILDING: BUILDING, ACTIVE: ACTIVE},
+    "abort": {BUILDING: RELEASED, ACTIVE: RELEASED},
+    "release": {BUILDING: RELEASED, ACTIVE: RELEASED},
+    # the audit's own verbs
+    "appear": {BUILDING: ACTIVE},
+    "expire": {BUILDING: RELEASED},
+    "suspect": {ACTIVE: ACTIVE},
+    "trust": {ACTIVE: ACTIVE},
+}
+
+
+def moved(claim: Claim, verb: str, state: HostState, now: datetime, **other: object) -> Claim:
+    """The claim after a verb of the life cycle, stamped and leased as its new state demands.
+
+    :raises IllegalTransition: naming the state and the verbs that are legal there.
+    """
+    target = LIFE_CYCLE[verb].get(claim.state)
+    if target is None:
+        legal = ", ".join(sorted(v for v, states in LIFE_CYCLE.items() if claim.state in states))
+        raise IllegalTransition(
+            claim_uuid=claim.uuid, state=claim.state, verb=verb, legal=legal or "none"
+        )
+    fields = {"updated_at": now, "revision": state.revision + 1, "state": target, **other}
+    if target not in LEASED_STATES:
+        fields["expires_at"] = None
+    elif verb == "renew":
+        fields["expires_at"] = lease_end(state, now)
+    return replace(claim, **fields)
+
+
+def live(state: HostState, claim_uuid: str) -> Claim:
+    """:raises ClaimNotFound: there is no such live claim."""
+    claim = state.claims.get(claim_uuid)
+    if claim is None:
+        raise ClaimNotFound(claim_uuid=claim_uuid)
+    return claim
+
+
+def lease_end(state: HostState, now: datetime) -> datetime:
+    """Of a lease that begins now."""
+    return now + timedelta(seconds=state.policy.claim_expiry_time)
+
+
+def granted(state: HostState, call: Call, now: datetime, *events: Event) -> Granted:
+    """What these events change, for a call; they are answered with the claims after them."""
+    after = tuple(event.after for event in events)
+    made = change(call, now, operations=(record(call, after),))
+    return Granted(changed(state, made, events), after)
+
+
+def change(call: Call, now: datetime, **parts: Any) -> Change:
+    """A call's."""
+    return Change(cause=call.method, at=now, actor=call.actor, request_id=call.request_id, **parts)
+
+
+def changed(state: HostState, made: Change, events: Sequence[Event]) -> Change:
+    """A change with these events of claims, and with all that follows from them: what is live after
+    an event is put, what is not is ended; attached devices end with the claims they were added to;
+    devices for one use that nobody holds any more are kept back."""
+    every = (*events, *_detached(state, events, made.at))
+    after = tuple(event.after for event in every)
+    whole = replace(
+        made,
+        puts=tuple(claim for claim in after if claim.state != RELEASED),
+        ends=tuple(claim for claim in after if claim.state == RELEASED),
+        events=every,
+    )
+    used = _used(state, whole)
+    return replace(whole, devices=_merged(whole.devices, used)) if used else whole
+
+
+def _detached(state: HostState, events: Sequence[Event], now: datetime) -> Iterator[Event]:
+    """The end of attach claims none of whose elders lives on: a claim that was made later, by a
+    move, holds what they held by itself."""
+    ended_ = {event.after.uuid for event in events if event.after.state == RELEASED}
+    for owner in sorted({event.after.owner_id for event in events if event.after.uuid in ended_}):
+        alone = True
+        for claim in state.claims_of(owner):
+            if claim.kind != ATTACH:
+                alone = alone and claim.uuid in ended_
+            elif alone and claim.uuid not in ended_:
+                after = moved(claim, "release", state, now)
+                reason = "the claim that it was added to has ended"
+                yield Event(before=claim, after=after, action="release", reason=reason)
+
+
+def _used(state: HostState, made: Change) -> tuple[PciDevice, ...]:
+    """Devices for one use that are let go of by a change, as they are kept back then."""
+    let_go = {device.address for claim in made.ends for device in claim.pci}
+    for uuid in (*made.unholdings, *(holding.domain_uuid for holding in made.holdings)):
+        if uuid in state.holdings:
+            let_go |= state.holdings[uuid].occupancy.devices
+    if not any(a in state.devices and state.devices[a].tags.one_time_use for a in let_go):
+        return ()
+    after = state.fold(made)
+    return released(after.devices, let_go - {hold.address for hold in holds(after)})
+
+
+def _merged(devices: Iterable[PciDevice], later: Iterable[PciDevice]) -> tuple[PciDevice, ...]:
+    return tuple({each.address: each for each in (*devices, *later)}.values())
+
+
+def record(call: Call, claims: tuple[Claim, ...] = ()) -> Operation:
+    """That the call has had its effect; a repeat is answered with the first of the claims."""
+    return Operation(
+        operation_id=call.operation_id,
+        digest=call.digest,
+        method=call.method,
+        claim_uuid=claims[0].uuid if claims else None,
+    )
+
+
+def ended(claim_uuid: str) -> Operation:
+    """That a creating call of this id is to be refused."""
+    return Operation(operation_id=claim_uuid, digest="", method="abort", ended=True)

@@ -1,0 +1,5 @@
+from tests.unit.db.device_cases import DeviceRowCases
+
+
+class TestDeviceRows(DeviceRowCases):
+    """On SQLite."""
