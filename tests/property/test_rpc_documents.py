@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtagent.errors import InvalidFlavor, InvalidRequest, RtAgentError
+from rtagent.errors import InvalidFlavor, InvalidPciRequest, InvalidRequest, RtAgentError
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from tests.builders import uid
@@ -84,6 +84,10 @@ def answered(agent: Agent, name: str, document: dict[str, Any]) -> None:
         assert "instance" in document
         assert type(error).__name__ in METHODS[name].all_errors
         assert error.kwargs["properties"] and error.kwargs["rule"]
+    except InvalidPciRequest as error:
+        assert "instance" in document
+        assert type(error).__name__ in METHODS[name].all_errors
+        assert error.kwargs["where"] and error.kwargs["rule"]
     except RtAgentError as error:
         assert error.expected and not isinstance(error, InvalidRequest)
     agent.tracker.snapshot().check()
