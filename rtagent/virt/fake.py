@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.device import Device, Mdev
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.model.topology import Topology
@@ -20,22 +21,27 @@ TOPOLOGY = Topology(
     hypervisor_version=1_000_000,
 )
 
+_UNLISTED = Problem(item="node devices", message="they cannot be listed")
+
 
 def _carry_on(step: str) -> None:
     """No one steps in."""
 
 
 class FakeHypervisor:
-    """A `Hypervisor` whose domains are a dict.
+    """A `Hypervisor` whose domains and devices are dicts.
 
     :ivar domains: the world, by uuid; change it by the verbs or as a dict.
+    :ivar devices: PCI devices, by address, and `mdevs`, by uuid: likewise.
+    :ivar unlisted: the next observations say that the devices could not be listed.
     :ivar topology: likewise; None as if the host itself could not be read.
     :ivar lost: while True every call raises `HypervisorUnavailable`, in mid-observation too.
     :ivar unreadable: uuids of domains whose read fails: present, unknown, a `Problem` each.
     :ivar incomplete: the next observations say that the connection did not hold throughout.
-    :ivar between: called with the name of each step of `observe` just before it is done: ``list``,
-        ``read <uuid>`` for each domain listed, in order, and ``finish``. What it changes shows in
-        the steps that follow. A domain destroyed after the listing counts as present, unknown.
+    :ivar between: called with the name of each step of `observe` just before it is done:
+        ``devices``, ``list``, ``read <uuid>`` for each domain listed, in order, and ``finish``.
+        What it changes shows in the steps that follow. A domain destroyed after the listing counts
+        as present, unknown.
     """
 
     def __init__(
@@ -51,10 +57,13 @@ class FakeHypervisor:
         self.host_uuid = host_uuid
         self.between = between
         self.domains: dict[str, Domain] = {}
+        self.devices: dict[str, Device] = {}
+        self.mdevs: dict[str, Mdev] = {}
         self.disk_available_least: int | None = None
         self.unreadable: set[str] = set()
         self.lost = False
         self.incomplete = False
+        self.unlisted = False
         self._on_event: Callable[[str], None] | None = None
 
     # The port
@@ -64,10 +73,14 @@ class FakeHypervisor:
         return HostIdentity(hostname=self.hostname, host_uuid=self.host_uuid)
 
     def observe(self) -> Observation:
+        self.between("devices")
+        self._reach()
+        devices, mdevs = tuple(self.devices.values()), tuple(self.mdevs.values())
+        problems = [_UNLISTED] if self.unlisted else []
         self.between("list")
         self._reach()
         listed = dict(self.domains)
-        seen, problems = {}, []
+        seen = {}
         for uuid in sorted(listed):
             self.between(f"read {uuid}")
             self._reach()
@@ -80,6 +93,8 @@ class FakeHypervisor:
             domains=seen,
             complete=not self.incomplete,
             topology=self.topology,
+            devices=None if self.unlisted else devices,
+            mdevs=mdevs,
             disk_available_least=self.disk_available_least,
             problems=tuple(problems),
         )
@@ -100,7 +115,7 @@ class FakeHypervisor:
         name: str | None = None,
         occupancy: Occupancy | None = None,
     ) -> None:
-        """It runs (created or started), with these sizes, bound to these CPUs and cells."""
+        """It runs (created or started), with these sizes, bound to this of the host."""
         self._put(uuid, name, True, vcpus, memory_mb, occupancy)
 
     def define(self, uuid: str, vcpus: int, memory_mb: int, name: str | None = None) -> None:
@@ -116,6 +131,27 @@ class FakeHypervisor:
         """It is gone: no longer running, nor defined."""
         del self.domains[uuid]
         self.announce("lifecycle")
+
+    def plug(self, *devices: Device) -> None:
+        """They are there, or are others than before."""
+        self.devices.update((device.address, device) for device in devices)
+        self.announce("device")
+
+    def unplug(self, *addresses: str) -> None:
+        """They are gone."""
+        for address in addresses:
+            del self.devices[address]
+        self.announce("device")
+
+    def create_mdev(self, uuid: str, type_: str, parent_addr: str) -> None:
+        """A device has made a mediated one."""
+        self.mdevs[uuid] = Mdev(uuid=uuid, type=type_, parent_addr=parent_addr)
+        self.announce("device")
+
+    def destroy_mdev(self, uuid: str) -> None:
+        """It is gone."""
+        del self.mdevs[uuid]
+        self.announce("device")
 
     def announce(self, word: str) -> None:
         """As if an event had come: ``lifecycle``, ``device``, ``connection`` or ``file``."""

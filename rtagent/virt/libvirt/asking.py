@@ -1,4 +1,4 @@
-"""A question put to many domains, of whom some may hang."""
+"""A question put to many domains, or devices, of which some may hang."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from rtagent.virt.libvirt.worker import Workers
 
 
 class Named(Protocol):
-    """Anything with a domain's uuid."""
+    """Anything that can be told apart: a domain by its uuid, a device by its name."""
 
-    uuid: str
+    @property
+    def key(self) -> str: ...
 
 
 N = TypeVar("N", bound=Named)
@@ -22,8 +23,8 @@ N = TypeVar("N", bound=Named)
 class Asking:
     """Asks through one session, always the same kind of question.
 
-    A domain that hangs is not asked again until the call that hangs returns, lest one domain hold
-    more than one thread.
+    What hangs is not asked again until the call that hangs returns, lest one domain hold more than
+    one thread.
 
     :param what: is asked about, in a `Problem`: ``domain``, say.
     """
@@ -33,32 +34,33 @@ class Asking:
         self._under_way: set[str] = set()
 
     def ask(
-        self, question: Callable[[N], Any], domains: Sequence[N]
+        self, question: Callable[[N], Any], those: Sequence[N]
     ) -> Iterator[tuple[N, Any | Problem]]:
         """Each with its answer, or with a `Problem` if it hangs.
 
         :raises TimeoutError: libvirt hangs as a whole.
         """
 
-        def bounded(domain: N) -> Any:
-            self._under_way.add(domain.uuid)
+        def bounded(each: N) -> Any:
+            self._under_way.add(each.key)
             try:
-                return question(domain)
+                return question(each)
             finally:
-                self._under_way.discard(domain.uuid)
+                self._under_way.discard(each.key)
 
-        def hung(domain: N) -> Problem:
-            # Either this domain hangs, or libvirt as a whole, in which case this hangs too.
+        def hung(each: N) -> Problem:
+            # Either this one hangs, or libvirt as a whole, in which case this hangs too.
             self._workers.call(self._session.virt.getLibVersion)
-            return self._problem(domain)
+            return self._problem(each)
 
         ready: list[N] = []
-        for domain in domains:
-            if domain.uuid in self._under_way:
-                yield domain, self._problem(domain)
+        for each in those:
+            if each.key in self._under_way:
+                yield each, self._problem(each)
             else:
-                ready.append(domain)
+                ready.append(each)
         yield from zip(ready, self._workers.each(bounded, ready, hung), strict=True)
 
-    def _problem(self, domain: Named) -> Problem:
-        return Problem(item=f"{self._what} {domain.uuid}", message="libvirt has not answered yet")
+    def _problem(self, each: Named) -> Problem:
+        item = f"{self._what} {each.key}".strip()
+        return Problem(item=item, message="libvirt has not answered yet")

@@ -1,4 +1,4 @@
-"""What of the host a domain's document binds it to: pure."""
+"""What of the host a domain's document binds it to: CPUs, cells, pages, devices. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rtagent.model.base import Value
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
 from rtagent.model.numa_usage import Occupancy
 from rtagent.virt.libvirt.document import BadDocument, integer
+from rtagent.virt.libvirt.guest_devices import Given, given_devices
 from rtagent.virt.libvirt.units import in_bytes
 
 _KIB = 1024
@@ -21,18 +22,27 @@ class Confinement(Value, frozen=True, kw_only=True):
     """:ivar cpusets: each set of host CPUs that some of its threads are kept to.
     :ivar memory_mb: MB by the host's cell, rounded up, of guest cells bound to just one.
     :ivar pages: theirs, by the host's cell, by size (KiB).
+    :ivar given: devices that it has whole.
     """
 
     cpusets: tuple[frozenset[int], ...] = ()
     memory_mb: Mapping[int, int] = {}
     pages: Mapping[int, Mapping[int, int]] = {}
+    given: Given = Given()
 
-    def occupancy(self, online: frozenset[int]) -> Occupancy:
+    def occupancy(self, online: frozenset[int], vdpas: Mapping[str, str]) -> Occupancy:
         """:param online: the host's CPUs: being kept to all of them is no confinement. Empty:
-        not known."""
+            not known.
+        :param vdpas: addresses of vDPA devices by their paths; one that has none is left out.
+        """
         confining = (cpus for cpus in self.cpusets if not online or online - cpus)
+        behind = (vdpas[path] for path in self.given.vdpas if path in vdpas)
         return Occupancy(
-            pcpus=frozenset[int]().union(*confining), memory_mb=self.memory_mb, pages=self.pages
+            pcpus=frozenset[int]().union(*confining),
+            memory_mb=self.memory_mb,
+            pages=self.pages,
+            devices=self.given.addresses.union(behind),
+            mdevs=self.given.mdevs,
         )
 
 
@@ -51,7 +61,8 @@ def confinement(domain: etree._Element) -> Confinement:
     """:raises BadDocument: naming what is odd."""
     cpusets = tuple(dict.fromkeys(_cpusets(domain)))
     cells = list(_bound(domain))
-    if not cpusets and not cells:
+    given = given_devices(domain)
+    if not cpusets and not cells and given == Given():
         return NOWHERE
     memory = Counter[int]()
     pages: dict[int, Counter[int]] = {}
@@ -64,6 +75,7 @@ def confinement(domain: etree._Element) -> Confinement:
         cpusets=cpusets,
         memory_mb={cell: -(-size // _MIB) for cell, size in memory.items()},
         pages={cell: dict(pool) for cell, pool in pages.items()},
+        given=given,
     )
 
 

@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterator
 import libvirt
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.base import Value
 from rtagent.ports import Reporter
-from rtagent.virt.libvirt.events import Changed, run_event_loop, subscribe
+from rtagent.virt.libvirt.events import (
+    DEVICE_EVENTS,
+    Changed,
+    DeviceChanged,
+    run_event_loop,
+    subscribe,
+    subscribe_devices,
+)
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
 from rtagent.virt.libvirt.worker import Workers
 
@@ -20,6 +28,15 @@ KEEPALIVE = (3, 2)
 
 #: Errors of these parts of libvirt mean that the connection, not the item, is at fault.
 _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})
+
+
+class News(Value, frozen=True, kw_only=True):
+    """Who is told what: of a domain's change, of a device's, and once of each session's loss, by
+    the word for a targeted audit, on whichever thread noticed. All must return at once."""
+
+    domain: Changed
+    device: DeviceChanged
+    lost: Callable[[str], None]
 
 
 class Session:
@@ -33,19 +50,27 @@ class Session:
         self.virt, self.signature = virt, signature
         self.lost = ""
         self._events: list[int] = []
+        self._device_events: list[int] = []
 
-    def watch(self, changed: Changed, closed: Callable[[Session, str], None]) -> None:
-        """Hear of domains and of the end of the connection."""
+    def watch(self, news: News, closed: Callable[[Session, str], None]) -> None:
+        """Hear of domains, of devices where the driver has any, and of the end of the
+        connection."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
-        self._events = subscribe(self.virt, changed)
+        self._events = subscribe(self.virt, news.domain)
+        for event in DEVICE_EVENTS:
+            with optional(self):
+                self._device_events.append(subscribe_devices(self.virt, event, news.device))
 
     def close(self) -> None:
         """Let go of it. May hang as long as the other side does."""
         for event in self._events:
             with contextlib.suppress(libvirt.libvirtError):
                 self.virt.domainEventDeregisterAny(event)
+        for event in self._device_events:
+            with contextlib.suppress(libvirt.libvirtError):
+                self.virt.nodeDeviceEventDeregisterAny(event)
         with contextlib.suppress(libvirt.libvirtError):
             self.virt.unregisterCloseCallback()
             self.virt.close()
@@ -68,8 +93,6 @@ class Connection:
     """The way to the `Session` of the moment.
 
     :ivar file: of the simulated host, if it is one.
-    :param changed: told of domain events. :param lost: told once of each session's loss, by the
-        word for a targeted audit, on whichever thread noticed. Both must return at once.
     """
 
     def __init__(
@@ -77,12 +100,11 @@ class Connection:
         uri: str,
         workers: Workers,
         reporter: Reporter,
-        changed: Changed,
-        lost: Callable[[str], None],
+        news: News,
     ) -> None:
         self.uri, self.file = uri, host_file(uri)
         self._workers, self._reporter = workers, reporter
-        self._changed, self._on_lost = changed, lost
+        self._news = news
         self._opening = threading.Lock()
         self._session: Session | None = None
 
@@ -131,7 +153,7 @@ class Connection:
         threading.Thread(target=session.close, name="libvirt-close", daemon=True).start()
         self._reporter.health("hypervisor", "fail", why)
         self._reporter.said("warning", f"lost the connection to {self.uri}: {why}")
-        self._on_lost(word)
+        self._news.lost(word)
 
     def close(self) -> None:
         """Close the session, if one is open; waits no longer than for any call."""
@@ -157,7 +179,7 @@ class Connection:
             # as nothing was registered with it: hence two calls.
             virt = self._workers.call(lambda: libvirt.open(self.uri))
             session = Session(virt, stamp)
-            self._workers.call(lambda: session.watch(self._changed, self.lose))
+            self._workers.call(lambda: session.watch(self._news, self.lose))
         except (libvirt.libvirtError, TimeoutError) as error:
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
         return session
@@ -178,4 +200,4 @@ def optional(session: Session) -> Iterator[None]:
             raise
 
 
-__all__ = ["Connection", "Session", "broken", "optional"]
+__all__ = ["Connection", "News", "Session", "broken", "optional"]

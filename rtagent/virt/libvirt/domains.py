@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import libvirt
@@ -49,6 +49,10 @@ class _Listed:
         self.virt, self.stats = virt, stats
         self.uuid: str = virt.UUIDString()
 
+    @property
+    def key(self) -> str:
+        return self.uuid
+
 
 class _Known:
     """What is remembered of a domain from its last reading."""
@@ -73,6 +77,7 @@ class Domains:
         self._known: dict[str, _Known] = {}
         self._session: Session | None = None
         self._online = frozenset[int]()
+        self._vdpas: Mapping[str, str] = {}
         self._looks = 0
         self._given = 0
         self._lock = threading.Lock()
@@ -83,16 +88,16 @@ class Domains:
         with self._lock:
             self._marked.add(uuid)
 
-    def look(self, session: Session, online: frozenset[int]) -> Look:
+    def look(self, session: Session, online: frozenset[int], vdpas: Mapping[str, str]) -> Look:
         """All domains, running or defined.
 
-        :param online: the host's CPUs.
+        :param online: the host's CPUs. :param vdpas: addresses of its vDPA devices, by path.
         :raises libvirt.libvirtError: TimeoutError: the session is of no use.
         """
         if session is not self._session:
             self._begin(session)
-        if online != self._online:
-            self._online = online
+        if (online, vdpas) != (self._online, self._vdpas):
+            self._online, self._vdpas = online, vdpas
             self._show_anew()
         # Taken before the listing: what is marked from now on may be newer than what is read.
         marked = self._take_marks()
@@ -103,6 +108,7 @@ class Domains:
         domains = {each.uuid: self._domain(each) for each in listed}
         for uuid in self._known.keys() - domains.keys():
             del self._known[uuid]
+        problems += self._lost_vdpas(domains.values())
         return Look(
             domains=domains,
             growth=sum(known.growth for known in self._known.values()),
@@ -188,6 +194,15 @@ class Domains:
                 self._known[each.uuid].growth = size
         return problems
 
+    def _lost_vdpas(self, domains: Iterable[Domain]) -> list[Problem]:
+        """What runs with a device of which nobody knows which one it is."""
+        return [
+            Problem(item=f"domain {domain.uuid}", message=f"no device of the host has {path}")
+            for domain in domains
+            if domain.active and (known := self._known.get(domain.uuid)) is not None
+            for path in sorted(known.facts.confinement.given.vdpas - self._vdpas.keys())
+        ]
+
     def _files(self, each: _Listed) -> list[str]:
         known = self._known.get(each.uuid)
         files = known.facts.files if known is not None else ()
@@ -212,7 +227,7 @@ class Domains:
                 active=active,
                 vcpus=vcpus,
                 memory_mb=memory_mb,
-                occupancy=bound.occupancy(self._online),
+                occupancy=bound.occupancy(self._online, self._vdpas),
             )
         return known.domain
 

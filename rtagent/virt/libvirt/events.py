@@ -20,6 +20,18 @@ _WORDS = {
     libvirt.VIR_DOMAIN_EVENT_ID_BALLOON_CHANGE: "",
 }
 
+#: Told of the name of a node device that came, went or changed.
+DeviceChanged = Callable[[str], None]
+
+#: Kinds of events of node devices; a driver may lack one.
+DEVICE_EVENTS = (
+    libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE,
+    libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE,
+)
+#: How libvirt begins the names of those that can be given to a guest, or are a part of such a one.
+#: Disks, for instance, come and go without being of any interest.
+_DEVICE_NAMES = ("pci_", "net_", "mdev_", "vdpa_")
+
 _once = threading.Lock()
 _running: list[threading.Thread] = []
 
@@ -50,6 +62,23 @@ def subscribe(connection: libvirt.virConnect, changed: Changed) -> list[int]:
         connection.domainEventRegisterAny(None, event, _deliver, (changed, word))
         for event, word in _WORDS.items()
     ]
+
+
+def subscribe_devices(connection: libvirt.virConnect, event: int, changed: DeviceChanged) -> int:
+    """Hear of one kind of event of every node device; the id to deregister.
+
+    `changed` runs on the event loop's thread and must return at once.
+    """
+    return connection.nodeDeviceEventRegisterAny(None, event, _deliver_device, changed)
+
+
+def _deliver_device(
+    connection: libvirt.virConnect, device: libvirt.virNodeDevice, *details: Any
+) -> None:
+    name = device.name()
+    if name.startswith(_DEVICE_NAMES):
+        changed: DeviceChanged = details[-1]
+        changed(name)
 
 
 def _deliver(connection: libvirt.virConnect, domain: libvirt.virDomain, *details: Any) -> None:

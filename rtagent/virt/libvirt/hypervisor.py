@@ -11,11 +11,12 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.ports import HostIdentity, Reporter, Silence
-from rtagent.virt.libvirt.connection import Connection, Session, broken
+from rtagent.virt.libvirt.connection import Connection, News, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domains import Domains
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.hostfile import FileWatch
+from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.storage import GIB, MIB, FileSystem, Probe, Storage, probe
 from rtagent.virt.libvirt.worker import Workers
 
@@ -46,9 +47,9 @@ class LibvirtHypervisor:
         self._workers = Workers(call_timeout)
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
-        self._connection = Connection(
-            uri, self._workers, reporter or Silence(), self._on_domain, self._on_lost
-        )
+        self._devices = NodeDevices(self._workers)
+        news = News(domain=self._on_domain, device=self._on_device, lost=self._on_lost)
+        self._connection = Connection(uri, self._workers, reporter or Silence(), news)
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _unheard
         self._host: tuple[Session, Host] | None = None
@@ -68,13 +69,16 @@ class LibvirtHypervisor:
         with self._connection.using(session):
             host = self._try_host(session, problems)
             size = self._try_size(problems)
-            seen = self._domains.look(session, self._online())
+            found = self._devices.look(session)
+            seen = self._domains.look(session, self._online(), self._devices.vdpas)
         return Observation(
             domains=seen.domains,
             complete=not session.lost,
             topology=self._topology(host),
+            devices=found.devices,
+            mdevs=found.mdevs,
             disk_available_least=(size.free - seen.growth) // GIB if size is not None else None,
-            problems=(*problems, *seen.problems),
+            problems=(*problems, *found.problems, *seen.problems),
         )
 
     def start(self, on_event: Callable[[str], None]) -> None:
@@ -133,6 +137,10 @@ class LibvirtHypervisor:
         self._domains.mark(uuid)
         if word:
             self._on_event(word)
+
+    def _on_device(self, name: str) -> None:
+        self._devices.mark(name)
+        self._on_event("device")
 
     def _on_lost(self, word: str) -> None:
         self._on_event(word)

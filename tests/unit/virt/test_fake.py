@@ -1,8 +1,10 @@
 import pytest
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.device import Mdev
 from rtagent.ports import HostIdentity
 from rtagent.virt.fake import FakeHypervisor
+from tests.pci_hosts import GPU_0, GPU_1, gpu
 
 A = "00000000-0000-0000-0000-00000000000a"
 B = "00000000-0000-0000-0000-00000000000b"
@@ -62,7 +64,35 @@ def test_the_world_may_change_between_steps():
     hypervisor.start_domain(A, vcpus=2, memory_mb=512)
 
     assert sizes(hypervisor) == {A: (True, 2, 512), B: (True, None, None)}
-    assert steps == ["list", f"read {A}", f"read {B}", "finish"]
+    assert steps == ["devices", "list", f"read {A}", f"read {B}", "finish"]
+
+
+def test_devices_come_and_go():
+    hypervisor, words = FakeHypervisor(), []
+    hypervisor.start(words.append)
+    assert hypervisor.observe().devices == ()
+
+    hypervisor.plug(gpu(GPU_0), gpu(GPU_1))
+    hypervisor.create_mdev(A, "nvidia-11", GPU_0)
+    hypervisor.unplug(GPU_1)
+    seen = hypervisor.observe()
+    assert seen.devices == (gpu(GPU_0),)
+    assert seen.mdevs == (Mdev(uuid=A, type="nvidia-11", parent_addr=GPU_0),)
+
+    hypervisor.destroy_mdev(A)
+    assert hypervisor.observe().mdevs == ()
+    assert words == ["device"] * 4
+
+
+def test_devices_that_cannot_be_listed_are_a_problem():
+    hypervisor = FakeHypervisor()
+    hypervisor.plug(gpu(GPU_0))
+    hypervisor.unlisted = True
+
+    seen = hypervisor.observe()
+
+    assert (seen.devices, seen.complete) == (None, True)
+    assert [problem.item for problem in seen.problems] == ["node devices"]
 
 
 def test_it_may_be_lost_in_the_middle():

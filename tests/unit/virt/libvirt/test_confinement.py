@@ -25,7 +25,7 @@ def bound(*parts, vcpu="<vcpu>4</vcpu>"):
 
 
 def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
-    return bound(*parts, vcpu=vcpu).occupancy(HOST)
+    return bound(*parts, vcpu=vcpu).occupancy(HOST, {})
 
 
 def test_a_plain_domain_is_bound_to_nothing():
@@ -63,7 +63,7 @@ def test_cpus_that_its_threads_are_kept_to(vcpu, tuning, expected):
 
 def test_before_the_host_is_known_every_set_confines():
     confinement = bound(vcpu="<vcpu cpuset='0-7'>1</vcpu>")
-    assert confinement.occupancy(frozenset()).pcpus == HOST
+    assert confinement.occupancy(frozenset(), {}).pcpus == HOST
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,26 @@ def test_pages_of_no_told_size_are_memory():
 def test_what_is_odd_is_named(odd, told):
     with pytest.raises(BadDocument, match=told):
         bound(odd, "" if "numatune" in odd else "<numatune><memory nodeset='0'/></numatune>")
+
+
+PCI = "<address domain='0x0000' bus='0x08' slot='0x00' function='0x0'/>"
+VF = "<address type='pci' domain='0x0000' bus='0x20' slot='0x02' function='0x1'/>"
+DEVICES = (
+    f"<devices><hostdev mode='subsystem' type='pci'><source>{PCI}</source></hostdev>"
+    f"<interface type='hostdev'><source>{VF}</source></interface>"
+    "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+    "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+    "<source><address uuid='0000000A-0000-0000-0000-000000000000'/></source></hostdev></devices>"
+)
+
+
+def test_devices_that_it_has_whole():
+    assert bound(DEVICES).occupancy(HOST, {"/dev/vhost-vdpa-0": "0000:20:02.2"}) == Occupancy(
+        devices=frozenset({"0000:08:00.0", "0000:20:02.1", "0000:20:02.2"}),
+        mdevs=frozenset({"0000000a-0000-0000-0000-000000000000"}),
+    )
+
+
+def test_a_device_whose_address_is_none_makes_the_document_odd():
+    with pytest.raises(BadDocument, match="bus"):
+        bound(DEVICES.replace("bus='0x08'", "bus='0x100'"))

@@ -100,12 +100,12 @@ def test_documents_are_read_once_in_ten_looks(domains):
     guests = [Guest(str(UUID(int=number))) for number in range(1, 31)]
     session = Session(Libvirt(*guests), ())
 
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     assert [guest.reads for guest in guests] == [1] * 30
 
     for _ in range(10):
         before = sum(guest.reads for guest in guests)
-        domains.look(session, ONLINE)
+        domains.look(session, ONLINE, {})
         assert sum(guest.reads for guest in guests) - before == 3
     assert [guest.reads for guest in guests] == [2] * 30
 
@@ -113,11 +113,11 @@ def test_documents_are_read_once_in_ten_looks(domains):
 def test_a_marked_domain_is_read_at_the_next_look(domains):
     a, b = Guest(A), Guest(B)
     session = Session(Libvirt(a, b), ())
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     a.document = domain_xml(A, vcpus=2, memory_mb=128)
 
     domains.mark(A)
-    assert sizes(domains.look(session, ONLINE)) == {A: (True, 2, 128), B: (True, 1, 64)}
+    assert sizes(domains.look(session, ONLINE, {})) == {A: (True, 2, 128), B: (True, 1, 64)}
     assert (a.reads, b.reads) == (2, 1)
 
 
@@ -125,19 +125,19 @@ def test_a_mark_that_comes_during_a_look_is_for_the_next(domains):
     a = Guest(A)
     virt = Libvirt(a)
     session = Session(virt, ())
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     virt.on_listing = lambda: domains.mark(A)
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     virt.on_listing = lambda: None
     before = a.reads
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     assert a.reads == before + 1
 
 
 def test_everything_is_read_again_after_a_reconnect(domains):
     a, b = Guest(A), Guest(B)
     for _ in range(2):
-        domains.look(Session(Libvirt(a, b), ()), ONLINE)
+        domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
     assert (a.reads, b.reads) == (2, 2)
 
 
@@ -145,12 +145,12 @@ def test_a_domain_that_was_away_is_read_again(domains):
     a, b = Guest(A), Guest(B)
     virt = Libvirt(a, b)
     session = Session(virt, ())
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     virt.guests = [b]
-    assert sizes(domains.look(session, ONLINE)) == {B: (True, 1, 64)}
+    assert sizes(domains.look(session, ONLINE, {})) == {B: (True, 1, 64)}
     virt.guests = [a, b]
     a.document = domain_xml(A, vcpus=2, memory_mb=64)
-    assert sizes(domains.look(session, ONLINE))[A] == (True, 2, 64)
+    assert sizes(domains.look(session, ONLINE, {}))[A] == (True, 2, 64)
 
 
 def test_a_domain_that_goes_as_an_odd_one_comes_is_forgotten(domains):
@@ -160,28 +160,28 @@ def test_a_domain_that_goes_as_an_odd_one_comes_is_forgotten(domains):
     session = Session(virt, ())
     for guests in ([a], [b], [a]):
         virt.guests = guests
-        domains.look(session, ONLINE)
+        domains.look(session, ONLINE, {})
     assert a.reads == 2
 
 
 def test_a_domain_with_another_name(domains):
     a = Guest(A)
     session = Session(Libvirt(a), ())
-    assert domains.look(session, ONLINE).domains[A].name == f"name of {A}"
+    assert domains.look(session, ONLINE, {}).domains[A].name == f"name of {A}"
     a.called = "renamed"
-    assert domains.look(session, ONLINE).domains[A].name == "renamed"
+    assert domains.look(session, ONLINE, {}).domains[A].name == "renamed"
 
 
 def test_statistics_that_tell_sizes_are_believed_over_what_was_read(domains):
     told = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
     session = Session(Libvirt(Guest(A, stats=told), Guest(B, stats=SHUT_OFF)), ())
-    assert sizes(domains.look(session, ONLINE)) == {A: (True, 3, 101), B: (False, 1, 64)}
+    assert sizes(domains.look(session, ONLINE, {})) == {A: (True, 3, 101), B: (False, 1, 64)}
 
 
 def test_states_are_enough_when_sizes_cannot_be_told(domains):
     virt = Libvirt(Guest(A, vcpus=2))
     virt.no_sizes = libvirt.libvirtError("monitor is busy")
-    look = domains.look(Session(virt, ()), ONLINE)
+    look = domains.look(Session(virt, ()), ONLINE, {})
     assert sizes(look) == {A: (True, 2, 64)}
     assert [problem.item for problem in look.problems] == ["domain statistics"]
 
@@ -192,28 +192,28 @@ def test_one_odd_domain_is_present_and_a_problem(domains, odd):
     a.document = odd
     session = Session(Libvirt(a, b), ())
 
-    look = domains.look(session, ONLINE)
+    look = domains.look(session, ONLINE, {})
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert look.domains[A].name == f"name of {A}"
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
     a.document = domain_xml(A, vcpus=2, memory_mb=64)
-    assert sizes(domains.look(session, ONLINE))[A] == (True, 2, 64)
+    assert sizes(domains.look(session, ONLINE, {}))[A] == (True, 2, 64)
 
 
 def test_a_domain_that_became_odd_is_not_taken_for_what_it_was(domains):
     a = Guest(A)
     session = Session(Libvirt(a), ())
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     a.document = "<domain/>"
     domains.mark(A)
-    assert sizes(domains.look(session, ONLINE)) == {A: (True, None, None)}
+    assert sizes(domains.look(session, ONLINE, {})) == {A: (True, None, None)}
 
 
 def test_a_domain_that_hangs_is_present_and_a_problem(domains, release):
     a, b = Guest(A), Guest(B)
     a.hangs = release
-    look = domains.look(Session(Libvirt(a, b), ()), ONLINE)
+    look = domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
@@ -223,13 +223,13 @@ def test_a_domain_that_hangs_is_not_asked_again_until_it_returns(domains, releas
     a.hangs = release
     session = Session(Libvirt(a, b), ())
     for _ in range(12):  # more than may hang at a time
-        look = domains.look(session, ONLINE)
+        look = domains.look(session, ONLINE, {})
         assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
         assert [problem.item for problem in look.problems] == [f"domain {A}"]
     assert a.reads == 1
 
     release.set()
-    while sizes(domains.look(session, ONLINE))[A] != (True, 1, 64):
+    while sizes(domains.look(session, ONLINE, {}))[A] != (True, 1, 64):
         pass  # the left thread has only to end
 
 
@@ -238,14 +238,14 @@ def test_when_libvirt_hangs_as_a_whole_the_look_ends(domains, release):
     virt = Libvirt(*guests)
     virt.frozen = guests[0].hangs = guests[1].hangs = release
     with pytest.raises(TimeoutError):
-        domains.look(Session(virt, ()), ONLINE)
+        domains.look(Session(virt, ()), ONLINE, {})
     assert guests[1].reads == 0
 
 
 def test_a_domain_that_goes_while_it_is_read_was_there_and_is_no_problem(domains):
     a = Guest(A)
     a.document = no_domain()
-    look = domains.look(Session(Libvirt(a), ()), ONLINE)
+    look = domains.look(Session(Libvirt(a), ()), ONLINE, {})
     assert sizes(look) == {A: (True, None, None)}
     assert look.problems == ()
 
@@ -256,7 +256,7 @@ def test_an_error_of_a_connection_that_is_gone_is_raised(domains):
     virt = Libvirt(a)
     virt.alive = False
     with pytest.raises(libvirt.libvirtError):
-        domains.look(Session(virt, ()), ONLINE)
+        domains.look(Session(virt, ()), ONLINE, {})
 
 
 def pinned(guest, cpuset):
@@ -268,24 +268,24 @@ def pinned(guest, cpuset):
 
 def test_what_runs_occupies_what_it_is_bound_to(domains):
     a, b = pinned(Guest(A), "1-2"), pinned(Guest(B, stats=SHUT_OFF), "1-2")
-    seen = domains.look(Session(Libvirt(a, b), ()), ONLINE).domains
+    seen = domains.look(Session(Libvirt(a, b), ()), ONLINE, {}).domains
     assert (seen[A].occupancy.pcpus, seen[B].occupancy.pcpus) == ({1, 2}, frozenset())
 
 
 def test_other_pins_are_seen_when_it_is_read_again(domains):
     a = pinned(Guest(A), "1-2")
     session = Session(Libvirt(a), ())
-    domains.look(session, ONLINE)
+    domains.look(session, ONLINE, {})
     pinned(a, "3")
     domains.mark(A)
-    assert domains.look(session, ONLINE).domains[A].occupancy.pcpus == {3}
+    assert domains.look(session, ONLINE, {}).domains[A].occupancy.pcpus == {3}
 
 
 def test_what_confines_follows_the_cpus_that_are_online(domains):
     a = pinned(Guest(A), "0-3")
     session = Session(Libvirt(a), ())
     seen = [
-        domains.look(session, frozenset(range(number))).domains[A].occupancy.pcpus
+        domains.look(session, frozenset(range(number)), {}).domains[A].occupancy.pcpus
         for number in (4, 8, 4)
     ]
     assert seen == [set(), {0, 1, 2, 3}, set()]
@@ -294,13 +294,43 @@ def test_what_confines_follows_the_cpus_that_are_online(domains):
 
 def test_an_idle_look_makes_nothing_anew(domains):
     session = Session(Libvirt(pinned(Guest(A), "1-2")), ())
-    first = domains.look(session, ONLINE).domains[A]
+    first = domains.look(session, ONLINE, {}).domains[A]
     for _ in range(20):
-        assert domains.look(session, ONLINE).domains[A] is first
+        assert domains.look(session, ONLINE, {}).domains[A] is first
 
 
 def test_odd_pins_are_a_problem_and_the_domain_is_there(domains):
     a, b = pinned(Guest(A), "all"), Guest(B)
-    look = domains.look(Session(Libvirt(a, b), ()), ONLINE)
+    look = domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
+
+
+def with_vdpa(guest, path):
+    interface = f"<devices><interface type='vdpa'><source dev='{path}'/></interface></devices>"
+    guest.document = guest.document.replace("</domain>", f"{interface}</domain>")
+    return guest
+
+
+def test_a_vdpa_device_is_known_by_its_path_as_soon_as_the_host_shows_it(domains):
+    a = with_vdpa(Guest(A), "/dev/vhost-vdpa-0")
+    session = Session(Libvirt(a), ())
+    look = domains.look(session, ONLINE, {})
+    assert look.domains[A].occupancy.devices == frozenset()
+    (problem,) = look.problems
+    assert (problem.item, problem.message) == (
+        f"domain {A}",
+        "no device of the host has /dev/vhost-vdpa-0",
+    )
+
+    look = domains.look(session, ONLINE, {"/dev/vhost-vdpa-0": "0000:20:02.0"})
+
+    assert look.domains[A].occupancy.devices == {"0000:20:02.0"}
+    assert look.problems == ()
+    assert a.reads == 1
+
+
+def test_a_domain_that_is_shut_off_has_no_devices(domains):
+    a = with_vdpa(Guest(A, stats=SHUT_OFF), "/dev/vhost-vdpa-0")
+    look = domains.look(Session(Libvirt(a), ()), ONLINE, {})
+    assert (look.domains[A].occupancy.devices, look.problems) == (frozenset(), ())

@@ -1,0 +1,361 @@
+"""Which node devices are read when, and what an odd one costs."""
+
+import threading
+
+import libvirt
+import pytest
+
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, VDPA, Mdev
+from rtagent.virt.libvirt.connection import Session
+from rtagent.virt.libvirt.events import DEVICE_EVENTS, subscribe_devices
+from rtagent.virt.libvirt.node_devices import NodeDevices
+from rtagent.virt.libvirt.worker import Workers
+from tests.builders import uid
+from tests.nodedevs import gpu, mdev, net, pci, pci_name, vdpa
+
+PF, GPU, OTHER_GPU = "0000:20:00.0", "0000:08:00.0", "0000:88:00.0"
+TYPE = "nvidia-11"
+
+
+class Node:
+    """A device as libvirt's binding shows it; `document` may be an error to raise."""
+
+    def __init__(self, document):
+        self.document = document
+        self.called = document.partition("<name>")[2].partition("</name>")[0]
+        self.reads = 0
+        self.hangs = None
+
+    def name(self):
+        return self.called
+
+    def XMLDesc(self, flags):
+        self.reads += 1
+        if self.hangs is not None:
+            self.hangs.wait()
+        if isinstance(self.document, Exception):
+            raise self.document
+        return self.document
+
+
+class Libvirt:
+    """A connection with devices, which counts how often it is asked for them."""
+
+    def __init__(self, *documents):
+        self.nodes = {node.called: node for node in map(Node, documents)}
+        self.alive = True
+        self.listings = 0
+        self.refusal = None
+        self.on_listing = lambda: None
+
+    def listAllDevices(self, flags):
+        self.listings += 1
+        if self.refusal is not None:
+            raise self.refusal
+        self.on_listing()
+        return list(self.nodes.values())
+
+    def add(self, document):
+        node = Node(document)
+        self.nodes[node.called] = node
+
+    def getLibVersion(self):
+        return 9000000
+
+    def isAlive(self):
+        return self.alive
+
+    @property
+    def reads(self):
+        return {name: node.reads for name, node in self.nodes.items()}
+
+
+def raised(call):
+    """The error as libvirt itself raises it."""
+    connection = libvirt.open("test:///default")
+    try:
+        call(connection)
+    except libvirt.libvirtError as error:
+        return error
+    finally:
+        connection.close()
+    raise AssertionError
+
+
+def gone():
+    return raised(lambda virt: virt.nodeDeviceLookupByName("nowhere"))
+
+
+def unsupported():
+    return raised(lambda virt: virt.getSysinfo(1 << 30))
+
+
+@pytest.fixture
+def release():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def nodes():
+    return NodeDevices(Workers(timeout=0.2))
+
+
+def addresses(look):
+    return [device.address for device in look.devices]
+
+
+def card(vfs):
+    """A network card, every function with an interface: two documents for each."""
+    yield pci(PF, more="<capability type='virt_functions' maxCount='256'/>")
+    yield net("p20", "aa:bb:cc:00:00:00", pci_name(PF))
+    for number in range(vfs):
+        vf = f"0000:20:{2 + number // 8:02x}.{number % 8}"
+        yield pci(vf, product="154c", pf=PF)
+        yield net(f"p20v{number}", None, pci_name(vf))
+
+
+def test_three_hundred_devices_cost_one_call_when_nothing_changed(nodes):
+    virt = Libvirt(*card(150))
+    session = Session(virt, ())
+    first = nodes.look(session)
+    assert (len(first.devices), virt.listings) == (151, 1)
+    assert set(virt.reads.values()) == {1}
+
+    second = nodes.look(session)
+
+    assert second == first
+    assert virt.listings == 2
+    assert set(virt.reads.values()) == {1}
+
+
+def test_what_it_is_put_together_from(nodes):
+    vf = "0000:20:02.0"
+    virt = Libvirt(*card(1), vdpa("/dev/vhost-vdpa-0", pci_name(vf)))
+    pf, function = nodes.look(Session(virt, ())).devices
+    assert (pf.dev_type, pf.net_name) == (SRIOV_PF, "p20")
+    assert (function.dev_type, function.vdpa_dev) == (VDPA, "/dev/vhost-vdpa-0")
+    assert (function.parent_ifname, function.net_name) == ("p20", "p20v0")
+    assert nodes.vdpas == {"/dev/vhost-vdpa-0": vf}
+
+
+def test_only_what_came_is_read_and_what_went_is_forgotten(nodes):
+    virt = Libvirt(*card(1))
+    session = Session(virt, ())
+    nodes.look(session)
+    virt.add(pci("0000:20:02.1", product="154c", pf=PF))
+
+    look = nodes.look(session)
+    assert addresses(look) == [PF, "0000:20:02.0", "0000:20:02.1"]
+    assert look.devices[2].dev_type == SRIOV_VF
+    assert set(virt.reads.values()) == {1}
+
+    del virt.nodes["net_p20"]  # the host's driver has let go of it
+    assert nodes.look(session).devices[1].parent_ifname is None
+    del virt.nodes[pci_name(PF)]
+    assert addresses(nodes.look(session)) == ["0000:20:02.0", "0000:20:02.1"]
+    assert set(virt.reads.values()) == {1}
+
+
+def test_a_marked_device_is_read_at_the_next_look(nodes):
+    virt = Libvirt(gpu(GPU, free=4), gpu(OTHER_GPU))
+    session = Session(virt, ())
+    nodes.look(session)
+    virt.nodes[pci_name(GPU)].document = pci(GPU, "10de", "2236")
+
+    nodes.mark(pci_name(GPU), "pci_0000_99_00_0")
+
+    assert [device.product_id for device in nodes.look(session).devices] == ["2236", "13f1"]
+    assert virt.reads == {pci_name(GPU): 2, pci_name(OTHER_GPU): 1}
+
+
+def test_a_mark_that_comes_during_a_look_is_for_the_next(nodes):
+    virt = Libvirt(gpu(GPU))
+    session = Session(virt, ())
+    nodes.look(session)
+    virt.on_listing = lambda: nodes.mark(pci_name(GPU))
+    nodes.look(session)
+    virt.on_listing = lambda: None
+    before = virt.reads[pci_name(GPU)]
+    nodes.look(session)
+    assert virt.reads[pci_name(GPU)] == before + 1
+
+
+def test_everything_is_read_again_after_a_reconnect(nodes):
+    virt = Libvirt(gpu(GPU))
+    for _ in range(2):
+        nodes.look(Session(virt, ()))
+    assert virt.reads == {pci_name(GPU): 2}
+
+
+def free(look):
+    return {d.address: d.mdev_types[0].available_instances for d in look.devices}
+
+
+def test_a_mediated_device_that_comes_or_goes_changes_what_its_maker_can_make(nodes):
+    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
+    session = Session(virt, ())
+    assert free(nodes.look(session)) == {GPU: 4, OTHER_GPU: 4}
+
+    virt.add(mdev(uid(1), TYPE, pci_name(GPU)))
+    virt.nodes[pci_name(GPU)].document = gpu(GPU, free=3)
+    look = nodes.look(session)
+    assert free(look) == {GPU: 3, OTHER_GPU: 4}
+    assert look.mdevs == (Mdev(uuid=uid(1), type=TYPE, parent_addr=GPU),)
+
+    virt.nodes = {name: node for name, node in virt.nodes.items() if name.startswith("pci")}
+    virt.nodes[pci_name(GPU)].document = gpu(GPU, free=4)
+    look = nodes.look(session)
+    assert (free(look), look.mdevs) == ({GPU: 4, OTHER_GPU: 4}, ())
+    assert virt.reads == {pci_name(GPU): 3, pci_name(OTHER_GPU): 1}
+
+
+def test_what_one_function_makes_another_of_the_card_cannot(nodes):
+    makes = gpu("0000:08:00.4").partition("<capability type='mdev_types'>")[2]
+    more = "<capability type='mdev_types'>" + makes.removesuffix("</capability></device>")
+    functions = ["0000:08:00.4", "0000:08:00.5"]
+    virt = Libvirt(*(pci(each, "10de", "2236", pf=GPU, more=more) for each in functions))
+    session = Session(virt, ())
+    nodes.look(session)
+    virt.add(mdev(uid(1), TYPE, pci_name(functions[0])))
+
+    nodes.look(session)
+
+    assert [virt.reads[pci_name(each)] for each in functions] == [2, 2]
+
+
+def test_an_odd_device_costs_itself_alone_and_is_read_once(nodes):
+    odd = gpu(GPU).replace("<domain>0<", "<domain>65536<")
+    virt = Libvirt(odd, gpu(OTHER_GPU))
+    session = Session(virt, ())
+    for _ in range(2):
+        look = nodes.look(session)
+        assert addresses(look) == [OTHER_GPU]
+        (problem,) = look.problems
+        assert problem.item == f"device {pci_name(GPU)}"
+        assert problem.message == "domain: 10000 is more than FFFF"
+    assert set(virt.reads.values()) == {1}
+
+    nodes.mark(pci_name(GPU))
+    virt.nodes[pci_name(GPU)].document = gpu(GPU)
+    look = nodes.look(session)
+    assert (addresses(look), look.problems) == ([GPU, OTHER_GPU], ())
+
+
+def test_a_device_that_goes_during_the_look_is_no_problem(nodes):
+    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
+    virt.nodes[pci_name(GPU)].document = gone()
+    session = Session(virt, ())
+    look = nodes.look(session)
+    assert (addresses(look), look.problems) == ([OTHER_GPU], ())
+
+    virt.nodes[pci_name(GPU)].document = gpu(GPU)  # and is back
+    assert addresses(nodes.look(session)) == [GPU, OTHER_GPU]
+
+
+def test_a_device_that_cannot_be_read_is_what_it_was_and_is_tried_again(nodes):
+    virt = Libvirt(gpu(GPU))
+    session = Session(virt, ())
+    before = nodes.look(session)
+    node = virt.nodes[pci_name(GPU)]
+    node.document = unsupported()
+
+    nodes.mark(pci_name(GPU))
+    look = nodes.look(session)
+
+    assert look.devices == before.devices
+    assert [problem.item for problem in look.problems] == [f"device {pci_name(GPU)}"]
+    node.document = gpu(GPU, free=1)
+    assert free(nodes.look(session)) == {GPU: 1}
+
+
+def test_a_device_that_hangs_costs_itself_alone(nodes, release):
+    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
+    virt.nodes[pci_name(GPU)].hangs = release
+    look = nodes.look(Session(virt, ()))
+    assert addresses(look) == [OTHER_GPU]
+    assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
+
+
+def test_a_listing_that_fails_says_nothing_of_the_devices(nodes):
+    virt = Libvirt(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
+    session = Session(virt, ())
+    known = nodes.look(session)
+    virt.refusal = unsupported()
+    nodes.mark(pci_name(GPU))
+
+    look = nodes.look(session)
+
+    assert (look.devices, look.mdevs) == (None, known.mdevs)
+    assert [problem.item for problem in look.problems] == ["node devices"]
+    virt.refusal = None
+    assert nodes.look(session).devices == known.devices
+    assert virt.reads[pci_name(GPU)] == 2  # the mark has not been lost
+
+
+def test_a_listing_that_hangs_is_asked_for_once(nodes, release):
+    virt = Libvirt(gpu(GPU))
+    virt.on_listing = release.wait
+    session = Session(virt, ())
+    for _ in range(3):
+        look = nodes.look(session)
+        assert look.devices is None
+        assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
+    assert virt.listings == 1
+
+
+def test_a_broken_connection_is_raised(nodes):
+    virt = Libvirt(gpu(GPU))
+    virt.refusal, virt.alive = unsupported(), False
+    with pytest.raises(libvirt.libvirtError):
+        nodes.look(Session(virt, ()))
+
+
+class Announcer:
+    """A connection that plays back events of node devices."""
+
+    def __init__(self):
+        self.callbacks = {}
+
+    def nodeDeviceEventRegisterAny(self, device, event, callback, opaque):
+        assert device is None
+        self.callbacks[event] = (callback, opaque)
+        return event
+
+    def play(self, kind, name, *details):
+        callback, opaque = self.callbacks[kind]
+        callback(self, Node(f"<name>{name}</name>"), *details, opaque)
+
+
+CREATED, DELETED = libvirt.VIR_NODE_DEVICE_EVENT_CREATED, libvirt.VIR_NODE_DEVICE_EVENT_DELETED
+LIFECYCLE, UPDATE = DEVICE_EVENTS
+
+#: As a host announces that two virtual functions are made and one is given to a guest, and that a
+#: disk is plugged in.
+ANNOUNCED = (
+    (LIFECYCLE, "pci_0000_20_02_0", CREATED, 0),
+    (LIFECYCLE, "pci_0000_20_02_1", CREATED, 0),
+    (LIFECYCLE, "net_p20v0_52_54_00_20_02_00", CREATED, 0),
+    (UPDATE, "pci_0000_20_02_0"),
+    (LIFECYCLE, "block_sdb_QEMU_HARDDISK", CREATED, 0),
+    (LIFECYCLE, "scsi_2_0_0_0", CREATED, 0),
+    (LIFECYCLE, "net_p20v0_52_54_00_20_02_00", DELETED, 0),
+)
+
+
+def test_events_name_what_is_to_be_read_again(nodes):
+    virt, told = Announcer(), []
+    for event in DEVICE_EVENTS:
+        subscribe_devices(virt, event, told.append)
+
+    for event in ANNOUNCED:
+        virt.play(*event)
+
+    assert told == [
+        "pci_0000_20_02_0",
+        "pci_0000_20_02_1",
+        "net_p20v0_52_54_00_20_02_00",
+        "pci_0000_20_02_0",
+        "net_p20v0_52_54_00_20_02_00",
+    ]
