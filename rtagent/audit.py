@@ -13,6 +13,7 @@ from rtagent.model.base import Value
 from rtagent.model.host import HostState
 from rtagent.model.observation import Observation, Problem
 from rtagent.ports import Clock, Hypervisor, Reporter, Silence
+from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.plan import plan
 from rtagent.reconcile.step import Outcome
 from rtagent.tracker import ResourceTracker
@@ -95,7 +96,9 @@ class Auditor:
                 seen = self._hypervisor.observe()
                 outcome, refused = self._apply(base, seen, lapsed)
             seconds = self._clock.monotonic() - began
-            self.last = _summary(self.tracker.snapshot(), cause, seen, outcome, refused, seconds)
+            problems = (*seen.problems, *device_problems(base, seen))
+            state = self.tracker.snapshot()
+            self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
         self._tell(self.last)
         return self.last
 
@@ -122,6 +125,7 @@ def _summary(
     state: HostState,
     cause: str,
     seen: Observation,
+    problems: tuple[Problem, ...],
     outcome: Outcome,
     refused: str,
     seconds: float,
@@ -136,7 +140,7 @@ def _summary(
         drifts=len(views.drifts(state)),
         suspects=len(views.suspects(state)),
         seconds=seconds,
-        problems=seen.problems,
+        problems=problems,
         refused=refused,
     )
 

@@ -16,6 +16,7 @@
     │   ├── ClaimExpired                 the claim has ended
     │   ├── IllegalTransition            the claim's state does not allow the call
     │   ├── NodeNotFound
+    │   ├── PciDeviceNotFound            no record of a device has that address
     │   └── ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                      not now: the same call may succeed later; crosses the wire
     │   ├── NodeNotReady                 the first good audit is still to come
@@ -148,6 +149,12 @@ class ClaimNotFound(RequestError):
     """No such claim on this node."""
 
     template = "no claim {claim_uuid} is known here"
+
+
+class PciDeviceNotFound(RequestError):
+    """No device of that address is offered, or held, here."""
+
+    template = "no PCI device {address} is known here: rtagent pci list shows those that are"
 
 
 class ClaimConflict(RequestError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
-from rtagent import claims
+from rtagent import attach, claims, quarantine
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -36,7 +36,7 @@ from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.host import HostState
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.policy import Policy
-from rtagent.model.request import BuildRequest
+from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.ports import Clock, Reporter, Silence, Store
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.step import Outcome, Step
@@ -144,6 +144,38 @@ class ResourceTracker:
     def build_succeeded(self, call: Call) -> None:
         """The row of failed builds ends."""
         self._call(lambda s, now: claims.count_build(s, True, call, now), call, answers=False)
+
+    # -- devices --------------------------------------------------------------------------------
+
+    def claim_pci_devices(self, request: AttachRequest, call: Call) -> Claim:
+        """Hold devices for a guest that is here.
+
+        :raises ComputeResourcesUnavailable: ClaimNotFound: ClaimConflict: ClaimExpired:
+        """
+        self._may_create()
+        return self._call(lambda s, now: attach.claim_devices(s, request, call, now), call)[0]
+
+    def allocate_pci_devices(self, owner_id: str, claim_uuid: str, call: Call) -> Claim:
+        """Answered before they are given to the guest. :raises ClaimNotFound: ClaimExpired:"""
+        return self._call(lambda s, now: attach.activate(s, owner_id, claim_uuid, call, now), call)[
+            0
+        ]
+
+    def end_pci_claims(self, owner_id: str, claim_uuid: str | None, verb: str, call: Call) -> None:
+        """Release what was only claimed (``unclaim``), or what the guest had (``free``)."""
+        self._call(
+            lambda s, now: attach.end(s, owner_id, claim_uuid, verb, call, now),
+            call,
+            answers=False,
+        )
+
+    def set_quarantine(self, address: str, reason: str | None, call: Call) -> None:
+        """Keep a device back, or give it free again. :raises PciDeviceNotFound:"""
+        self._call(
+            lambda s, now: quarantine.quarantine(s, address, reason, call, now),
+            call,
+            answers=False,
+        )
 
     # -- the audit's and the operator's part ------------------------------------------------------
 

@@ -24,6 +24,9 @@ LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
     "update": {BUILDING: BUILDING, ACTIVE: ACTIVE},
     "abort": {BUILDING: RELEASED, ACTIVE: RELEASED},
     "release": {BUILDING: RELEASED, ACTIVE: RELEASED},
+    # of claims that add devices
+    "unclaim": {BUILDING: RELEASED},
+    "free": {ACTIVE: RELEASED},
     # the audit's own verbs
     "appear": {BUILDING: ACTIVE},
     "expire": {BUILDING: RELEASED},

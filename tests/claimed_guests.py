@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 from rtagent.errors import InvalidFlavor
 from rtagent.model.assignment import Assignment
+from rtagent.model.claim import BUILD
+from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
+from rtagent.model.specific import SpecificUnit
 from rtagent.numa.fit import Fitted
+from tests.builders import NODE
 from tests.numa_hosts import HUGE, LARGE, asked, cell, flavor, host, placed, topology
 
 #: Two cells of eight cores of two threads each, of them two cores shared; pages of all sizes.
@@ -26,6 +30,10 @@ class Granted:
 
     flavor: Flavor
     numa_topology: Assignment | None
+    kind: str = BUILD
+    node_uuid: str = NODE.uuid
+    pci: tuple[AssignedDevice, ...] = ()
+    resources: tuple[SpecificUnit, ...] = ()
 
 
 def granted(vcpus: int = 4, memory_mb: int = 2048, where=WHERE, **specs: str) -> Granted:

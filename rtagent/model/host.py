@@ -18,8 +18,8 @@ from rtagent.errors import InvariantViolated
 from rtagent.model import stats
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import LIVE_STATES, Claim, Unit
-from rtagent.model.device import PciDevice
+from rtagent.model.claim import ATTACH, LIVE_STATES, PCI, Claim, Unit
+from rtagent.model.device import FUNCTIONS, PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.node import Node
 from rtagent.model.policy import Policy
@@ -142,8 +142,9 @@ class HostState(Value, frozen=True, kw_only=True):
         """
         for owner in owners:
             claims = self.claims_of(owner)
-            if len(claims) > 1:
-                listed = ", ".join(claim.uuid for claim in claims)
+            mains = [claim for claim in claims if claim.kind != ATTACH]
+            if len(mains) > 1:
+                listed = ", ".join(claim.uuid for claim in mains)
                 raise InvariantViolated(f"owner {owner} has more than one claim: {listed}")
             for claim in claims:
                 _check_claim(self, owner, claim)
@@ -242,6 +243,9 @@ def _check_claim(state: HostState, owner: str, claim: Claim) -> None:
         raise InvariantViolated(f"claim {claim.uuid} belongs to node {claim.node_uuid}")
     if min(claim.vcpus, claim.memory_mb, claim.disk_mb) < 0:
         raise InvariantViolated(f"claim {claim.uuid} holds a negative amount")
+    for device in claim.pci:
+        if device.dev_type in FUNCTIONS and (PCI, device.parent_addr) in state.units:
+            raise InvariantViolated(f"{device.address} is held, and its physical function too")
     if claim.revision > state.revision:
         raise InvariantViolated(f"claim {claim.uuid} is newer than the state")
 

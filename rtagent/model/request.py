@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from rtagent.model.base import Count, Document, Name, Positive, Uuid, Value
-from rtagent.model.instance import Instance
+from rtagent.model.instance import Instance, PciRequest
 
 Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
 
@@ -49,6 +49,17 @@ class Allocation(Document, frozen=True, kw_only=True):
 
 #: The consumer's allocations in Placement, by provider uuid.
 Allocations = Mapping[Uuid, Allocation]
+
+
+class AttachRequest(Value, frozen=True, kw_only=True):
+    """Hold devices for a guest that is here.
+
+    :ivar claim_uuid: the claim's uuid to be: the call's operation id.
+    """
+
+    claim_uuid: Uuid
+    instance: Instance
+    pci_requests: tuple[PciRequest, ...]
 
 
 class BuildRequest(Value, frozen=True, kw_only=True):

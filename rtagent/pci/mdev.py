@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from rtagent.errors import ConfigError
 from rtagent.model.address import BadAddress, parse_address
 from rtagent.model.base import Value
-from rtagent.model.device import Device
+from rtagent.model.device import Device, Mdev
 from rtagent.model.observation import Problem
 from rtagent.model.specific import EnabledType, SpecificInventory
 
@@ -80,6 +80,28 @@ def mdev_inventories(
         if each.addresses is None or device.address in each.addresses
     )
     return tuple(inventory for inventory in made if inventory is not None)
+
+
+def ours(
+    node_uuid: str, devices: Iterable[Device], mdevs: Iterable[Mdev]
+) -> Mapping[tuple[str, str], int]:
+    """How many of the mediated devices that exist are units of this node's, by address and type.
+    Their uuids tell."""
+    existing: dict[tuple[str, str], set[str]] = {}
+    for mdev in mdevs:
+        existing.setdefault((mdev.parent_addr, mdev.type), set()).add(mdev.uuid or "")
+    if not existing:
+        return {}
+    free = {(d.address, t.id): t.available_instances for d in devices for t in d.mdev_types}
+    return {
+        (address, type_): len(uuids & _uuids(node_uuid, address, type_, len(uuids) + spare))
+        for (address, type_), uuids in existing.items()
+        for spare in [free.get((address, type_), 0)]
+    }
+
+
+def _uuids(node_uuid: str, address: str, type_: str, number: int) -> set[str]:
+    return {mdev_uuid(node_uuid, identifier(address, type_, n)) for n in range(number)}
 
 
 def identifier(address: str, type_: str, index: int) -> str:

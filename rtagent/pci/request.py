@@ -86,6 +86,16 @@ def moved_requests(
     return device_requests(flavor, ports, aliases, numa_policy)
 
 
+def attached_requests(
+    documents: Sequence[PciRequest], aliases: Aliases, numa_policy: str | None
+) -> tuple[DeviceRequest, ...]:
+    """Requests for devices to be added to a guest: what is said, and nothing of its flavor's.
+
+    :raises PciRequestAliasNotDefined: InvalidPciRequest:
+    """
+    return _distinct([_of_document(document, aliases, numa_policy) for document in documents])
+
+
 def _named(flavor: Flavor) -> Iterator[tuple[str, int]]:
     """``name:count[,name:count]``."""
     text = flavor.extra_specs.get(EXTRA_SPEC, "")

@@ -29,6 +29,7 @@ def apply(
 def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
     events = tuple(_event(state, move, now) for step in steps for move in step.moves)
     topologies = [step.topology for step in steps if step.topology is not None]
+    specifics = [step.specific for step in steps if step.specific is not None]
     leasts = [s.disk_available_least for s in steps if s.disk_available_least is not None]
     made = Change(
         cause=CAUSE,
@@ -36,6 +37,9 @@ def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
         at=now,
         holdings=tuple(step.hold for step in steps if step.hold is not None),
         unholdings=tuple(step.key for step in steps if step.unhold),
+        devices=tuple(step.device for step in steps if step.device is not None),
+        device_removals=tuple(step.removal for step in steps if step.removal is not None),
+        specific=specifics[0] if specifics else None,
         topology=topologies[0] if topologies else None,
         disk_available_least=leasts[0] if leasts else None,
     )

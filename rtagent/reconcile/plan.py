@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
-from rtagent.model.claim import ACTIVE, BUILDING, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState
 from rtagent.model.observation import Domain, Observation
+from rtagent.reconcile.devices import device_steps, specific_steps
 from rtagent.reconcile.step import Move, Step
-from rtagent.views import differences
+from rtagent.views import attached_claims, differences, main_claims
 
 MISSING = "its domain is neither running nor defined here"
+#: Why a claim is expired besides; of one that adds devices, whose domain is here: the other.
+LAPSED = {True: "no domain is here", False: "its domain has not got its devices"}
 
 
 def plan(base: HostState, seen: Observation, lapsed: Set[str]) -> tuple[Step, ...]:
@@ -21,7 +24,12 @@ def plan(base: HostState, seen: Observation, lapsed: Set[str]) -> tuple[Step, ..
     """
     owners = {*base.owners, *base.holdings, *seen.domains}
     steps = (_owner_step(base, seen, owner, lapsed) for owner in sorted(owners))
-    return (*_host_step(base, seen), *(step for step in steps if step is not None))
+    return (
+        *_host_step(base, seen),
+        *(step for step in steps if step is not None),
+        *device_steps(base, seen),
+        *specific_steps(base, seen),
+    )
 
 
 def _host_step(base: HostState, seen: Observation) -> Iterator[Step]:
@@ -40,13 +48,27 @@ def _owner_step(base: HostState, seen: Observation, owner: str, lapsed: Set[str]
         move
         for claim in claims
         for move in (
-            _present(claim) if domain else _absent(claim, seen.complete, claim.uuid in lapsed)
+            _present(claim)
+            if domain and _has(domain, claim)
+            else _absent(claim, domain, seen.complete, claim.uuid in lapsed)
         )
     )
     hold, unhold = _holding(base.holdings.get(owner), claims, domain, seen.complete)
     if not moves and hold is None and not unhold:
         return None
     return Step(key=owner, moves=moves, hold=hold, unhold=unhold)
+
+
+def _has(domain: Domain, claim: Claim) -> bool:
+    """Whether a domain that is here is what the claim is for; of a claim that adds devices: whether
+    they are there."""
+    if claim.kind != ATTACH:
+        return True
+    return claim.state == ACTIVE or _gives(domain, claim)
+
+
+def _gives(domain: Domain, claim: Claim) -> bool:
+    return domain.occupancy.devices.issuperset(device.address for device in claim.pci)
 
 
 def _present(claim: Claim) -> Iterator[Move]:
@@ -56,8 +78,8 @@ def _present(claim: Claim) -> Iterator[Move]:
         yield Move(claim_uuid=claim.uuid, verb="trust", reason="its domain is here again")
 
 
-def _absent(claim: Claim, complete: bool, lapsed: bool) -> Iterator[Move]:
-    if not complete:
+def _absent(claim: Claim, domain: Domain | None, complete: bool, lapsed: bool) -> Iterator[Move]:
+    if not complete or (domain is not None and domain.holding() is None):
         return
     if claim.state == ACTIVE and claim.suspect is None:
         yield Move(claim_uuid=claim.uuid, verb="suspect", reason=MISSING)
@@ -65,7 +87,7 @@ def _absent(claim: Claim, complete: bool, lapsed: bool) -> Iterator[Move]:
         yield Move(
             claim_uuid=claim.uuid,
             verb="expire",
-            reason="its lease has lapsed and no domain is here",
+            reason="its lease has lapsed and " + LAPSED[domain is None],
         )
 
 
@@ -78,12 +100,13 @@ def _holding(
     now = domain.holding()
     if now is None:
         return None, False
-    if any(agrees(claim, now) for claim in claims):
+    attached = attached_claims(claims)
+    if any(agrees(claim, now, attached) for claim in main_claims(claims)):
         return None, held is not None
     return (now if now != held else None), False
 
 
-def agrees(claim: Claim, domain: Holding) -> bool:
+def agrees(claim: Claim, domain: Holding, attached: Sequence[Claim] = ()) -> bool:
     """Whether a domain is what the claim says; one that is shut off uses nothing yet and may differ
     in nothing that counts."""
-    return not domain.active or not any(differences(claim, domain))
+    return not domain.active or not any(differences(claim, domain, attached))

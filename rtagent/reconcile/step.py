@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rtagent.model.base import Value
+from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
+from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 
 
@@ -22,14 +24,19 @@ class Move(Value, frozen=True, kw_only=True):
 class Step(Value, frozen=True, kw_only=True):
     """All that an audit wants of one key; it holds only if the key is untouched since the base.
 
-    :ivar key: an owner's id, or `host.HOST`.
+    :ivar key: an owner's id, `host.device_key` of a device, or `host.HOST`.
     :ivar hold: what its domain uses, to be counted from now on. :ivar unhold: count it no more.
+    :ivar device: as it is recorded from now on. :ivar removal: an address: recorded no more.
+    :ivar specific: what there is of specific resources.
     """
 
     key: str
     moves: tuple[Move, ...] = ()
     hold: Holding | None = None
     unhold: bool = False
+    device: PciDevice | None = None
+    removal: str | None = None
+    specific: tuple[SpecificInventory, ...] | None = None
     topology: Topology | None = None
     disk_available_least: int | None = None
 

@@ -14,6 +14,7 @@ from retrying import Retrying
 from rtagent import errors
 from rtagent.errors import RtAgentError
 from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc.device_calls import DeviceCalls
 from rtagent.rpc.methods import TOPIC
 
 #: Seconds before the first repetition; each wait is twice as long as the one before it.
@@ -23,7 +24,7 @@ LONGEST_WAIT = 8.0
 Document = Any  #: JSON primitives, or a value of `rtagent.model`.
 
 
-class AgentAPI:
+class AgentAPI(DeviceCalls):
     """The agent of one host. Thread-safe; making one costs little.
 
     Answers are JSON primitives, as the schemas say. Errors are those of `rtagent.errors`, and

@@ -17,7 +17,7 @@ from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.host import HostState
-from rtagent.model.request import BuildRequest, Limits
+from rtagent.model.request import AttachRequest, BuildRequest, Limits
 from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
 from rtagent.rpc import methods, replies
 from rtagent.rpc.context import actor, request_id
@@ -110,6 +110,48 @@ class Endpoint:
         return replies.Verdict(
             granted=False, reasons=msgspec.convert(told, tuple[replies.Reason, ...])
         )
+
+    # -- devices --------------------------------------------------------------------------------
+
+    @served
+    def claim_pci_devices(self, arguments: methods.ClaimPciDevices, call: Call) -> replies.Claim:
+        request = AttachRequest(
+            claim_uuid=arguments.operation_id,
+            instance=arguments.instance,
+            pci_requests=arguments.pci_requests,
+        )
+        return self._shown(self._tracker.claim_pci_devices(request, call))
+
+    @served
+    def allocate_pci_devices_for_instance(
+        self, arguments: methods.PciClaimChange, call: Call
+    ) -> replies.Claim:
+        owner, claim = arguments.instance_uuid, arguments.claim_uuid
+        return self._shown(self._tracker.allocate_pci_devices(owner, claim, call))
+
+    @served
+    def unclaim_pci_devices(self, arguments: methods.PciClaimChange, call: Call) -> None:
+        self._end_pci_claims(arguments, "unclaim", call)
+
+    @served
+    def free_pci_device_claims_for_instance(
+        self, arguments: methods.PciClaimsEnd, call: Call
+    ) -> None:
+        self._end_pci_claims(arguments, "unclaim", call)
+
+    @served
+    def free_pci_device_allocations_for_instance(
+        self, arguments: methods.PciClaimsEnd, call: Call
+    ) -> None:
+        self._end_pci_claims(arguments, "free", call)
+
+    @served
+    def quarantine_pci_device(self, arguments: methods.QuarantinePciDevice, call: Call) -> None:
+        self._tracker.set_quarantine(arguments.address, arguments.reason, call)
+
+    @served
+    def clear_pci_device(self, arguments: methods.ClearPciDevice, call: Call) -> None:
+        self._tracker.set_quarantine(arguments.address, None, call)
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -217,6 +259,12 @@ class Endpoint:
             request_id=request_id(context),
         )
         return _primitives(handler(self, arguments, call))
+
+    def _end_pci_claims(
+        self, arguments: methods.PciClaimChange | methods.PciClaimsEnd, verb: str, call: Call
+    ) -> None:
+        owner, claim = arguments.instance_uuid, arguments.claim_uuid
+        self._tracker.end_pci_claims(owner, claim, verb, call)
 
     def _shown(self, claim: Claim) -> replies.Claim:
         fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from rtagent.model.base import Document, Name, Uuid, Value
-from rtagent.model.instance import Instance, InstanceUpdate
+from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
 from rtagent.model.request import Allocations, ExtraResource, Limits
 from rtagent.ports import Service
 from rtagent.rpc import replies
@@ -75,6 +77,43 @@ class UpdateUsage(Change, frozen=True, kw_only=True):
     """An instance's new state."""
 
     instance: InstanceUpdate
+
+
+class ClaimPciDevices(Arguments, frozen=True, kw_only=True):
+    """:ivar operation_id: the claim's uuid to be.
+    :ivar pci_requests: what is to be added; the flavor's aliases are no part of it.
+    """
+
+    instance: Instance
+    pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)]
+    operation_id: Uuid
+
+
+class PciClaimChange(Change, frozen=True, kw_only=True):
+    """A step in the life of one claim that adds devices."""
+
+    instance_uuid: Uuid
+    claim_uuid: Uuid
+
+
+class PciClaimsEnd(Change, frozen=True, kw_only=True):
+    """:ivar claim_uuid: null is every one that the method is for."""
+
+    instance_uuid: Uuid
+    claim_uuid: Uuid | None = None
+
+
+class QuarantinePciDevice(Change, frozen=True, kw_only=True):
+    """:ivar address: like 0000:08:00.0."""
+
+    address: Name
+    reason: Annotated[Name, Meta(min_length=1)]
+
+
+class ClearPciDevice(Change, frozen=True, kw_only=True):
+    """:ivar address: like 0000:08:00.0."""
+
+    address: Name
 
 
 class SetService(Change, frozen=True, kw_only=True):
@@ -168,6 +207,57 @@ _TABLE = (
         effect="An instance's new state: feeds the statistics. ``deleted`` and"
         " ``shelved_offloaded`` release its claims.",
         arguments=UpdateUsage,
+    ),
+    Method(
+        name="claim_pci_devices",
+        effect="Hold devices to be added to an instance that has a claim here: a claim of kind"
+        " ``attach``, ``building``, leased. Its uuid is the operation id.",
+        arguments=ClaimPciDevices,
+        reply=replies.Claim,
+        errors=(
+            *("InvalidPciRequest", "PciRequestAliasNotDefined", "ComputeResourcesUnavailable"),
+            *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "HypervisorUnavailable"),
+        ),
+    ),
+    Method(
+        name="allocate_pci_devices_for_instance",
+        effect="The devices of an ``attach`` claim are about to be given to the guest:"
+        " ``building`` becomes ``active``.",
+        arguments=PciClaimChange,
+        reply=replies.Claim,
+        errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
+    ),
+    Method(
+        name="unclaim_pci_devices",
+        effect="Release an ``attach`` claim that is still ``building``. Idempotent.",
+        arguments=PciClaimChange,
+        errors=("ClaimNotFound", "IllegalTransition"),
+    ),
+    Method(
+        name="free_pci_device_claims_for_instance",
+        effect="Release the ``attach`` claims of an instance that are still ``building``, or one"
+        " of them. Idempotent.",
+        arguments=PciClaimsEnd,
+        errors=("ClaimNotFound", "IllegalTransition"),
+    ),
+    Method(
+        name="free_pci_device_allocations_for_instance",
+        effect="The guest has given devices back: release its ``active`` ``attach`` claims, or one"
+        " of them. Idempotent.",
+        arguments=PciClaimsEnd,
+        errors=("ClaimNotFound", "IllegalTransition"),
+    ),
+    Method(
+        name="quarantine_pci_device",
+        effect="Have nobody get a device from now on. Who holds it keeps it.",
+        arguments=QuarantinePciDevice,
+        errors=("PciDeviceNotFound",),
+    ),
+    Method(
+        name="clear_pci_device",
+        effect="Have a device that was kept back given out again.",
+        arguments=ClearPciDevice,
+        errors=("PciDeviceNotFound",),
     ),
     Method(
         name="test_claim",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from lxml import etree
 
 from rtagent.model.assignment import Assignment
+from rtagent.model.claim import ATTACH
+from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
+from rtagent.model.specific import SpecificUnit
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.guest_devices import device_elements, mdev_elements, put_devices
 
 #: What of a domain's children is the claim's: the whole element, or the children named.
 _OWNED: dict[str, tuple[str, ...]] = {
@@ -25,14 +30,44 @@ class Granted(Protocol):
     """What is read of a claim."""
 
     @property
+    def kind(self) -> str: ...
+
+    @property
+    def node_uuid(self) -> str: ...
+
+    @property
     def flavor(self) -> Flavor: ...
 
     @property
     def numa_topology(self) -> Assignment | None: ...
 
+    @property
+    def pci(self) -> Sequence[AssignedDevice]: ...
+
+    @property
+    def resources(self) -> Sequence[SpecificUnit]: ...
+
 
 def children(claim: Granted) -> tuple[etree._Element, ...]:
-    """The ``<domain>`` children that enact it."""
+    """The ``<domain>`` children that enact it: of a claim that adds devices, these alone."""
+    given = devices(claim)
+    alone = () if claim.kind == ATTACH else _places(claim)
+    if not given:
+        return alone
+    element = etree.Element("devices")
+    element.extend(given)
+    return (*alone, element)
+
+
+def devices(claim: Granted) -> tuple[etree._Element, ...]:
+    """The children of ``<devices>`` that give the guest what it holds: PCI devices, then mediated
+    ones."""
+    mdevs = (unit for unit in claim.resources if unit.provider)
+    return (*device_elements(claim.pci), *mdev_elements(claim.node_uuid, mdevs))
+
+
+def _places(claim: Granted) -> tuple[etree._Element, ...]:
+    """CPUs, cells and pages."""
     assignment = claim.numa_topology or Assignment()
     parts = {
         "memoryBacking": guest_numa.memory_backing(assignment),
@@ -53,10 +88,12 @@ def xml(claim: Granted) -> str:
     return "".join(etree.tostring(child, encoding="unicode") for child in children(claim))
 
 
-def apply(domain_xml: str, claim: Granted) -> str:
+def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> str:
     """A whole domain document with the claim's part in it: what it says of the same things goes,
     and everything else stays. Applying a claim again changes nothing.
 
+    :param attached: claims that have added devices to the guest; devices of the same kinds that no
+        claim gives it go.
     :raises BadDocument: it is not a domain's.
     """
     domain = parse(domain_xml)
@@ -64,8 +101,9 @@ def apply(domain_xml: str, claim: Granted) -> str:
         raise BadDocument(f"it is a <{domain.tag}>, not a <domain>")
     for tag, owned in _OWNED.items():
         _clear(domain, tag, owned)
-    for child in children(claim):
+    for child in _places(claim):
         _put(domain, child)
+    put_devices(domain, (each for one in (claim, *attached) for each in devices(one)))
     etree.indent(domain)
     return etree.tostring(domain, encoding="unicode")
 

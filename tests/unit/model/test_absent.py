@@ -42,7 +42,7 @@ def test_a_cpu_that_is_offline_is_told():
 def test_it_is_no_drift_and_reads_as_a_sentence():
     assert drifts(seen({2, 4})) == ()
     (one,) = absent(seen({2, 4}))
-    assert str(one) == f"instance {uid(1)}: host CPU 6 is held, and offline or not offered"
+    assert str(one) == f"instance {uid(1)}: host CPU 6 is held, and gone, offline or not offered"
 
 
 def test_nothing_is_known_of_a_host_never_seen():
