@@ -21,9 +21,17 @@ from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon
 
-#: Two sockets of eight cores with two threads each.
+#: Two sockets of eight cores with two threads each. Beside each of them a Quadro M4000, at
+#: 0000:08:00.0 and 0000:88:00.0; beside the first a network card with virtual functions.
 MACHINE = Machine(
-    sockets=2, cores=8, threads=2, memory_mb=64 * 1024, hostname="hypervisor-1.example"
+    sockets=2,
+    cores=8,
+    threads=2,
+    memory_mb=64 * 1024,
+    gpus=2,
+    nics=1,
+    vfs=8,
+    hostname="hypervisor-1.example",
 )
 PROGRAMS = Path(sys.executable).parent
 

@@ -1,0 +1,52 @@
+"""LP1972028, LP1897528: one odd device stopped it all.
+
+A network interface that was gone when it was asked about, between the listing and the question, was
+an error that ended the audit; so was a PCI address with a domain of more than 16 bits, which ended
+the service at its start. In the meantime nothing else of the host was seen either.
+
+A device that goes is no longer there, and one that cannot be understood is quarantined and told.
+The others are seen as ever.
+"""
+
+from __future__ import annotations
+
+from rtagent.virt.libvirt import LibvirtHypervisor
+from rtagent.virt.libvirt.connection import Session
+from rtagent.virt.libvirt.node_devices import NodeDevices
+from rtagent.virt.libvirt.storage import FileSystem
+from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.simulate import Machine, edit, host_uri, simulate
+from tests.node_listing import Libvirt, gone
+from tests.nodedevs import gpu, net, pci, pci_name
+from tests.pci_hosts import GPU_0, GPU_1, PF_0
+
+
+def test_an_interface_that_goes_while_it_is_asked_about():
+    virt = Libvirt(pci(PF_0), net("p20", None, pci_name(PF_0)), gpu(GPU_0))
+    virt.nodes["net_p20"].document = gone()
+
+    look = NodeDevices(Workers(5.0)).look(Session(virt, ()))
+
+    assert [(device.address, device.net_name) for device in look.devices] == [
+        (GPU_0, None),
+        (PF_0, None),
+    ]
+    assert look.problems == ()
+
+
+def test_a_domain_of_more_than_16_bits(tmp_path):
+    file = tmp_path / "host.xml"
+    simulate(file, Machine(gpus=2))
+    with edit(file) as world:
+        world.add_device(gpu("0000:09:00.0").replace("<domain>0<", "<domain>65536<"))
+    size = FileSystem(total=1, free=1)
+    hypervisor = LibvirtHypervisor(host_uri(file), "/instances", probe=lambda _: size)
+    try:
+        seen = hypervisor.observe()
+    finally:
+        hypervisor.stop()
+
+    assert {GPU_0, GPU_1} <= {device.address for device in seen.devices}
+    assert [(problem.item, problem.message) for problem in seen.problems] == [
+        ("device pci_0000_09_00_0", "domain: 10000 is more than FFFF")
+    ]
