@@ -13,6 +13,7 @@ from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.kernel import restored
 from rtagent.model.node import NodeRecord
+from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.ports import Store
 from rtagent.rpc.endpoint import Endpoint
@@ -22,12 +23,16 @@ from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
 from tests.builders import NODE, TOPOLOGY, ManualClock, uid
+from tests.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
 
 VERSION = "1.2.3"
+POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
+DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
 
 
 class Agent:
-    """A node with 8 CPUs, 16 GB and 100 GB of disk that has had its first audit."""
+    """A node with 8 CPUs, 16 GB, 100 GB of disk, two GPUs and a network card that has had its first
+    audit."""
 
     def __init__(
         self, clock: Any = None, wrap: Callable[[Store], Store] = lambda store: store
@@ -37,12 +42,13 @@ class Agent:
         self.memory = MemoryStore()
         self.store = FailingStore(wrap(self.memory))
         self.hypervisor = FakeHypervisor(TOPOLOGY, hostname=NODE.hypervisor_hostname)
+        self.hypervisor.plug(*DEVICES)
         self.registry = MemoryServiceRegistry()
         self.telemetry = Telemetry(self.clock)
         record = NodeRecord(node=NODE, epoch=1, revision=0)
         stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: record)
         self.tracker = ResourceTracker(
-            self.store, self.clock, restored(stored, Policy()), self.telemetry
+            self.store, self.clock, restored(stored, POLICY), self.telemetry
         )
         self.auditor = Auditor(self.tracker, self.hypervisor, self.clock, self.telemetry)
         self.auditor.run("start")
@@ -78,3 +84,47 @@ def build(vcpus: int = 1, memory_mb: int = 1024, **more: Any) -> dict[str, Any]:
     """The arguments of a claim for one new instance."""
     flavor = {"vcpus": vcpus, "memory_mb": memory_mb}
     return {"operation_id": uid(), "instance": {"uuid": uid(), "flavor": flavor}, **more}
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """Arguments for every method; in this order, each call succeeds."""
+    first = build()
+    instance = first["instance"]
+    claim, owner = {"claim_uuid": first["operation_id"]}, {"instance_uuid": instance["uuid"]}
+    device = attach(instance)
+    its = owner | {"claim_uuid": device["operation_id"]}
+    return {
+        "instance_claim": first,
+        "activate_claim": claim | made(),
+        "renew_claim": claim | made(),
+        "test_claim": {"instance": build()["instance"]},
+        "get_claim": claim,
+        "get_claims_for_instance": owner,
+        "get_claims_for_host": {},
+        "get_node": {},
+        "update_usage": {"instance": {"uuid": uid(), "vm_state": "active"}} | made(),
+        "update_available_resource": {},
+        "claim_pci_devices": device,
+        "allocate_pci_devices_for_instance": its | made(),
+        "unclaim_pci_devices": owner | {"claim_uuid": uid()} | made(),
+        "free_pci_device_claims_for_instance": owner | made(),
+        "free_pci_device_allocations_for_instance": owner | made(),
+        "quarantine_pci_device": {"address": GPU_0, "reason": "it is hot"} | made(),
+        "clear_pci_device": {"address": GPU_0} | made(),
+        "build_failed": made(),
+        "build_succeeded": made(),
+        "set_service": {"disabled": True} | made(),
+        "ping": {},
+        "abort_instance_claim": claim | made(),
+        "release_claim": claim | made(),
+    }
+
+
+def made() -> dict[str, Any]:
+    """A new operation's id."""
+    return {"operation_id": uid()}
+
+
+def attach(instance: dict[str, Any], alias: str = "vf") -> dict[str, Any]:
+    """The arguments of a claim for one more device of an instance."""
+    return {"instance": instance, "pci_requests": [{"count": 1, "alias_name": alias}]} | made()

@@ -25,7 +25,7 @@ from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from tests.builders import NODE, uid
 from tests.numa_hosts import NO_SMT
-from tests.rpc_agents import VERSION, Agent, build
+from tests.rpc_agents import VERSION, Agent, build, documents
 
 
 @pytest.fixture
@@ -38,29 +38,7 @@ def change(claim: dict) -> dict:
 
 
 def test_every_reply_is_json_and_keeps_to_its_schema(agent: Agent):
-    first, instance = build(), uid()
-    claim = {"claim_uuid": first["operation_id"]}
-    calls = {
-        "instance_claim": first,
-        "activate_claim": {**claim, "operation_id": uid()},
-        "renew_claim": {**claim, "operation_id": uid()},
-        "test_claim": {"instance": build()["instance"]},
-        "get_claim": claim,
-        "get_claims_for_instance": {"instance_uuid": first["instance"]["uuid"]},
-        "get_claims_for_host": {},
-        "get_node": {},
-        "update_usage": {
-            "operation_id": uid(),
-            "instance": {"uuid": instance, "vm_state": "active"},
-        },
-        "update_available_resource": {},
-        "build_failed": {"operation_id": uid()},
-        "build_succeeded": {"operation_id": uid()},
-        "set_service": {"disabled": True, "operation_id": uid()},
-        "ping": {},
-        "abort_instance_claim": {**claim, "operation_id": uid()},
-        "release_claim": {**claim, "operation_id": uid()},
-    }
+    calls = documents()
     assert set(calls) == set(METHODS)
     for name, arguments in calls.items():
         reply = agent.invoke(name, **arguments, node=NODE.hypervisor_hostname)
@@ -156,22 +134,7 @@ def test_limits_and_extra_resources_reach_the_decision(agent: Agent):
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_another_node_is_not_found(agent: Agent, name: str):
-    arguments = {
-        "instance_claim": build(),
-        "test_claim": {"instance": build()["instance"]},
-        "update_usage": {
-            "operation_id": uid(),
-            "instance": {"uuid": uid(), "vm_state": "active"},
-        },
-        "get_claim": {"claim_uuid": uid()},
-        "get_claims_for_instance": {"instance_uuid": uid()},
-        "set_service": {"operation_id": uid(), "disabled": True},
-        "build_failed": {"operation_id": uid()},
-        "build_succeeded": {"operation_id": uid()},
-    }
-    if name in ("get_claims_for_host", "get_node", "update_available_resource", "ping"):
-        arguments[name] = {}
-    document = arguments.get(name, {"claim_uuid": uid(), "operation_id": uid()})
+    document = documents()[name]
     before = agent.tracker.snapshot()
     with pytest.raises(NodeNotFound) as refused:
         agent.invoke(name, **document, node="elsewhere")
