@@ -16,10 +16,9 @@ from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.host import HostState
 from rtagent.model.request import AttachRequest
 from rtagent.numa.constraints import constraints
-from rtagent.pci.fit import DeviceFit
 from rtagent.pci.fit import Fitted as FittedDevices
-from rtagent.pci.holds import holdings
 from rtagent.pci.request import attached_requests
+from rtagent.placing import device_fit
 from rtagent.transitions import change, ended, granted, lease_end, live, moved, record
 
 
@@ -95,15 +94,10 @@ def end(
 
 
 def _fit(state: HostState, main: Claim, request: AttachRequest) -> FittedDevices | Refused:
-    assert state.topology is not None
     policy = constraints(main.flavor, main.image).pci_numa_affinity_policy
-    devices = DeviceFit(
-        attached_requests(request.pci_requests, state.policy.pci.aliases, policy),
-        holdings(state),
-        main.owner_id,
-        where=state.node.hypervisor_hostname,
-        sockets={cell.id: cell.sockets for cell in state.topology.cells},
-    )
+    requests = attached_requests(request.pci_requests, state.policy.pci.aliases, policy)
+    devices = device_fit(state, main.owner_id, requests)
+    assert devices is not None, "something is asked for"
     return devices.fit(frozenset(cell.id for cell in (main.numa_topology or Assignment()).cells))
 
 

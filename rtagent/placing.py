@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -10,7 +10,7 @@ from rtagent import amounts
 from rtagent.demand import Demand
 from rtagent.errors import NodeNotReady
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
+from rtagent.model.claim import SPECIFIC, Claim
 from rtagent.model.decision import Reason, Refused, refuse
 from rtagent.model.host import HostState, owner_usage
 from rtagent.numa.fit import Fitted, fit
@@ -18,7 +18,7 @@ from rtagent.numa.host import Host
 from rtagent.numa.limits import cell_limits
 from rtagent.pci.fit import DeviceFit
 from rtagent.pci.fit import Fitted as FittedDevices
-from rtagent.pci.holds import holders, holdings
+from rtagent.pci.holds import holders, holdings, offered
 from rtagent.pci.request import DeviceRequest
 from rtagent.pci.specific import FittedUnits, fit_units
 from rtagent.pci.states import Holdings
@@ -30,7 +30,7 @@ class Shared(Value, frozen=True, kw_only=True):
     :ivar devices: by address: the purpose of each. :ivar members: identifiers.
     """
 
-    devices: dict[str, str] = {}
+    devices: Mapping[str, str] = {}
     members: frozenset[str] = frozenset()
 
 
@@ -50,16 +50,16 @@ def place(
     :raises NodeNotReady: what the host is made of is not known yet.
     """
     host = _host(state, bare.owner_id)
-    devices = _devices(state, bare.owner_id, requests, shared)
+    devices = device_fit(state, bare.owner_id, requests, shared)
     placed = fit(asked.place, host, cell_limits(bare.limits.numa_topology, state.policy), devices)
     given = _given(placed, devices)
     members = fit_units(
-        state.specific,
+        offered(state) if asked.specific else (),
         holders(state) if asked.specific else {},
         bare.owner_id,
         asked.specific,
         where=host.name,
-        offered=shared.members,
+        offered=_with_use(state, bare.owner_id, shared).members,
     )
     lacking = (*amounts.shortfalls(state, bare), *_reasons(placed, given, members))
     if lacking or not isinstance(placed, Fitted):
@@ -95,10 +95,30 @@ def _host(state: HostState, owner_id: str) -> Host:
     )
 
 
-def _devices(
-    state: HostState, owner_id: str, requests: Sequence[DeviceRequest], shared: Shared
+def _with_use(state: HostState, owner_id: str, shared: Shared) -> Shared:
+    """And what the owner's domain uses that no claim says: an orphan's devices are its own when it
+    is adopted."""
+    holding = state.holdings.get(owner_id)
+    if holding is None or not holding.active:
+        return shared
+    claimed = {device.address for claim in state.claims_of(owner_id) for device in claim.pci}
+    used = dict.fromkeys(holding.occupancy.devices - claimed, "")
+    members = (name for name, owner in holders(state).items() if owner == owner_id)
+    units = state.units
+    return Shared(
+        devices={**used, **shared.devices},
+        members=shared.members.union(name for name in members if (SPECIFIC, name) not in units),
+    )
+
+
+def device_fit(
+    state: HostState,
+    owner_id: str,
+    requests: Sequence[DeviceRequest],
+    shared: Shared = NOTHING_SHARED,
 ) -> DeviceFit | None:
-    """None: there are no devices to be had, or to be steered off."""
+    """What an owner asks for of a host's devices; None: there are none to be had, or to be steered
+    off."""
     if not requests and not state.devices:
         return None
     assert state.topology is not None
@@ -108,7 +128,7 @@ def _devices(
         owner_id,
         where=state.node.hypervisor_hostname,
         sockets={cell.id: cell.sockets for cell in state.topology.cells},
-        offered=shared.devices,
+        offered=_with_use(state, owner_id, shared).devices,
     )
 
 

@@ -3,10 +3,11 @@ to use without one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from rtagent.model.claim import BUILDING, SPECIFIC
+from rtagent.model.claim import BUILDING, SPECIFIC, Claim
 from rtagent.model.host import HostState
+from rtagent.model.specific import SpecificInventory
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.states import Hold, Holdings
 
@@ -17,14 +18,21 @@ def holdings(state: HostState) -> Holdings:
 
 
 def holds(state: HostState) -> Iterator[Hold]:
-    """Every hold on a device."""
+    """Every hold on a device; whoever has a part of one that makes others has hold of it."""
+    yield from device_holds(state)
+    for claim in state.claims.values():
+        for unit in claim.resources:
+            if unit.provider:
+                yield _claimed(claim, unit.provider)
+    for identifier, owner in _used(state).items():
+        yield Hold(address=identifier.partition("/")[0], owner_id=owner, allocated=True)
+
+
+def device_holds(state: HostState) -> Iterator[Hold]:
+    """Holds on devices that are given away whole."""
     for claim in state.claims.values():
         for device in claim.pci:
-            yield Hold(
-                address=device.address,
-                owner_id=claim.owner_id,
-                allocated=claim.state != BUILDING,
-            )
+            yield _claimed(claim, device.address)
     for holding in state.holdings.values():
         if holding.active:
             for address in sorted(holding.occupancy.devices):
@@ -34,20 +42,29 @@ def holds(state: HostState) -> Iterator[Hold]:
 def holders(state: HostState) -> Mapping[str, str]:
     """The owner of each specific resource that is held, by identifier."""
     held = {name: owner for (kind, name), owner in state.units.items() if kind == SPECIFIC}
+    return {**_used(state), **held}
+
+
+def offered(state: HostState) -> tuple[SpecificInventory, ...]:
+    """What there is of specific resources, but for what devices make that are given away whole."""
+    whole = {hold.address for hold in device_holds(state)}
+    return tuple(each for each in state.specific if each.provider not in whole)
+
+
+def _claimed(claim: Claim, address: str) -> Hold:
+    return Hold(address=address, owner_id=claim.owner_id, allocated=claim.state != BUILDING)
+
+
+def _used(state: HostState) -> dict[str, str]:
+    """The domain that uses each specific resource, without a claim or beside it, by identifier."""
     used = {
         uuid: holding.domain_uuid
         for holding in state.holdings.values()
         if holding.active
         for uuid in holding.occupancy.mdevs
     }
-    if used:
-        for identifier in _identifiers(state):
-            uuid = mdev_uuid(state.node.uuid, identifier)
-            if uuid in used:
-                held.setdefault(identifier, used[uuid])
-    return held
-
-
-def _identifiers(state: HostState) -> Iterable[str]:
-    """Of mediated devices: those that a provider of their own makes."""
-    return (name for each in state.specific if each.provider for name in each.identifiers)
+    if not used:
+        return {}
+    made = (name for each in state.specific if each.provider for name in each.identifiers)
+    named = {name: mdev_uuid(state.node.uuid, name) for name in made}
+    return {name: used[uuid] for name, uuid in named.items() if uuid in used}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rtagent.model.host import HostState, device_key
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.specific import SpecificInventory
-from rtagent.pci.holds import holds
+from rtagent.pci.holds import device_holds
 from rtagent.pci.mdev import mdev_inventories, ours
 from rtagent.pci.record import refresh
 from rtagent.pci.spec import violations
@@ -28,7 +28,7 @@ def device_steps(base: HostState, seen: Observation) -> Iterator[Step]:
         if domain.active
         for address in domain.occupancy.devices
     }
-    held = used.union(hold.address for hold in holds(base))
+    held = used.union(hold.address for hold in device_holds(base))
     news = refresh(base.devices, seen.devices, base.policy.pci.specs, held)
     for device in sorted(news.puts, key=lambda each: (each.listed, each.address)):
         yield Step(key=device_key(device.address), device=device)

@@ -1,13 +1,23 @@
 """Claims in domain documents."""
 
+import dataclasses
+
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
+from rtagent.model.claim import ATTACH, BUILD
+from rtagent.model.device import STANDARD, AssignedDevice
+from rtagent.model.specific import SpecificUnit
+from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest import apply, children
+from tests.builders import NODE
 from tests.claimed_guests import WHERE, combinations, granted, plain_domain
 from tests.numa_hosts import host
+from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
+GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", **GPU_IDS)
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 COMBINATIONS = list(combinations())
 
@@ -206,3 +216,54 @@ def test_the_children_alone():
 def test_what_is_no_domain(document):
     with pytest.raises(BadDocument):
         apply(document, granted())
+
+
+# -- devices ----------------------------------------------------------------------------------------
+
+
+def given(*addresses, kind=BUILD, vgpus=0):
+    """A claim of these GPUs, and of so many mediated devices of the first."""
+    pci = (replace(GPU, address=address) for address in addresses)
+    units = (
+        SpecificUnit(provider=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{n}")
+        for n in range(vgpus)
+    )
+    named = SpecificUnit(provider="", resource_class="CUSTOM_PMEM", identifier="ns0")
+    return dataclasses.replace(granted(), kind=kind, pci=tuple(pci), resources=(*units, named))
+
+
+def devices(claim, *attached, domain=None):
+    """Each device of the document: its element's type, and its bus or its uuid."""
+    document = etree.fromstring(apply(domain or plain_domain(), claim, attached))
+    SCHEMA.assertValid(document)
+    sources = document.iterfind("devices/hostdev/source/address")
+    return [address.get("bus") or address.get("uuid") for address in sources]
+
+
+def test_a_guest_is_given_its_devices():
+    assert devices(given(GPU_0, GPU_1)) == ["0x08", "0x88"]
+    assert devices(given(GPU_1)) == ["0x88"]
+
+
+def test_mediated_devices_have_the_uuid_of_their_unit():
+    uuid = mdev_uuid(NODE.uuid, f"{GPU_0}/nvidia-11/0")
+    assert devices(given(vgpus=1)) == [uuid]
+
+
+def test_what_was_added_stays_when_it_is_said():
+    first, added = given(GPU_0), given(GPU_1, kind=ATTACH)
+    both = apply(plain_domain(), first, [added])
+    assert devices(first, added, domain=both) == ["0x08", "0x88"]
+    assert devices(first, domain=both) == ["0x08"]
+
+
+def test_a_device_that_is_no_claims_goes():
+    before = apply(plain_domain(), given(GPU_0, GPU_1))
+    assert devices(given(GPU_1), domain=before) == ["0x88"]
+    assert devices(given(), domain=before) == []
+
+
+def test_the_children_of_a_claim_that_adds_devices_are_these_alone():
+    (child,) = children(given(GPU_1, kind=ATTACH))
+    assert (child.tag, len(child)) == ("devices", 1)
+    assert [each.tag for each in children(given(GPU_1))][-1] == "devices"
