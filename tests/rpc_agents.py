@@ -61,7 +61,7 @@ class Agent:
             self.telemetry,
             VERSION,
             self.in_flight,
-            guest.xml,
+            guest,
         )
 
     def invoke(self, method: str, /, **document: Any) -> Any:

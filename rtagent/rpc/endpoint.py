@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import oslo_messaging
@@ -49,6 +49,18 @@ def served(handler: _Served) -> _Served:
     return serve  # type: ignore[return-value]
 
 
+class Guest(Protocol):
+    """What enacts a claim, as libvirt's XML."""
+
+    def xml(self, claim: Claim, /) -> str:
+        """Children of ``<domain>``."""
+        ...
+
+    def node_devices(self, claim: Claim, /) -> tuple[str, ...]:
+        """Node devices to be created before the guest is started."""
+        ...
+
+
 class Endpoint:
     """Every public method is one of `METHODS`, and may be called by anybody on the bus."""
 
@@ -63,10 +75,10 @@ class Endpoint:
         reporter: Reporter,
         version: str,
         in_flight: InFlight,
-        guest: Callable[[Claim], str],
+        guest: Guest,
     ) -> None:
         """:param version: of the software, for `ping`.
-        :param guest: the XML that enacts a claim.
+        :param guest: documents that enact claims.
         """
         self._tracker, self._auditor, self._registry = tracker, auditor, registry
         self._clock, self._reporter, self._version = clock, reporter, version
@@ -268,7 +280,8 @@ class Endpoint:
 
     def _shown(self, claim: Claim) -> replies.Claim:
         fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}
-        return replies.Claim(**fields, guest=self._guest(claim))
+        guest, node_devices = self._guest.xml(claim), self._guest.node_devices(claim)
+        return replies.Claim(**fields, guest=guest, node_devices=node_devices)
 
     def _claims(self, claims: Iterable[Claim], state: HostState) -> replies.Claims:
         shown = tuple(map(self._shown, claims))

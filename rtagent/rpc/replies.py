@@ -31,9 +31,12 @@ class Claim(claim.Claim, frozen=True, kw_only=True):
     """A claim, as its caller is told of it.
 
     :ivar guest: the libvirt XML that enacts it: children of ``<domain>``.
+    :ivar node_devices: XML of the mediated devices that the caller creates before it starts the
+        domain (``virNodeDeviceCreateXML``).
     """
 
     guest: str
+    node_devices: tuple[str, ...]
 
 
 class Verdict(Value, frozen=True, kw_only=True):

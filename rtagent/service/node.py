@@ -114,7 +114,7 @@ class NodeAgent:
             self._telemetry,
             rtagent.__version__,
             self.in_flight,
-            guest.xml,
+            guest,
         )
 
     def sources(self) -> Sources:

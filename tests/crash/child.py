@@ -84,7 +84,7 @@ class Child:
             telemetry,
             "0",
             InFlight(self._clock),
-            guest.xml,
+            guest,
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)

@@ -14,7 +14,12 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.specific import SpecificUnit
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
-from rtagent.virt.libvirt.guest_devices import device_elements, mdev_elements, put_devices
+from rtagent.virt.libvirt.guest_devices import (
+    device_elements,
+    mdev_document,
+    mdev_elements,
+    put_devices,
+)
 
 #: What of a domain's children is the claim's: the whole element, or the children named.
 _OWNED: dict[str, tuple[str, ...]] = {
@@ -86,6 +91,16 @@ def _places(claim: Granted) -> tuple[etree._Element, ...]:
 def xml(claim: Granted) -> str:
     """The same as text: what `apply` merges, for whoever writes domain documents otherwise."""
     return "".join(etree.tostring(child, encoding="unicode") for child in children(claim))
+
+
+def node_devices(claim: Granted) -> tuple[str, ...]:
+    """Documents of the mediated devices that are to be created before the guest is started
+    (libvirt's ``virNodeDeviceCreateXML``)."""
+    return tuple(
+        etree.tostring(mdev_document(claim.node_uuid, unit), encoding="unicode")
+        for unit in claim.resources
+        if unit.provider
+    )
 
 
 def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> str:

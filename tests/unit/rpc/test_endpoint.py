@@ -61,7 +61,7 @@ def test_a_claim_has_the_fields_that_the_contract_names(agent: Agent):
         "resources",
         *("extra_resource", "tag", "migration_uuid", "created_at", "updated_at", "expires_at"),
         *("revision", "instance", "flavor", "image", "pci_requests", "limits"),
-        "guest",
+        *("guest", "node_devices"),
     }
     assert claim["uuid"] == arguments["operation_id"]
     assert (claim["kind"], claim["state"]) == ("build", "building")

@@ -11,7 +11,7 @@ from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.specific import SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.guest import apply, children
+from rtagent.virt.libvirt.guest import apply, children, node_devices
 from tests.builders import NODE
 from tests.claimed_guests import WHERE, combinations, granted, plain_domain
 from tests.numa_hosts import host
@@ -218,7 +218,7 @@ def test_what_is_no_domain(document):
         apply(document, granted())
 
 
-# -- devices ----------------------------------------------------------------------------------------
+# -- devices --------------------------------------------------------------------------------------
 
 
 def given(*addresses, kind=BUILD, vgpus=0):
@@ -267,3 +267,9 @@ def test_the_children_of_a_claim_that_adds_devices_are_these_alone():
     (child,) = children(given(GPU_1, kind=ATTACH))
     assert (child.tag, len(child)) == ("devices", 1)
     assert [each.tag for each in children(given(GPU_1))][-1] == "devices"
+
+
+def test_mediated_devices_are_to_be_created_first():
+    (document,) = node_devices(given(GPU_1, vgpus=1))
+    assert mdev_uuid(NODE.uuid, f"{GPU_0}/nvidia-11/0") in document
+    assert node_devices(given(GPU_1)) == ()
