@@ -19,6 +19,7 @@ from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.builders import uid
 from tests.functional.virt.watching import Watcher
 from tests.nodedevs import gpu, mdev, net, pci, pci_name
+from tests.servers.udev import announce
 
 MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, gpus=2, nics=1, vfs=2, nvmes=1)
 GPU_0, GPU_1 = "0000:08:00.0", "0000:88:00.0"
@@ -236,3 +237,23 @@ def test_interfaces_of_this_machine(connect, uri):
     assert names == {
         name for name, path in drivers.items() if re.search(r"/[0-9a-f]{4}:[0-9a-f:.]+/", str(path))
     }
+
+
+def test_a_device_of_this_machine_that_goes_and_comes_back(connect, uri):
+    """As udevd would tell of it: libvirtd believes it, and the agent hears of it at once."""
+    hypervisor, watcher = connect(uri), Watcher()
+    hypervisor.start(watcher)
+    before = devices(hypervisor)
+    address = min(before)
+
+    announce("remove", address)
+    watcher.wait_for("device")
+    assert devices(hypervisor) == {a: d for a, d in before.items() if a != address}
+
+    announce("add", address)
+    watcher.wait_for("device")
+    assert devices(hypervisor) == before
+
+    announce("change", address)
+    watcher.wait_for("device")
+    assert devices(hypervisor) == before

@@ -1,0 +1,60 @@
+"""What udevd tells its listeners, said in its stead: a libvirtd listens on machines without one, too."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+#: The multicast group on which udevd tells of devices when it has dealt with them.
+GROUP = 2
+#: Of a message (libudev's ``udev_monitor_netlink_header``): its prefix, and its magic number.
+PREFIX, MAGIC = b"libudev\0", 0xFEEDCAFE
+_HEADER = struct.Struct("=8sIIIIIIII")
+#: The netlink protocol (Linux, ``NETLINK_KOBJECT_UEVENT``).
+_UEVENT = 15
+_SYS = Path("/sys")
+
+
+def announce(action: str, address: str) -> None:
+    """Tell that a PCI device of this machine was added, changed or removed; it stays as it is.
+
+    :param action: ``add``, ``change`` or ``remove``. :param address: like 0000:00:01.0.
+    """
+    device = (_SYS / "bus/pci/devices" / address).resolve()
+    told = {
+        "ACTION": action,
+        "DEVPATH": "/" + str(device.relative_to(_SYS)),
+        "SUBSYSTEM": "pci",
+        "SEQNUM": "1",
+        "USEC_INITIALIZED": "1",
+    }
+    lines = (device / "uevent").read_text().splitlines()
+    told |= dict(line.split("=", 1) for line in lines if "=" in line)
+    _send(told)
+
+
+def _send(told: dict[str, str]) -> None:
+    body = b"".join(f"{key}={value}\0".encode() for key, value in told.items())
+    size, subsystem = _HEADER.size, _hash(told["SUBSYSTEM"].encode())
+    header = _HEADER.pack(
+        PREFIX, socket.htonl(MAGIC), size, size, len(body), socket.htonl(subsystem), 0, 0, 0
+    )
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _UEVENT) as bus:
+        bus.bind((0, 0))
+        bus.sendto(header + body, (0, GROUP))
+
+
+def _hash(name: bytes) -> int:
+    """MurmurHash2 with a seed of zero, by which listeners that want one subsystem are spared the
+    others."""
+    prime, mask = 0x5BD1E995, 0xFFFFFFFF
+    value, whole = len(name), len(name) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", name[:whole]):
+        mixed = word * prime & mask
+        value = (value * prime & mask) ^ ((mixed ^ mixed >> 24) * prime & mask)
+    rest = name[whole:]
+    if rest:
+        value = (value ^ int.from_bytes(rest, "little")) * prime & mask
+    value = (value ^ value >> 13) * prime & mask
+    return value ^ value >> 15
