@@ -116,7 +116,8 @@ def _new_claim(
         vcpus=0,
         memory_mb=0,
         disk_mb=0,
-        created_at=now,
+        # A clock that was set back must not make it the elder of those that it ends with.
+        created_at=max(now, *(claim.created_at for claim in state.claims_of(instance.uuid))),
         updated_at=now,
         expires_at=lease_end(state, now),
         revision=state.revision + 1,

@@ -83,7 +83,9 @@ def changed(state: HostState, made: Change, events: Sequence[Event]) -> Change:
     """A change with these events of claims, and with all that follows from them: what is live after
     an event is put, what is not is ended; attached devices end with the claims they were added to;
     devices for one use that nobody holds any more are kept back."""
-    every = (*events, *_detached(state, events, made.at))
+    detached = tuple(_detached(state, events, made.at))
+    ends = {event.after.uuid for event in detached}  # whatever else was to become of them
+    every = (*(event for event in events if event.after.uuid not in ends), *detached)
     after = tuple(event.after for event in every)
     whole = replace(
         made,

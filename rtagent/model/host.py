@@ -198,7 +198,7 @@ def restore(
     """
     by_uuid = Map({claim.uuid: claim for claim in claims})
     owners: dict[str, tuple[str, ...]] = {}
-    for claim in sorted(by_uuid.values(), key=lambda c: (c.created_at, c.uuid)):
+    for claim in sorted(by_uuid.values(), key=lambda c: (c.created_at, c.kind == ATTACH, c.uuid)):
         owners[claim.owner_id] = (*owners.get(claim.owner_id, ()), claim.uuid)
     state = replace(
         blank,

@@ -1,5 +1,7 @@
 """Devices that are added to a guest."""
 
+from datetime import timedelta
+
 import pytest
 
 from rtagent import attach, claims
@@ -12,6 +14,7 @@ from rtagent.errors import (
 )
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING
 from rtagent.model.decision import Refused
+from rtagent.model.host import restore
 from rtagent.model.instance import InstanceUpdate
 from tests.builders import NOON, call, host, uid
 from tests.device_states import (
@@ -166,6 +169,20 @@ def test_it_ends_with_the_claim_that_it_was_added_to():
     state = state.fold(decision.change)
     state.check()
     assert not state.claims and not state.units
+
+
+@pytest.mark.parametrize("minutes", [0, -10])
+def test_which_was_first_is_known_after_a_restart_too(minutes: int):
+    """Even if the clock had been set back in between."""
+    state, main = built(device_host())
+    later = NOON + timedelta(minutes=minutes)
+    for number in (1, 2):  # with uuids before and after the main claim's
+        asked = attaching(main, "vf", uuid=uid(number))
+        state, _ = after(state, attach.claim_devices(state, asked, call(), later))
+    state = restore(state, state.claims.values(), (), state.revision)
+    state = ended(state, main.owner_id, "unclaim", uid(2))
+    assert [claim.uuid for claim in state.claims_of(main.owner_id)] == [main.uuid, uid(1)]
+    assert not released(state, main).claims
 
 
 def test_a_deleted_instance_leaves_none():
