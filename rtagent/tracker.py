@@ -7,7 +7,7 @@ the same transaction as the change, and answers a repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -202,8 +202,7 @@ class ResourceTracker:
         :raises StoreUnavailable: some chunks may have been applied.
         """
         outcome = Outcome()
-        for start in range(0, len(steps), CHUNK):
-            chunk = steps[start : start + CHUNK]
+        for chunk in _chunks(steps):
             outcome = outcome.plus(self._kernel.submit(partial(self._apply, chunk, base), "audit"))
         return outcome
 
@@ -304,6 +303,16 @@ class ResourceTracker:
             )
         refused = [{"path": "$", "message": f"the database refused it: {error.message}"}]
         return InvalidRequest(method=call.method, errors=refused)
+
+
+def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+    start = 0
+    while start < len(steps):
+        end = start + CHUNK
+        while end < len(steps) and steps[end].joined:
+            end += 1
+        yield steps[start:end]
+        start = end
 
 
 def refusal(refused: Refused) -> ComputeResourcesUnavailable:

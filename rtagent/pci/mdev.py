@@ -6,7 +6,7 @@ A unit of a type on a device is an index, not a device that exists: who holds it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID, uuid5
 
 from rtagent.errors import ConfigError
@@ -65,16 +65,19 @@ def enabled_types(
 def mdev_inventories(
     types: Iterable[EnabledType],
     devices: Iterable[Device],
-    existing: Mapping[tuple[str, str], int],
+    existing: Collection[str],
+    held: Collection[str] = (),
 ) -> tuple[SpecificInventory, ...]:
-    """What each device makes of the type that is enabled on it.
+    """What each device makes of the type that is enabled on it: as many as it can, what is held
+    first, then what exists.
 
-    :param existing: how many mediated devices of ours are there now, by address and type. Those of
-        others are none of our inventory, and the device makes so many fewer.
+    :param existing: identifiers of ours of which the mediated device is there now. Those of others
+        are none of our inventory, and the device makes so many fewer.
+    :param held: identifiers.
     """
     enabled = tuple(types)
     made = (
-        _inventory(each, device, existing)
+        _inventory(each, device, existing, held)
         for device in sorted(devices, key=lambda device: device.address)
         for each in enabled
         if each.addresses is None or device.address in each.addresses
@@ -83,30 +86,35 @@ def mdev_inventories(
 
 
 def ours(
-    node_uuid: str, devices: Iterable[Device], mdevs: Iterable[Mdev]
-) -> Mapping[tuple[str, str], int]:
-    """How many of the mediated devices that exist are units of this node's, by address and type.
-    Their uuids tell."""
-    existing: dict[tuple[str, str], set[str]] = {}
+    node_uuid: str, devices: Iterable[Device], mdevs: Iterable[Mdev], known: Iterable[str]
+) -> frozenset[str]:
+    """The identifiers of this node's units whose mediated device exists. Their uuids tell.
+
+    :param known: identifiers that may be among them, beside those that the devices make.
+    """
+    uuids: dict[tuple[str, str], set[str | None]] = {}
     for mdev in mdevs:
-        existing.setdefault((mdev.parent_addr, mdev.type), set()).add(mdev.uuid or "")
-    if not existing:
-        return {}
+        uuids.setdefault((mdev.parent_addr, mdev.type), set()).add(mdev.uuid)
+    if not uuids:
+        return frozenset()
     free = {(d.address, t.id): t.available_instances for d in devices for t in d.mdev_types}
-    return {
-        (address, type_): len(uuids & _uuids(node_uuid, address, type_, len(uuids) + spare))
-        for (address, type_), uuids in existing.items()
-        for spare in [free.get((address, type_), 0)]
-    }
-
-
-def _uuids(node_uuid: str, address: str, type_: str, number: int) -> set[str]:
-    return {mdev_uuid(node_uuid, identifier(address, type_, n)) for n in range(number)}
+    made = (
+        identifier(address, type_, number)
+        for (address, type_), its in uuids.items()
+        for number in range(len(its) + free.get((address, type_), 0))
+    )
+    every = set[str | None]().union(*uuids.values())
+    return frozenset(name for name in {*known, *made} if mdev_uuid(node_uuid, name) in every)
 
 
 def identifier(address: str, type_: str, index: int) -> str:
     """Of one unit."""
-    return f"{address}/{type_}/{index}"
+    return f"{_of(address, type_)}{index}"
+
+
+def _of(address: str, type_: str) -> str:
+    """What the identifiers of a device's units of one type begin with."""
+    return f"{address}/{type_}/"
 
 
 def mdev_uuid(node_uuid: str, identifier: str) -> str:
@@ -115,20 +123,27 @@ def mdev_uuid(node_uuid: str, identifier: str) -> str:
 
 
 def _inventory(
-    enabled: EnabledType, device: Device, existing: Mapping[tuple[str, str], int]
+    enabled: EnabledType, device: Device, existing: Collection[str], held: Collection[str]
 ) -> SpecificInventory | None:
     for offered in device.mdev_types:
         if offered.id == enabled.type:
-            there = existing.get((device.address, offered.id), 0)
-            total = offered.available_instances + there
+            of_these = _of(device.address, offered.id)
+            there = _numbers(existing, of_these)
+            total = offered.available_instances + len(there)
             if enabled.max_instances is not None:
                 total = min(total, enabled.max_instances)
+            # Others in the place of what is held would be more than the device makes.
+            numbers = dict.fromkeys((*_numbers(held, of_these), *there, *range(total)))
             return SpecificInventory(
                 provider=device.address,
                 resource_class=enabled.resource_class,
-                identifiers=tuple(identifier(device.address, offered.id, n) for n in range(total)),
+                identifiers=tuple(f"{of_these}{n}" for n in sorted(list(numbers)[:total])),
             )
     return None
+
+
+def _numbers(identifiers: Collection[str], of_these: str) -> list[int]:
+    return sorted(int(each[len(of_these) :]) for each in identifiers if each.startswith(of_these))
 
 
 def _enabled(name: str, settings: MdevSettings) -> EnabledType:

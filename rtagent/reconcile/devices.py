@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rtagent.model.host import HostState, device_key
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.specific import SpecificInventory
-from rtagent.pci.holds import device_holds
+from rtagent.pci.holds import device_holds, holders
 from rtagent.pci.mdev import mdev_inventories, ours
 from rtagent.pci.record import refresh
 from rtagent.pci.spec import violations
@@ -36,6 +36,14 @@ def device_steps(base: HostState, seen: Observation) -> Iterator[Step]:
         yield Step(key=device_key(address), removal=address)
 
 
+def touched_devices(base: HostState, step: Step) -> frozenset[str]:
+    """The keys of the devices that are, or were, in the hands of the owner of a step."""
+    held = [device.address for claim in base.claims_of(step.key) for device in claim.pci]
+    for holding in (base.holdings.get(step.key), step.hold):
+        held += holding.occupancy.devices if holding else ()
+    return frozenset(map(device_key, held))
+
+
 def specific_steps(base: HostState, seen: Observation) -> Iterator[Step]:
     """What devices make and what the operator names, when that has changed."""
     there = (*_made(base, seen), *base.policy.pci.pmem)
@@ -54,5 +62,7 @@ def device_problems(base: HostState, seen: Observation) -> tuple[Problem, ...]:
 def _made(base: HostState, seen: Observation) -> tuple[SpecificInventory, ...]:
     if seen.devices is None:
         return tuple(each for each in base.specific if each.provider)
-    existing = ours(base.node.uuid, seen.devices, seen.mdevs)
-    return mdev_inventories(base.policy.pci.mdev_types, seen.devices, existing)
+    held = holders(base).keys()
+    known = held | {name for each in base.specific for name in each.identifiers}
+    existing = ours(base.node.uuid, seen.devices, seen.mdevs, known)
+    return mdev_inventories(base.policy.pci.mdev_types, seen.devices, existing, held)

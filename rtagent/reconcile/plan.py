@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+from msgspec.structs import replace
+
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState
 from rtagent.model.observation import Domain, Observation
-from rtagent.reconcile.devices import device_steps, specific_steps
+from rtagent.reconcile.devices import device_steps, specific_steps, touched_devices
 from rtagent.reconcile.step import Move, Step
 from rtagent.views import attached_claims, differences, main_claims
 
@@ -22,14 +24,24 @@ def plan(base: HostState, seen: Observation, lapsed: Set[str]) -> tuple[Step, ..
 
     :param lapsed: uuids of claims whose lease had ended when the observation began.
     """
-    owners = {*base.owners, *base.holdings, *seen.domains}
-    steps = (_owner_step(base, seen, owner, lapsed) for owner in sorted(owners))
     return (
         *_host_step(base, seen),
-        *(step for step in steps if step is not None),
-        *device_steps(base, seen),
+        *_owner_steps(base, seen, lapsed),
         *specific_steps(base, seen),
     )
+
+
+def _owner_steps(base: HostState, seen: Observation, lapsed: Set[str]) -> Iterator[Step]:
+    """And those of devices: each with the step of the owner in whose hands it is or was, so that
+    neither stands in the other's way; then the others."""
+    devices = {step.key: step for step in device_steps(base, seen)}
+    for owner in sorted({*base.owners, *base.holdings, *seen.domains}):
+        step = _owner_step(base, seen, owner, lapsed)
+        if step is not None:
+            yield step
+            for key in sorted(touched_devices(base, step) & devices.keys()):
+                yield replace(devices.pop(key), joined=True)
+    yield from devices.values()
 
 
 def _host_step(base: HostState, seen: Observation) -> Iterator[Step]:
@@ -53,7 +65,9 @@ def _owner_step(base: HostState, seen: Observation, owner: str, lapsed: Set[str]
             else _absent(claim, domain, seen.complete, claim.uuid in lapsed)
         )
     )
-    hold, unhold = _holding(base.holdings.get(owner), claims, domain, seen.complete)
+    expired = {move.claim_uuid for move in moves if move.verb == "expire"}
+    left = tuple(claim for claim in claims if claim.uuid not in expired)
+    hold, unhold = _holding(base.holdings.get(owner), left, domain, seen.complete)
     if not moves and hold is None and not unhold:
         return None
     return Step(key=owner, moves=moves, hold=hold, unhold=unhold)

@@ -25,12 +25,14 @@ class Step(Value, frozen=True, kw_only=True):
     """All that an audit wants of one key; it holds only if the key is untouched since the base.
 
     :ivar key: an owner's id, `host.device_key` of a device, or `host.HOST`.
+    :ivar joined: it is applied together with the step before it, which touches its key.
     :ivar hold: what its domain uses, to be counted from now on. :ivar unhold: count it no more.
     :ivar device: as it is recorded from now on. :ivar removal: an address: recorded no more.
     :ivar specific: what there is of specific resources.
     """
 
     key: str
+    joined: bool = False
     moves: tuple[Move, ...] = ()
     hold: Holding | None = None
     unhold: bool = False

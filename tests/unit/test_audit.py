@@ -1,14 +1,21 @@
 """One audit: what it says, and what it does when a part of the world is missing."""
 
+import json
+
 import pytest
 
 from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
-from rtagent.tracker import ResourceTracker
+from rtagent.model.numa_usage import Occupancy
+from rtagent.pci.holds import holdings
+from rtagent.pci.spec import parse_specs
+from rtagent.tracker import CHUNK, ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.builders import TOPOLOGY, ManualClock, call, host, uid
+from tests.device_states import policy
+from tests.pci_hosts import PF_0, PF_IDS, nic, vf
 from tests.unit.test_kernel import claim, enroll
 
 
@@ -107,3 +114,20 @@ def test_a_hundred_steps_let_claims_in_between(auditor, world):
     summary = auditor.run("periodic")
     assert summary.applied == 120
     assert auditor.tracker.snapshot().revision - before == 3
+
+
+def test_what_many_domains_use_is_known_after_one_audit(store, world):
+    """More than are applied at once: the domains' steps do not hold up those of their devices. A
+    virtual function that nobody offers must be known, or its card would be given away whole."""
+    specs = parse_specs([json.dumps(PF_IDS)])
+    tracker = ResourceTracker(store, ManualClock(), enroll(store, host(pci=policy(specs)).policy))
+    world.plug(*nic())
+    for number in range(CHUNK + 10):
+        devices = frozenset({vf(0)} if number == 0 else ())
+        world.start_domain(uid(number), 1, 64, occupancy=Occupancy(devices=devices))
+    assert Auditor(tracker, world, ManualClock()).run("start").skipped == 0
+    state = holdings(tracker.snapshot()).state(PF_0)
+    assert (state.state, state.reason) == (
+        "unavailable",
+        f"its virtual function {vf(0)} is held by {uid(0)}",
+    )

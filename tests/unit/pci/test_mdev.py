@@ -14,11 +14,11 @@ TYPES = tuple(
 GPUS = [gpu(GPU_1, mdev_types=TYPES), gpu(GPU_0, mdev_types=TYPES), gpu("0000:09:00.0")]
 
 
-def made(types, settings=None, existing=None):
+def made(types, settings=None, existing=(), held=()):
     enabled, _ = enabled_types(types, settings or {})
     return [
         (each.provider, each.resource_class, each.identifiers)
-        for each in mdev_inventories(enabled, GPUS, existing or {})
+        for each in mdev_inventories(enabled, GPUS, existing, held)
     ]
 
 
@@ -47,8 +47,22 @@ def test_types_on_devices_of_their_own():
 
 
 def test_what_was_created_counts_on():
-    there = {(GPU_0, "nvidia-11"): 2}
+    there = ids(GPU_0, "nvidia-11", 2)
     assert made(["nvidia-11"], existing=there)[0][2] == ids(GPU_0, "nvidia-11", 6)
+
+
+def test_what_is_held_and_what_exists_is_among_those_that_there_are_and_counts():
+    """Others took some: as many as the device makes, and no more, are promised in all."""
+    held, there = f"{GPU_0}/nvidia-11/8", f"{GPU_0}/nvidia-11/7"
+    one = {"nvidia-11": MdevSettings(max_instances=1)}
+    two = {"nvidia-11": MdevSettings(max_instances=2)}
+    assert made(["nvidia-11"], existing=[there], held=[held])[0][2] == (
+        *ids(GPU_0, "nvidia-11", 3),
+        there,
+        held,
+    )
+    assert made(["nvidia-11"], two, existing=[there], held=[held])[0][2] == (there, held)
+    assert made(["nvidia-11"], one, existing=[there], held=[held])[0][2] == (held,)
 
 
 def test_several_types_of_which_one_has_no_devices():

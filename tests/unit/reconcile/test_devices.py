@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from rtagent import claims
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.host import device_key
@@ -11,7 +12,7 @@ from rtagent.reconcile.apply import apply
 from rtagent.reconcile.devices import SPECIFIC, device_problems
 from rtagent.reconcile.plan import plan
 from rtagent.views import absent, drifts
-from tests.builders import NODE, NOON
+from tests.builders import NODE, NOON, call, request
 from tests.device_states import (
     ONE_TIME,
     PMEM,
@@ -185,6 +186,26 @@ def test_an_attach_claim_expires_when_the_guest_has_not_got_its_devices():
     assert main.uuid in state.claims
 
 
+def test_what_a_guest_has_got_of_an_attach_claim_that_expires_stays_its_own():
+    state, main = built(device_host())
+    state, added = attached(running(state, main), main, "gpu", "vf")
+    state = audited(state, seen(state, guest(main, devices=[GPU_0])), lapsed={added.uuid})
+    assert added.uuid not in state.claims
+    assert holdings(state).state(GPU_0).owner_id == main.owner_id
+    _, other = built(state, "gpu:1")
+    assert addresses(other) == [GPU_1]
+
+
+def test_an_attach_claim_ends_with_its_main_one_even_if_it_is_missed_itself():
+    """The lease of the main claim has run out; the other had been activated, and has no domain."""
+    state, main = built(device_host())
+    state, added = attached(state, main, "gpu")
+    state = running(state, added)
+    state = audited(state, seen(state), lapsed={main.uuid})
+    assert not state.claims
+    assert not state.units
+
+
 def test_an_attach_claim_of_a_domain_that_is_gone_is_suspect_with_the_other():
     state, main = built(device_host())
     state, added = attached(running(state, main), main, "gpu")
@@ -234,6 +255,22 @@ def test_a_mediated_device_in_a_domain_without_a_claim_is_not_given():
     state = audited(state, seen(state, used, devices=[with_type(2)]))
     _, claim = built(state, extra_resource={"VGPU": 1})
     assert claim.resources[0].identifier == state.specific[0].identifiers[1]
+
+
+def test_a_device_makes_no_more_than_it_can_whichever_of_them_is_held():
+    """The last of three is held; a mediated device of somebody else's takes the place of one."""
+    base = vgpus()
+    state = audited(base, seen(base, devices=[with_type(3)]))
+    last = state.specific[0].identifiers[-1]
+    state, _ = built(state, extra_resource={"VGPU": (last,)})
+    mine = Mdev(uuid=mdev_uuid(NODE.uuid, last), type="nvidia-11", parent_addr=GPU_0)
+    theirs = replace(mine, uuid="another")
+    for there, free in (([theirs], 2), ([mine, theirs], 1)):
+        after = audited(state, seen(state, devices=[with_type(free)], mdevs=there))
+        assert absent(after) == ()
+        after, _ = built(after, extra_resource={"VGPU": 1})
+        again = claims.build(after, request(extra_resource={"VGPU": 1}), call(), NOON)
+        assert [reason.available for reason in again.reasons] == [0]
 
 
 def test_members_that_vanish_stay_with_their_holder_and_are_told_of():
