@@ -11,6 +11,7 @@ from rtagent.db import codec
 from rtagent.db.batch import Batch
 from rtagent.db.codec import Fields
 from rtagent.db.device_writer import DeviceWriter
+from rtagent.db.devices import moves_devices
 from rtagent.db.schema import claim_events, claims, compute_nodes, foreign_domains, operations
 from rtagent.db.statement import Statement
 from rtagent.db.unit_writer import UnitWriter
@@ -72,7 +73,7 @@ class CommitWriter:
             fields |= codec.pool_fields(after)
         elif after.usage.numa != before.usage.numa:
             fields |= codec.numa_fields(after)
-        if any(change.moves_devices for change in changes):
+        if moves_devices(before, changes):
             fields |= codec.pool_fields(after)
         if any(change.specific is not None for change in changes):
             fields |= codec.specific_fields(after)

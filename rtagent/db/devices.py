@@ -12,6 +12,7 @@ from rtagent.db.text import text
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.device import Device, PciDevice
+from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.pci.holds import holdings
 
@@ -50,7 +51,7 @@ NO_DEVICES = DeviceRows()
 
 def net_devices(before: HostState, after: HostState, changes: Sequence[Change]) -> DeviceRows:
     """The rows that differ between the two states."""
-    if not (before.devices or after.devices) or not any(each.moves_devices for each in changes):
+    if not (before.devices or after.devices) or not moves_devices(before, changes):
         return NO_DEVICES
     had, have = set(_rows(before)), set(_rows(after))
     known = {row.address for row in had}
@@ -60,6 +61,26 @@ def net_devices(before: HostState, after: HostState, changes: Sequence[Change]) 
         changed=tuple(row for row in puts if row.address in known),
         gone=tuple(sorted(known - {row.address for row in have})),
     )
+
+
+def moves_devices(before: HostState, changes: Sequence[Change]) -> bool:
+    """Whether a device, or who holds one, may be another after these changes."""
+    return any(
+        change.devices
+        or change.device_removals
+        or change.specific is not None
+        or any(claim.pci or claim.resources for claim in change.puts + change.ends)
+        or any(each.occupancy.devices or each.occupancy.mdevs for each in _holdings(before, change))
+        for change in changes
+    )
+
+
+def _holdings(before: HostState, change: Change) -> Iterator[Holding]:
+    """As they are now, and as they were: a domain may have let go of all that it had."""
+    yield from change.holdings
+    for uuid in (*change.unholdings, *(holding.domain_uuid for holding in change.holdings)):
+        if uuid in before.holdings:
+            yield before.holdings[uuid]
 
 
 def device(row: Any) -> PciDevice:

@@ -84,17 +84,6 @@ class Change(Value, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
 
     @property
-    def moves_devices(self) -> bool:
-        """Whether a device, or who holds one, may be another after it."""
-        return bool(
-            self.devices
-            or self.device_removals
-            or self.unholdings
-            or any(claim.pci for claim in self.puts + self.ends)
-            or any(holding.occupancy.devices for holding in self.holdings)
-        )
-
-    @property
     def owners(self) -> frozenset[str]:
         """Every owner that this touches."""
         claims = (claim.owner_id for claim in self.puts + self.ends)

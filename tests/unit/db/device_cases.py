@@ -16,6 +16,7 @@ from rtagent.db.store import SqlStore
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.numa_usage import Occupancy
+from rtagent.model.specific import SpecificUnit
 from tests.unit.db.cases import commit, enrolled, holds
 from tests.unit.db.values import (
     NODE,
@@ -40,6 +41,11 @@ def shown(engine: Engine) -> dict[str, tuple[Any, ...]]:
     with engine.begin() as connection:
         rows = connection.execute(select(*(pci_devices.c[name] for name in names)))
         return {address: tuple(rest) for address, *rest in rows}
+
+
+def pools_shown(engine: Engine) -> str:
+    with engine.begin() as connection:
+        return str(connection.scalar(select(compute_nodes.c.pci_device_pools)))
 
 
 class DeviceRowCases:
@@ -84,14 +90,32 @@ class DeviceRowCases:
         commit(store, state, Change(cause="audit", at=NOW, unholdings=(domain.domain_uuid,)))
         assert shown(engine) == {GPU.address: ("available", None, None)}
 
+    def test_a_domain_without_a_claim_that_lets_go_of_a_device_has_it_no_more(self, engine: Engine):
+        store = SqlStore(engine)
+        state = commit(store, enrolled(store), devices(GPU))
+        domain = holding(1, occupancy=Occupancy(devices=frozenset({GPU.address})))
+        for its in (domain, replace(domain, occupancy=Occupancy())):
+            state = commit(store, state, Change(cause="audit", at=NOW, holdings=(its,)))
+        assert shown(engine) == {GPU.address: ("available", None, None)}
+        assert '"count":1' in pools_shown(engine)
+
+    def test_a_device_of_which_a_part_is_held_is_shown_so(self, engine: Engine):
+        store = SqlStore(engine)
+        state = commit(store, enrolled(store), devices(GPU))
+        part = SpecificUnit(provider=GPU.address, resource_class="VGPU", identifier="a part")
+        claim = replace(given(1), resources=(part,))
+        state = commit(store, state, created(claim))
+        assert shown(engine) == {GPU.address: ("claimed", claim.owner_id, None)}
+        assert pools_shown(engine) == "[]"
+        commit(store, state, released(state.claims[claim.uuid]))
+        assert shown(engine) == {GPU.address: ("available", None, None)}
+
     def test_the_nodes_pools_count_what_is_to_be_had(self, engine: Engine):
         store = SqlStore(engine)
         state = commit(store, enrolled(store), devices(GPU, OTHER), created(given(1, GPU)))
         (pool,) = pci_device_pools(state)
         assert pool["count"] == 1
-        with engine.begin() as connection:
-            stored = connection.scalar(select(compute_nodes.c.pci_device_pools))
-        assert '"count":1' in str(stored)
+        assert '"count":1' in pools_shown(engine)
 
     def test_a_record_that_cannot_be_read_is_kept_back(
         self, engine: Engine, caplog: pytest.LogCaptureFixture
