@@ -8,7 +8,7 @@ new one is exact. `check` folds everything from zero and compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from immutables import Map, MapMutation
@@ -163,9 +163,9 @@ class HostState(Value, frozen=True, kw_only=True):
             raise InvariantViolated(f"usage is {self.usage}, the claims sum up to {usage}")
         if _units_checked(self) != self.units:
             raise InvariantViolated("the units' index and the claims differ")
-        counters = stats.count(self.claims.values())
+        counters = stats.count(map(self.claims_of, self.owners))
         if counters != dict(self.counters):
-            raise InvariantViolated("the statistics differ from a count of the claims")
+            raise InvariantViolated("the statistics differ from a count of the instances")
 
 
 def device_key(address: str) -> str:
@@ -205,13 +205,17 @@ def restore(
         claims=by_uuid,
         owners=Map(owners),
         holdings=Map({holding.domain_uuid: holding for holding in holdings}),
-        counters=Map(stats.count(by_uuid.values())),
         revision=revision,
         floor=revision,
         touched=Map(),
     )
     holders = {unit: o for o in state.owners for unit in _units(state.claims_of(o))}
-    return replace(state, usage=fold_usage(state), units=Map(holders))
+    return replace(
+        state,
+        usage=fold_usage(state),
+        units=Map(holders),
+        counters=Map(stats.count(map(state.claims_of, state.owners))),
+    )
 
 
 def _units_checked(state: HostState) -> Map[Unit, str]:
@@ -302,8 +306,8 @@ def _touch_devices(
         touched[device_key(address)] = revision
 
 
-def _add(counters: MapMutation[str, int], claims: Iterable[Claim], sign: int) -> None:
-    for key, number in stats.count(claims).items():
+def _add(counters: MapMutation[str, int], claims: Sequence[Claim], sign: int) -> None:
+    for key, number in stats.count([claims]).items():
         total = counters.get(key, 0) + sign * number
         if total:
             counters[key] = total

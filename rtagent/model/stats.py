@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rtagent.model.claim import Claim
 
@@ -22,7 +22,7 @@ IO_HEAVY = frozenset(
 
 
 def keys(claim: Claim) -> tuple[str, ...]:
-    """The counters to which a claim adds one each."""
+    """The counters to which a claim's instance adds one each."""
     facts = claim.instance
     return (
         "num_instances",
@@ -33,11 +33,14 @@ def keys(claim: Claim) -> tuple[str, ...]:
     )
 
 
-def count(claims: Iterable[Claim]) -> dict[str, int]:
-    """The counters of these claims, from zero."""
+def count(owners: Iterable[Sequence[Claim]]) -> dict[str, int]:
+    """The counters, from zero. An instance counts once, however many claims are its own.
+
+    :param owners: the live claims of each, which tell the same of their instance.
+    """
     counters: dict[str, int] = {}
-    for claim in claims:
-        for key in keys(claim):
+    for claims in owners:
+        for key in keys(claims[0]) if claims else ():
             counters[key] = counters.get(key, 0) + 1
     return counters
 

@@ -1,4 +1,4 @@
-"""What udevd tells its listeners, said in its stead: a libvirtd listens on machines without one, too."""
+"""What udevd tells its listeners, said in its stead: a libvirtd listens without one, too."""
 
 from __future__ import annotations
 

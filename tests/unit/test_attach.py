@@ -194,6 +194,15 @@ def test_a_deleted_instance_leaves_none():
     assert not state.claims
 
 
+def test_an_instance_is_counted_once():
+    state, main = built(device_host())
+    counters = state.counters
+    state, _ = attached(state, main, "gpu")
+    assert state.counters == counters
+    assert dict(counters)["num_instances"] == 1
+    assert not released(state, main).counters
+
+
 def test_others_keep_theirs():
     state, main = built(device_host())
     state, other = built(state)
