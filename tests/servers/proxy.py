@@ -97,6 +97,8 @@ class _Relay:
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answers = True
         for pump in (self._upstream, self._downstream):
             threading.Thread(target=self._run, args=(pump,), daemon=True).start()

@@ -82,5 +82,13 @@ class PostgreSQL(Backend):
             refuse_dropped(connection.fileno())
             connection.deadline = time.monotonic() + timeout
 
+        @event.listens_for(engine, "do_executemany")
+        def execute_many(cursor: psycopg.Cursor[Any], sql: Any, rows: Any, _: object) -> bool:
+            # The driver sends these in a pipeline, whose last message may be a Flush: that ends the
+            # server's clock for idle transactions, and only a further statement starts it again.
+            cursor.executemany(sql, rows)
+            cursor.connection.execute("")
+            return True
+
     def code(self, error: DBAPIError) -> Code:
         return getattr(error.orig, "sqlstate", None)

@@ -98,11 +98,12 @@ def test_a_reload_waits_for_a_commit_in_flight(site: Site):
     same(reloaded(site.store, state), after)
 
 
-def test_a_reload_defeats_a_commit_that_never_lands(site: Site):
+@pytest.mark.parametrize("together", [1, 5])
+def test_a_reload_defeats_a_commit_that_never_lands(site: Site, together: int):
     state = enrolled(site.store)
     site.proxy.doom(Fate.LATE)
     with pytest.raises(CommitUnknown):
-        commit(site.store, state, created(claim(1)))
+        commit(site.store, state, *(created(claim(n)) for n in range(together)))
     same(reloaded(site.store, state), state)
     site.proxy.release()
     holds(site.direct, state)
