@@ -57,6 +57,7 @@ class Audits:
         self._lock = threading.Lock()
         self._causes: list[str] = ["start"]
         self._done_at: float | None = None
+        self._losses = 0
 
     @property
     def age(self) -> float:
@@ -69,16 +70,25 @@ class Audits:
             if cause not in self._causes:
                 self._causes.append(cause)
 
+    def lost(self, error: HypervisorUnavailable) -> None:
+        """Grant nothing from now on, until an audit that begins later is good; any thread may find
+        that out."""
+        self._losses += 1
+        if self._gate.close(error):
+            self._closed()
+
     def turn(self) -> Rest:
         """One audit."""
         cause = self._take_causes()
-        began = self._clock.monotonic()
+        began, losses = self._clock.monotonic(), self._losses
         try:
             if self._gate.hypervisor_up is False:
                 self._return()
             summary = self._auditor.run(cause)
+            if self._losses != losses:
+                raise HypervisorUnavailable("the connection to it was lost during an audit")
         except HypervisorUnavailable as error:
-            return self._lost(error)
+            return self._put_off(error)
         except TrackerBusy as error:
             self._reporter.said("warning", f"audit ({cause}) was put off: {error.message}")
             self.because(cause)
@@ -103,11 +113,10 @@ class Audits:
         self._returned(self._hypervisor.identity())
         self._tracker.restart_leases()
 
-    def _lost(self, error: HypervisorUnavailable) -> Rest:
+    def _put_off(self, error: HypervisorUnavailable) -> Rest:
         self.because("return")
         self._reporter.health(PART, "fail", error.message)
-        if self._gate.close(error):
-            self._closed()
+        self.lost(error)
         return every(self._backoff.pause())
 
     def _done(self, cause: str, summary: AuditSummary, seconds: float) -> Rest:

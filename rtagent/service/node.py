@@ -224,7 +224,13 @@ class NodeAgent:
 
     def watch(self) -> None:
         """Have the hypervisor's events start audits."""
-        self._hypervisor.start(self._audit)
+        self._hypervisor.start(self._noticed)
+
+    def _noticed(self, word: str) -> None:
+        """What the hypervisor announces. The audit may have to wait for its turn, the gate not."""
+        if word == "connection":
+            self._audits.lost(HypervisorUnavailable("the connection to it was lost"))
+        self._audit(word)
 
     def _gate_opened(self) -> None:
         self._opened()

@@ -151,9 +151,9 @@ class Connection:
         session.lost = why
         # The other side may hang, and the thread may be libvirt's own: closing is left to a third.
         threading.Thread(target=session.close, name="libvirt-close", daemon=True).start()
+        self._news.lost(word)
         self._reporter.health("hypervisor", "fail", why)
         self._reporter.said("warning", f"lost the connection to {self.uri}: {why}")
-        self._news.lost(word)
 
     def close(self) -> None:
         """Close the session, if one is open; waits no longer than for any call."""

@@ -140,6 +140,35 @@ def test_a_hypervisor_that_is_lost_closes_the_gate_until_it_is_back(world, audit
     assert world.tracker.instance_claim(request(), call())
 
 
+def test_a_loss_between_two_audits_closes_the_gate_at_once(world, audits, told):
+    audits.turn()
+
+    audits.lost(HypervisorUnavailable("gone"))
+
+    with pytest.raises(HypervisorUnavailable):
+        world.tracker.instance_claim(request(), call())
+    assert told == [("opened",), ("closed",)]
+
+
+def test_a_good_audit_that_began_before_a_loss_does_not_open_the_gate(world, audits, told):
+    def lose(step):
+        if step == "finish":
+            audits.lost(HypervisorUnavailable("gone"))
+
+    audits.turn()
+    world.hypervisor.between = lose
+    audits.turn()
+
+    with pytest.raises(HypervisorUnavailable):
+        world.tracker.instance_claim(request(), call())
+
+    world.hypervisor.between = lambda _: None
+    audits.turn()
+
+    assert [name for name, *_ in told] == ["opened", "closed", "returned", "opened"]
+    assert causes(world) == "return"
+
+
 def test_leases_run_anew_when_the_hypervisor_is_back(world, audits):
     audits.turn()
     claim = world.tracker.instance_claim(request(), call())
