@@ -36,6 +36,7 @@ from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
+from tests.stream.home import Domains
 
 NODE_UUID = "00000000-0000-4000-8000-00000000c0de"
 VCPUS = 16
@@ -44,8 +45,6 @@ TOPOLOGY = Topology(cpus=frozenset(range(VCPUS)), memory_mb=65536, disk_mb=1024 
 THREADS = 8
 
 validators()  # compiled here, for every child
-
-Domains = dict[str, tuple[int, int]]
 
 
 class MovableClock(SystemClock):

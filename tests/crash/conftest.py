@@ -8,11 +8,10 @@ from typing import Any
 
 import oslo_messaging
 import pytest
-from oslo_config import cfg
 
-from rtagent.rpc.transport import get_transport
-from tests.crash.homes import ChildHome, DaemonHome, migrated
+from tests.crash.child_home import ChildHome
 from tests.crash.scene import Scene
+from tests.stream.home import DaemonHome, migrated, open_transport
 
 
 @pytest.fixture
@@ -25,11 +24,8 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture(scope="session")
 def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
-    """For every caller of every daemon: to end it takes seconds."""
-    conf = cfg.ConfigOpts()
-    conf([], project="rtagent", default_config_files=[])
-    transport = get_transport(conf, rabbitmq_server.transport_url)
-    conf.set_override("transport_url", rabbitmq_server.transport_url)
+    """For every caller of every daemon."""
+    transport = open_transport(rabbitmq_server.transport_url)
     yield transport
     transport.cleanup()
 

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.crash.homes import PATIENCE, Home
 from tests.servers.daemon import wait_until
 from tests.stream.caller import attempt
 from tests.stream.deed import Deed, Writer
+from tests.stream.home import PATIENCE, Home
 from tests.stream.judge import Judge, held, shown
 from tests.stream.ledger import Ledger, Told
 from tests.stream.record import Record

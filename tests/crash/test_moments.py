@@ -6,9 +6,9 @@ import time
 import pytest
 
 from rtagent.db.failpoints import POINTS
-from tests.crash.homes import Home
 from tests.crash.scene import Scene
 from tests.stream.caller import Stream
+from tests.stream.home import Home
 from tests.stream.judge import Judge, held, shown
 
 COMMIT = [point for point in POINTS if point.startswith("commit")]

@@ -152,6 +152,13 @@ class Stream:
             assert time.monotonic() < deadline, "the callers are not answered"
             time.sleep(0.01)
 
+    def wait_silence(self, seconds: float) -> None:
+        """Until nobody was answered for as long."""
+        heard = -1
+        while heard != self.ledger.answers:
+            heard = self.ledger.answers
+            time.sleep(seconds)
+
     def finish(self) -> None:
         """Until each caller has its last answer."""
         for caller in self._callers:

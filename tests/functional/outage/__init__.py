@@ -1,0 +1,1 @@
+"""What the agent needs is away for a while, under a stream of claims."""

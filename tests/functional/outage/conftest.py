@@ -1,0 +1,57 @@
+"""Sites on which something will be away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import oslo_messaging
+import pytest
+
+from tests.functional.outage.site import Site
+from tests.servers import Placement
+from tests.stream.home import DaemonHome, open_transport
+
+#: How soon the daemon looks, and gives up waiting: seconds.
+BRISK = {
+    "DEFAULT": {
+        "report_interval": 1,
+        "service_down_time": 60,
+        "update_resources_interval": 1,
+    },
+    "database": {"operation_timeout": 1},
+    "libvirt": {"call_timeout": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
+    transport = open_transport(rabbitmq_server.transport_url)
+    yield transport
+    transport.cleanup()
+
+
+@pytest.fixture(scope="module")
+def placement_server() -> Iterator[Placement]:
+    with Placement() as server:
+        yield server
+
+
+@pytest.fixture
+def site_with(
+    rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
+) -> Iterator[Callable[..., Site]]:
+    """Makes a site; takes the server of its database (None: it has its own) and options of
+    `DaemonHome`."""
+    made: list[Site] = []
+
+    def make(server: Any = None, **options: Any) -> Site:
+        config = {**BRISK, **options.pop("config", {})}
+        home = DaemonHome(tmp_path / "home", transport, server, vcpus=24, config=config, **options)
+        made.append(Site(home))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.close()
