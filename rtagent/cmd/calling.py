@@ -1,11 +1,8 @@
-"""Caller: the agent's RPC server, with an end to every wait."""
+"""Caller: the agent's RPC server, for a command."""
 
 from __future__ import annotations
 
 import getpass
-import queue
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
@@ -19,9 +16,6 @@ from rtagent.errors import AgentUnreachable, ConfigError
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.methods import TOPIC
 from rtagent.rpc.transport import get_transport
-
-#: Seconds beyond a call's own, for the way to the broker.
-GRACE = 5.0
 
 REMEDY = "are rtagentd and the message broker running?"
 
@@ -38,7 +32,7 @@ class Caller:
         self._context = RequestContext(user_id=getpass.getuser())
         self._transport = _transport(conf)
         self._agent = AgentAPI(self._transport, host, timeout=timeout, attempts=1)
-        self._answered = False
+        self._reached = False
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The answer of a method of `AgentAPI`.
@@ -46,41 +40,21 @@ class Caller:
         :raises AgentUnreachable: there is none; whether the call had an effect is not known.
         :raises RtAgentError: as the agent told it.
         """
-        make = getattr(self._agent, method)
+        self._reached = True
         try:
-            return self._bounded(lambda: make(self._context, *arguments, **named))
+            return getattr(self._agent, method)(self._context, *arguments, **named)
         except oslo_messaging.MessagingTimeout as exc:
             raise self._unreachable(f"no answer within {self._timeout:g} s") from exc
         except oslo_messaging.MessagingException as exc:
             raise self._unreachable(str(exc).splitlines()[0]) from exc
 
-    def _bounded(self, make: Callable[[], Any]) -> Any:
-        """In a thread of its own, left behind in the end: the library waits for its broker for as
-        long as it takes."""
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-
-        def run() -> None:
-            try:
-                answers.put((make(), None))
-            except BaseException as error:  # handed over to the thread that waits for it
-                answers.put((None, error))
-
-        threading.Thread(target=run, name="call", daemon=True).start()
-        try:
-            answer, error = answers.get(timeout=self._timeout + GRACE)
-        except queue.Empty:
-            raise self._unreachable("the message broker does not answer") from None
-        self._answered = not isinstance(error, oslo_messaging.MessagingException)
-        if error is not None:
-            raise error
-        return answer
-
     def close(self) -> None:
         """Let go of the connections, unless that would have to wait for the broker."""
-        if self._answered:
+        if self._reached:
             self._transport.cleanup()
 
     def _unreachable(self, why: str) -> AgentUnreachable:
+        self._reached = False
         return AgentUnreachable(where=f"{TOPIC}.{self._host}", why=why, remedy=REMEDY)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 import oslo_messaging
+from kombu.exceptions import OperationalError
 from oslo_context.context import RequestContext
 from retrying import Retrying
 
 from rtagent import errors
 from rtagent.errors import RtAgentError
+from rtagent.rpc.contact import contact
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.device_calls import DeviceCalls
 from rtagent.rpc.methods import TOPIC
@@ -20,6 +22,15 @@ from rtagent.rpc.methods import TOPIC
 #: Seconds before the first repetition; each wait is twice as long as the one before it.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
+#: How often an attempt tries again to reach the broker: each node of a cluster of three has a turn.
+RECONNECTS = 2
+#: Seconds, beyond those for an answer, within which a transport must have reached its broker.
+REACH = 5.0
+#: Seconds for which the call that tries this waits for its answer, which does not matter.
+KNOCK = 1.0
+
+#: Of a call without an answer: whether it had an effect is not known.
+UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure)
 
 Document = Any  #: JSON primitives, or a value of `rtagent.model`.
 
@@ -28,12 +39,16 @@ class AgentAPI(DeviceCalls):
     """The agent of one host. Thread-safe; making one costs little.
 
     Answers are JSON primitives, as the schemas say. Errors are those of `rtagent.errors`, and
-    oslo.messaging's own where there is no answer.
+    oslo.messaging's own where there is no answer (`UNANSWERED`).
 
-    A call is repeated, with the same operation id, when its answer is lost or when the error says
-    that it may succeed later. Where every attempt was in vain the outcome may be unknown: repeat
-    the call with the same ``operation_id``, or abort it. (An error of a call whose operation id was
-    made here has it in a note.)
+    A call is repeated, with the same operation id, when it or its answer is lost or when the error
+    says that it may succeed later. Where every attempt was in vain the outcome may be unknown:
+    repeat the call with the same ``operation_id``, or abort it. (An error of a call whose operation
+    id was made here has it in a note.)
+
+    Every attempt ends, also without a broker, with oslo.messaging's ``MessageDeliveryFailure``:
+    after some seconds where nobody takes connections, and where the broker hangs, after the time
+    for an answer and about 20 seconds.
 
     API version history:
 
@@ -57,9 +72,12 @@ class AgentAPI(DeviceCalls):
             transport,
             oslo_messaging.Target(topic=TOPIC, server=host, version="1.0"),
             timeout=timeout,
+            retry=RECONNECTS,
             version_cap=transport.conf.upgrade_levels.rtagent,
             serializer=ContextSerializer(),
         )
+        self._timeout = transport.conf.rpc_response_timeout if timeout is None else timeout
+        self._contact = contact(transport)
         self._retrying = Retrying(
             stop_max_attempt_number=attempts,
             wait_exponential_multiplier=FIRST_WAIT * 1000 / 2,
@@ -300,14 +318,21 @@ class AgentAPI(DeviceCalls):
     ) -> Any:
         document = _document(arguments)
         client = self._client if timeout is None else self._client.prepare(timeout=timeout)
+        seconds = REACH + (self._timeout if timeout is None else timeout)
 
         def attempt() -> Any:
+            self._contact.make(self._knock, seconds)
             try:
                 return client.call(context, method, **document)
             except RtAgentError as error:
                 raise _local(error) from None
+            except OperationalError as error:  # of a new connection: the library lets it through
+                raise oslo_messaging.MessageDeliveryFailure(str(error)) from error
 
         return self._retrying.call(attempt)
+
+    def _knock(self) -> None:
+        self._client.prepare(timeout=KNOCK).call(RequestContext(overwrite=False), "ping")
 
 
 def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,7 +345,7 @@ def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _may_succeed_later(error: BaseException) -> bool:
     if isinstance(error, RtAgentError):
         return error.retriable
-    return isinstance(error, oslo_messaging.MessagingTimeout)
+    return isinstance(error, UNANSWERED)
 
 
 def _local(error: RtAgentError) -> RtAgentError:

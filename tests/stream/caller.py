@@ -7,9 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-import oslo_messaging
-
 from rtagent.errors import ClaimConflict, ComputeResourcesUnavailable, Unavailable
+from rtagent.rpc.client import UNANSWERED
 from tests.stream.deed import Deed, Writer
 from tests.stream.ledger import Ledger, granted
 
@@ -30,7 +29,7 @@ class Agent(Protocol):
     def invoke(self, method: str, **document: Any) -> Any:
         """The method's answer.
 
-        :raises RtAgentError: MessagingTimeout: Lost:
+        :raises RtAgentError: Lost: one of `UNANSWERED`:
         """
         ...
 
@@ -123,7 +122,7 @@ class Caller:
             try:
                 attempt(self._agent, deed)
                 return
-            except (Unavailable, Lost, oslo_messaging.MessagingTimeout):
+            except (Unavailable, Lost, *UNANSWERED):
                 self.setbacks += 1
                 if time.monotonic() > deadline:
                     raise
@@ -151,13 +150,6 @@ class Stream:
                     raise caller.error
             assert time.monotonic() < deadline, "the callers are not answered"
             time.sleep(0.01)
-
-    def wait_silence(self, seconds: float) -> None:
-        """Until nobody was answered for as long."""
-        heard = -1
-        while heard != self.ledger.answers:
-            heard = self.ledger.answers
-            time.sleep(seconds)
 
     def finish(self) -> None:
         """Until each caller has its last answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import threading
@@ -11,8 +12,10 @@ from collections.abc import Callable
 import amqp
 import oslo_messaging
 import pytest
+from oslo_context.context import RequestContext
 
 from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.rpc.client import UNANSWERED, AgentAPI
 from tests.builders import uid
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
@@ -84,6 +87,34 @@ def test_the_broker_is_restarted_under_calls(
     granted = {claim["uuid"] for claim in (before, *answers)}
     assert len(granted) == 4
     assert set(station.agent.tracker.snapshot().claims) == granted
+
+
+def test_a_call_without_a_broker_is_bounded(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
+    """The library would wait for ever, both for its first contact and for a later one."""
+    station = serving(station_on(rabbitmq.transport_url))
+    old, new = (station.client(timeout=1, attempts=1) for _ in range(2))
+    assert answers(old, station.context)
+    with rabbitmq.outage():
+        for api in (old, new):
+            lost_in_time(api, station.context)
+    for api in (old, new):
+        assert eventually(functools.partial(answers, api, station.context))
+    rabbitmq.freeze()
+    lost_in_time(old, station.context)
+
+
+def lost_in_time(api: AgentAPI, ctx: RequestContext) -> None:
+    began = time.monotonic()
+    with pytest.raises(UNANSWERED):
+        api.ping(ctx)
+    assert time.monotonic() - began < 40
+
+
+def answers(api: AgentAPI, ctx: RequestContext) -> bool:
+    try:
+        return bool(api.ping(ctx))
+    except UNANSWERED:
+        return False
 
 
 def test_a_stop_without_a_broker_is_bounded(
