@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from oslo_config import cfg
+from oslo_context.context import RequestContext
 
 from rtagent.api.address import parse
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.ports import Clock
+from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
@@ -20,6 +22,7 @@ from rtagent.service.inbox import OPENED, RELOAD, STOP, Inbox
 from rtagent.service.loop import Loop
 from rtagent.service.node import NodeAgent
 from rtagent.service.notifier import Notifier
+from rtagent.service.pulse import Pulse
 from rtagent.service.tenure import Tenure
 from rtagent.service.watchdog import Watchdog
 from rtagent.telemetry.telemetry import Telemetry
@@ -29,6 +32,8 @@ RPC_PATIENCE = 30.0
 LOOP_PATIENCE = 5.0
 #: Seconds for which being ready waits for the broker: a call that is made at once would be lost.
 BROKER_PATIENCE = 5.0
+#: Seconds for which a call to ourselves waits for its answer.
+PULSE_PATIENCE = 5.0
 #: Seconds between two looks at how everything is.
 TICK = 1.0
 #: A loop without progress for as long has hung, where systemd does not say how long.
@@ -141,9 +146,10 @@ class Agent:
         stack.callback(api.stop)
 
     def _start_rpc(self, node: NodeAgent, stack: ExitStack) -> RpcServer:
+        transport, host = get_transport(self._conf), self.settings.default.host
         server = RpcServer(
-            get_transport(self._conf),
-            self.settings.default.host,
+            transport,
+            host,
             node.endpoint(),
             node.in_flight,
             self._clock,
@@ -151,7 +157,20 @@ class Agent:
         )
         stack.callback(self._note_blocked, "rpc", lambda: server.stop(RPC_PATIENCE))
         server.start()
+        api = AgentAPI(transport, host, timeout=PULSE_PATIENCE, attempts=1)
+        pulse = self._pulse(server, api)
+        pulse.start()
+        stack.callback(self._end, pulse)
         return server
+
+    def _pulse(self, server: RpcServer, api: AgentAPI) -> Loop:
+        pulse = Pulse(
+            lambda: server.wait_started(0),
+            lambda: api.ping(RequestContext(overwrite=False)),
+            self._telemetry,
+            interval=lambda: self.settings.default.report_interval,
+        )
+        return Loop("pulse", pulse.turn, self._clock, self._telemetry)
 
     # -- while it runs ----------------------------------------------------------------------------
 
