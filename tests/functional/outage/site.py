@@ -1,7 +1,8 @@
 """A site: a daemon, its callers, and what must be true when everything is back."""
 
 import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 
 from rtagent.errors import RtAgentError
 from tests.servers import Server
@@ -11,21 +12,30 @@ from tests.stream.home import DaemonHome
 from tests.stream.judge import Judge, held, shown
 from tests.stream.record import Record, open_plain, read
 
+LOG = logging.getLogger(__name__)
+
 #: Seconds; nothing here takes that long.
 PATIENCE = 90.0
 
-#: How a server goes away: in order, as by a power cut, or as if it hung.
-WAYS = ("stop", "kill", "freeze")
+
+def outages(server: Server) -> Iterator[contextlib.AbstractContextManager[None]]:
+    """A server goes away in order, as by a power cut, and as if it hung: each for the length of its
+    block."""
+    yield _away(server, server.stop, server.start)
+    yield _away(server, server.kill, server.start)
+    yield _away(server, server.freeze, server.thaw)
 
 
 @contextlib.contextmanager
-def away(server: Server, way: str) -> Iterator[None]:
-    """For the length of the block."""
-    {"stop": server.stop, "kill": server.kill, "freeze": server.freeze}[way]()
+def _away(
+    server: Server, leave: Callable[[], object], come: Callable[[], object]
+) -> Iterator[None]:
+    LOG.info("%s: %s", server.name, leave.__name__)
+    leave()
     try:
         yield
     finally:
-        server.thaw() if way == "freeze" else server.start()
+        come()
 
 
 class Site:
