@@ -169,6 +169,19 @@ class Kernel:
             self._resume(stored)
         return True
 
+    def prove(self) -> None:
+        """See whether the node is still ours; where it is not, `fault` tells.
+
+        :raises StoreUnavailable:
+        """
+        ours = self._state.epoch
+        theirs = self._store.epoch(self._state.node.uuid)
+        # While stale a reload may have raised it, and stale ends after the state has the new one.
+        if theirs != ours and not self._stale and self._state.epoch == ours:
+            fenced = WriterFenced(node_uuid=self._state.node.uuid, ours=ours, theirs=theirs)
+            self._break(fenced)
+            self._report_fault(fenced)
+
     def _resume(self, stored: Stored) -> None:
         state = restored(stored, self._state.policy)
         self._check_loaded(state)
@@ -383,8 +396,11 @@ class Kernel:
         if self._stale:
             self._reporter.health("store", "fail", self._stale)
         if self._fault is not None:
-            self._reporter.health("tracker", "fail", self._fault.message)
-            self._reporter.said("error", self._fault.message)
+            self._report_fault(self._fault)
+
+    def _report_fault(self, fault: RtAgentError) -> None:
+        self._reporter.health("tracker", "fail", fault.message)
+        self._reporter.said("error", fault.message)
 
     def _tell(self, state: HostState, changes: Sequence[Change]) -> None:
         for listener in self._listeners:

@@ -89,6 +89,10 @@ class Store(Protocol):
         """
         ...
 
+    def epoch(self, node_uuid: str) -> int:
+        """Of the node's present writer."""
+        ...
+
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         """The record of an operation id, or None."""
         ...

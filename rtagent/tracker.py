@@ -227,6 +227,13 @@ class ResourceTracker:
         """When stale: reload, once. The caller repeats it, with back-off, until it is True."""
         return self._kernel.recover()
 
+    def prove(self) -> None:
+        """See whether the node is still ours, though nothing is to be written; `fault` tells.
+
+        :raises StoreUnavailable:
+        """
+        self._kernel.prove()
+
     def _note(self, before: HostState, changes: Sequence[Change]) -> None:
         if changes:
             self._leases.note(before, changes)

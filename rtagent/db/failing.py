@@ -16,7 +16,7 @@ from rtagent.ports import Enroll, Store, Stored
 _T = TypeVar("_T")
 
 #: Every method of a store.
-ALL = frozenset({"enroll", "load", "reload", "commit", "operation", "purge"})
+ALL = frozenset({"enroll", "load", "reload", "commit", "epoch", "operation", "purge"})
 
 
 class _Fault(Value, frozen=True, kw_only=True):
@@ -70,6 +70,9 @@ class FailingStore:
 
     def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
         self._do("commit", lambda: self._store.commit(before, after, changes))
+
+    def epoch(self, node_uuid: str) -> int:
+        return self._do("epoch", lambda: self._store.epoch(node_uuid))
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._do("operation", lambda: self._store.operation(node_uuid, operation_id))

@@ -117,6 +117,9 @@ class FailpointStore:
         self._store.commit(before, after, changes)
         self._passed("commit.after")
 
+    def epoch(self, node_uuid: str) -> int:
+        return self._store.epoch(node_uuid)
+
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._store.operation(node_uuid, operation_id)
 

@@ -153,6 +153,10 @@ class MemoryStore:
             _absent("operation id", (o.operation_id for o, _ in batch.operations), row.operations)
             row.write(after, changes, batch)
 
+    def epoch(self, node_uuid: str) -> int:
+        with self.disk.lock:
+            return self.disk.node(node_uuid).record.epoch
+
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         with self.disk.lock:
             row = self.disk.nodes.get(node_uuid)

@@ -89,6 +89,14 @@ class SqlStore:
                 _refuse(connection, node_uuid, before.epoch)
             self._writer.write(connection, node_uuid, batch)
 
+    def epoch(self, node_uuid: str) -> int:
+        query = select(compute_nodes.c.epoch).where(compute_nodes.c.uuid == node_uuid)
+        with self._transactions.look() as connection:
+            found: int | None = connection.execute(query).scalar_one_or_none()
+        if found is None:
+            raise StoreUnavailable(f"the database has no node {node_uuid}")
+        return found
+
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         with self._transactions.look() as connection:
             row = connection.execute(

@@ -164,6 +164,7 @@ class NodeAgent:
             host,
             self._clock,
             self._telemetry,
+            prove=self._tracker.prove,
             interval=lambda: self._settings().default.report_interval,
             changed=self._wake_mirror,
         )

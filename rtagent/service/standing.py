@@ -22,14 +22,17 @@ class Standing:
         clock: Clock,
         reporter: Reporter,
         *,
+        prove: Callable[[], None],
         interval: Callable[[], float],
         changed: Callable[[], None],
     ) -> None:
-        """:param interval: seconds between two heartbeats. :param changed: called when the host
-        was taken out of scheduling, or put back."""
+        """:param prove: called before each heartbeat: is the node still ours? An idle writer would
+        not notice that it is fenced. Raises `StoreUnavailable`.
+        :param interval: seconds between two heartbeats.
+        :param changed: called when the host was taken out of scheduling, or put back."""
         self._registry, self._host = registry, host
         self._clock, self._reporter = clock, reporter
-        self._interval, self._changed = interval, changed
+        self._prove, self._interval, self._changed = prove, interval, changed
         self._service = Service(host=host, binary="rtagent")
 
     @property
@@ -40,6 +43,7 @@ class Standing:
     def turn(self) -> Rest:
         """One heartbeat."""
         try:
+            self._prove()
             self.heartbeat(self._host, self._clock.now())
         except StoreUnavailable as error:
             self._reporter.health(PART, "warn", error.message)

@@ -433,6 +433,32 @@ def test_an_older_writer_is_fenced_and_stays_so():
     assert claim(new)
 
 
+def test_an_older_writer_learns_that_it_is_fenced_without_writing():
+    disk = MemoryStore().disk
+    old = track(MemoryStore(disk))
+    old.prove()
+    assert old.fault is None
+    new = track(MemoryStore(disk))
+    old.prove()
+    new.prove()
+    assert isinstance(old.fault, WriterFenced)
+    assert new.fault is None
+
+
+def test_a_writer_is_not_fenced_by_its_own_reload():
+    store = FailingStore(MemoryStore())
+    tracker = track(store)
+    store.fail(StoreUnavailable, times=2, on=("commit", "reload"), after=True)
+    with pytest.raises(StoreUnavailable):
+        claim(tracker)
+    assert not tracker.recover()  # it has raised the epoch, and does not know
+    tracker.prove()
+    assert tracker.fault is None
+    assert tracker.recover()
+    tracker.prove()
+    assert tracker.fault is None
+
+
 def test_rows_that_the_database_refuses_name_the_call():
     store = FailingStore(MemoryStore())
     tracker = track(store)

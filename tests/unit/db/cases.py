@@ -238,6 +238,7 @@ class CommitCases:
             "ours": old.epoch,
             "theirs": new.epoch,
         }
+        assert first.epoch(NODE.uuid) == new.epoch
         holds(second, commit(second, new, created(claim(2))))
 
     def test_fencing_is_told_before_a_revision_conflict(self, database: Database):

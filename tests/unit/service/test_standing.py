@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.errors import StoreUnavailable
+from rtagent.errors import StoreUnavailable, WriterFenced
 from rtagent.service.loop import every
 from rtagent.service.standing import Standing
 from tests.builders import NOON
@@ -26,6 +26,7 @@ def standing(world, told, registry=None):
         "cn1",
         world.clock,
         world.notes,
+        prove=world.tracker.prove,
         interval=lambda: 10.0,
         changed=lambda: told.append("changed"),
     )
@@ -40,6 +41,18 @@ def test_a_heartbeat_is_a_report(world, told):
     assert (service.host, service.report_count, service.last_seen_up) == ("cn1", 2, NOON)
     assert world.notes.parts["heartbeat"] == "pass"
     assert told == []
+
+
+def test_an_idle_writer_notices_that_it_is_fenced(world, told):
+    ours = standing(world, told)
+    ours.turn()
+    assert world.tracker.fault is None
+
+    world.enroll()  # by another process
+    ours.turn()
+
+    assert isinstance(world.tracker.fault, WriterFenced)
+    assert world.notes.parts["tracker"].endswith("ours is 1: stopping")
 
 
 def test_a_heartbeat_that_fails_is_a_warning(world, told):
