@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -15,6 +16,9 @@ from rtagent.model.health import Check, Status
 from rtagent.model.host import HostState
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+#: What tells pools of devices apart here.
+_POOL = ("vendor_id", "product_id", "dev_type", "numa_node")
 
 _AMOUNTS = ("total", "reserved", "claimable", "used", "free")
 
@@ -46,12 +50,27 @@ class StateCollector(Collector):
                 gauge.add_metric((resource, amounts["unit"]), amounts[amount])
             yield gauge
 
-    def _claims(self) -> Metric:
-        gauge = GaugeMetricFamily("rtagent_claims", "Live claims by state", labels=("state",))
-        numbers = Counter(claim.state for claim in self._state.claims.values())
-        for state in sorted(LIVE_STATES):
-            gauge.add_metric((state,), numbers[state])
+        by_status = node["pci_devices"]
+        yield _by("status", "rtagent_pci_devices", "PCI devices by status", by_status)
+        yield self._pools(node["pci_device_pools"])
+
+    def _pools(self, pools: Sequence[Mapping[str, Any]]) -> Metric:
+        """Added up: labels tell less of a pool than its tags do."""
+        numbers = Counter[tuple[str, ...]]()
+        for pool in pools:
+            said = {**pool["tags"], **pool}
+            numbers[tuple(_word(said[name]) for name in _POOL)] += pool["count"]
+        gauge = GaugeMetricFamily(
+            "rtagent_pci_pool_devices", "PCI devices to be had, by what they are", labels=_POOL
+        )
+        for labels, number in numbers.items():
+            gauge.add_metric(labels, number)
         return gauge
+
+    def _claims(self) -> Metric:
+        numbers = Counter(claim.state for claim in self._state.claims.values())
+        by_state = {state: numbers[state] for state in sorted(LIVE_STATES)}
+        return _by("state", "rtagent_claims", "Live claims by state", by_state)
 
     def _health(self) -> Metric:
         gauge = GaugeMetricFamily(
@@ -74,3 +93,14 @@ def text(
 
 def _gauge(name: str, help_: str, value: float) -> Metric:
     return GaugeMetricFamily(name, help_, value=float(value))
+
+
+def _by(label: str, name: str, help_: str, numbers: Mapping[str, int]) -> Metric:
+    gauge = GaugeMetricFamily(name, help_, labels=(label,))
+    for word, number in numbers.items():
+        gauge.add_metric((word,), number)
+    return gauge
+
+
+def _word(value: object) -> str:
+    return "" if value is None else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rtagent.api import pci
 from rtagent.compute_node import compute_node
 from rtagent.errors import NodeNotFound
 from rtagent.model.host import HostState
@@ -34,11 +35,13 @@ def check_served(state: HostState, name: str) -> None:
 
 
 def node(state: HostState) -> dict[str, Any]:
-    """Shape: Nova's ComputeNode fields, ``inventories`` (amounts by resource), and how many
-    ``claims``, ``orphans``, ``drifts``, ``absent`` (held, not there) and ``suspects`` there are."""
+    """Shape: Nova's ComputeNode fields, ``inventories`` (amounts by resource), ``pci_devices`` (how
+    many by status), and how many ``claims``, ``orphans``, ``drifts``, ``absent`` (held, not there)
+    and ``suspects`` there are."""
     return {
         **compute_node(state),
         "inventories": _inventories(state),
+        "pci_devices": pci.counts(state),
         "claims": len(state.claims),
         "orphans": len(orphans(state)),
         "drifts": len(drifts(state)),

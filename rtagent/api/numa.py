@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rtagent.api.nodes import check_served
+from rtagent.api.owners import holder
 from rtagent.model.base import Value
 from rtagent.model.claim import PCPU, Claim
 from rtagent.model.host import HostState
@@ -137,7 +138,7 @@ class _Uses:
     def cpu(self, number: int) -> Cpu:
         """A claim goes before all else: what is offline and held is held."""
         seen = self._confined(number)
-        claim = self._holder(number)
+        claim = holder(self._state, (PCPU, str(number)))
         if claim is not None:
             return self._held(number, claim, seen)
         if number not in self._online:
@@ -163,11 +164,6 @@ class _Uses:
                 if holding.active and number in holding.occupancy.pcpus
             )
         )
-
-    def _holder(self, number: int) -> Claim | None:
-        owner = self._state.units.get((PCPU, str(number)))
-        claims = self._state.claims_of(owner) if owner else ()
-        return next((c for c in claims if (PCPU, str(number)) in c.units), None)
 
     def _held(self, number: int, claim: Claim, seen: tuple[str, ...]) -> Cpu:
         kept = claim.numa_topology is not None and number in claim.numa_topology.kept

@@ -12,6 +12,7 @@ from rtagent.errors import (
     ClaimNotFound,
     InvalidRequest,
     NodeNotFound,
+    PciDeviceNotFound,
     RtAgentError,
     Unavailable,
 )
@@ -24,6 +25,7 @@ STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.BAD_REQUEST,
     ClaimNotFound: HTTPStatus.NOT_FOUND,
     NodeNotFound: HTTPStatus.NOT_FOUND,
+    PciDeviceNotFound: HTTPStatus.NOT_FOUND,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rtagent.api import claims, drift, health, metrics, nodes, numa, orphans
+from rtagent.api import claims, drift, health, metrics, nodes, numa, orphans, pci, resources
 from rtagent.api.reply import JSON, Reply, document, problem, status_of
 from rtagent.api.sources import Sources
 from rtagent.errors import InvalidRequest, RtAgentError
@@ -56,6 +56,8 @@ def _metrics(look: Look) -> Reply:
 COLLECTIONS: Mapping[str, Callable[[Look, Query], Reply]] = {
     "nodes": lambda look, _: look.tell(nodes.collection(look.state)),
     "claims": lambda look, query: look.tell(claims.collection(look.state, query)),
+    "pci": lambda look, query: look.tell(pci.collection(look.state, query)),
+    "resources": lambda look, _: look.tell(resources.collection(look.state)),
     "orphans": lambda look, _: look.tell(orphans.collection(look.state)),
     "drift": lambda look, _: look.tell(drift.collection(look.state)),
     "numa": lambda look, _: look.tell(numa.collection(look.state)),
@@ -68,11 +70,12 @@ COLLECTIONS: Mapping[str, Callable[[Look, Query], Reply]] = {
 MEMBERS: Mapping[str, Callable[[Look, str], Reply]] = {
     "nodes": lambda look, name: look.tell(nodes.member(look.state, name)),
     "claims": lambda look, name: look.tell(claims.member(look.state, name)),
+    "pci": lambda look, address: look.tell(pci.member(look.state, address)),
     "numa": lambda look, name: look.tell(numa.member(look.state, name)),
 }
 
 #: The filters that a collection takes.
-FILTERS: Mapping[str, frozenset[str]] = {"claims": claims.FILTERS}
+FILTERS: Mapping[str, frozenset[str]] = {"claims": claims.FILTERS, "pci": pci.FILTERS}
 
 
 def answer(sources: Sources, target: str) -> Reply:

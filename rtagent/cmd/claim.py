@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rtagent.cmd.columns import Lines, Nothing, Pairs, Yes, when
+from rtagent.cmd.columns import Nothing, Pairs, Yes, when
+from rtagent.cmd.devices import Devices, Requests, Resources
 from rtagent.cmd.listing import List, Show
 from rtagent.cmd.place import Place
 
@@ -113,10 +114,12 @@ _WHOLE = {
     "memory_mb": _field("memory_mb"),
     "disk_mb": _field("disk_mb"),
     "numa_topology": lambda claim: Place(claim["numa_topology"]),
+    "pci": lambda claim: Devices(claim["pci"]),
+    "resources": lambda claim: Resources(claim["resources"]),
     "flavor": _pairs("flavor"),
     "image": lambda claim: Pairs(claim["image"].get("properties") or {}),
     "limits": _pairs("limits"),
-    "pci_requests": lambda claim: Lines(claim["pci_requests"]),
+    "pci_requests": lambda claim: Requests(claim["pci_requests"]),
     "extra_resource": _pairs("extra_resource"),
     "tag": _maybe("tag"),
     "migration_uuid": _maybe("migration_uuid"),

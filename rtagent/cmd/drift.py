@@ -14,9 +14,9 @@ COLUMNS = ("instance_uuid", "claim_uuid", "resource", "claimed", "observed", "un
 class DriftList(List):
     """List what domains have that their claims do not say
 
-    The larger of the two amounts is counted. A host CPU that is held, and offline or no longer
-    offered, is an AssignedResourceNotFound: it stays with its holder. Nothing is repaired by
-    itself.
+    The larger of the two amounts is counted. A host CPU or a device that is held, and gone, offline
+    or no longer offered, is an AssignedResourceNotFound: it stays with its holder. Nothing is
+    repaired by itself.
     """
 
     nouns = "drift"

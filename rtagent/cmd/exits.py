@@ -14,6 +14,7 @@ from rtagent.errors import (
     IllegalTransition,
     InvalidRequest,
     NodeNotFound,
+    PciDeviceNotFound,
     RtAgentError,
 )
 
@@ -36,7 +37,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.USAGE: "the command line or the request is wrong",
     Exit.REFUSED: "the host cannot hold what was asked for",
     Exit.RETRY: "not now: nobody answers, or not yet; repeat it later",
-    Exit.NOT_FOUND: "no such claim or node",
+    Exit.NOT_FOUND: "no such claim, node or device",
     Exit.CONFLICT: "the state of the claim or of the node does not allow it",
 }
 
@@ -45,6 +46,7 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     ComputeResourcesUnavailable: Exit.REFUSED,
     ClaimNotFound: Exit.NOT_FOUND,
     NodeNotFound: Exit.NOT_FOUND,
+    PciDeviceNotFound: Exit.NOT_FOUND,
     ClaimConflict: Exit.CONFLICT,
     ClaimExpired: Exit.CONFLICT,
     IllegalTransition: Exit.CONFLICT,

@@ -9,6 +9,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from rtagent.cmd.columns import Nothing, Pairs
+from rtagent.cmd.devices import Numbers, Pools
 from rtagent.cmd.listing import List, Show
 from rtagent.errors import NodeNotFound
 from rtagent.model.base import MB_IN_GB
@@ -38,6 +39,8 @@ FACTS = (
     "host_ip",
 )
 COUNTS = (
+    "pci_devices",
+    "pci_device_pools",
     "disk_available_least",
     "running_vms",
     "current_workload",
@@ -50,6 +53,13 @@ COUNTS = (
     "revision",
     "epoch",
 )
+
+#: What a person reads otherwise than as one word.
+_COLUMNS: Mapping[str, type[FormattableColumn[Any]]] = {
+    "pci_devices": Numbers,
+    "pci_device_pools": Pools,
+    "stats": Pairs,
+}
 
 _AMOUNTS = ("total", "reserved", "claimable", "used", "free")
 
@@ -82,7 +92,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _count(node: Mapping[str, Any], name: str) -> FormattableColumn[Any]:
-    return Pairs(node[name]) if name == "stats" else Nothing(node[name])
+    return _COLUMNS.get(name, Nothing)(node[name])
 
 
 class NodeList(List):

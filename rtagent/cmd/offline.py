@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from rtagent.api.client import as_error
 from rtagent.api.routes import answer
 from rtagent.api.sources import Sources
-from rtagent.errors import ClaimNotFound, NodeNotFound, RtAgentError
+from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAgentError
 from rtagent.model.host import HostState
 
 
@@ -45,7 +45,7 @@ class OfflineReader:
         for state in self._states[:-1]:
             try:
                 return _ask(state, target)
-            except (ClaimNotFound, NodeNotFound):
+            except (ClaimNotFound, NodeNotFound, PciDeviceNotFound):
                 continue
         return _ask(self._states[-1], target)
 

@@ -3,7 +3,7 @@ to use without one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rtagent.model.claim import BUILDING, SPECIFIC, Claim
 from rtagent.model.host import HostState
@@ -18,22 +18,24 @@ def holdings(state: HostState) -> Holdings:
 
 
 def holds(state: HostState) -> Iterator[Hold]:
-    """Every hold on a device; whoever has a part of one that makes others has hold of it."""
+    """Every hold on a device; whoever has a part of one that makes others has hold of it. Those on
+    the whole come first, claims' before domains', each in the order of the owners."""
     yield from device_holds(state)
-    for claim in state.claims.values():
+    for claim in _by_owner(claim for claim in state.claims.values() if claim.resources):
         for unit in claim.resources:
             if unit.provider:
                 yield _claimed(claim, unit.provider)
-    for identifier, owner in _used(state).items():
+    for identifier, owner in sorted(_used(state).items()):
         yield Hold(address=identifier.partition("/")[0], owner_id=owner, allocated=True)
 
 
 def device_holds(state: HostState) -> Iterator[Hold]:
     """Holds on devices that are given away whole."""
-    for claim in state.claims.values():
+    for claim in _by_owner(claim for claim in state.claims.values() if claim.pci):
         for device in claim.pci:
             yield _claimed(claim, device.address)
-    for holding in state.holdings.values():
+    given = (each for each in state.holdings.values() if each.occupancy.devices)
+    for holding in sorted(given, key=lambda each: each.domain_uuid):
         if holding.active:
             for address in sorted(holding.occupancy.devices):
                 yield Hold(address=address, owner_id=holding.domain_uuid, allocated=True)
@@ -49,6 +51,10 @@ def offered(state: HostState) -> tuple[SpecificInventory, ...]:
     """What there is of specific resources, but for what devices make that are given away whole."""
     whole = {hold.address for hold in device_holds(state)}
     return tuple(each for each in state.specific if each.provider not in whole)
+
+
+def _by_owner(claims: Iterable[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: claim.owner_id)
 
 
 def _claimed(claim: Claim, address: str) -> Hold:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import UNSET
-
 from rtagent.model.base import Value
 from rtagent.model.device import PciDevice, Tags
+from rtagent.pci.tags import said
 
 
 class Pool(Value, frozen=True, kw_only=True):
@@ -33,26 +32,13 @@ class Pool(Value, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """Shape: Nova's PciDevicePool, JSON primitives; tags that say nothing are left out."""
-        tags = self.tags
-        said: dict[str, Any] = {
-            "dev_type": self.dev_type,
-            "parent_ifname": self.parent_ifname,
-            "trusted": tags.trusted or None,
-            "remote_managed": str(tags.remote_managed).lower(),
-            "managed": None if tags.managed else "no",
-            "live_migratable": tags.live_migratable or None,
-            "one_time_use": tags.one_time_use or None,
-            "resource_class": tags.resource_class,
-            "traits": ",".join(sorted(tags.traits)) or None,
-        }
-        said = {key: _word(value) for key, value in said.items() if value is not None}
-        if tags.physical_network is not UNSET:
-            said["physical_network"] = tags.physical_network
+        parent = {} if self.parent_ifname is None else {"parent_ifname": self.parent_ifname}
+        tags = {"dev_type": self.dev_type, **parent, "remote_managed": "false", **said(self.tags)}
         return {
             "vendor_id": self.vendor_id,
             "product_id": self.product_id,
             "numa_node": self.numa_node,
-            "tags": said,
+            "tags": tags,
             "count": self.count,
         }
 
@@ -89,7 +75,3 @@ def _pool(members: list[PciDevice]) -> Pool:
         tags=members[0].tags,
         addresses=tuple(sorted(member.address for member in members)),
     )
-
-
-def _word(value: Any) -> Any:
-    return "yes" if value is True else value

@@ -27,6 +27,8 @@ UNCLAIMABLE: Final = "unclaimable"
 #: Free, and not to be had: a relative is allocated, or somebody keeps it back.
 UNAVAILABLE: Final = "unavailable"
 
+STATES: Final = (AVAILABLE, CLAIMED, ALLOCATED, REMOVED, UNCLAIMABLE, UNAVAILABLE)
+
 
 class Hold(Value, frozen=True, kw_only=True):
     """A device in somebody's hands.
@@ -60,7 +62,10 @@ class DeviceState(Value, frozen=True, kw_only=True):
 
 
 class Holdings:
-    """All devices, and who holds what of them. Built anew from the claims; changes nothing."""
+    """All devices, and who holds what of them. Built anew from the claims; changes nothing.
+
+    :param holds: of those on one device the first says whose it is.
+    """
 
     def __init__(self, devices: Mapping[str, PciDevice], holds: Iterable[Hold]) -> None:
         self.devices = devices
@@ -113,9 +118,8 @@ class Holdings:
         holds = self._holds.get(address, ())
         if holds:
             state = ALLOCATED if any(hold.allocated for hold in holds) else CLAIMED
-            owner = min(hold.owner_id for hold in holds)
             return DeviceState(
-                device=tracked, state=state, owner_id=owner, reason=gone(tracked) or ""
+                device=tracked, state=state, owner_id=holds[0].owner_id, reason=gone(tracked) or ""
             )
         obstacle = self.obstacle(address)
         if obstacle is None:

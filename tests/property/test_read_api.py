@@ -9,7 +9,9 @@ from rtagent.api.routes import COLLECTIONS, MEMBERS, answer
 from tests.unit.api.states import populated, sources
 
 SEGMENT = st.sampled_from([*COLLECTIONS, *MEMBERS]) | st.text(max_size=20)
-QUERY = st.sampled_from(["", "?", "?state=active", "?instance=%ff", "?state=%00&state=x"])
+QUERY = st.sampled_from(
+    ["", "?", "?state=active", "?instance=%ff", "?status=available&node=x", "?state=%00&state=x"]
+)
 TARGET = st.builds(
     lambda segments, query: "/" + "/".join(segments) + query,
     st.lists(SEGMENT, max_size=3),

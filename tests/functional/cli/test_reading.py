@@ -16,6 +16,8 @@ from rtagent.api.server import ReadAPI
 from rtagent.cmd.rtagent import GROUP
 from rtagent.model.host import HostState
 from tests.functional.cli.shell import Run, run
+from tests.pci_hosts import GPU_0, vf
+from tests.unit.api.given import STRANGER, VGPU, WEB, given
 from tests.unit.api.placed import CLAIMS, mapped
 from tests.unit.api.states import NODE, empty, sources, uuid
 
@@ -117,6 +119,24 @@ def test_a_claims_place_is_shown(serve):
     assert "| guest cell 0: host cell 0, 1024 MB; vCPU on CPU: 0:2 1:3 |" in shown.out
 
 
+def test_devices_are_listed_with_who_has_them(serve):
+    rtagent = serve(given())
+    listed = json.loads(rtagent("pci", "list", "--status", "claimed", "-f", "json").out)
+    assert [(each["address"], each["name"]) for each in listed] == [(vf(0), "db-1")]
+    whole = json.loads(rtagent("pci", "show", GPU_0, "-f", "json").out)
+    assert (whole["owner_id"], whole["others"]) == (WEB, [STRANGER])
+    long = json.loads(rtagent("pci", "list", "--long", "--type", "type-PF", "-f", "json").out)
+    assert long[0]["tags"] == {"physical_network": "physnet1", "trusted": "yes"}
+
+
+def test_specific_resources_are_listed_with_who_has_them(serve):
+    rtagent = serve(given())
+    listed = json.loads(rtagent("resource", "list", "--long", "-f", "json").out)
+    assert (listed[0]["identifier"], listed[0]["name"]) == (VGPU[0], "web-1")
+    assert [each["present"] for each in listed] == [*[True] * 4, False]
+    assert "CUSTOM_PMEM_NAMESPACE_4GB" in rtagent("resource", "list").out
+
+
 def test_what_is_held_and_gone_is_in_the_drift(serve):
     there = mapped().topology
     assert there is not None
@@ -127,7 +147,7 @@ def test_what_is_held_and_gone_is_in_the_drift(serve):
     assert json.loads(rtagent("node", "show", "-f", "json").out)["absent"] == 1
 
 
-@pytest.mark.parametrize("noun", ["claim", "orphan", "drift"])
+@pytest.mark.parametrize("noun", ["claim", "orphan", "drift", "pci", "resource"])
 def test_an_empty_list_says_so_beside_the_output(serve, noun):
     rtagent = serve(empty())
     table = rtagent(noun, "list")

@@ -6,11 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from immutables import Map
 
 from rtagent.api.routes import answer
 from rtagent.api.sources import Sources
 from rtagent.errors import NodeNotReady
+from rtagent.model.device import Tags
 from rtagent.model.health import Check, Status
+from tests.pci_hosts import GPU_0, GPU_1, gpu, record, vf
+from tests.unit.api.given import given
 from tests.unit.api.states import NODE, NOW, empty, populated, sources, uuid
 
 
@@ -22,7 +26,7 @@ def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str
 @pytest.mark.parametrize(
     "target",
     ["/nodes", f"/nodes/{NODE.uuid}", "/claims", "/orphans", "/drift", "/numa", "/health", "/ready",
-     f"/numa/{NODE.uuid}",
+     f"/numa/{NODE.uuid}", "/pci", "/pci/0000:00:00.0", "/pci?status=x", "/resources",
      f"/claims/{uuid(1)}", "/claims/unknown", "/nodes/unknown", "/nowhere", "/claims?state=x"],
 )  # fmt: skip
 @pytest.mark.parametrize("stale", [True, False])
@@ -117,6 +121,26 @@ def test_a_claim_that_never_was_is_not_found():
     assert document["claim_uuid"] == uuid(77)
 
 
+def test_a_device_is_found_by_its_address():
+    status, document = get(f"/pci/{GPU_1}", sources(given()))
+    assert (status, document["pci"]["address"]) == (HTTPStatus.OK, GPU_1)
+    status, document = get("/pci/0000:00:00.0", sources(given()))
+    assert (status, document["error"]) == (HTTPStatus.NOT_FOUND, "PciDeviceNotFound")
+
+
+def test_devices_are_filtered():
+    _, document = get("/pci?status=claimed&dev_type=type-VF", sources(given()))
+    assert [device["address"] for device in document["pci"]] == [vf(0)]
+    assert get("/pci?status=free")[0] == HTTPStatus.BAD_REQUEST
+
+
+def test_specific_resources_are_listed():
+    _, document = get("/resources", sources(given()))
+    assert [each["status"] for each in document["resources"]] == [
+        "allocated", "allocated", "available", "available", "allocated"
+    ]  # fmt: skip
+
+
 def test_orphans_and_drift():
     _, document = get("/orphans")
     assert [(o["name"], o["memory_mb"]) for o in document["orphans"]] == [("instance-900", 2048)]
@@ -170,6 +194,30 @@ def test_metrics_are_prometheus_text():
     assert 'rtagent_health{part="store",status="fail"} 0.0' in lines
     assert "rtagent_stale 1.0" in lines
     assert reply.media_type.startswith("text/plain")
+
+
+def test_devices_are_counted_by_status_and_by_pool():
+    lines = answer(sources(given()), "/metrics").body.decode().splitlines()
+    numbers = {
+        "available": 1, "claimed": 1, "allocated": 3, "removed": 1, "unclaimable": 1,
+        "unavailable": 2,
+    }  # fmt: skip
+    for status, number in numbers.items():
+        assert f'rtagent_pci_devices{{status="{status}"}} {number}.0' in lines
+    (pool,) = (line for line in lines if line.startswith("rtagent_pci_pool_devices{"))
+    assert pool == (
+        'rtagent_pci_pool_devices{dev_type="type-VF",numa_node="0",product_id="154c",'
+        'vendor_id="8086"} 1.0'
+    )
+    assert get("/nodes", sources(given()))[1]["nodes"][0]["pci_devices"] == numbers
+
+
+def test_pools_that_differ_in_more_than_their_labels_are_one_number():
+    alone = record([gpu(GPU_0, None)]) | record([gpu(GPU_1, None)], Tags(trusted=True))
+    state = msgspec.structs.replace(empty(), devices=Map(alone))
+    lines = answer(sources(state), "/metrics").body.decode().splitlines()
+    (pool,) = (line for line in lines if line.startswith("rtagent_pci_pool_devices{"))
+    assert ('numa_node=""' in pool, pool.split()[-1]) == (True, "2.0")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from rtagent.cmd.offline import OfflineReader
-from rtagent.errors import ClaimNotFound, InvalidRequest, NodeNotFound, RtAgentError
+from rtagent.errors import (
+    ClaimNotFound,
+    InvalidRequest,
+    NodeNotFound,
+    PciDeviceNotFound,
+    RtAgentError,
+)
+from tests.pci_hosts import GPU_0
+from tests.unit.api.given import given
 from tests.unit.api.states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
 
 OTHER = msgspec.structs.replace(NODE, uuid=uuid(8), hypervisor_hostname="kvm-8.example")
@@ -39,11 +47,28 @@ def test_a_node_is_found_by_uuid_or_name(reader, name):
     assert name in (node["uuid"], node["hypervisor_hostname"])
 
 
+def test_devices_are_of_all_nodes_and_told_apart_by_theirs():
+    state = given()
+    other_node = msgspec.structs.replace(state.node, uuid=uuid(8), hypervisor_hostname="kvm-8")
+    reader = OfflineReader([state, msgspec.structs.replace(state, node=other_node)])
+    there = reader.get("pci", address=GPU_0)["pci"]
+    assert [device["node"] for device in there] == [state.node.hypervisor_hostname, "kvm-8"]
+    assert len(reader.get("pci", address=GPU_0, node="kvm-8")["pci"]) == 1
+    assert len(reader.get("resources")["resources"]) == 10
+
+
+def test_a_device_is_found_wherever_it_is():
+    reader = OfflineReader([populated(), given()])
+    assert reader.get("pci", GPU_0)["pci"]["address"] == GPU_0
+
+
 def test_errors_are_an_agents(reader):
     with pytest.raises(ClaimNotFound):
         reader.get("claims", uuid(77))
     with pytest.raises(NodeNotFound):
         reader.get("nodes", "a b/c")
+    with pytest.raises(PciDeviceNotFound):
+        reader.get("pci", GPU_0)
     with pytest.raises(InvalidRequest):
         reader.get("claims", state="gone")
 

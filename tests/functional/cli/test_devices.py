@@ -1,0 +1,150 @@
+"""rtagent against a daemon on a host with two GPUs and a network card: who has which device, which
+are kept back, and what a claim is given."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from lxml import etree
+
+from rtagent.virt.simulate import Machine, edit, host_uri, simulate
+from tests.functional.cli.shell import Run, run
+from tests.functional.cli.test_agent import serving
+from tests.nodedevs import pci_name
+from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
+from tests.servers import RabbitMQ
+from tests.servers.daemon import Daemon, wait_until
+
+ALIASES = [
+    {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"},
+    {"name": "vf", **VF_IDS, "device_type": "type-VF"},
+]
+SPECS = [GPU_IDS, PF_IDS, {**VF_IDS, "physical_network": "physnet1"}]
+NOWHERE = "0000:00:00.0"
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Daemon]:
+    directory = tmp_path_factory.mktemp("devices")
+    file = directory / "host.xml"
+    simulate(file, Machine(gpus=2, nics=1, vfs=2))
+    made = Daemon(
+        directory,
+        rabbitmq_server.transport_url,
+        uri=host_uri(file),
+        config={"pci": {"device_spec": json.dumps(SPECS), "alias": json.dumps(ALIASES)}},
+    )
+    with made as daemon:
+        yield serving(daemon)
+
+
+@pytest.fixture
+def rtagent(agent: Daemon) -> Run:
+    return lambda *argv: run("--config-file", str(agent.config_file), *argv)
+
+
+def asking(aliases: str) -> list[str]:
+    flavor = ["--vcpus", "1", "--memory", "64", "--property", f"pci_passthrough:alias={aliases}"]
+    return ["--instance", str(uuid4()), "--name", "vm", *flavor]
+
+
+def by_address(rtagent: Run, column: str, *options: str) -> dict[str, str]:
+    listed = rtagent(*options, "pci", "list", "-f", "json").json
+    return {device["address"]: device[column] for device in listed}
+
+
+def test_the_devices_of_the_host_are_listed(rtagent):
+    addresses = [GPU_0, PF_0, vf(0), vf(1), GPU_1]
+    assert by_address(rtagent, "status") == dict.fromkeys(addresses, "available")
+    assert by_address(rtagent, "dev_type")[PF_0] == "type-PF"
+    shown = rtagent("pci", "show", vf(1), "-f", "json").json
+    assert (shown["parent_addr"], shown["tags"]) == (PF_0, {"physical_network": "physnet1"})
+
+
+def test_a_claim_is_given_what_its_flavor_asks_for(rtagent):
+    created = rtagent("claim", "create", *asking("gpu:1,vf:1"), "-f", "json").json
+    try:
+        given = {device["alias_name"]: device["address"] for device in created["pci"]}
+        assert given == {"gpu": GPU_0, "vf": vf(0)}
+        table = rtagent("claim", "show", created["uuid"], "-c", "pci")
+        assert f"{GPU_0} 10de:13f1 type-PCI, NUMA node 0, for gpu" in table.out
+
+        assert by_address(rtagent, "status") == {
+            GPU_0: "claimed",
+            GPU_1: "available",
+            PF_0: "unclaimable",
+            vf(0): "claimed",
+            vf(1): "available",
+        }
+        assert by_address(rtagent, "status", "--offline") == by_address(rtagent, "status")
+        gpu = rtagent("pci", "show", GPU_0, "-f", "json").json
+        assert (gpu["name"], gpu["claim_uuid"]) == ("vm", created["uuid"])
+        assert f"virtual function {vf(0)} is held by" in by_address(rtagent, "reason")[PF_0]
+        node = rtagent("node", "show", "-f", "json").json
+        assert (node["pci_devices"]["claimed"], node["pci_devices"]["available"]) == (2, 2)
+        assert sum(pool["count"] for pool in node["pci_device_pools"]) == 2
+    finally:
+        rtagent("claim", "release", created["uuid"])
+    assert set(by_address(rtagent, "status").values()) == {"available"}
+
+
+def test_a_refusal_names_what_is_asked_for(rtagent):
+    refused = rtagent("claim", "test", *asking("gpu:3"), "-f", "json")
+    assert refused.code == 3
+    assert [(r["resource"], r["requested"], r["available"]) for r in refused.json] == [
+        ("PCI gpu", 3, 2)
+    ]
+
+
+def test_a_device_is_kept_back_until_it_is_cleared(rtagent):
+    kept = rtagent("pci", "quarantine", GPU_0, "--reason", "it overheats")
+    assert (kept.code, kept.out, kept.err) == (0, "", f"rtagent: device {GPU_0} is kept back\n")
+    shown = rtagent("pci", "show", GPU_0, "-f", "json").json
+    assert (shown["status"], shown["reason"]) == ("unavailable", "it overheats")
+    assert rtagent("claim", "test", *asking("gpu:2")).code == 3
+    (listed,) = rtagent("pci", "list", "--status", "unavailable", "-f", "json").json
+    assert listed["address"] == GPU_0
+
+    cleared = rtagent("pci", "clear", GPU_0)
+    assert (cleared.code, cleared.out) == (0, "")
+    assert rtagent("claim", "test", *asking("gpu:2")).code == 0
+
+
+@pytest.mark.parametrize("verb", [["show"], ["clear"], ["quarantine", "--reason", "odd"]])
+def test_a_device_that_nobody_knows_is_told(rtagent, verb):
+    for offline in ([], ["--offline"]):
+        outcome = rtagent(*offline, "pci", *verb, NOWHERE)
+        assert (outcome.code, outcome.out) == (5, "")
+        assert outcome.err.startswith(f"rtagent: no PCI device {NOWHERE} is known here")
+
+
+def test_a_status_that_there_is_not_is_a_mistake_of_usage(rtagent):
+    outcome = rtagent("pci", "list", "--status", "free")
+    assert (outcome.code, "unclaimable" in outcome.err) == (2, True)
+
+
+def test_a_held_device_that_is_unplugged_stays_and_is_told(rtagent, agent):
+    created = rtagent("claim", "create", *asking("gpu:2"), "-f", "json").json
+    document = _document(agent.host_file, GPU_1)
+    with edit(agent.host_file) as world:
+        world.remove_device(pci_name(GPU_1))
+    try:
+        wait_until(lambda: by_address(rtagent, "reason")[GPU_1] == "it has left the host")
+        assert by_address(rtagent, "status")[GPU_1] == "claimed"
+        (absent,) = rtagent("drift", "list", "-f", "json").json
+        assert absent["resource"] == f"PCI device {GPU_1}"
+    finally:
+        rtagent("claim", "release", created["uuid"])
+        with edit(agent.host_file) as world:
+            world.add_device(document)
+    wait_until(lambda: by_address(rtagent, "status").get(GPU_1) == "available")
+
+
+def _document(file: Path, address: str) -> str:
+    """As the host file has it."""
+    for device in etree.parse(str(file)).iter("device"):
+        if device.findtext("name") == pci_name(address):
+            return etree.tostring(device).decode()
+    raise AssertionError(address)

@@ -1,0 +1,153 @@
+"""Devices and specific resources, and who has each."""
+
+import pytest
+
+from rtagent.api import pci, resources
+from rtagent.api.pci import Device
+from rtagent.errors import InvalidRequest, PciDeviceNotFound
+from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.states import ALLOCATED, AVAILABLE, CLAIMED, REMOVED, UNAVAILABLE, UNCLAIMABLE
+from tests.builders import NODE
+from tests.pci_hosts import GPU_0, GPU_1, PF_0, vf
+from tests.unit.api.given import (
+    DB,
+    DB_CLAIM,
+    LOST,
+    MAKER,
+    STRANGER,
+    TWIN,
+    VGPU,
+    WEB,
+    WEB_CLAIM,
+    given,
+)
+
+
+def addresses(**filters: str) -> list[str]:
+    return [device.address for device in pci.collection(given(), filters)["pci"]]
+
+
+def shown(address: str) -> Device:
+    return pci.member(given(), address)["pci"]
+
+
+def test_every_device_has_one_status():
+    assert {each.address: each.status for each in pci.collection(given(), {})["pci"]} == {
+        GPU_0: ALLOCATED,
+        TWIN: UNAVAILABLE,
+        MAKER: ALLOCATED,
+        PF_0: UNCLAIMABLE,
+        vf(0): CLAIMED,
+        vf(1): ALLOCATED,
+        vf(2): AVAILABLE,
+        GPU_1: UNAVAILABLE,
+        LOST: REMOVED,
+    }
+
+
+def test_devices_are_listed_by_address():
+    assert addresses() == sorted(addresses())
+
+
+def test_a_device_that_a_claim_holds_names_the_claim_and_its_instance():
+    device = shown(vf(0))
+    assert (device.owner_id, device.name, device.claim_uuid) == (DB, "db-1", DB_CLAIM.uuid)
+
+
+def test_a_claim_goes_before_a_domain_that_uses_its_device():
+    device = shown(GPU_0)
+    assert (device.owner_id, device.claim_uuid) == (WEB, WEB_CLAIM.uuid)
+    assert device.others == (STRANGER,)
+
+
+def test_a_device_of_a_foreign_domain_names_that():
+    device = shown(vf(1))
+    assert (device.owner_id, device.name, device.claim_uuid) == (STRANGER, "odd", None)
+    assert device.others == ()
+
+
+def test_a_device_that_makes_others_names_who_has_a_part_of_it():
+    device = shown(MAKER)
+    assert (device.owner_id, device.name, device.claim_uuid) == (WEB, "web-1", WEB_CLAIM.uuid)
+    assert device.others == (STRANGER,)
+
+
+def test_a_device_says_what_it_is():
+    assert shown(vf(2)) == Device(
+        node=NODE.hypervisor_hostname,
+        address=vf(2),
+        vendor_id="8086",
+        product_id="154c",
+        dev_type="type-VF",
+        numa_node=0,
+        parent_addr=PF_0,
+        iommu_group=None,
+        net_name=None,
+        resource_class="CUSTOM_PCI_8086_154C",
+        tags={"physical_network": "physnet1", "trusted": "yes"},
+        status=AVAILABLE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        (GPU_1, "it overheats"),
+        (LOST, "it has left the host"),
+        (TWIN, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
+        (PF_0, f"its virtual function {vf(0)} is held by {DB}"),
+        (vf(2), ""),
+    ],
+)
+def test_a_device_says_why_it_is_not_to_be_had(address, reason):
+    assert shown(address).reason == reason
+
+
+def test_what_the_operator_said_is_shown_beside_the_reason():
+    assert (shown(LOST).quarantine, shown(GPU_1).quarantine) == ("it was lent", "it overheats")
+    assert shown(GPU_0).quarantine is None
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"status": ALLOCATED}, [GPU_0, MAKER, vf(1)]),
+        ({"instance": DB}, [vf(0)]),
+        ({"instance": STRANGER}, [vf(1)]),
+        ({"dev_type": "type-PF"}, [PF_0]),
+        ({"address": LOST}, [LOST]),
+        ({"node": "other"}, []),
+        ({"status": ALLOCATED, "dev_type": "type-VF"}, [vf(1)]),
+    ],
+)
+def test_devices_are_filtered(filters, expected):
+    assert addresses(**filters) == expected
+
+
+def test_a_value_that_no_device_can_have_is_an_error():
+    with pytest.raises(InvalidRequest) as raised:
+        addresses(status="free", dev_type="vf", node="other")
+    assert [each["path"] for each in raised.value.kwargs["errors"]] == ["dev_type", "status"]
+
+
+def test_a_device_that_nobody_knows_is_not_found():
+    with pytest.raises(PciDeviceNotFound, match=r"0000:00:00\.0"):
+        shown("0000:00:00.0")
+
+
+def test_each_specific_resource_names_who_has_it():
+    listed = resources.collection(given())["resources"]
+    assert [(each.identifier, each.status, each.name, each.present) for each in listed] == [
+        (VGPU[0], ALLOCATED, "web-1", True),
+        (VGPU[1], ALLOCATED, "odd", True),
+        (VGPU[2], AVAILABLE, None, True),
+        ("ns_0", AVAILABLE, None, True),
+        ("ns_9", ALLOCATED, "web-1", False),
+    ]
+    assert [each.claim_uuid for each in listed] == [WEB_CLAIM.uuid, *[None] * 3, WEB_CLAIM.uuid]
+
+
+def test_a_mediated_device_is_known_by_its_uuid():
+    first, *_, namespace, _ = resources.collection(given())["resources"]
+    assert first.mdev_uuid == mdev_uuid(NODE.uuid, VGPU[0])
+    assert namespace.mdev_uuid is None
