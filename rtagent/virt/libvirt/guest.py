@@ -14,10 +14,12 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.specific import SpecificUnit
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.guest_buses import put_buses
 from rtagent.virt.libvirt.guest_devices import (
     device_elements,
     mdev_document,
     mdev_elements,
+    near,
     put_devices,
 )
 
@@ -118,7 +120,10 @@ def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> 
         _clear(domain, tag, owned)
     for child in _places(claim):
         _put(domain, child)
-    put_devices(domain, (each for one in (claim, *attached) for each in devices(one)))
+    every = (claim, *attached)
+    put_devices(domain, (each for one in every for each in devices(one)))
+    given = [device for one in every for device in one.pci]
+    put_buses(domain, claim.numa_topology or Assignment(), list(near(domain, given)))
     etree.indent(domain)
     return etree.tostring(domain, encoding="unicode")
 

@@ -16,6 +16,7 @@ from rtagent.model.specific import SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.request import NEUTRON_PORT
 from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.guest_buses import Near
 
 #: Elements of ``<devices>`` that give a device of the host's, by their tag and type.
 _KINDS = frozenset(
@@ -75,14 +76,14 @@ def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> N
     An element that gives one of them already stays as it is, with what its writer says besides (an
     interface's address on the network, say). Putting them again changes nothing.
     """
-    wanted = {_source(element): element for element in elements}
+    wanted = {source(element): element for element in elements}
     parent = domain.find("devices")
     if parent is None:
         if not wanted:
             return
         parent = etree.SubElement(domain, "devices")
     for element in [each for each in parent if _gives(each)]:
-        same = wanted.pop(_source(element), None)
+        same = wanted.pop(source(element), None)
         if same is None:
             parent.remove(element)
         elif "managed" in same.attrib:
@@ -108,12 +109,25 @@ def given_devices(domain: etree._Element) -> Given:
     )
 
 
+def near(domain: etree._Element, devices: Iterable[AssignedDevice]) -> Iterator[Near]:
+    """Elements that give a domain these devices, with the host's cell of each that knows it."""
+    cells = {
+        source(element): device.numa_node
+        for device in devices
+        for element in device_elements([device])
+    }
+    for element in domain.iterfind("devices/*"):
+        cell = cells.get(source(element)) if _gives(element) else None
+        if cell is not None:
+            yield element, cell
+
+
 def _gives(element: etree._Element) -> bool:
     """Whether it is of a kind that a claim's devices have."""
     return (element.tag, element.get("type")) in _KINDS
 
 
-def _source(element: etree._Element) -> tuple[str | None, ...]:
+def source(element: etree._Element) -> tuple[str | None, ...]:
     """What it gives, and by which kind of element."""
     alone = etree.Element("domain")
     etree.SubElement(alone, "devices").append(deepcopy(element))

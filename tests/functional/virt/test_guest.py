@@ -1,6 +1,7 @@
 """Claims in domain documents, put to libvirt itself."""
 
 import contextlib
+import dataclasses
 
 import libvirt
 import pytest
@@ -9,6 +10,7 @@ from lxml import etree
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.guest import apply
+from tests.bus_seats import FAR, GPU, seats
 from tests.claimed_guests import combinations, granted, plain_domain
 from tests.numa_hosts import host, topology
 
@@ -91,3 +93,20 @@ def pins(domain):
         for vcpu in sorted(parse_cpu_spec(attributes.pop("vcpus", ""))) or [-1]:
             said.append((element.tag, vcpu, *sorted(attributes.items())))
     return sorted(said, key=str)
+
+
+def test_a_guest_of_two_cells_sees_each_device_at_its_own(connection):
+    """Defined, that is: there is nothing here to be passed through."""
+    plain = plain_domain("qemu").replace(
+        "<type arch='x86_64'>", "<type arch='x86_64' machine='q35'>"
+    )
+    claim = dataclasses.replace(granted(numa_nodes="2"), pci=(GPU, FAR))
+    document = apply(plain, claim)
+    domain = connection.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    try:
+        live = domain.XMLDesc()
+    finally:
+        domain.undefine()
+    assert seats(live) == seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
+    assert seats(apply(live, claim)) == seats(document)
+    assert seats(apply(live, dataclasses.replace(claim, pci=(FAR,)))) == {"0x88": (1, 0)}

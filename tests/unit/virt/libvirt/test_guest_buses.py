@@ -1,0 +1,115 @@
+"""At which of its cells a guest sees a device."""
+
+import dataclasses
+
+import pytest
+from lxml import etree
+from msgspec.structs import replace
+
+from rtagent.virt.libvirt.guest import apply
+from tests.bus_seats import FAR, GPU, seats
+from tests.claimed_guests import granted, plain_domain
+from tests.pci_hosts import PF_0
+
+SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
+Q35 = plain_domain().replace("<type arch='x86_64'>", "<type arch='x86_64' machine='q35'>")
+PC = plain_domain().replace("<type arch='x86_64'>", "<type arch='x86_64' machine='pc'>")
+
+
+def claim(*devices, cells="2"):
+    """A guest on as many cells as the host has, first on first."""
+    return dataclasses.replace(granted(numa_nodes=cells), pci=devices)
+
+
+def applied(*claims, domain=Q35):
+    document = apply(domain, claims[0], claims[1:])
+    SCHEMA.assertValid(etree.fromstring(document))
+    return document
+
+
+def numbers(document):
+    """Bus numbers, by cell."""
+    targets = etree.fromstring(document).iterfind("devices/controller/target[@busNr]")
+    return {int(target.findtext("node")): int(target.get("busNr")) for target in targets}
+
+
+def test_each_device_is_at_the_guests_cell_that_is_on_its_own():
+    document = applied(claim(GPU, FAR))
+    assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
+
+
+def test_the_guests_cells_have_numbers_of_their_own():
+    """Its first cell is on the host's second."""
+    guest = granted(numa_nodes="2").numa_topology
+    assert guest is not None
+    turned = replace(guest, cells=tuple(reversed(guest.cells)))
+    swapped = dataclasses.replace(claim(GPU), numa_topology=turned)
+    assert seats(applied(swapped)) == {"0x08": (1, 0)}
+
+
+def test_devices_of_one_cell_share_its_bus_and_each_bus_has_room_for_its_ports():
+    other = replace(GPU, address=PF_0)
+    document = applied(claim(GPU, other, FAR))
+    assert seats(document) == {"0x08": (0, 0), "0x20": (0, 1), "0x88": (1, 0)}
+    assert numbers(document) == {0: 256 - 3, 1: 256 - 3 - 2}
+
+
+@pytest.mark.parametrize(
+    ("one", "domain"),
+    [
+        (claim(GPU, cells="1"), Q35),
+        (claim(replace(GPU, numa_node=None)), Q35),
+        (claim(replace(GPU, numa_node=7)), Q35),
+        (claim(GPU), PC),
+        (claim(GPU), plain_domain()),
+    ],
+    ids=["one cell", "no cell", "another cell", "another machine", "no machine"],
+)
+def test_where_it_would_tell_the_guest_nothing_there_is_none(one, domain):
+    document = applied(one, domain=domain)
+    assert seats(document) == {"0x08": None}
+    assert "controller" not in document
+
+
+def test_applied_again_it_is_the_same():
+    document = applied(claim(GPU, FAR))
+    assert applied(claim(GPU, FAR), domain=document) == document
+
+
+def test_another_claims_take_their_place():
+    document = applied(claim(GPU, FAR))
+    assert seats(applied(claim(FAR), domain=document)) == {"0x88": (1, 0)}
+    assert "controller" not in applied(claim(), domain=document)
+
+
+def test_what_was_added_to_the_guest_is_at_its_cell_too():
+    document = applied(claim(GPU), dataclasses.replace(claim(FAR), kind="attach"))
+    assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
+
+
+def test_a_place_that_the_document_says_stays():
+    own = "<address type='pci' domain='0x0000' bus='0x05' slot='0x00' function='0x0'/>"
+    document = applied(claim(GPU), domain=PC).replace("</hostdev>", f"{own}</hostdev>")
+    document = document.replace("machine='pc'", "machine='q35'").replace(
+        'machine="pc"', 'machine="q35"'
+    )
+    again = applied(claim(GPU), domain=document)
+    assert "controller" not in again
+    assert 'bus="0x05"' in again
+
+
+def test_buses_that_the_document_has_stay_and_no_others_come():
+    own = (
+        "<devices><controller type='pci' index='7' model='pcie-expander-bus'>"
+        "<target busNr='200'><node>1</node></target></controller>"
+    )
+    document = applied(claim(GPU), domain=Q35.replace("<devices>", own))
+    assert seats(document) == {"0x08": None}
+    assert numbers(document) == {1: 200}
+
+
+def test_indices_of_the_documents_own_controllers_are_left_alone():
+    own = "<devices><controller type='pci' index='4' model='pcie-root-port'/>"
+    document = applied(claim(GPU), domain=Q35.replace("<devices>", own))
+    indices = [c.get("index") for c in etree.fromstring(document).iterfind("devices/controller")]
+    assert indices == ["4", "5", "6"]
