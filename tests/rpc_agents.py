@@ -11,6 +11,7 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
+from rtagent.errors import PlacementError
 from rtagent.kernel import restored
 from rtagent.model.node import NodeRecord
 from rtagent.model.pci_policy import PciPolicy
@@ -62,7 +63,14 @@ class Agent:
             VERSION,
             self.in_flight,
             guest,
+            self._sync_placement,
         )
+        self.placement_fails: PlacementError | None = None
+
+    def _sync_placement(self) -> int:
+        if self.placement_fails is not None:
+            raise self.placement_fails
+        return self.tracker.snapshot().revision
 
     def invoke(self, method: str, /, **document: Any) -> Any:
         """The method's answer, or the error that its caller gets."""
@@ -104,6 +112,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "get_node": {},
         "update_usage": {"instance": {"uuid": uid(), "vm_state": "active"}} | made(),
         "update_available_resource": {},
+        "sync_placement": {},
         "claim_pci_devices": device,
         "allocate_pci_devices_for_instance": its | made(),
         "unclaim_pci_devices": owner | {"claim_uuid": uid()} | made(),

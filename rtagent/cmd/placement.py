@@ -1,6 +1,7 @@
 """rtagent placement: what Placement has of this host, and what it shall have.
 
-Both come from the database and Placement itself, so that they answer while the agent is down.
+Both come from the database and Placement itself, so that they answer while the agent is down; to
+bring it up to date takes the agent.
 """
 
 from __future__ import annotations
@@ -84,6 +85,17 @@ class PlacementShow(Show):
             "consumers": len(allocations),
         }
         return tuple(shown), tuple(shown.values())
+
+
+class PlacementSync(Show):
+    """Have the agent bring Placement up to date now
+
+    It reads anew what Placement has, also where it thinks that it knows, and pushes what differs.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        synced = self.world.call("sync_placement")
+        return tuple(synced), tuple(synced.values())
 
 
 class Records(Pairs):

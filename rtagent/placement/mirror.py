@@ -106,13 +106,16 @@ class PlacementMirror:
             self._agenda = self._agenda.forgotten(self._clock.monotonic())
             self._condition.notify_all()
 
-    def sync_now(self, timeout: float) -> None:
+    def sync_now(self, timeout: float, *, anew: bool = False) -> None:
         """Mirror the present state without any pause; waits until it is done.
 
+        :param anew: read everything again first: somebody may have changed Placement.
         :raises PlacementError: why it is not; `PlacementUnavailable` also after `timeout` seconds.
         """
         with self._condition:
-            self._agenda = self._agenda.urged(self._clock.monotonic())
+            now = self._clock.monotonic()
+            agenda = self._agenda.forgotten(now) if anew else self._agenda
+            self._agenda = agenda.urged(now)
             self._condition.notify_all()
             ours = self._begun + 1
             if not self._condition.wait_for(lambda: self._ended >= ours, timeout):

@@ -245,6 +245,19 @@ class AgentAPI(DeviceCalls):
         """Audit now; the summary."""
         return self._call(context, "update_available_resource", timeout, node=node)
 
+    def sync_placement(
+        self,
+        context: RequestContext,
+        *,
+        node: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Have Placement read anew and brought up to date: ``{"revision"}``.
+
+        :raises PlacementError: why it is not up to date.
+        """
+        return self._call(context, "sync_placement", timeout, node=node)
+
     def build_failed(
         self,
         context: RequestContext,

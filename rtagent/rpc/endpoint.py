@@ -12,7 +12,14 @@ from oslo_context.context import RequestContext
 
 from rtagent.audit import Auditor
 from rtagent.compute_node import compute_node
-from rtagent.errors import ClaimNotFound, NodeNotFound, RequestError, RtAgentError, Unavailable
+from rtagent.errors import (
+    ClaimNotFound,
+    NodeNotFound,
+    PlacementError,
+    RequestError,
+    RtAgentError,
+    Unavailable,
+)
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
@@ -42,7 +49,7 @@ def served(handler: _Served) -> _Served:
     method = METHODS[handler.__name__]
 
     @functools.wraps(handler)
-    @oslo_messaging.expected_exceptions(RequestError, Unavailable)
+    @oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
     def serve(endpoint: Endpoint, context: RequestContext, /, **document: Any) -> Any:
         return endpoint._serve(method, handler, context, document)
 
@@ -76,13 +83,16 @@ class Endpoint:
         version: str,
         in_flight: InFlight,
         guest: Guest,
+        sync_placement: Callable[[], int],
     ) -> None:
         """:param version: of the software, for `ping`.
         :param guest: documents that enact claims.
+        :param sync_placement: brings Placement up to date, now, and says with which revision;
+            raises `PlacementError`.
         """
         self._tracker, self._auditor, self._registry = tracker, auditor, registry
         self._clock, self._reporter, self._version = clock, reporter, version
-        self._in_flight, self._guest = in_flight, guest
+        self._in_flight, self._guest, self._sync_placement = in_flight, guest, sync_placement
         self._began = clock.monotonic()
         self._validators = validators()
 
@@ -201,6 +211,10 @@ class Endpoint:
     @served
     def update_available_resource(self, arguments: methods.Arguments) -> Mapping[str, Any]:
         return self._auditor.run("request").as_dict()
+
+    @served
+    def sync_placement(self, arguments: methods.Arguments) -> replies.Mirrored:
+        return replies.Mirrored(revision=self._sync_placement())
 
     @served
     def build_failed(self, arguments: methods.Change, call: Call) -> None:

@@ -299,6 +299,14 @@ _TABLE = (
         errors=("HypervisorUnavailable",),
     ),
     Method(
+        name="sync_placement",
+        effect="Read anew what Placement has of this host, and push what differs; answered when"
+        " that is done.",
+        arguments=Arguments,
+        reply=replies.Mirrored,
+        errors=("PlacementError", "PlacementConflict", "PlacementUnavailable", "NodeNotReady"),
+    ),
+    Method(
         name="build_failed",
         effect="A build has failed: one more in ``stats.failed_builds``.",
         arguments=Change,

@@ -88,6 +88,12 @@ class Audit(AuditSummary, frozen=True, kw_only=True):
     sentence: str
 
 
+class Mirrored(Value, frozen=True, kw_only=True):
+    """:ivar revision: Placement shows the node's state of this one, or a later one like it."""
+
+    revision: int
+
+
 class Pong(Value, frozen=True, kw_only=True):
     """:ivar version: of the software. :ivar uptime: seconds since the agent began to serve."""
 

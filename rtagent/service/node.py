@@ -12,7 +12,13 @@ from rtagent.api.sources import Sources
 from rtagent.audit import Auditor
 from rtagent.conf.policy import policy
 from rtagent.conf.settings import Settings
-from rtagent.errors import HypervisorUnavailable, IdentityError, RtAgentError
+from rtagent.errors import (
+    HypervisorUnavailable,
+    IdentityError,
+    NodeNotReady,
+    PlacementError,
+    RtAgentError,
+)
 from rtagent.kernel import restored
 from rtagent.model.node import Ratios
 from rtagent.model.policy import Policy
@@ -40,6 +46,8 @@ from rtagent.virt.libvirt import guest
 DEFAULT_INTERVAL = 60.0
 #: Seconds for which the log gathers decisions, so that many share a line when many are made.
 GATHER = 0.1
+#: Seconds for which a caller waits until Placement is up to date.
+SYNC_PATIENCE = 20.0
 
 
 class NodeAgent:
@@ -115,6 +123,7 @@ class NodeAgent:
             rtagent.__version__,
             self.in_flight,
             guest,
+            self._sync_placement,
         )
 
     def sources(self) -> Sources:
@@ -232,6 +241,14 @@ class NodeAgent:
         if word == "connection":
             self._audits.lost(HypervisorUnavailable("the connection to it was lost"))
         self._audit(word)
+
+    def _sync_placement(self) -> int:
+        if self.mirror is None:
+            raise PlacementError("nothing is published: [placement] auth_type is unset")
+        self.mirror.sync_now(SYNC_PATIENCE, anew=True)
+        if self.mirror.revision < 0:
+            raise NodeNotReady("what to publish is known after the first audit")
+        return self.mirror.revision
 
     def _gate_opened(self) -> None:
         self._opened()

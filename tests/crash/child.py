@@ -84,6 +84,7 @@ class Child:
             "0",
             InFlight(self._clock),
             guest,
+            lambda: 0,
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)

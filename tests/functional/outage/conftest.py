@@ -13,8 +13,12 @@ from tests.functional.outage.site import Site
 from tests.servers import Placement
 from tests.stream.home import DaemonHome, open_transport
 
+#: Seconds between two attempts to reach the broker.
+RETRY = {"rabbit_interval_max": 1}
+
 #: How soon the daemon looks, and gives up waiting: seconds.
 BRISK = {
+    "oslo_messaging_rabbit": RETRY,
     "DEFAULT": {
         "report_interval": 1,
         "service_down_time": 60,
@@ -28,6 +32,8 @@ BRISK = {
 @pytest.fixture(scope="module")
 def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
     transport = open_transport(rabbitmq_server.transport_url)
+    for name, value in RETRY.items():
+        transport.conf.set_override(name, value, group="oslo_messaging_rabbit")
     yield transport
     transport.cleanup()
 

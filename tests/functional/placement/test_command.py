@@ -39,8 +39,16 @@ class Agent:
 
 
 @pytest.fixture
-def agent(world: World, tmp_path: Path) -> Iterator[Agent]:
-    daemon = Daemon(tmp_path / "agent", "fake://")
+def bus(request: pytest.FixtureRequest) -> str:
+    """The URL of a message bus; one that ends with the daemon, unless another is asked for."""
+    if getattr(request, "param", None) == "rabbitmq":
+        return str(request.getfixturevalue("rabbitmq").transport_url)
+    return "fake://"
+
+
+@pytest.fixture
+def agent(world: World, tmp_path: Path, bus: str) -> Iterator[Agent]:
+    daemon = Daemon(tmp_path / "agent", bus)
     daemon.configure({"placement": options(world.server)})
     daemon.configure({"DEFAULT": {"host": world.name}})
     yield Agent(daemon, world)
@@ -75,6 +83,21 @@ def test_what_the_agent_would_change_is_listed(agent):
     assert (rows[3][2]["total"], rows[3][3]["total"]) == (1, vcpus["total"])
     table = agent.run("diff").out
     assert f"total {vcpus['total']}, reserved 0" in table
+
+
+@pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
+def test_what_somebody_changed_is_put_right_on_demand(agent):
+    agent.synced()
+    right = agent.world.inventories
+    agent.world.set_inventories({"VCPU": {**right["VCPU"], "total": 1}})
+
+    synced = agent.run("sync", "-f", "json").json
+
+    assert agent.world.inventories == right
+    assert synced["revision"] == agent.daemon.read("nodes")["revision"]
+    with agent.world.server.outage():
+        said = agent.run("sync")
+    assert (said.code, "Unable to establish connection" in said.err) == (4, True)
 
 
 def test_a_provider_that_is_missing_is_listed(agent):

@@ -60,6 +60,7 @@ def test_every_method(station: Station):
     assert api.get_node(ctx)["node"]["stats"]["failed_builds"] == 0
     assert api.set_service(ctx, True, "new disks")["disabled_reason"] == "new disks"
     assert api.update_available_resource(ctx)["complete"]
+    assert api.sync_placement(ctx)["revision"] == api.ping(ctx)["revision"]
     assert api.ping(ctx)["version"] == VERSION
     api.release_claim(ctx, claim["uuid"])
     other = api.instance_claim(ctx, instance())

@@ -265,6 +265,13 @@ def test_to_sync_now_waits_for_no_pause(running):
     assert running.mirror.revision == running.state.revision
 
 
+def test_to_sync_now_asks_nothing_that_is_known_unless_it_is_to_be_read_anew(running):
+    running.mirror.sync_now(timeout=60)
+    assert running.requests() == []
+    running.mirror.sync_now(timeout=60, anew=True)
+    assert running.requests()
+
+
 def test_to_sync_now_raises_what_is_wrong(running):
     running.api.failure = PlacementUnavailable("down")
     running.grow()

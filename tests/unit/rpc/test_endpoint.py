@@ -16,6 +16,7 @@ from rtagent.errors import (
     InvalidRequest,
     NodeNotFound,
     NodeNotReady,
+    PlacementUnavailable,
     PropertyConflict,
     StoreUnavailable,
 )
@@ -205,6 +206,14 @@ def test_an_audit_on_demand(agent: Agent):
     agent.hypervisor.lost = True
     with pytest.raises(HypervisorUnavailable):
         agent.invoke("update_available_resource")
+
+
+def test_placement_is_synced_on_demand(agent: Agent):
+    revision = agent.tracker.snapshot().revision
+    assert agent.invoke("sync_placement") == {"revision": revision}
+    agent.placement_fails = PlacementUnavailable("no answer")
+    with pytest.raises(PlacementUnavailable, match="no answer"):
+        agent.invoke("sync_placement")
 
 
 def test_news_of_an_instance(agent: Agent):
