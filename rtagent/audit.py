@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from rtagent import views
 from rtagent.errors import StoreUnavailable
 from rtagent.model.base import Value
+from rtagent.model.device import Device
 from rtagent.model.host import HostState
 from rtagent.model.observation import Observation, Problem
 from rtagent.ports import Clock, Hypervisor, Reporter, Silence
@@ -25,6 +27,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
     :ivar cause: ``periodic``, ``request``, ``start``, or the event that called for it.
     :ivar complete: the connection held; what was not seen was not there.
     :ivar applied: steps. :ivar skipped: steps that lost to a claim made meanwhile.
+    :ivar absent: units that claims hold and that are not there.
     :ivar refused: why the store took nothing, or "".
     """
 
@@ -35,6 +38,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
     claims: int
     orphans: int
     drifts: int
+    absent: int
     suspects: int
     seconds: float
     problems: tuple[Problem, ...] = ()
@@ -48,7 +52,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
     def __str__(self) -> str:
         found = (
             f"{_count(self.claims, 'claim')}, {_count(self.orphans, 'orphan')},"
-            f" {_count(self.drifts, 'drift')}, {_count(self.suspects, 'suspect')}"
+            f" {_count(self.drifts, 'drift')}, {self.absent} absent, {_count(self.suspects, 'suspect')}"
         )
         did = f"applied {self.applied}, skipped {self.skipped}"
         if self.skipped:
@@ -69,7 +73,10 @@ class AuditSummary(Value, frozen=True, kw_only=True):
 
 
 class Auditor:
-    """Runs audits of a tracker's host, one at a time."""
+    """Runs audits of a tracker's host, one at a time.
+
+    :ivar last: what the last one found and did. :ivar devices: the host's, as it was shown them.
+    """
 
     def __init__(
         self,
@@ -82,6 +89,7 @@ class Auditor:
         self._reporter: Reporter = reporter or Silence()
         self._one_at_a_time = threading.Lock()
         self.last: AuditSummary | None = None
+        self.devices: Sequence[Device] | None = None
 
     def run(self, cause: str) -> AuditSummary:
         """Audit now. The snapshot comes first: claims made while the host is observed are seen as
@@ -97,7 +105,7 @@ class Auditor:
                 outcome, refused = self._apply(base, seen, lapsed)
             seconds = self._clock.monotonic() - began
             problems = (*seen.problems, *device_problems(base, seen))
-            state = self.tracker.snapshot()
+            state, self.devices = self.tracker.snapshot(), seen.devices
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
         self._tell(self.last)
         return self.last
@@ -138,6 +146,7 @@ def _summary(
         claims=len(state.claims),
         orphans=len(views.orphans(state)),
         drifts=len(views.drifts(state)),
+        absent=len(views.absent(state)),
         suspects=len(views.suspects(state)),
         seconds=seconds,
         problems=problems,

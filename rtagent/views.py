@@ -22,6 +22,8 @@ _Difference = tuple[str, str, int, int]
 #: What is wrong with a line of `drift list`: a domain has another amount than its owner's claim, or
 #: what is held is no longer there to be held.
 DIFFERENT, ABSENT = "AmountDiffers", "AssignedResourceNotFound"
+#: The unit of host CPUs.
+CPU = "CPU"
 
 
 class Drift(Value, frozen=True, kw_only=True):
@@ -127,7 +129,7 @@ def differences(claim: Claim, domain: Holding, attached: Sequence[Claim] = ()) -
 def _lost(state: HostState, claim: Claim, cpus: frozenset[int]) -> Iterator[tuple[str, str]]:
     """What it holds and is not there to be held, and its unit. :param cpus: that are offered."""
     for cpu in sorted(_own(claim.numa_topology or Assignment()) - cpus):
-        yield f"host CPU {cpu}", "CPU"
+        yield f"host CPU {cpu}", CPU
     for device in claim.pci:
         tracked = state.devices.get(device.address)
         if tracked is None or gone(tracked) is not None:
@@ -158,7 +160,7 @@ def _cpus(assigned: Assignment, seen: frozenset[int]) -> Iterator[_Difference]:
     own = _own(assigned)
     for cpu in sorted(own | seen):
         if cpu in own or cpu not in assigned.allowed:
-            yield f"host CPU {cpu}", "CPU", int(cpu in own), int(cpu in seen)
+            yield f"host CPU {cpu}", CPU, int(cpu in own), int(cpu in seen)
 
 
 def _pages(assigned: Assignment, seen: Occupancy) -> Iterator[_Difference]:

@@ -9,7 +9,7 @@ from typing import Any
 from rtagent.cmd.columns import Lines, Yes
 from rtagent.cmd.listing import Show
 
-COUNTS = ("applied", "skipped", "claims", "orphans", "drifts", "suspects")
+COUNTS = ("applied", "skipped", "claims", "orphans", "drifts", "absent", "suspects")
 
 
 class AuditRun(Show):

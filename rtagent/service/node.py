@@ -31,6 +31,7 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.service.assembly import Database
 from rtagent.service.audits import Audits
 from rtagent.service.cpu_sets import CpuSets
+from rtagent.service.device_specs import DeviceSpecs
 from rtagent.service.gate import Gate
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.keeper import Keeper
@@ -86,6 +87,9 @@ class NodeAgent:
             self._tracker, wanted, telemetry, returned=self._store_returned, fenced=failed
         )
         self._cpu_sets = CpuSets(self._tracker.snapshot, telemetry, failed)
+        self._device_specs = DeviceSpecs(
+            self._tracker.snapshot, lambda: self._auditor.devices, telemetry, failed
+        )
         self._audits = self._make_audits()
         self._standing = self._make_standing(state.node.host)
         self._housekeeping = Housekeeping(
@@ -144,7 +148,9 @@ class NodeAgent:
 
     def check(self, settings: Settings) -> None:
         """Whether these could be in force on this host. :raises ConfigError:"""
-        self._cpu_sets.check(self._policy(settings))
+        wanted = self._policy(settings)
+        self._cpu_sets.check(wanted)
+        self._device_specs.check(wanted)
 
     def reload(self) -> None:
         """The settings are others now."""
@@ -188,7 +194,7 @@ class NodeAgent:
             self._telemetry,
             interval=self._interval,
             returned=self._hypervisor_returned,
-            accepts=self._cpu_sets.look,
+            accepts=lambda: self._cpu_sets.look() and self._device_specs.look(),
             opened=self._gate_opened,
             closed=self._wake_mirror,
         )

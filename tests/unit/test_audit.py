@@ -40,7 +40,8 @@ def test_the_first_audit_learns_the_host(auditor):
     summary = auditor.run("start")
     assert auditor.tracker.snapshot().topology == TOPOLOGY
     assert str(summary) == (
-        "audit (start): applied 1, skipped 0; 0 claims, 0 orphans, 0 drifts, 0 suspects; 0 ms"
+        "audit (start): applied 1, skipped 0; 0 claims, 0 orphans, 0 drifts, 0 absent, 0 suspects;"
+        " 0 ms"
     )
     assert summary.good and auditor.last is summary
 

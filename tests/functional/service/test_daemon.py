@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
+from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
+from tests.nodedevs import pci
 from tests.servers.daemon import Daemon, wait_until
 
 EX_CONFIG = 78
@@ -115,6 +116,48 @@ def test_a_device_specification_that_is_wrong_ends_the_start(daemon):
 
     assert daemon.wait() == EX_CONFIG
     assert "[pci] device_spec 0: vendor = 10de: the keys are vendor_id," in daemon.last_lines()
+
+
+def test_what_cannot_be_said_of_a_device_ends_the_start_and_is_told_of_one_that_comes(tmp_path):
+    file = tmp_path / "host.xml"
+    simulate(file, Machine(nics=1))
+    spec = '{"vendor_id": "8086", "one_time_use": "yes"}'
+    daemon = Daemon(tmp_path / "a", "fake://", uri=host_uri(file))
+    with daemon:
+        daemon.wait_ready()
+        daemon.configure({"pci": {"device_spec": spec}})
+        daemon.reload()
+        daemon.wait_logged("the configuration was read anew")
+        wait_until(lambda: node(daemon)["pci_devices"]["available"] == 1)
+
+        function = "0000:20:02.0"
+        with edit(file) as world:
+            world.add_device(pci(function, product="154c", pf="0000:20:00.0"))
+
+        rule = f"one_time_use = yes: is not for a virtual function, which {function} is"
+        wait_until(lambda: rule in str(daemon.read("health")["checks"]["audit"]))
+        assert node(daemon)["pci_devices"]["available"] == 1
+        assert daemon.terminate() == 0
+
+        daemon.start()
+        assert daemon.wait() == EX_CONFIG
+        assert f"[pci] device_spec 0: {rule}" in daemon.last_lines()
+
+
+def test_a_reload_takes_no_specification_that_this_hosts_devices_forbid(tmp_path):
+    file = tmp_path / "host.xml"
+    simulate(file, Machine(nics=1, vfs=1))
+    spec = '{"vendor_id": "8086", "one_time_use": "yes"}'
+    with Daemon(tmp_path / "a", "fake://", uri=host_uri(file)) as daemon:
+        daemon.wait_ready()
+        daemon.configure({"pci": {"device_spec": spec}})
+
+        daemon.reload()
+
+        daemon.wait_logged(
+            "the old configuration stays in force: [pci] device_spec 0: one_time_use = yes"
+        )
+        assert set(node(daemon)["pci_devices"].values()) == {0}
 
 
 def test_a_reload_takes_no_device_specification_that_is_wrong(daemon):
