@@ -164,7 +164,8 @@ class Hypervisor(Protocol):
 
 
 class PlacementAPI(Protocol):
-    """Placement's HTTP, one request per call (`ensure_traits`: one more for each that is new).
+    """Placement's HTTP, one request per call (`ensure_traits`: one more for each that is new;
+    `ensure_classes`: one for each).
 
     :raises PlacementConflict: the provider is not as we knew it: its generation moved, or it is
         gone.
@@ -184,6 +185,13 @@ class PlacementAPI(Protocol):
         """``POST /resource_providers``: the provider as created.
 
         :raises PlacementError: with the code of a duplicate: the name or the uuid is taken.
+        """
+        ...
+
+    def delete_provider(self, uuid: str) -> None:
+        """``DELETE /resource_providers/{uuid}``; one that is gone already is no error.
+
+        :raises PlacementError: with the code of one in use: somebody has an allocation from it.
         """
         ...
 
@@ -207,6 +215,10 @@ class PlacementAPI(Protocol):
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
         """Create the CUSTOM_* names that do not exist yet; those of `names` that exist then."""
+        ...
+
+    def ensure_classes(self, names: Sequence[str]) -> None:
+        """Create the CUSTOM_* resource classes among `names` that do not exist yet."""
         ...
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:

@@ -28,8 +28,8 @@ from rtagent.placement import reading, tree
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.differences import Difference, differences
 from rtagent.placement.loading import load
-from rtagent.placement.ownership import OwnershipFile
-from rtagent.placement.tree import Record, Tree
+from rtagent.placement.ownership import OwnershipFile, gone
+from rtagent.placement.provider import Record, Tree
 
 COLUMNS = ("provider", "kind", "item", "placement", "agent")
 
@@ -37,8 +37,8 @@ COLUMNS = ("provider", "kind", "item", "placement", "agent")
 class PlacementDiff(List):
     """List what the agent would change in Placement
 
-    Nothing is listed while Placement shows what it shall. What others have set there is not
-    compared.
+    Nothing is listed while Placement shows what it shall: of the host, and of each of its devices
+    that has a provider of its own. What others have set there is not compared.
     """
 
     nouns = "differences"
@@ -50,9 +50,10 @@ class PlacementDiff(List):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         api, ownership = _api(self.world), OwnershipFile(self.world.settings.default.state_path)
+        wanted_tree = _wanted(self.world, parsed_args.node)
         return COLUMNS, [
             _row(difference)
-            for wanted in _wanted(self.world, parsed_args.node).providers
+            for wanted in (*wanted_tree.providers, *gone(ownership, wanted_tree))
             for difference in differences(
                 reading.read(api, wanted), wanted, ownership.of(wanted.uuid)
             )

@@ -54,6 +54,25 @@ What is said of a device that does:
 A device that leaves the specifications while a guest holds it stays with that guest.
 """,
     ),
+    cfg.BoolOpt(
+        "report_in_placement",
+        default=False,
+        mutable=True,
+        help="""
+Tell Placement of the devices of ``device_spec``: a child provider for each, or for each physical
+function with its virtual functions counted on it. Without it Placement knows of none.
+
+Not told are devices with a ``physical_network``, which ports are given. Of the others:
+
+* no ``device_spec`` has a ``devname``
+* the virtual functions of one physical function have the same ``resource_class`` and the same
+  ``traits``
+* no physical function is offered together with its virtual functions
+
+What breaks that when the agent starts ends the start. A device that breaks it when it is plugged in
+later is not told to Placement; the audit says so.
+""",
+    ),
     cfg.MultiStrOpt(
         "alias",
         default=[],
@@ -85,4 +104,5 @@ class Pci(Value, frozen=True, kw_only=True):
     """The documents as they are written."""
 
     device_spec: Sequence[str]
+    report_in_placement: bool
     alias: Sequence[str]

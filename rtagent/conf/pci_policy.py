@@ -10,11 +10,13 @@ from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.pci import Pci
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
+from rtagent.model.device_spec import DeviceSpec
 from rtagent.model.observation import Problem
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.pci.alias import parse_aliases
 from rtagent.pci.mdev import MdevSettings, enabled_types
 from rtagent.pci.pmem import pmem_inventories
+from rtagent.pci.reporting import addressed
 from rtagent.pci.spec import parse_specs
 
 
@@ -28,7 +30,10 @@ class DeviceOptions(Value, frozen=True, kw_only=True):
 
     def policy(self) -> PciPolicy:
         """:raises ConfigError: the first of the `mistakes`."""
-        return PciPolicy(**{field: read() for field, read in self._readers().items()})
+        return PciPolicy(
+            report_in_placement=self.pci.report_in_placement,
+            **{field: read() for field, read in self._readers().items()},
+        )
 
     def mistakes(self) -> Iterator[ConfigError]:
         """The first of each option."""
@@ -46,8 +51,14 @@ class DeviceOptions(Value, frozen=True, kw_only=True):
     def _readers(self) -> dict[str, Callable[[], Any]]:
         """What makes each field of the policy."""
         return {
-            "specs": lambda: parse_specs(self.pci.device_spec),
+            "specs": self._specs,
             "aliases": lambda: parse_aliases(self.pci.alias),
             "mdev_types": lambda: enabled_types(self.devices.enabled_mdev_types, self.mdev)[0],
             "pmem": lambda: pmem_inventories(self.libvirt.pmem_namespaces),
         }
+
+    def _specs(self) -> tuple[DeviceSpec, ...]:
+        specs = parse_specs(self.pci.device_spec)
+        if self.pci.report_in_placement:
+            addressed(specs)
+        return specs

@@ -13,9 +13,11 @@ class PciPolicy(Value, frozen=True, kw_only=True):
     :ivar aliases: ``[pci] alias``, by name.
     :ivar mdev_types: ``[devices] enabled_mdev_types``, with their sections.
     :ivar pmem: ``[libvirt] pmem_namespaces``.
+    :ivar report_in_placement: ``[pci] report_in_placement``.
     """
 
     specs: tuple[DeviceSpec, ...] = ()
     aliases: Aliases = {}
     mdev_types: tuple[EnabledType, ...] = ()
     pmem: tuple[SpecificInventory, ...] = ()
+    report_in_placement: bool = False

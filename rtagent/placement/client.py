@@ -14,6 +14,7 @@ from oslo_context import context
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.placement import codes
+from rtagent.placement.provider import CUSTOM
 
 #: Pinned, so that an answer means the same on every server. The lowest that has what is used here:
 #: 1.20 a created provider is answered, 1.23 error codes, 1.26 all of a class may be reserved. Every
@@ -97,6 +98,11 @@ class HttpPlacement:
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
         return _decoded(_checked(self._answer("POST", "/resource_providers", body)), _Provider)
 
+    def delete_provider(self, uuid: str) -> None:
+        response = self._answer("DELETE", f"/resource_providers/{uuid}")
+        if response.status_code != HTTPStatus.NOT_FOUND:
+            _checked(response)
+
     def inventories(self, uuid: str) -> Mapping[str, Any]:
         return _decoded(self._of_provider("GET", uuid, "inventories"), _Inventories)
 
@@ -118,10 +124,15 @@ class HttpPlacement:
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
         response = self._answer("GET", "/traits", params={"name": f"in:{','.join(names)}"})
         known = frozenset(_decoded(_checked(response), _Names)["traits"])
-        custom = frozenset(name for name in names if name.startswith("CUSTOM_"))
+        custom = frozenset(name for name in names if name.startswith(CUSTOM))
         for name in sorted(custom - known):
             _checked(self._answer("PUT", f"/traits/{name}"))
         return known | custom
+
+    def ensure_classes(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name.startswith(CUSTOM):
+                _checked(self._answer("PUT", f"/resource_classes/{name}"))
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         return _decoded(self._of_provider("GET", uuid, "allocations"), _Allocations)

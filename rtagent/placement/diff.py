@@ -7,10 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
-from rtagent.placement.tree import Contents, Provider, Record
-
-#: Names with this prefix are anybody's to give; the others have one meaning (os-traits).
-CUSTOM = "CUSTOM_"
+from rtagent.placement.provider import CUSTOM, Contents, Provider, Record
 
 
 class Seen(Value, frozen=True, kw_only=True):
@@ -48,13 +45,20 @@ class PutInventories(Value, frozen=True):
     inventories: Mapping[str, Record]
 
 
-Request = CreateProvider | PutTraits | PutInventories
+class DeleteProvider(Value, frozen=True):
+    """``DELETE /resource_providers/{uuid}``, with all that it has."""
+
+    uuid: str
+
+
+Request = CreateProvider | PutTraits | PutInventories | DeleteProvider
 
 
 def diff(seen: Seen | None, wanted: Provider, ours: Contents) -> tuple[Request, ...]:
     """What leads from the acknowledged provider (None: there is none) to the wanted one.
 
-    Traits go first, so that a host that is out of service is marked before it offers anything.
+    Traits go first, so that a host that is out of service is marked before it offers anything. A
+    provider that is gone is deleted, unless others have set something there: then it is left bare.
 
     :param ours: what this agent set there earlier, see `owned`.
     """
@@ -86,6 +90,10 @@ def drained(request: PutInventories, seen: Seen) -> PutInventories:
 
 
 def _requests(seen: Seen | None, wanted: Provider, ours: Contents) -> Iterator[Request]:
+    if wanted.gone and (seen is None or _alone(seen, ours)):
+        if seen is not None:
+            yield DeleteProvider(wanted.uuid)
+        return
     if seen is None:
         yield CreateProvider(wanted.uuid, wanted.name, wanted.parent)
         seen = Seen(generation=0, traits_generation=0)
@@ -97,3 +105,8 @@ def _requests(seen: Seen | None, wanted: Provider, ours: Contents) -> Iterator[R
     records = {**foreign, **wanted.inventories}
     if records != seen.inventories:
         yield PutInventories(wanted.uuid, records)
+
+
+def _alone(seen: Seen, ours: Contents) -> bool:
+    """Whether nobody else has set anything there."""
+    return seen.traits <= ours.traits and seen.inventories.keys() <= ours.classes

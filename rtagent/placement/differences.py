@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value
-from rtagent.placement.diff import CreateProvider, PutInventories, PutTraits, Request, Seen, diff
-from rtagent.placement.tree import Contents, Provider, Record
+from rtagent.placement.diff import (
+    CreateProvider,
+    DeleteProvider,
+    PutInventories,
+    PutTraits,
+    Request,
+    Seen,
+    diff,
+)
+from rtagent.placement.provider import Contents, Provider, Record
 
 #: What is there at one place and not at the other.
 PRESENT, ABSENT = "present", "absent"
@@ -33,14 +41,18 @@ def differences(seen: Seen | None, wanted: Provider, ours: Contents) -> tuple[Di
     return tuple(
         Difference(provider=wanted.name, kind=kind, item=item, placement=had, agent=has)
         for request in diff(seen, wanted, ours)
-        for kind, item, had, has in _items(request, there)
+        for kind, item, had, has in _items(request, wanted.name, there)
     )
 
 
-def _items(request: Request, seen: Seen) -> Iterator[tuple[str, str, Record | str, Record | str]]:
+def _items(
+    request: Request, provider: str, seen: Seen
+) -> Iterator[tuple[str, str, Record | str, Record | str]]:
     match request:
-        case CreateProvider(name=name):
-            yield "provider", name, ABSENT, PRESENT
+        case CreateProvider():
+            yield "provider", provider, ABSENT, PRESENT
+        case DeleteProvider():
+            yield "provider", provider, PRESENT, ABSENT
         case PutTraits(traits=traits):
             for trait in sorted(traits ^ seen.traits):
                 added = trait in traits

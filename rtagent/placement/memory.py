@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+import os_resource_classes
 import os_traits
 
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.placement import codes
+from rtagent.placement.provider import CUSTOM
 
 
 class MemoryPlacement:
@@ -30,6 +32,7 @@ class MemoryPlacement:
         self.contended = 0
         self._providers: dict[str, dict[str, Any]] = {}
         self._traits = set(os_traits.get_traits())
+        self._classes = set(os_resource_classes.STANDARDS)
 
     # -- what others do ---------------------------------------------------------------------------
 
@@ -40,6 +43,7 @@ class MemoryPlacement:
     def meddle(self, uuid: str, **parts: Any) -> None:
         """Replace a provider's inventories or traits, as another writer does."""
         self._traits |= set(parts.get("traits", ()))
+        self._classes |= set(parts.get("inventories", ()))
         self._providers[uuid] |= parts
         self._providers[uuid]["generation"] += 1
 
@@ -68,6 +72,8 @@ class MemoryPlacement:
     def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
         self._request("create_provider")
         names = {provider["name"] for provider in self._providers.values()}
+        if parent is not None and parent not in self._providers:
+            raise _refusal(codes.UNDEFINED, f"parent {parent} of {name} does not exist")
         if uuid in self._providers or name in names:
             raise _refusal(codes.DUPLICATE_NAME, f"provider {name} or {uuid} exists")
         self._providers[uuid] = {
@@ -79,6 +85,12 @@ class MemoryPlacement:
             "allocations": {},
         }
         return self._summary(uuid)
+
+    def delete_provider(self, uuid: str) -> None:
+        self._request("delete_provider")
+        if uuid in self._providers and self._providers[uuid]["allocations"]:
+            raise _refusal(codes.PROVIDER_IN_USE, f"provider {uuid} in use")
+        self._providers.pop(uuid, None)
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
         self._request("inventories")
@@ -92,6 +104,8 @@ class MemoryPlacement:
         used = {name for held in provider["allocations"].values() for name in held}
         if used & set(provider["inventories"]) - set(inventories):
             raise _refusal(codes.INVENTORY_IN_USE, f"inventory of provider {uuid} in use")
+        if set(inventories) - self._classes:
+            raise _refusal(codes.UNDEFINED, f"No such class {set(inventories) - self._classes}")
         if any(record["reserved"] > record["total"] for record in inventories.values()):
             raise _refusal(codes.UNDEFINED, "more reserved than there is")
         return self._replace(provider, "inventories", dict(inventories))
@@ -109,8 +123,12 @@ class MemoryPlacement:
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
         self._request("ensure_traits")
-        self._traits |= {name for name in names if name.startswith("CUSTOM_")}
+        self._traits |= {name for name in names if name.startswith(CUSTOM)}
         return frozenset(names) & self._traits
+
+    def ensure_classes(self, names: Sequence[str]) -> None:
+        self._request("ensure_classes")
+        self._classes |= {name for name in names if name.startswith(CUSTOM)}
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         self._request("allocations")

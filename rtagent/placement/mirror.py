@@ -20,8 +20,9 @@ from rtagent.model.host import HostState
 from rtagent.placement import report
 from rtagent.placement.agenda import Agenda
 from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synced, Synchroniser
-from rtagent.placement.tree import Tree, concerns
+from rtagent.placement.tree import concerns
 from rtagent.ports import Clock, PlacementAPI, Reporter, Silence
 
 #: Seconds that `stop` waits for a request in flight.

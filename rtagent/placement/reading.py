@@ -6,7 +6,7 @@ import msgspec
 
 from rtagent.errors import PlacementError
 from rtagent.placement.diff import Seen
-from rtagent.placement.tree import Provider, Record
+from rtagent.placement.provider import Provider, Record
 from rtagent.ports import PlacementAPI
 
 
@@ -31,14 +31,18 @@ def read(api: PlacementAPI, wanted: Provider) -> Seen | None:
     )
 
 
-def taken(name: str, uuid: str, by: str) -> PlacementError:
+def taken(name: str, uuid: str, by: str, parent: str | None = None) -> PlacementError:
     """The error when another provider (`by`: its uuid) has the name of ours."""
+    delete = f"openstack resource provider delete {by}"
+    of_root = (
+        f"If it is what an earlier installation of this host left behind, delete it ({delete}) or"
+        " give this host its old identity back: that uuid in the file compute_id of state_path. If"
+        " it is another host, one of the two must get another host name."
+    )
+    of_child = f"Whoever told of this host's devices before left it behind: delete it ({delete})."
     return PlacementError(
-        f"Placement has a provider named {name} already, with uuid {by}; this node's is {uuid}. If"
-        " it is what an earlier installation of this host left behind, delete it (openstack"
-        f" resource provider delete {by}) or give this host its old identity back: that uuid in the"
-        " file compute_id of state_path. If it is another host, one of the two must get another"
-        " host name.",
+        f"Placement has a provider named {name} already, with uuid {by}; this node's is {uuid}."
+        f" {of_root if parent is None else of_child}",
         provider_uuid=uuid,
         other_uuid=by,
     )

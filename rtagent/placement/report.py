@@ -45,5 +45,5 @@ class Report:
 
 def _passes(problem: PlacementError) -> bool:
     """Whether it may go by without an operator."""
-    in_use = problem.kwargs.get("code") == codes.INVENTORY_IN_USE
+    in_use = problem.kwargs.get("code") in (codes.INVENTORY_IN_USE, codes.PROVIDER_IN_USE)
     return problem.retriable or in_use or isinstance(problem, PlacementConflict)

@@ -2,73 +2,32 @@
 
 Placement is never more generous than the agent: totals are rounded down, reserved amounts up, and
 what is used without a claim (foreign domains, drift), or kept idle beside one, is reserved, since
-no allocation speaks of it.
+no allocation speaks of it. The root is the host itself; its children are devices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 
 import os_resource_classes as orc
 import os_traits
 
-from rtagent.model.base import MB_IN_GB, Value
+from rtagent.model.base import MB_IN_GB
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
 from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.topology import Topology
 from rtagent.model.usage import NOTHING, Usage
+from rtagent.placement.devices import device_providers
+from rtagent.placement.provider import Contents, Provider, Record, Tree
+from rtagent.placement.units import root_units, unit_providers
 
 #: Placement keeps ratios in single precision on some databases: MariaDB reads six digits back.
 RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
-
-
-class Record(Value, frozen=True, kw_only=True):
-    """One inventory, with Placement's fields. :ivar max_unit: the most that one consumer gets."""
-
-    total: int
-    reserved: int
-    max_unit: int
-    allocation_ratio: float
-    min_unit: int = 1
-    step_size: int = 1
-
-
-class Contents(Value, frozen=True, kw_only=True):
-    """What a provider has, or what of it is ours: resource classes and traits, by name."""
-
-    classes: frozenset[str] = frozenset()
-    traits: frozenset[str] = frozenset()
-
-    def plus(self, other: Contents) -> Contents:
-        return Contents(classes=self.classes | other.classes, traits=self.traits | other.traits)
-
-
-class Provider(Value, frozen=True, kw_only=True):
-    """One resource provider.
-
-    :ivar parent: its parent's uuid, or None for a root.
-    :ivar ruled: what only this agent may say of it: withdrawn when it is not (or no longer) true,
-        whoever set it.
-    """
-
-    uuid: str
-    name: str
-    inventories: Mapping[str, Record]
-    traits: frozenset[str]
-    parent: str | None = None
-    ruled: Contents = Contents()
-
-
-class Tree(Value, frozen=True, kw_only=True):
-    """Every provider of a node, parents first. :ivar revision: of the state it was built from."""
-
-    revision: int
-    providers: tuple[Provider, ...]
 
 
 #: An agent that replaces another on this host answers for these, and so withdraws the other's.
@@ -88,23 +47,25 @@ def build(state: HostState, disabled: bool, hypervisor_up: bool) -> Tree | None:
     root = Provider(
         uuid=state.node.uuid,
         name=state.node.hypervisor_hostname,
-        inventories=dict(_records(state, state.topology)),
-        traits=_traits(state.topology, disabled or not hypervisor_up),
+        inventories={**dict(_records(state, state.topology)), **root_units(state)},
+        traits=_traits(state, state.topology, disabled or not hypervisor_up),
         ruled=ROOT_RULED,
     )
-    return Tree(revision=state.revision, providers=(root,))
+    children = (*device_providers(state), *unit_providers(state))
+    return Tree(revision=state.revision, providers=(root, *children))
 
 
 def concerns(state: HostState, changes: Sequence[Change]) -> bool:
     """Whether the changes that led to the state may have changed its tree.
 
     A claim does so only where its owner's domain uses something else than the claims say, or where
-    it is about host CPUs that no allocation speaks of. No changes at all: the state was loaded
-    anew.
+    it is about host CPUs that no allocation speaks of, or about devices: their relatives may be
+    had no more, or again. No changes at all: the state was loaded anew.
     """
     return not changes or any(
         change.topology is not None
         or change.policy is not None
+        or _moves_devices(change)
         or change.unholdings
         or any(owner in state.holdings for owner in change.owners)
         or any(_contested(state, claim, 1) for claim in change.puts)
@@ -131,6 +92,12 @@ def unspoken(state: HostState, topology: Topology) -> int:
     return len(state.policy.numa.dedicated(topology.cpus) & taken.difference(*spoken))
 
 
+def _moves_devices(change: Change) -> bool:
+    """Whether a device, what devices make, or what a claim holds of either is another after it."""
+    there = change.devices or change.device_removals or change.specific is not None
+    return bool(there) or any(claim.pci or claim.resources for claim in change.puts + change.ends)
+
+
 def _contested(state: HostState, claim: Claim, holders: int) -> bool:
     """Whether a claim keeps CPUs idle, or has CPUs that more than so many use by now."""
     if claim.numa_topology is None:
@@ -153,9 +120,16 @@ def _sum(usages: Iterable[Usage]) -> Usage:
     return total
 
 
-def _traits(topology: Topology, out: bool) -> frozenset[str]:
-    status = {os_traits.COMPUTE_STATUS_DISABLED} if out else set()
-    return topology.traits | {os_traits.COMPUTE_NODE} | status
+def _traits(state: HostState, topology: Topology, out: bool) -> frozenset[str]:
+    remote = any(
+        each.tags.remote_managed and each.present and each.listed for each in state.devices.values()
+    )
+    said = {
+        os_traits.COMPUTE_NODE: True,
+        os_traits.COMPUTE_STATUS_DISABLED: out,
+        os_traits.COMPUTE_REMOTE_MANAGED_PORTS: remote,
+    }
+    return topology.traits.union(name for name, holds in said.items() if holds)
 
 
 def _records(state: HostState, topology: Topology) -> Iterator[tuple[str, Record]]:

@@ -10,7 +10,7 @@ from rtagent.model.specific import SpecificInventory
 from rtagent.pci.holds import device_holds, holders
 from rtagent.pci.mdev import mdev_inventories, ours
 from rtagent.pci.record import refresh
-from rtagent.pci.spec import violations
+from rtagent.pci.reporting import forbidden
 from rtagent.reconcile.step import Step
 
 #: The key of what there is of specific resources, which only audits change.
@@ -52,10 +52,11 @@ def specific_steps(base: HostState, seen: Observation) -> Iterator[Step]:
 
 
 def device_problems(base: HostState, seen: Observation) -> tuple[Problem, ...]:
-    """Devices that a specification matches and may not: they are not offered."""
+    """Devices that a specification matches and may not: they are not offered, or not told to
+    Placement."""
     return tuple(
         Problem(item="[pci] device_spec", message=error.message)
-        for error in violations(base.policy.pci.specs, seen.devices or ())
+        for error in forbidden(base.policy.pci, seen.devices or ())
     )
 
 

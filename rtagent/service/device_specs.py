@@ -9,7 +9,7 @@ from rtagent.model.device import Device
 from rtagent.model.host import HostState
 from rtagent.model.policy import Policy
 from rtagent.pci.holds import holds
-from rtagent.pci.spec import violations
+from rtagent.pci.reporting import forbidden
 from rtagent.ports import Reporter
 from rtagent.views import CPU, absent
 
@@ -17,9 +17,9 @@ PART = "devices"
 
 
 class DeviceSpecs:
-    """Specifications that say of a device what cannot be said of it end a start and are refused at
-    a reload, unless somebody holds the device: he keeps it. Of devices that come later, audits tell.
-    What is held and gone is a warning."""
+    """Specifications that say of a device what cannot be said of it, or told to Placement, end a
+    start and are refused at a reload, unless somebody holds the device: he keeps it. Of devices
+    that come later, audits tell. What is held and gone is a warning."""
 
     def __init__(
         self,
@@ -58,4 +58,4 @@ class DeviceSpecs:
     def _wrong(self, state: HostState, policy: Policy) -> Iterator[PciConfigInvalidSpec]:
         held = {hold.address for hold in holds(state)}
         free = (device for device in self._seen() or () if device.address not in held)
-        return violations(policy.pci.specs, free)
+        return forbidden(policy.pci, free)

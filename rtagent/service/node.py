@@ -25,6 +25,7 @@ from rtagent.model.policy import Policy
 from rtagent.placement import tree
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.provider import Tree
 from rtagent.ports import Clock, HostIdentity, Hypervisor, PlacementAPI, Stored
 from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.in_flight import InFlight
@@ -279,7 +280,7 @@ class NodeAgent:
             self._failed(error)
             raise HypervisorUnavailable(error.message) from error
 
-    def _wanted_tree(self) -> tree.Tree | None:
+    def _wanted_tree(self) -> Tree | None:
         up = self._gate.hypervisor_up
         if up is None:
             return None

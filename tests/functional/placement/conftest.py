@@ -19,6 +19,7 @@ from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.provider import Tree
 from tests.builders import NODE, TOPOLOGY, host, uid
 from tests.servers import Placement
 from tests.servers.placement import Request
@@ -64,7 +65,7 @@ class World:
         mirror.start()
         return mirror
 
-    def wanted(self) -> tree.Tree | None:
+    def wanted(self) -> Tree | None:
         return tree.build(self.state, self.disabled, hypervisor_up=True)
 
     def change(self, **topology: Any) -> None:

@@ -11,6 +11,7 @@ from rtagent.model.observation import Domain
 from rtagent.placement import tree
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
+from rtagent.placement.provider import Tree
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.builders import NODE, TOPOLOGY, call, request, uid
@@ -33,7 +34,7 @@ class Agent:
         self.tracker.listen(self.mirror.listener)
         self.auditor.run("start")
 
-    def wanted(self) -> tree.Tree | None:
+    def wanted(self) -> Tree | None:
         return tree.build(self.tracker.snapshot(), disabled=False, hypervisor_up=True)
 
     def claims(self, number: int) -> None:

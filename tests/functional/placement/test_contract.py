@@ -59,6 +59,27 @@ def test_a_child(api, provider):
     assert api.create_provider(uid(), f"c{provider}", provider)["generation"] == 0
 
 
+def test_a_child_has_a_parent(api):
+    with pytest.raises(PlacementError, match="parent"):
+        api.create_provider(uid(), f"c{uid()}", uid())
+
+
+def test_a_provider_is_deleted_with_all_that_it_has_and_may_be_gone_already(api, provider):
+    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    for _ in range(2):
+        api.delete_provider(provider)
+        assert api.provider(provider) is None
+
+
+def test_a_provider_in_use_cannot_be_deleted(api, provider, other):
+    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    other(provider, uid(), {"VCPU": 2})
+    with pytest.raises(PlacementError) as caught:
+        api.delete_provider(provider)
+    assert caught.value.kwargs["code"] == "placement.resource_provider.inuse"
+    assert api.provider(provider)
+
+
 @pytest.mark.parametrize("what", ["uuid", "name"])
 def test_a_uuid_and_a_name_are_given_once(api, provider, what):
     uuid, name = (provider, uid()) if what == "uuid" else (uid(), f"p{provider}")
@@ -114,6 +135,15 @@ def test_more_reserved_than_there_is_is_refused(api, provider):
     with pytest.raises(PlacementError) as caught:
         api.put_inventories(provider, 0, {"VCPU": {**RECORD, "reserved": 11}})
     assert type(caught.value) is PlacementError
+
+
+def test_classes_have_to_exist(api, provider):
+    custom = f"CUSTOM_{provider[-12:].upper()}"
+    with pytest.raises(PlacementError):
+        api.put_inventories(provider, 0, {custom: RECORD})
+    for _ in range(2):
+        api.ensure_classes([custom, "VCPU"])
+    api.put_inventories(provider, 0, {custom: RECORD})
 
 
 def test_traits_have_to_exist(api, provider):

@@ -130,6 +130,11 @@ def test_nothing_is_offered_by_default(tmp_path):
             "[pci] device_spec 0: address = 0000:0a:20.0: slot: 20 is more than 1F",
         ),
         (
+            '[pci]\nreport_in_placement = yes\ndevice_spec = {"devname": "enp32s0"}\n',
+            "[pci] device_spec 0: devname = enp32s0: is not combined with report_in_placement:"
+            " name the address",
+        ),
+        (
             '[pci]\nalias = {"vendor_id": "10de", "product_id": "13f1"}\n',
             "[pci] alias 0: the document = {'vendor_id': '10de', 'product_id': '13f1'}:"
             " has no name",
@@ -164,6 +169,12 @@ def test_a_mistake_names_index_key_and_rule(tmp_path, text, mistake):
         settings(tmp_path, text)
 
     assert [str(error) for error in caught.value.exceptions] == [mistake]
+
+
+def test_placement_is_told_of_devices_when_that_is_asked_for(tmp_path):
+    assert not pci(tmp_path, "").report_in_placement
+    text = '[pci]\nreport_in_placement = yes\ndevice_spec = {"vendor_id": "10de"}\n'
+    assert pci(tmp_path, text).report_in_placement
 
 
 def test_a_mistake_in_one_option_does_not_hide_another(tmp_path):

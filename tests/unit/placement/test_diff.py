@@ -1,7 +1,10 @@
 """The fewest requests, and whose things they touch."""
 
+from msgspec.structs import replace
+
 from rtagent.placement.diff import (
     CreateProvider,
+    DeleteProvider,
     PutInventories,
     PutTraits,
     Seen,
@@ -13,6 +16,7 @@ from tests.unit.placement.values import ROOT, contents, provider, record
 
 NOTHING = contents()
 VCPUS = {"VCPU": record(8)}
+GONE = replace(provider(), gone=True)
 
 
 def seen(inventories=None, traits=()):
@@ -94,3 +98,19 @@ def test_an_inventory_in_use_is_kept_with_all_of_it_reserved():
     assert drained(PutInventories(ROOT, VCPUS), there) == PutInventories(
         ROOT, {"VCPU": record(8), "PCPU": record(4, reserved=4)}
     )
+
+
+def test_a_provider_that_is_gone_is_deleted_when_all_of_it_is_ours():
+    ours = contents({"VCPU"}, {"A"})
+    assert diff(seen(VCPUS, {"A"}), GONE, ours) == (DeleteProvider(ROOT),)
+    assert diff(seen(), GONE, ours) == (DeleteProvider(ROOT),)
+    assert diff(None, GONE, ours) == ()
+
+
+def test_it_is_left_bare_when_others_have_set_something_there():
+    ours = contents({"VCPU"}, {"A"})
+    assert diff(seen(VCPUS, {"A", "CUSTOM_GOLD"}), GONE, ours) == (
+        PutTraits(ROOT, frozenset({"CUSTOM_GOLD"})),
+        PutInventories(ROOT, {}),
+    )
+    assert diff(seen({"CUSTOM_FPGA": record(1)}), GONE, ours) == ()

@@ -1,5 +1,7 @@
 """The requests of a diff, told item by item."""
 
+from msgspec.structs import replace
+
 from rtagent.placement.diff import Seen
 from rtagent.placement.differences import ABSENT, PRESENT, Difference, differences
 from tests.unit.placement.values import contents, provider, record
@@ -43,3 +45,11 @@ def test_what_is_ours_no_more_is_to_go_and_what_is_others_is_not_told():
 
 def test_what_is_the_same_is_not_told():
     assert differences(seen({"VCPU": record(8)}, {"A"}), WANTED, contents()) == ()
+
+
+def test_a_provider_that_is_gone_is_there_still():
+    ours = contents({"VCPU"}, {"A"})
+    left = replace(provider(name="cn1"), gone=True)
+    assert differences(seen({"VCPU": record(8)}, {"A"}), left, ours) == told(
+        ("provider", "cn1", PRESENT, ABSENT)
+    )

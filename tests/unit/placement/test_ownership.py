@@ -1,17 +1,18 @@
 """What is ours survives a restart."""
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
-from rtagent.placement.ownership import NAME, MemoryOwnership, OwnershipFile
-from tests.unit.placement.values import contents
+from rtagent.placement.ownership import NAME, MemoryOwnership, OwnershipFile, gone
+from tests.unit.placement.values import contents, provider, record, tree
 
 OURS = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})
 
 
 def test_it_survives_a_restart(tmp_path):
-    OwnershipFile(tmp_path).remember("u1", OURS)
-    OwnershipFile(tmp_path).remember("u2", contents({"DISK_GB"}))
+    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OURS)
+    OwnershipFile(tmp_path).remember(provider(uuid="u2"), contents({"DISK_GB"}))
     assert OwnershipFile(tmp_path).of("u1") == OURS
     assert OwnershipFile(tmp_path).of("u2") == contents({"DISK_GB"})
 
@@ -20,21 +21,21 @@ def test_it_survives_a_restart(tmp_path):
 def test_the_last_word_counts(tmp_path, kind):
     ownership = OwnershipFile(tmp_path) if kind == "file" else MemoryOwnership()
     assert ownership.of("u1") == contents()
-    ownership.remember("u1", OURS)
-    ownership.remember("u1", contents(traits={"CUSTOM_A"}))
+    ownership.remember(provider(uuid="u1"), OURS)
+    ownership.remember(provider(uuid="u1"), contents(traits={"CUSTOM_A"}))
     assert ownership.of("u1") == contents(traits={"CUSTOM_A"})
 
 
 def test_what_is_known_already_is_not_written(tmp_path):
     ownership = OwnershipFile(tmp_path)
-    ownership.remember("u1", OURS)
+    ownership.remember(provider(uuid="u1"), OURS)
     (tmp_path / NAME).unlink()
-    ownership.remember("u1", OURS)
+    ownership.remember(provider(uuid="u1"), OURS)
     assert not (tmp_path / NAME).exists()
 
 
 def test_the_file_is_replaced_whole(tmp_path):
-    OwnershipFile(tmp_path).remember("u1", OURS)
+    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OURS)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
@@ -48,5 +49,25 @@ def test_a_file_that_cannot_be_read_is_named_and_kept(tmp_path):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     ownership = OwnershipFile(tmp_path / "missing")
     with pytest.raises(PlacementError, match=r"placement\.json cannot be written: No such file"):
-        ownership.remember("u1", OURS)
+        ownership.remember(provider(uuid="u1"), OURS)
     assert ownership.of("u1") == contents()
+
+
+def test_what_was_made_below_a_provider_is_known_after_a_restart(tmp_path):
+    child = provider({"VGPU": record(1)}, {"CUSTOM_A"}, uuid="u2", name="gpu", parent="u1")
+    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OURS)
+    OwnershipFile(tmp_path).remember(child, OURS)
+    OwnershipFile(tmp_path).remember(provider(uuid="u3", parent="other"), OURS)
+    bare = provider(uuid="u2", name="gpu", parent="u1")
+    assert OwnershipFile(tmp_path).children("u1") == (bare,)
+    assert gone(OwnershipFile(tmp_path), tree(provider(uuid="u1"), child)) == ()
+    assert gone(OwnershipFile(tmp_path), tree(provider(uuid="u1"))) == (replace(bare, gone=True),)
+
+
+def test_what_is_forgotten_is_ours_no_more(tmp_path):
+    ownership = OwnershipFile(tmp_path)
+    ownership.remember(provider(uuid="u2", parent="u1"), OURS)
+    ownership.forget("u2")
+    ownership.forget("u2")
+    assert OwnershipFile(tmp_path).children("u1") == ()
+    assert OwnershipFile(tmp_path).of("u2") == contents()

@@ -1,11 +1,12 @@
 """One pass over a tree, against other writers, refusals and outages."""
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.placement.memory import MemoryPlacement
-from rtagent.placement.ownership import MemoryOwnership
-from rtagent.placement.synchroniser import ATTEMPTS, Synchroniser
+from rtagent.placement.ownership import MemoryOwnership, OwnershipFile
+from rtagent.placement.synchroniser import ATTEMPTS, Synced, Synchroniser
 from tests.builders import uid
 from tests.unit.placement.values import ROOT, contents, provider, record, tree
 
@@ -322,3 +323,117 @@ def record_document(number):
         "step_size": 1,
         "allocation_ratio": 1.0,
     }
+
+
+# -- children -------------------------------------------------------------------------------------
+
+CHILD = uid(2)
+GPU = provider(
+    {"CUSTOM_GPU": record(1)}, {"COMPUTE_MANAGED_PCI_DEVICE"}, uuid=CHILD, name="gpu", parent=ROOT
+)
+WITH_GPU = tree(provider(VCPUS, {"COMPUTE_NODE"}), GPU)
+
+
+def allocated(world):
+    world.sync(WITH_GPU)
+    world.api.allocate(CHILD, uid(9), {"CUSTOM_GPU": 1})
+
+
+def test_a_class_of_our_own_is_made_once(world):
+    other = provider({"CUSTOM_GPU": record(1)}, uuid=uid(3), name="other", parent=ROOT)
+    _, requests = world.sync(tree(provider(VCPUS), GPU, other))
+    assert requests.count("ensure_classes") == 1
+    assert world.api.shown(uid(3))["inventories"]
+
+
+def test_a_child_that_is_gone_is_deleted_by_one_request(world):
+    world.sync(WITH_GPU)
+    assert world.sync() == (Synced(revision=1), ["delete_provider"])
+    assert world.api.provider(CHILD) is None
+    assert world.sync()[1] == []
+
+
+def test_a_child_that_comes_back_is_made_again(world):
+    world.sync(WITH_GPU)
+    world.sync()
+    assert world.sync(WITH_GPU)[0].problems == ()
+    assert world.api.shown(CHILD)["inventories"]["CUSTOM_GPU"]["total"] == 1
+
+
+def test_it_is_deleted_after_a_restart_too(world):
+    world.sync(WITH_GPU)
+    world.restart()
+    assert world.sync()[0].problems == ()
+    assert world.api.provider(CHILD) is None
+
+
+def test_one_that_others_have_deleted_is_forgotten(world):
+    world.sync(WITH_GPU)
+    world.restart()
+    world.api.delete(CHILD)
+    assert world.sync()[0].problems == ()
+    assert world.ownership.children(ROOT) == ()
+
+
+def test_a_child_of_another_root_is_not_ours_to_delete(world):
+    world.api.create_provider(uid(7), "other")
+    world.synchroniser.sync(
+        tree(provider(uuid=uid(7), name="other"), replace(GPU, parent=uid(7), name="x"))
+    )
+    world.sync()
+    assert world.api.shown(CHILD)["inventories"]
+
+
+def test_a_child_in_use_is_drained_until_it_is_free(world):
+    allocated(world)
+    synced, requests = world.sync()
+    assert [p.kwargs["code"] for p in synced.problems] == ["placement.resource_provider.inuse"]
+    assert requests[-1] == "put_inventories"
+    gpus = world.api.shown(CHILD)["inventories"]["CUSTOM_GPU"]
+    assert (gpus["total"], gpus["reserved"]) == (1, 1)
+    assert world.sync()[1] == ["delete_provider"]
+
+    world.api.allocate(CHILD, uid(9), {})
+    assert world.sync() == (Synced(revision=1), ["delete_provider"])
+
+
+def test_a_child_in_use_that_comes_back_is_offered_again(world):
+    allocated(world)
+    world.sync()
+    assert world.sync(WITH_GPU)[0].problems == ()
+    assert world.api.shown(CHILD)["inventories"]["CUSTOM_GPU"]["reserved"] == 0
+
+
+def test_what_others_set_on_a_child_outlives_it(world):
+    world.sync(WITH_GPU)
+    world.api.meddle(CHILD, traits=["COMPUTE_MANAGED_PCI_DEVICE", "CUSTOM_GOLD"])
+    world.restart()
+    assert world.sync()[0].problems == ()
+    left = world.api.shown(CHILD)
+    assert (left["traits"], left["inventories"]) == (["CUSTOM_GOLD"], {})
+    assert world.sync()[1] == []
+
+
+def test_a_parent_that_others_have_deleted_is_made_again(world):
+    world.sync()
+    world.api.delete(ROOT)
+    (problem,) = world.sync(WITH_GPU)[0].problems
+    assert "does not exist" in problem.message
+    assert world.sync(WITH_GPU)[0].problems == ()
+    assert world.api.shown(CHILD)["parent"] == ROOT
+
+
+def test_what_is_ours_and_cannot_be_read_is_one_problem(world, tmp_path):
+    (tmp_path / "placement.json").write_text("{broken")
+    world.ownership = OwnershipFile(tmp_path)
+    world.restart()
+    (problem,) = world.sync(WITH_GPU)[0].problems
+    assert "placement.json cannot be read" in problem.message
+
+
+def test_a_name_that_another_child_has_is_told_with_the_remedy(world):
+    world.sync()
+    world.api.create_provider(uid(66), "gpu", ROOT)
+    (problem,) = world.sync(WITH_GPU)[0].problems
+    assert f"resource provider delete {uid(66)}" in problem.message
+    assert "compute_id" not in problem.message

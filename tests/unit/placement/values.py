@@ -9,7 +9,7 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState, restore
 from rtagent.model.instance import InstanceFacts
-from rtagent.placement.tree import Contents, Provider, Record, Tree
+from rtagent.placement.provider import Contents, Provider, Record, Tree
 from tests.builders import NODE, NOON, host, uid
 
 ROOT = NODE.uuid

@@ -138,6 +138,14 @@ def test_specifications_that_are_wrong_for_a_device_are_told_of():
     assert keys(state, look) == []
 
 
+def test_devices_that_placement_cannot_be_told_of_are_offered_all_the_same():
+    state = device_host({}, pci=policy(report_in_placement=True))
+    look = seen(state, devices=[*nic(vfs=1)])
+    (problem,) = device_problems(state, look)
+    assert (problem.item, "report_in_placement" in problem.message) == ("[pci] device_spec", True)
+    assert set(audited(state, look).devices) == {PF_0, vf(0)}
+
+
 # -- what domains have ----------------------------------------------------------------------------
 
 

@@ -58,6 +58,18 @@ def test_one_that_cannot_be_said_of_a_device_ends_the_start(world):
     assert "devices" not in ours.parts
 
 
+def test_a_card_beside_its_functions_that_placement_cannot_be_told_of_ends_it_too(world):
+    told = PciPolicy(specs=SPECS, report_in_placement=True)
+    ours = Host(world, Policy(pci=told))
+
+    assert not ours.specs.look()
+
+    (error,) = ours.failed
+    assert str(error).startswith(f"[pci] device_spec 2: address = {vf(0)}: ")
+    ours.state = replace(given(), policy=Policy(pci=told))
+    assert ours.specs.look()  # both of its functions are held
+
+
 def test_a_physical_function_is_not_managed_remotely(world):
     cards = [replace(each, card_serial_number="MT1") for each in CARD]
     ours = Host(world, policy({**PF_IDS, "remote_managed": "yes"}), cards)
