@@ -16,24 +16,31 @@ _BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB"
 _KIB, _MIB = 1024, 1024**2
 
 
-def parse_cells(document: str) -> tuple[Cell, ...]:
+def parse_cells(document: str, running: frozenset[int] | None = None) -> tuple[Cell, ...]:
     """The host's cells, by id; none when the document tells of none.
 
+    :param running: the host's online CPUs; None: as the document tells. libvirt 9 tells of an
+        offline CPU what it tells of a core of its own on socket 0 (LP2077228).
     :raises BadDocument: naming the cell and what is odd about it.
     """
-    cells = [_cell(element) for element in parse(document).iterfind("host/topology/cells/cell")]
+    elements = parse(document).iterfind("host/topology/cells/cell")
+    cells = [_cell(element, running) for element in elements]
     _check_disjoint(cells)
     return tuple(sorted(cells, key=lambda cell: cell.id))
 
 
-def _cell(element: etree._Element) -> Cell:
+def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
     number = integer(element.get("id"), "<cell id>")
     where = f"cell {number}"
     listed = element.iterfind("cpus/cpu")
     cpus = {integer(cpu.get("id"), f"{where}: <cpu id>"): cpu for cpu in listed}
-    # An offline CPU has neither siblings nor a socket: libvirt reads both from what Linux shows of
-    # CPUs that run. It is not one of socket 0 (LP2077228).
-    online = {cpu_id: cpu for cpu_id, cpu in cpus.items() if cpu.get("siblings") is not None}
+    # An offline CPU has neither siblings nor a socket, whatever is told: libvirt reads both from
+    # what Linux shows of CPUs that run.
+    online = {
+        cpu_id: cpu
+        for cpu_id, cpu in cpus.items()
+        if cpu.get("siblings") is not None and (running is None or cpu_id in running)
+    }
     return Cell(
         id=number,
         cpus=frozenset(online),

@@ -57,13 +57,14 @@ def read_host(session: Session, file: Path | None) -> Host:
     told = document or virt.getCapabilities()
     capabilities = parse_capabilities(told)
     simulated = virt.getType() == "TEST"
+    online = capabilities.cpus if document else _online(virt, simulated)
     return Host(
         identity=HostIdentity(
             hostname=(document and simulated_hostname(document)) or virt.getHostname(),
             host_uuid="" if simulated else capabilities.host_uuid,
         ),
         topology=Topology(
-            cpus=capabilities.cpus if document else _online(virt, simulated),
+            cpus=online,
             memory_mb=virt.getInfo()[1],
             disk_mb=0,
             hypervisor_type=virt.getType(),
@@ -72,7 +73,9 @@ def read_host(session: Session, file: Path | None) -> Host:
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(session, capabilities)),
             # The test driver tells of cells that are not its host's.
-            cells=() if simulated and not document else tuple(map(_steady, parse_cells(told))),
+            cells=()
+            if simulated and not document
+            else tuple(map(_steady, parse_cells(told, online))),
         ),
         checked=checked,
     )

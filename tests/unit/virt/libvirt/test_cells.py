@@ -101,6 +101,13 @@ def test_offline_cpus():
     assert second.sockets == {1}
 
 
+def test_an_offline_cpu_that_is_told_of_like_one_that_runs():
+    cpus = f"<cpus>{CPU.format(4, '4')}{CPU.format(5, '5')}</cpus>"
+    (cell,) = parse_cells(document(f"<cell id='1'>{cpus}</cell>"), frozenset({0, 4}))
+    assert cell.siblings == (frozenset({4}),)
+    assert cell.offline == {5}
+
+
 def test_aarch64():
     (cell,) = cells("aarch64")
     assert len(cell.cpus) == len(cell.siblings) == 80
