@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import audits, claims_inprocess, claims_rpc, numa, placement, starts
+from benchmarks import audits, claims_inprocess, claims_rpc, devices, numa, placement, starts
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 
@@ -22,6 +22,7 @@ from benchmarks.figure import Figure
 MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     claims_rpc.measure: ("claim_rpc_p50", "claim_rpc_16"),
     claims_rpc.pinned: ("claim_pinned_rpc_16",),
+    devices.measure: ("claim_pci_p50",),
     claims_inprocess.measure: ("claim_inprocess_16",),
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
     audits.contention: ("audit_contention_p99",),

@@ -31,6 +31,7 @@ POLICY = Policy(
     disk_allocation_ratio=Decimal(1),
 )
 ROOM = {"cpu_allocation_ratio": "100000", "ram_allocation_ratio": "100000"}
+MACHINE = Machine(hostname="bench")
 OWNERS = uuid.UUID("6f9619ff-8b86-d011-b42d-00cf4fc964ff")
 
 
@@ -39,23 +40,29 @@ def owner(number: int) -> str:
     return str(uuid.uuid5(OWNERS, str(number)))
 
 
-def host_file(directory: Path, domains: int) -> Path:
+def host_file(directory: Path, domains: int, machine: Machine = MACHINE) -> Path:
     """A simulated host on which so many guests of 1 vCPU and 64 MB run."""
     file = directory / "host.xml"
     simulate(
         file,
-        Machine(hostname="bench"),
+        machine,
         (domain_xml(owner(n), vcpus=1, memory_mb=64, name=f"bench-{n}") for n in range(domains)),
     )
     return file
 
 
-def daemon(bench: Bench, directory: Path, domains: int = 0, **groups: dict[str, object]) -> Daemon:
+def daemon(
+    bench: Bench,
+    directory: Path,
+    domains: int = 0,
+    machine: Machine = MACHINE,
+    **groups: dict[str, object],
+) -> Daemon:
     """A real rtagentd, not started yet."""
     made = Daemon(
         directory,
         bench.rabbitmq.transport_url,
-        uri=host_uri(host_file(directory, domains)),
+        uri=host_uri(host_file(directory, domains, machine)),
         config={"DEFAULT": {"host": "bench", **ROOM, **groups.pop("DEFAULT", {})}, **groups},
     )
     bench.keep(_Closing(made))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from rtagent.model.device import Device, PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.pci.holds import holdings
+from rtagent.pci.states import Hold
 
 LOG = logging.getLogger(__name__)
 
@@ -53,13 +54,15 @@ def net_devices(before: HostState, after: HostState, changes: Sequence[Change]) 
     """The rows that differ between the two states."""
     if not (before.devices or after.devices) or not moves_devices(before, changes):
         return NO_DEVICES
-    had, have = set(_rows(before)), set(_rows(after))
-    known = {row.address for row in had}
-    puts = sorted(have - had, key=lambda row: row.address)
+    had, have = _Shown(before), _Shown(after)
+    moved = had.unlike(have, changes)
+    near = had.holdings.kin(moved) | have.holdings.kin(moved)
+    old, new = had.rows(near), have.rows(near)
+    puts = [new[address] for address in sorted(new) if new[address] != old.get(address)]
     return DeviceRows(
-        new=tuple(row for row in puts if row.address not in known),
-        changed=tuple(row for row in puts if row.address in known),
-        gone=tuple(sorted(known - {row.address for row in have})),
+        new=tuple(row for row in puts if row.address not in old),
+        changed=tuple(row for row in puts if row.address in old),
+        gone=tuple(sorted(old.keys() - new.keys())),
     )
 
 
@@ -102,14 +105,37 @@ def device(row: Any) -> PciDevice:
         )
 
 
-def _rows(state: HostState) -> Iterator[DeviceRow]:
-    held = holdings(state)
-    requests = {
-        each.address: each.request_id for claim in state.claims.values() for each in claim.pci
-    }
-    for address, tracked in state.devices.items():
-        line, its = held.state(address), tracked.device
-        yield DeviceRow(
+class _Shown:
+    """What a state shows of its devices. A row is costly to make: one is made only where it may
+    differ."""
+
+    def __init__(self, state: HostState) -> None:
+        self.holdings = holdings(state)
+        self._requests = {
+            each.address: each.request_id for claim in state.claims.values() for each in claim.pci
+        }
+
+    def unlike(self, after: _Shown, changes: Sequence[Change]) -> set[str]:
+        """Addresses at which the record, or who holds the device for what, is another now."""
+        recorded = {
+            address
+            for change in changes
+            for address in (*(each.address for each in change.devices), *change.device_removals)
+        }
+        held = self.holdings.held | after.holdings.held
+        return recorded | {each for each in held if self._held(each) != after._held(each)}
+
+    def rows(self, addresses: Iterable[str]) -> dict[str, DeviceRow]:
+        """Of the devices there that are in the record."""
+        return {each: self._row(each) for each in addresses if each in self.holdings.devices}
+
+    def _held(self, address: str) -> tuple[Sequence[Hold], str | None]:
+        return self.holdings.holds_of(address), self._requests.get(address)
+
+    def _row(self, address: str) -> DeviceRow:
+        line = self.holdings.state(address)
+        its = line.device.device
+        return DeviceRow(
             address=address,
             vendor_id=its.vendor_id,
             product_id=its.product_id,
@@ -120,6 +146,6 @@ def _rows(state: HostState) -> Iterator[DeviceRow]:
             parent_addr=its.parent_addr,
             status=line.state,
             instance_uuid=line.owner_id,
-            request_id=requests.get(address),
-            extra_info=text(tracked),
+            request_id=self._requests.get(address),
+            extra_info=text(line.device),
         )

@@ -8,7 +8,8 @@ of one IOMMU group are never in use by two owners: they could reach each other's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from typing import Final
 
 from rtagent.model.base import Value
@@ -93,6 +94,26 @@ class Holdings:
         holds."""
         return self._holds.get(address, ())
 
+    @property
+    def held(self) -> Set[str]:
+        """Addresses in anybody's hands, in the record or not."""
+        return self._holds.keys()
+
+    def kin(self, addresses: Collection[str]) -> set[str]:
+        """Devices of the record whose state may follow from these: themselves, their physical and
+        virtual functions, and their IOMMU groups."""
+        own = [self.devices[each].device for each in addresses if each in self.devices]
+        parents = {device.parent_addr for device in own if device.dev_type in FUNCTIONS}
+        groups = {device.iommu_group for device in own} - {None}
+        return {
+            address
+            for address, tracked in self.devices.items()
+            if address in addresses
+            or address in parents
+            or tracked.device.parent_addr in addresses
+            or tracked.device.iommu_group in groups
+        }
+
     def held_by(self, owner_id: str) -> frozenset[str]:
         """Addresses in an owner's hands."""
         return frozenset(
@@ -110,7 +131,11 @@ class Holdings:
 
         :param owner_id: None: somebody who holds nothing yet.
         """
-        return next(self._obstacles(self.devices[address], owner_id), None)
+        tracked = self.devices[address]
+        own = _own_obstacle(tracked)
+        if own is None and address in self._near:
+            return next(self._neighbours(tracked, owner_id), None)
+        return own
 
     def state(self, address: str) -> DeviceState:
         """Its line in a listing."""
@@ -134,12 +159,12 @@ class Holdings:
             if address not in self._holds and self.obstacle(address) is None
         )
 
-    def _obstacles(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
-        left = gone(tracked)
-        if left is not None:
-            yield Obstacle(state=REMOVED, reason=left)
-        if tracked.quarantine is not None:
-            yield Obstacle(state=UNAVAILABLE, reason=tracked.quarantine)
+    @cached_property
+    def _near(self) -> Set[str]:
+        """Only these have to be asked who holds what beside them, which takes its time."""
+        return self.kin(self.held)
+
+    def _neighbours(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
         parent = tracked.device.parent_addr
         if tracked.device.dev_type in FUNCTIONS and parent is not None:
             yield from self._kin([parent], "its physical function")
@@ -163,6 +188,16 @@ class Holdings:
                         state=UNAVAILABLE if hold.allocated else UNCLAIMABLE,
                         reason=f"{address} of its IOMMU group {group} is held by {hold.owner_id}",
                     )
+
+
+def _own_obstacle(tracked: PciDevice) -> Obstacle | None:
+    """What stands in its way whoever holds what."""
+    left = gone(tracked)
+    if left is not None:
+        return Obstacle(state=REMOVED, reason=left)
+    if tracked.quarantine is not None:
+        return Obstacle(state=UNAVAILABLE, reason=tracked.quarantine)
+    return None
 
 
 def gone(tracked: PciDevice) -> str | None:
