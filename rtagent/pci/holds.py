@@ -3,7 +3,9 @@ to use without one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
 
 from rtagent.model.claim import BUILDING, SPECIFIC, Claim
 from rtagent.model.host import HostState
@@ -48,9 +50,19 @@ def holders(state: HostState) -> Mapping[str, str]:
 
 
 def offered(state: HostState) -> tuple[SpecificInventory, ...]:
-    """What there is of specific resources, but for what devices make that are given away whole."""
+    """What there is of specific resources, but for what devices make that are given away whole, and
+    for as many of what another makes as are held beyond what it makes now."""
     whole = {hold.address for hold in device_holds(state)}
-    return tuple(each for each in state.specific if each.provider not in whole)
+    held = holders(state)
+    return tuple(_within(each, held) for each in state.specific if each.provider not in whole)
+
+
+def _within(made: SpecificInventory, held: Collection[str]) -> SpecificInventory:
+    its = [name for name in held if made.provider and name.startswith(f"{made.provider}/")]
+    beyond = len(set(its).difference(made.identifiers))
+    free = [name for name in made.identifiers if name not in held]
+    gone = free[-beyond:] if beyond else ()
+    return replace(made, identifiers=tuple(n for n in made.identifiers if n not in gone))
 
 
 def _by_owner(claims: Iterable[Claim]) -> list[Claim]:

@@ -281,6 +281,18 @@ def test_a_device_makes_no_more_than_it_can_whichever_of_them_is_held():
         assert [reason.available for reason in again.reasons] == [0]
 
 
+def test_what_is_held_beyond_what_a_device_makes_is_in_the_place_of_what_is_released():
+    base = vgpus()
+    state = audited(base, seen(base, devices=[with_type(2)]))
+    state, first = built(state, extra_resource={"VGPU": 1})
+    state, second = built(state, extra_resource={"VGPU": 1})
+    theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
+    state = audited(state, seen(state, devices=[with_type(1)], mdevs=[theirs]))
+    assert [drift.owner_id for drift in absent(state)] == [second.owner_id]
+    again = claims.build(released(state, first), request(extra_resource={"VGPU": 1}), call(), NOON)
+    assert [reason.available for reason in again.reasons] == [0]
+
+
 def test_members_that_vanish_stay_with_their_holder_and_are_told_of():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(1)]))
