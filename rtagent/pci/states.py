@@ -172,22 +172,28 @@ class Holdings:
         yield from self._group(tracked, owner_id)
 
     def _kin(self, addresses: Iterable[str], what: str) -> Iterator[Obstacle]:
-        for address in addresses:
-            for hold in self._holds.get(address, ()):
-                state = UNAVAILABLE if hold.allocated else UNCLAIMABLE
-                reason = f"{what} {address} is held by {hold.owner_id}"
-                yield Obstacle(state=state, reason=reason)
+        holds = [hold for address in addresses for hold in self._holds.get(address, ())]
+        for hold in _first(holds):
+            reason = f"{what} {hold.address} is held by {hold.owner_id}"
+            yield Obstacle(state=_barred(hold), reason=reason)
 
     def _group(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
         group = tracked.device.iommu_group
         peers = self._groups.get(group, ()) if group is not None else ()
-        for address in peers:
-            for hold in self._holds[address]:
-                if address != tracked.address and hold.owner_id != owner_id:
-                    yield Obstacle(
-                        state=UNAVAILABLE if hold.allocated else UNCLAIMABLE,
-                        reason=f"{address} of its IOMMU group {group} is held by {hold.owner_id}",
-                    )
+        holds = [hold for peer in peers if peer != tracked.address for hold in self._holds[peer]]
+        for hold in _first(hold for hold in holds if hold.owner_id != owner_id):
+            reason = f"{hold.address} of its IOMMU group {group} is held by {hold.owner_id}"
+            yield Obstacle(state=_barred(hold), reason=reason)
+
+
+def _first(holds: Iterable[Hold]) -> Sequence[Hold]:
+    """The one to be named, if there is any: always the same, in whatever order they were found."""
+    return sorted(holds, key=lambda hold: (not hold.allocated, hold.address, hold.owner_id))[:1]
+
+
+def _barred(hold: Hold) -> str:
+    """What a free device is for the sake of this hold on another."""
+    return UNAVAILABLE if hold.allocated else UNCLAIMABLE
 
 
 def _own_obstacle(tracked: PciDevice) -> Obstacle | None:

@@ -70,6 +70,22 @@ def test_devices_of_one_iommu_group_go_to_one_owner():
     assert holdings.state(GPU_1).state == UNAVAILABLE
 
 
+def test_in_whatever_order_holds_are_found_the_same_one_is_named():
+    building, running = held("a", vf(0), allocated=False), held("b", vf(1))
+    devices = record([gpu(GPU_0, iommu_group=7), *nic(vfs=2)])
+    twin = record([gpu(GPU_1, iommu_group=7), gpu("0000:89:00.0", iommu_group=7)])
+    group = held("a", GPU_0, allocated=False) + held("b", GPU_1)
+    for holds in (building + running + group, group[::-1] + running + building):
+        holdings = Holdings(devices | twin, holds)
+        assert holdings.state(PF_0).state == UNAVAILABLE
+        assert holdings.state(PF_0).reason == f"its virtual function {vf(1)} is held by b"
+        last = holdings.state("0000:89:00.0")
+        assert (last.state, last.reason) == (
+            UNAVAILABLE,
+            f"{GPU_1} of its IOMMU group 7 is held by b",
+        )
+
+
 def test_who_is_kept_back_says_why():
     devices = two_gpus_and_a_nic()
     devices[GPU_0] = replace(devices[GPU_0], quarantine="it overheats")
