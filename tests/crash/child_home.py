@@ -17,8 +17,8 @@ from tests.stream.caller import Lost
 from tests.stream.home import PATIENCE, Domains
 
 # A server that has imported everything forks each child: a life costs milliseconds.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["pytest", "tests.crash.child"])
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["pytest", "tests.crash.child", "tests.crash.giver"])
 
 
 class ChildHome:
@@ -76,8 +76,8 @@ class _Life:
     """One process, and the calls that it has not answered yet."""
 
     def __init__(self, *arguments: Any) -> None:
-        self._pipe, theirs = _processes.Pipe()
-        self.process = _processes.Process(target=live, args=(theirs, *arguments), daemon=True)
+        self._pipe, theirs = processes.Pipe()
+        self.process = processes.Process(target=live, args=(theirs, *arguments), daemon=True)
         self._numbers = itertools.count(1)
         self.started: Future[Any] = Future()
         self.ended = threading.Event()

@@ -1,0 +1,173 @@
+"""A process that gives devices to guests and takes them back until it dies.
+
+Everything but the hypervisor is real. Before each act it says what it is about to do, and after it
+what its callers know then.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+from uuid import UUID
+
+from rtagent.audit import Auditor
+from rtagent.clock import SystemClock
+from rtagent.db.engine import open_engine
+from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.db.store import SqlStore
+from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.model.change import Call
+from rtagent.model.claim import ATTACH, BUILDING, Claim
+from rtagent.model.host import HostState
+from rtagent.model.instance import Instance, PciRequest
+from rtagent.model.numa_usage import Occupancy
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import Policy
+from rtagent.model.request import AttachRequest
+from rtagent.pci.spec import parse_specs
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from tests.builders import TOPOLOGY, request
+from tests.pci_hosts import ALIASES, GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, gpu, nic
+from tests.unit.test_kernel import enroll
+
+HARDWARE = {d.address: d for d in (gpu(GPU_0), gpu(GPU_1), *nic(PF_0, 3))}
+ONCE = frozenset({GPU_0, GPU_1})
+SPECS = parse_specs([json.dumps(o) for o in ({**GPU_IDS, "one_time_use": True}, PF_IDS, VF_IDS)])
+POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
+ASKED = ("gpu:1", "gpu:2", "vf:1", "vf:2", "pf:1", "gpu:1,vf:1")
+#: What a life may die of.
+CAUSES = ("instance_claim", "claim", "allocate", "free", "activate", "release", "clear", "audit")
+
+#: A claim as its callers know it: owner, kind, state, devices.
+Told = tuple[str, str, str, tuple[str, ...]]
+
+
+class Giver:
+    """:ivar tell: where it says what it does."""
+
+    def __init__(self, url: str, failpoint: str, seed: int, tell: Callable[[Any], None]) -> None:
+        self._rng, self._tell = random.Random(seed), tell
+        engine = open_engine(url, 5)
+        point = Failpoint.parse(failpoint)
+        store = FailpointStore(SqlStore(engine, point.passed), point)
+        clock = SystemClock()
+        self._tracker = ResourceTracker(store, clock, enroll(store, POLICY))
+        self._world = FakeHypervisor(TOPOLOGY)
+        self._world.plug(*HARDWARE.values())
+        self._auditor = Auditor(self._tracker, self._world, clock)
+        self._do("audit", "", lambda: self._auditor.run("start"))
+
+    def act(self) -> None:
+        getattr(self, "_" + self._rng.choice(CAUSES))()
+
+    # -- acts -------------------------------------------------------------------------------------
+
+    def _instance_claim(self) -> None:
+        extra_specs = {"pci_passthrough:alias": self._rng.choice(ASKED)}
+        asked = request(1, 64, owner=self._uuid(), claim=self._uuid(), extra_specs=extra_specs)
+        call = self._call("instance_claim", asked.claim_uuid)
+        self._do(call.method, asked.claim_uuid, lambda: self._tracker.instance_claim(asked, call))
+
+    def _claim(self) -> None:
+        for main in self._some(lambda claim: claim.kind != ATTACH):
+            alias = self._rng.choice(["gpu", "vf"])
+            asked = AttachRequest(
+                claim_uuid=self._uuid(),
+                instance=Instance(uuid=main.owner_id, flavor=main.flavor),
+                pci_requests=(PciRequest(count=1, alias_name=alias),),
+            )
+            call = self._call("claim", asked.claim_uuid)
+            self._do(
+                "claim", call.operation_id, lambda: self._tracker.claim_pci_devices(asked, call)
+            )
+
+    def _allocate(self) -> None:
+        for claim in self._some(lambda claim: claim.kind == ATTACH):
+            call = self._call("allocate")
+            self._do(
+                "allocate",
+                claim.uuid,
+                lambda: self._tracker.allocate_pci_devices(claim.owner_id, claim.uuid, call),
+            )
+
+    def _free(self) -> None:
+        for claim in self._some(lambda claim: claim.kind == ATTACH):
+            call, verb = self._call("free"), "unclaim" if claim.state == BUILDING else "free"
+            self._do(
+                "free",
+                claim.uuid,
+                lambda: self._tracker.end_pci_claims(claim.owner_id, claim.uuid, verb, call),
+            )
+
+    def _activate(self) -> None:
+        for claim in self._some(lambda claim: claim.kind != ATTACH):
+            call = self._call("activate")
+            self._do("activate", claim.uuid, lambda: self._tracker.activate_claim(claim.uuid, call))
+
+    def _release(self) -> None:
+        for claim in self._some(lambda claim: True):
+            call = self._call("release")
+            self._do("release", claim.uuid, lambda: self._tracker.release_claim(claim.uuid, call))
+
+    def _clear(self) -> None:
+        back = [a for a, each in self._state.devices.items() if each.quarantine is not None]
+        if back:
+            address, call = self._rng.choice(sorted(back)), self._call("clear")
+            self._do("clear", address, lambda: self._tracker.set_quarantine(address, None, call))
+
+    def _audit(self) -> None:
+        """Something has been plugged in or out, a domain that nobody claims has come or gone."""
+        address = self._rng.choice(sorted(HARDWARE))
+        if self._rng.random() < 0.3 and address in self._world.devices:
+            self._world.unplug(address)
+        else:
+            self._world.plug(HARDWARE[address])
+        self._world.domains.clear()
+        self._world.start_domain(
+            self._uuid(), 1, 64, occupancy=Occupancy(devices=frozenset({address}))
+        )
+        self._do("audit", "", lambda: self._auditor.run("test"))
+
+    # -- what they are made of ----------------------------------------------------------------------
+
+    @property
+    def _state(self) -> HostState:
+        return self._tracker.snapshot()
+
+    def _do(self, cause: str, name: str, act: Callable[[], Any]) -> None:
+        self._tell(("asked", cause, name))
+        try:
+            act()
+        except ComputeResourcesUnavailable:
+            self._tell(("refused", cause, name))
+        else:
+            self._tell(("done", cause, name, told(self._state), len(self._state.devices)))
+
+    def _some(self, kind: Callable[[Claim], bool]) -> list[Claim]:
+        found = sorted((c for c in self._state.claims.values() if kind(c)), key=lambda c: c.uuid)
+        return [self._rng.choice(found)] if found else []
+
+    def _uuid(self) -> str:
+        return str(UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _call(self, method: str, operation_id: str = "") -> Call:
+        return Call(method=method, operation_id=operation_id or self._uuid(), digest="d")
+
+
+def told(state: HostState) -> Mapping[str, Told]:
+    """The claims, as their callers know them."""
+    return {
+        uuid: (c.owner_id, c.kind, c.state, tuple(sorted(device.address for device in c.pci)))
+        for uuid, c in state.claims.items()
+    }
+
+
+def give(pipe: Connection, url: str, failpoint: str, seed: int) -> None:
+    """The process."""
+    giver = Giver(url, failpoint, seed, pipe.send)
+    for _ in range(2000):
+        giver.act()
