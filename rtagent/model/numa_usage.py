@@ -61,6 +61,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     :ivar pcpus: host CPUs that its vCPUs or its emulator are confined to.
     :ivar memory_mb: MB by cell, of what is bound to one. :ivar pages: by cell, by size (KiB).
     :ivar devices: addresses of PCI devices. :ivar mdevs: uuids of mediated ones.
+    :ivar makers: addresses of the devices that make these.
     """
 
     pcpus: frozenset[int] = frozenset()
@@ -68,6 +69,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     pages: Mapping[int, Mapping[int, int]] = {}
     devices: frozenset[str] = frozenset()
     mdevs: frozenset[str] = frozenset()
+    makers: frozenset[str] = frozenset()
 
     @property
     def usage(self) -> NumaUsage:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from rtagent.model.claim import BUILDING, SPECIFIC, Claim
+from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.specific import SpecificInventory
 from rtagent.pci.mdev import mdev_uuid
@@ -27,8 +28,8 @@ def holds(state: HostState) -> Iterator[Hold]:
         for unit in claim.resources:
             if unit.provider:
                 yield _claimed(claim, unit.provider)
-    for identifier, owner in sorted(_used(state).items()):
-        yield Hold(address=identifier.partition("/")[0], owner_id=owner, allocated=True)
+    for holding in _by_uuid(each for each in state.holdings.values() if each.occupancy.makers):
+        yield from _given(holding, holding.occupancy.makers)
 
 
 def device_holds(state: HostState) -> Iterator[Hold]:
@@ -36,11 +37,8 @@ def device_holds(state: HostState) -> Iterator[Hold]:
     for claim in _by_owner(claim for claim in state.claims.values() if claim.pci):
         for device in claim.pci:
             yield _claimed(claim, device.address)
-    given = (each for each in state.holdings.values() if each.occupancy.devices)
-    for holding in sorted(given, key=lambda each: each.domain_uuid):
-        if holding.active:
-            for address in sorted(holding.occupancy.devices):
-                yield Hold(address=address, owner_id=holding.domain_uuid, allocated=True)
+    for holding in _by_uuid(each for each in state.holdings.values() if each.occupancy.devices):
+        yield from _given(holding, holding.occupancy.devices)
 
 
 def holders(state: HostState) -> Mapping[str, str]:
@@ -67,6 +65,16 @@ def _within(made: SpecificInventory, held: Collection[str]) -> SpecificInventory
 
 def _by_owner(claims: Iterable[Claim]) -> list[Claim]:
     return sorted(claims, key=lambda claim: claim.owner_id)
+
+
+def _by_uuid(domains: Iterable[Holding]) -> list[Holding]:
+    return sorted(domains, key=lambda domain: domain.domain_uuid)
+
+
+def _given(domain: Holding, addresses: Iterable[str]) -> Iterator[Hold]:
+    """A domain that does not run has nothing in its hands."""
+    for address in sorted(addresses) if domain.active else ():
+        yield Hold(address=address, owner_id=domain.domain_uuid, allocated=True)
 
 
 def _claimed(claim: Claim, address: str) -> Hold:

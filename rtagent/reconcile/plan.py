@@ -54,7 +54,7 @@ def _host_step(base: HostState, seen: Observation) -> Iterator[Step]:
 
 
 def _owner_step(base: HostState, seen: Observation, owner: str, lapsed: Set[str]) -> Step | None:
-    domain = seen.domains.get(owner)
+    domain = _with_makers(seen.domains.get(owner), seen)
     claims = base.claims_of(owner)
     moves = tuple(
         move
@@ -71,6 +71,15 @@ def _owner_step(base: HostState, seen: Observation, owner: str, lapsed: Set[str]
     if not moves and hold is None and not unhold:
         return None
     return Step(key=owner, moves=moves, hold=hold, unhold=unhold)
+
+
+def _with_makers(domain: Domain | None, seen: Observation) -> Domain | None:
+    """With the devices whose parts it uses, which its own document does not tell."""
+    if domain is None or not domain.occupancy.mdevs:
+        return domain
+    used = domain.occupancy.mdevs
+    makers = frozenset(mdev.parent_addr for mdev in seen.mdevs if mdev.uuid in used)
+    return replace(domain, occupancy=replace(domain.occupancy, makers=makers))
 
 
 def _has(domain: Domain, claim: Claim) -> bool:

@@ -73,7 +73,7 @@ class Giver:
         self._do(call.method, asked.claim_uuid, lambda: self._tracker.instance_claim(asked, call))
 
     def _claim(self) -> None:
-        for main in self._some(lambda claim: claim.kind != ATTACH):
+        if main := self._some(lambda claim: claim.kind != ATTACH):
             alias = self._rng.choice(["gpu", "vf"])
             asked = AttachRequest(
                 claim_uuid=self._uuid(),
@@ -86,7 +86,7 @@ class Giver:
             )
 
     def _allocate(self) -> None:
-        for claim in self._some(lambda claim: claim.kind == ATTACH):
+        if claim := self._some(lambda claim: claim.kind == ATTACH):
             call = self._call("allocate")
             self._do(
                 "allocate",
@@ -95,7 +95,7 @@ class Giver:
             )
 
     def _free(self) -> None:
-        for claim in self._some(lambda claim: claim.kind == ATTACH):
+        if claim := self._some(lambda claim: claim.kind == ATTACH):
             call, verb = self._call("free"), "unclaim" if claim.state == BUILDING else "free"
             self._do(
                 "free",
@@ -104,12 +104,12 @@ class Giver:
             )
 
     def _activate(self) -> None:
-        for claim in self._some(lambda claim: claim.kind != ATTACH):
+        if claim := self._some(lambda claim: claim.kind != ATTACH):
             call = self._call("activate")
             self._do("activate", claim.uuid, lambda: self._tracker.activate_claim(claim.uuid, call))
 
     def _release(self) -> None:
-        for claim in self._some(lambda claim: True):
+        if claim := self._some(lambda claim: True):
             call = self._call("release")
             self._do("release", claim.uuid, lambda: self._tracker.release_claim(claim.uuid, call))
 
@@ -132,7 +132,7 @@ class Giver:
         )
         self._do("audit", "", lambda: self._auditor.run("test"))
 
-    # -- what they are made of ----------------------------------------------------------------------
+    # -- what they are made of --------------------------------------------------------------------
 
     @property
     def _state(self) -> HostState:
@@ -147,9 +147,9 @@ class Giver:
         else:
             self._tell(("done", cause, name, told(self._state), len(self._state.devices)))
 
-    def _some(self, kind: Callable[[Claim], bool]) -> list[Claim]:
+    def _some(self, kind: Callable[[Claim], bool]) -> Claim | None:
         found = sorted((c for c in self._state.claims.values() if kind(c)), key=lambda c: c.uuid)
-        return [self._rng.choice(found)] if found else []
+        return self._rng.choice(found) if found else None
 
     def _uuid(self) -> str:
         return str(UUID(int=self._rng.getrandbits(128), version=4))

@@ -293,6 +293,18 @@ def test_what_is_held_beyond_what_a_device_makes_is_in_the_place_of_what_is_rele
     assert [reason.available for reason in again.reasons] == [0]
 
 
+def test_a_device_of_which_a_domain_uses_a_part_is_not_given_away_whole():
+    """Whatever that part is: one of ours that the operator offers no more, or somebody else's."""
+    state = device_host()
+    theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
+    state = audited(state, seen(state, domain("foreign", mdevs=["another"]), mdevs=[theirs]))
+    assert holdings(state).state(GPU_0).owner_id == "foreign"
+    _, claim = built(state, "gpu:1")
+    assert addresses(claim) == [GPU_1]
+    state = audited(state, seen(state, domain("foreign"), mdevs=[theirs]))
+    assert holdings(state).state(GPU_0).state == "available"
+
+
 def test_members_that_vanish_stay_with_their_holder_and_are_told_of():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(1)]))
