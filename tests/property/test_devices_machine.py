@@ -414,8 +414,8 @@ class DevicesMachine(RuleBasedStateMachine):
                 self.book.foreign[owner] = Used()
             else:
                 ours = frozenset(MEMBERS[uuid] for uuid in uses.mdevs if uuid in MEMBERS)
-                mdevs = [m for m in self.world.mdevs.values() if m.uuid in uses.mdevs]
-                cards = frozenset(mdev.parent_addr for mdev in mdevs)
+                made = [m for m in self.world.mdevs.values() if m.uuid in uses.mdevs]
+                cards = frozenset(mdev.parent_addr for mdev in made)
                 self.book.foreign[owner] = Used(uses.devices, ours, cards)
 
     def see_devices(self, held):
