@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rtagent.virt.simulate import domain_xml, edit
+from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.builders import uid
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import World
@@ -29,6 +29,13 @@ class Agent:
         self.daemon.start().wait_ready()
         self.world.uuid = (self.daemon.directory / "compute_id").read_text().strip()
         assert self.world.eventually(lambda: self.rows() == [])
+
+    @property
+    def tree(self) -> list[dict[str, Any]]:
+        """The providers that Placement has of this node."""
+        found = self.world.admin.get(f"/resource_providers?in_tree={self.world.uuid}").json()
+        providers: list[dict[str, Any]] = found["resource_providers"]
+        return providers
 
     def run(self, *arguments: str) -> Outcome:
         return run("--config-file", str(self.daemon.config_file), "placement", *arguments)
@@ -105,6 +112,28 @@ def test_a_provider_that_is_missing_is_listed(agent):
     agent.daemon.terminate()
     agent.world.admin.delete(agent.world.path)
     assert agent.rows()[0] == ["provider", "simulated-host", "absent", "present"]
+
+
+def test_devices_are_compared_too_and_those_that_are_told_of_no_more(agent):
+    simulate(agent.daemon.host_file, Machine(gpus=2))
+    spec = '{"vendor_id": "10de", "product_id": "13f1"}'
+    agent.daemon.configure({"pci": {"device_spec": spec, "report_in_placement": True}})
+    agent.synced()
+    agent.daemon.terminate()
+    names = [f"simulated-host_0000:{bus}:00.0" for bus in ("08", "88")]
+    children = {each["name"]: each["uuid"] for each in agent.tree if each["name"] in names}
+    assert sorted(children) == names
+    agent.world.admin.delete(f"/resource_providers/{children[names[0]]}")
+
+    rows = [row[:2] for row in agent.rows()]
+
+    assert ["provider", names[0]] in rows
+    assert ["inventory", "CUSTOM_PCI_10DE_13F1"] in rows
+    agent.daemon.configure({"pci": {"report_in_placement": False}})
+    assert agent.rows() == [["provider", names[1], "present", "absent"]]
+    agent.daemon.start().wait_ready()
+    assert agent.world.eventually(lambda: agent.rows() == [])
+    assert [each["name"] for each in agent.tree] == ["simulated-host"]
 
 
 def test_what_placement_has_is_shown_with_who_set_it(agent):
