@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from msgspec.structs import replace
 
 from rtagent.model.assignment import Assignment, CpuTopology
@@ -51,7 +53,12 @@ class Constraints(Value, frozen=True, kw_only=True):
 
 def constraints(flavor: Flavor, image: Image) -> Constraints:
     """:raises InvalidFlavor: naming the properties concerned and the rule that they break."""
-    properties = Properties(flavor, image)
+    return _constraints(Properties(flavor, image))
+
+
+@functools.lru_cache(maxsize=256)  # a host's guests are of few flavors and images
+def _constraints(properties: Properties) -> Constraints:
+    flavor = properties.flavor
     if flavor.vcpus > MAX_VCPUS:
         raise conflict(f"a guest has at most {MAX_VCPUS} vCPUs", *_size(flavor))
     policy = cpu_policy(properties)

@@ -75,6 +75,12 @@ class Properties(Value, frozen=True):
     flavor: Flavor
     image: Image
 
+    def __hash__(self) -> int:
+        """What tells most of them apart; the mappings have no order."""
+        specs, properties = self.flavor.extra_specs, self.image.properties
+        size = (self.flavor.vcpus, self.flavor.memory_mb)
+        return hash((size, frozenset(specs.items()), frozenset(properties.items())))
+
     def extra_spec(self, name: str) -> Property | None:
         """What the flavor says."""
         value = self.flavor.extra_specs.get(name)

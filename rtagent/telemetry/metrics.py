@@ -42,16 +42,25 @@ class Metrics:
         self._lock = threading.Lock()
         self._timings: dict[str, Histogram] = {}
         self._counts: dict[str, Counter] = {}
+        # By name and label, which come again and again: what the library finds takes its lock.
+        self._timers: dict[tuple[str, str], Histogram] = {}
+        self._counters: dict[tuple[str, str], Counter] = {}
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
         """``rtagent_<name>_seconds``, a histogram."""
-        family = self._timings.get(name) or self._make(self._timings, name, self._histogram)
-        family.labels(purpose).observe(seconds)
+        timer = self._timers.get((name, purpose))
+        if timer is None:
+            family = self._make(self._timings, name, self._histogram)
+            timer = self._timers[name, purpose] = family.labels(purpose)
+        timer.observe(seconds)
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
         """``rtagent_<name>_total``, a counter."""
-        family = self._counts.get(name) or self._make(self._counts, name, self._counter)
-        family.labels(label).inc(number)
+        counter = self._counters.get((name, label))
+        if counter is None:
+            family = self._make(self._counts, name, self._counter)
+            counter = self._counters[name, label] = family.labels(label)
+        counter.inc(number)
 
     def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
         """``rtagent_<name>``: asked for its value at each scrape."""
