@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from rtagent.cmd.rtagentd import EX_CONFIG
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.builders import uid
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import World
+from tests.nodedevs import pci
 from tests.servers import Placement
 from tests.servers.daemon import Daemon
 
@@ -58,9 +60,12 @@ def agent(world: World, tmp_path: Path, bus: str) -> Iterator[Agent]:
     daemon = Daemon(tmp_path / "agent", bus)
     daemon.configure({"placement": options(world.server)})
     daemon.configure({"DEFAULT": {"host": world.name}})
-    yield Agent(daemon, world)
+    agent = Agent(daemon, world)
+    yield agent
     daemon.close()
-    assert world.admin.delete(world.path).status_code in (204, 404)  # the name is free again
+    # Children first; then the names are free again.
+    for each in sorted(agent.tree, key=lambda each: each["parent_provider_uuid"] is None):
+        assert world.admin.delete(f"/resource_providers/{each['uuid']}").status_code == 204
 
 
 def test_nothing_differs_once_it_is_synced(agent):
@@ -134,6 +139,28 @@ def test_devices_are_compared_too_and_those_that_are_told_of_no_more(agent):
     agent.daemon.start().wait_ready()
     assert agent.world.eventually(lambda: agent.rows() == [])
     assert [each["name"] for each in agent.tree] == ["simulated-host"]
+
+
+def test_a_card_that_placement_cannot_be_told_of_ends_a_start_and_not_the_daemon(agent):
+    simulate(agent.daemon.host_file, Machine(nics=1))
+    spec = '{"vendor_id": "8086"}'
+    agent.daemon.configure({"pci": {"device_spec": spec, "report_in_placement": True}})
+    agent.synced()
+    card = ["simulated-host", "simulated-host_0000:20:00.0"]
+    assert sorted(each["name"] for each in agent.tree) == card
+
+    with edit(agent.daemon.host_file) as host:
+        host.add_device(pci("0000:20:02.0", product="154c", pf="0000:20:00.0"))
+
+    rule = "[pci] device_spec 0: address = 0000:20:02.0: is of one card with 0000:20:00.0"
+    assert agent.world.eventually(lambda: rule in str(agent.daemon.read("health")["checks"]))
+    assert agent.world.eventually(lambda: agent.rows() == [])
+    assert sorted(each["name"] for each in agent.tree) == card
+
+    agent.daemon.terminate()
+    agent.daemon.start()
+    assert agent.daemon.wait() == EX_CONFIG
+    assert rule in agent.daemon.last_lines()
 
 
 def test_what_placement_has_is_shown_with_who_set_it(agent):
