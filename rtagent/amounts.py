@@ -7,21 +7,26 @@ from collections.abc import Iterator
 from rtagent.model.base import MB_IN_GB, Value
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.host import HostState, owner_usage
+from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.owners import owner_usage
 from rtagent.model.request import Limits
 
 
 class _Line(Value, frozen=True, kw_only=True):
     """One amount put to the test.
 
-    :ivar needed: what the owner would count for. :ivar others: what everybody else does.
+    :ivar alone: what the claim would count for by itself, which is never more than there is.
+    :ivar held: what its owner's claims count for already. :ivar needed: what he would count for.
+    :ivar others: what everybody else does.
     :ivar limit: reserved included, or None for what the host advertises.
     """
 
     resource: str
     unit: str
     inventory: Inventory
+    alone: int
+    held: int
     needed: int
     others: int
     limit: int | None
@@ -29,22 +34,23 @@ class _Line(Value, frozen=True, kw_only=True):
     @property
     def available(self) -> int:
         if self.limit is None:
-            return self.inventory.claimable - self.others
-        return self.limit - self.inventory.reserved - self.others
+            return self.inventory.claimable - self.others - self.held
+        return self.limit - self.inventory.reserved - self.others - self.held
 
     def reason(self, where: str) -> Reason | None:
-        if self.needed > self.inventory.total:
-            return self._reason(ReasonCode.EXCEEDS_HOST, where, self.inventory.total)
-        if self.needed and self.needed > self.available:
-            return self._reason(ReasonCode.INSUFFICIENT, where, max(0, self.available))
+        if self.alone > self.inventory.total:
+            return self._reason(ReasonCode.EXCEEDS_HOST, where, self.alone, self.inventory.total)
+        added = self.needed - self.held
+        if added and added > self.available:
+            return self._reason(ReasonCode.INSUFFICIENT, where, added, max(0, self.available))
         return None
 
-    def _reason(self, code: ReasonCode, where: str, available: int) -> Reason:
+    def _reason(self, code: ReasonCode, where: str, requested: int, available: int) -> Reason:
         return Reason(
             code=code,
             resource=self.resource,
             where=where,
-            requested=self.needed,
+            requested=requested,
             available=available,
             unit=self.unit,
         )
@@ -64,8 +70,11 @@ def shortfalls(state: HostState, claim: Claim) -> Iterator[Reason]:
 def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
     assert state.topology is not None, "nothing is claimed on a host that was never seen"
     offered = inventories(state.topology, state.policy)
-    claims = (*state.claims_of(claim.owner_id), claim)
-    needed = owner_usage(claims, state.holdings.get(claim.owner_id))
+    claims, holding = state.claims_of(claim.owner_id), state.holdings.get(claim.owner_id)
+    alone = owner_usage((claim,), holding)
+    reuse = state.policy.same_host_resize_reuse
+    held = owner_usage(claims, None, reuse=reuse)
+    needed = owner_usage((*claims, claim), holding, reuse=reuse)
     others = state.usage.minus(state.usage_of(claim.owner_id))
     limits = _limits_mb(claim.limits)
     for resource, name, unit in (
@@ -80,6 +89,8 @@ def _lines(state: HostState, claim: Claim) -> Iterator[_Line]:
             resource=resource,
             unit=unit,
             inventory=getattr(offered, name),
+            alone=getattr(alone, name),
+            held=getattr(held, name),
             needed=getattr(needed, name),
             others=getattr(others, name),
             limit=limits[name],

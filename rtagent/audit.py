@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from rtagent.errors import StoreUnavailable
 from rtagent.model.base import Value
 from rtagent.model.device import Device
 from rtagent.model.host import HostState
-from rtagent.model.observation import Observation, Problem
+from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.ports import Clock, Hypervisor, Reporter, Silence
 from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.plan import plan
@@ -76,6 +76,7 @@ class Auditor:
     """Runs audits of a tracker's host, one at a time.
 
     :ivar last: what the last one found and did. :ivar devices: the host's, as it was shown them.
+    :ivar domains: those that were here when the host was last seen whole; None: it never was.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Auditor:
         self._one_at_a_time = threading.Lock()
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
+        self.domains: Mapping[str, Domain] | None = None
 
     def run(self, cause: str) -> AuditSummary:
         """Audit now. The snapshot comes first: claims made while the host is observed are seen as
@@ -103,6 +105,8 @@ class Auditor:
                 lapsed = self.tracker.lapsed()
                 seen = self._hypervisor.observe()
                 outcome, refused = self._apply(base, seen, lapsed)
+            if seen.complete:
+                self.domains = seen.domains
             seconds = self._clock.monotonic() - began
             problems = (*seen.problems, *device_problems(base, seen))
             state, self.devices = self.tracker.snapshot(), seen.devices
@@ -116,7 +120,8 @@ class Auditor:
         if self.tracker.stale:
             return Outcome(), "the store is down"
         try:
-            return self.tracker.apply(plan(base, seen, lapsed), base), ""
+            steps = plan(base, seen, lapsed, self.tracker.evacuated())
+            return self.tracker.apply(steps, base), ""
         except StoreUnavailable as error:
             return Outcome(), error.message
 

@@ -17,7 +17,7 @@ from rtagent.model.change import Call, Event
 from rtagent.model.claim import BUILDING, Claim
 from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.host import HostState
-from rtagent.model.instance import GONE_STATES, InstanceFacts, InstanceUpdate
+from rtagent.model.instance import InstanceFacts, InstanceUpdate, is_gone
 from rtagent.model.request import BuildRequest
 from rtagent.pci.request import DeviceRequest, device_requests
 from rtagent.placing import place
@@ -43,7 +43,7 @@ def build(state: HostState, request: BuildRequest, call: Call, now: datetime) ->
             f"claim {request.claim_uuid} is another instance's", claim_uuid=request.claim_uuid
         )
     asked = demand.of(request)
-    bare = _new_claim(state, request, asked, now)
+    bare = new_claim(state, request, asked, now)
     claim = place(state, bare, asked, _devices(state, request, asked))
     if isinstance(claim, Refused):
         return claim
@@ -84,9 +84,9 @@ def end(state: HostState, claim_uuid: str, verb: str, call: Call, now: datetime)
 
 
 def update(state: HostState, news: InstanceUpdate, call: Call, now: datetime) -> Decision:
-    """An instance's new state: feeds the statistics; ``deleted`` and ``shelved_offloaded`` release.
-    An instance without claims here changes nothing."""
-    verb = "release" if news.vm_state in GONE_STATES else "update"
+    """An instance's new state: feeds the statistics. One that is deleted or offloaded holds nothing
+    any more, whatever move it was in. An instance without claims here changes nothing."""
+    verb = "release" if is_gone(news.vm_state, news.task_state) else "update"
     events = tuple(
         Event(before=before, after=_updated(before, news, verb, state, now), action=verb)
         for before in state.claims_of(news.uuid)
@@ -115,7 +115,8 @@ def _devices(state: HostState, request: BuildRequest, asked: Demand) -> tuple[De
     return device_requests(instance.flavor, instance.pci_requests, aliases, policy)
 
 
-def _new_claim(state: HostState, request: BuildRequest, asked: Demand, now: datetime) -> Claim:
+def new_claim(state: HostState, request: BuildRequest, asked: Demand, now: datetime) -> Claim:
+    """What a build is given, but for its place and the things that it gets."""
     instance = request.instance
     return Claim(
         uuid=request.claim_uuid,

@@ -146,9 +146,19 @@ class PciRequestAliasNotDefined(InvalidPciRequest):
 
 
 class ClaimNotFound(RequestError):
-    """No such claim on this node."""
+    """No such claim on this node.
 
-    template = "no claim {claim_uuid} is known here"
+    :ivar kwargs: ``claim_uuid``; or, of a claim that is told by its part in a move, ``owner_id``
+        and ``migration_uuid``.
+    """
+
+    @property
+    def message(self) -> str:
+        if "claim_uuid" in self.kwargs:
+            return f"no claim {self.kwargs['claim_uuid']} is known here"
+        return "instance {owner_id} has no claim here for migration {migration_uuid}".format(
+            **self.kwargs
+        )
 
 
 class PciDeviceNotFound(RequestError):
@@ -168,9 +178,18 @@ class ClaimExpired(RequestError):
 
 
 class IllegalTransition(RequestError):
-    """The claim's state does not allow the call."""
+    """The state of the claim, or of the move, does not allow the call.
 
-    template = "claim {claim_uuid} is {state}: {verb} is not legal there (legal: {legal})"
+    :ivar kwargs: ``claim_uuid`` or ``migration_uuid``, its ``state``, the ``verb``, and what is
+        ``legal`` there.
+    """
+
+    @property
+    def message(self) -> str:
+        noun = "claim" if "claim_uuid" in self.kwargs else "migration"
+        return "{noun} {uuid} is {state}: {verb} is not legal there (legal: {legal})".format(
+            noun=noun, uuid=self.kwargs[f"{noun}_uuid"], **self.kwargs
+        )
 
 
 class NodeNotFound(RequestError):

@@ -414,6 +414,7 @@ def restored(stored: Stored, policy: Policy) -> HostState:
         policy=policy,
         epoch=stored.epoch,
         topology=stored.topology,
+        migrations=Map({each.uuid: each for each in stored.migrations}),
         devices=Map({device.address: device for device in stored.devices}),
         specific=stored.specific,
         failed_builds=stored.failed_builds,

@@ -12,7 +12,8 @@ from rtagent.errors import NodeNotReady
 from rtagent.model.base import Value
 from rtagent.model.claim import SPECIFIC, Claim
 from rtagent.model.decision import Reason, Refused, refuse
-from rtagent.model.host import HostState, owner_usage
+from rtagent.model.host import HostState
+from rtagent.model.owners import owner_usage
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.host import Host
 from rtagent.numa.limits import cell_limits
@@ -82,15 +83,16 @@ def shared_with(claims: Sequence[Claim]) -> Shared:
 
 def _host(state: HostState, owner_id: str) -> Host:
     """What there is to fit onto: an orphan that is adopted does not stand in its own way, the
-    owner's other claims do."""
+    owner's other claims do, unless he may use what they hold again."""
     if state.topology is None:
         raise NodeNotReady("what this host is made of is not known yet")
     others = state.usage.minus(state.usage_of(owner_id))
-    own = owner_usage(state.claims_of(owner_id), None)
+    if not state.policy.same_host_resize_reuse:
+        others = others.plus(owner_usage(state.claims_of(owner_id), None))
     return Host(
         name=state.node.hypervisor_hostname,
         topology=state.topology,
-        usage=others.plus(own).numa,
+        usage=others.numa,
         policy=state.policy.numa,
     )
 

@@ -12,6 +12,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
+from rtagent.model.migration import Migration
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.observation import Observation
 from rtagent.model.specific import SpecificInventory
@@ -38,6 +39,7 @@ class Stored(Value, frozen=True, kw_only=True):
     epoch: int
     claims: tuple[Claim, ...] = ()
     holdings: tuple[Holding, ...] = ()
+    migrations: tuple[Migration, ...] = ()
     devices: tuple[PciDevice, ...] = ()
     specific: tuple[SpecificInventory, ...] = ()
     topology: Topology | None = None
@@ -95,6 +97,15 @@ class Store(Protocol):
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         """The record of an operation id, or None."""
+        ...
+
+    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+        """Which of the node's claims are of guests that another node has taken over: it has an
+        active claim of kind `evacuation` for the same owner, made after the node's own.
+
+        Shape: the other node's host, by uuid of this node's claim. A database of its own knows of
+        no other node, and answers with nothing.
+        """
         ...
 
     def purge(self, node_uuid: str, before: datetime) -> int:

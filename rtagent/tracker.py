@@ -7,11 +7,12 @@ the same transaction as the change, and answers a repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import partial
 
-from rtagent import attach, claims, quarantine
+from rtagent import attach, claims, moves, quarantine
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -35,8 +36,10 @@ from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.host import HostState
 from rtagent.model.instance import InstanceUpdate
+from rtagent.model.move import MoveRequest
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.moving import MoveVerbs
 from rtagent.ports import Clock, Reporter, Silence, Store
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.step import Outcome, Step
@@ -45,7 +48,7 @@ from rtagent.reconcile.step import Outcome, Step
 CHUNK = 50
 
 
-class ResourceTracker:
+class ResourceTracker(MoveVerbs):
     """The single writer of a node's state. Thread-safe."""
 
     def __init__(
@@ -107,11 +110,14 @@ class ResourceTracker:
         self._may_create()
         return self._call(lambda s, now: claims.build(s, request, call, now), call)[0]
 
-    def test_claim(self, request: BuildRequest) -> Decision:
-        """The answer that `instance_claim` would have now, from the snapshot; changes nothing."""
+    def test_claim(self, request: BuildRequest | MoveRequest) -> Decision:
+        """The answer that `instance_claim`, or `move_claim`, would have now, from the snapshot;
+        changes nothing."""
         self._may_create()
-        call = Call(method="test_claim", operation_id=request.claim_uuid, digest="")
-        return claims.build(self.snapshot(), request, call, self._clock.now())
+        state, now = self.snapshot(), self._clock.now()
+        if isinstance(request, MoveRequest):
+            return moves.move_claim(state, request, _test(request.build), now)
+        return claims.build(state, request, _test(request), now)
 
     def activate_claim(self, claim_uuid: str, call: Call) -> Claim:
         """Answered before the domain is started. :raises ClaimNotFound: ClaimExpired:"""
@@ -210,6 +216,26 @@ class ResourceTracker:
         self, steps: Sequence[Step], base: HostState, state: HostState
     ) -> tuple[Change | None, Outcome]:
         return apply(state, steps, base.revision, self._clock.now())
+
+    def evacuated(self) -> Mapping[str, str]:
+        """Claims whose guests other nodes have taken over: the other's host, by claim uuid.
+
+        :raises StoreUnavailable:
+        """
+        return self._store.evacuated(self.snapshot().node.uuid)
+
+    def forget_moves(self, before: datetime) -> int:
+        """Forget the moves that were over before that time; how many there were.
+
+        :raises StoreUnavailable: TrackerBusy:
+        """
+
+        def decide(state: HostState) -> tuple[Change | None, int]:
+            change = moves.forget(state, before, self._clock.now())
+            return change, len(change.migration_removals) if change else 0
+
+        forgotten: int = self._kernel.submit(decide, "purge")
+        return forgotten
 
     def lapsed(self) -> frozenset[str]:
         """Claims whose lease has run out, by the monotonic clock."""
@@ -320,6 +346,10 @@ def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
             end += 1
         yield steps[start:end]
         start = end
+
+
+def _test(request: BuildRequest) -> Call:
+    return Call(method="test_claim", operation_id=request.claim_uuid, digest="")
 
 
 def refusal(refused: Refused) -> ComputeResourcesUnavailable:

@@ -8,9 +8,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rtagent.broken_off import broken_off
 from rtagent.errors import ClaimNotFound, IllegalTransition
 from rtagent.model.change import Call, Change, Event, Operation
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, RELEASED, Claim
+from rtagent.model.claim import (
+    ACTIVE,
+    ATTACH,
+    BUILDING,
+    INCOMING,
+    LEASED_STATES,
+    OUTGOING,
+    RELEASED,
+    Claim,
+)
 from rtagent.model.decision import Granted
 from rtagent.model.device import PciDevice
 from rtagent.model.host import HostState
@@ -20,19 +30,31 @@ from rtagent.pci.record import released
 #: What each verb makes of each state; a pair that is not here is illegal.
 LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
     "activate": {BUILDING: ACTIVE, ACTIVE: ACTIVE},
-    "renew": {BUILDING: BUILDING, ACTIVE: ACTIVE},
-    "update": {BUILDING: BUILDING, ACTIVE: ACTIVE},
-    "abort": {BUILDING: RELEASED, ACTIVE: RELEASED},
-    "release": {BUILDING: RELEASED, ACTIVE: RELEASED},
+    "renew": {BUILDING: BUILDING, ACTIVE: ACTIVE, INCOMING: INCOMING},
+    "update": {BUILDING: BUILDING, ACTIVE: ACTIVE, INCOMING: INCOMING, OUTGOING: OUTGOING},
+    "abort": {BUILDING: RELEASED, ACTIVE: RELEASED, INCOMING: RELEASED},
+    "release": {BUILDING: RELEASED, ACTIVE: RELEASED, INCOMING: RELEASED, OUTGOING: RELEASED},
     # of claims that add devices
     "unclaim": {BUILDING: RELEASED},
     "free": {ACTIVE: RELEASED},
+    # of moves: the source's side of a call first, then the destination's
+    "start_move_out": {ACTIVE: OUTGOING, OUTGOING: OUTGOING},
+    "drop_move_claim_at_source": {ACTIVE: RELEASED, OUTGOING: RELEASED},
+    "finish_revert": {OUTGOING: ACTIVE, ACTIVE: ACTIVE},
+    "stay": {OUTGOING: ACTIVE, ACTIVE: ACTIVE},
+    "finish_move": {INCOMING: ACTIVE, ACTIVE: ACTIVE},
+    "finish_evacuation": {INCOMING: ACTIVE, ACTIVE: ACTIVE},
+    "drop_move_claim_at_dest": {INCOMING: RELEASED, ACTIVE: RELEASED},
+    "drop_move_claim": {INCOMING: RELEASED, ACTIVE: RELEASED},
     # the audit's own verbs
     "appear": {BUILDING: ACTIVE},
-    "expire": {BUILDING: RELEASED},
+    "expire": {BUILDING: RELEASED, INCOMING: RELEASED},
     "suspect": {ACTIVE: ACTIVE},
-    "trust": {ACTIVE: ACTIVE},
+    "trust": {ACTIVE: ACTIVE, INCOMING: INCOMING, OUTGOING: OUTGOING},
+    "evacuated": {ACTIVE: RELEASED, OUTGOING: RELEASED},
 }
+#: What no caller asks for by that name.
+OWN_VERBS = frozenset({"stay", "appear", "expire", "suspect", "trust", "evacuated"})
 
 
 def moved(claim: Claim, verb: str, state: HostState, now: datetime, **other: object) -> Claim:
@@ -42,16 +64,20 @@ def moved(claim: Claim, verb: str, state: HostState, now: datetime, **other: obj
     """
     target = LIFE_CYCLE[verb].get(claim.state)
     if target is None:
-        legal = ", ".join(sorted(v for v, states in LIFE_CYCLE.items() if claim.state in states))
-        raise IllegalTransition(
-            claim_uuid=claim.uuid, state=claim.state, verb=verb, legal=legal or "none"
-        )
+        raise illegal(claim, verb)
     fields = {"updated_at": now, "revision": state.revision + 1, "state": target, **other}
     if target not in LEASED_STATES:
         fields["expires_at"] = None
     elif verb == "renew":
         fields["expires_at"] = lease_end(state, now)
     return replace(claim, **fields)
+
+
+def illegal(claim: Claim, verb: str) -> IllegalTransition:
+    """Says in which state the claim is, and what is legal there."""
+    calls = (name for name in LIFE_CYCLE if name not in OWN_VERBS)
+    legal = ", ".join(sorted(name for name in calls if claim.state in LIFE_CYCLE[name]))
+    return IllegalTransition(claim_uuid=claim.uuid, state=claim.state, verb=verb, legal=legal)
 
 
 def live(state: HostState, claim_uuid: str) -> Claim:
@@ -67,11 +93,20 @@ def lease_end(state: HostState, now: datetime) -> datetime:
     return now + timedelta(seconds=state.policy.claim_expiry_time)
 
 
-def granted(state: HostState, call: Call, now: datetime, *events: Event) -> Granted:
-    """What these events change, for a call; they are answered with the claims after them."""
+def granted(state: HostState, call: Call, now: datetime, *events: Event, **parts: Any) -> Granted:
+    """What these events change, for a call; they are answered with the claims after them.
+
+    :param parts: what else of a `Change`.
+    """
     after = tuple(event.after for event in events)
-    made = change(call, now, operations=(record(call, after),))
+    made = change(call, now, operations=(record(call, after),), **parts)
     return Granted(changed(state, made, events), after)
+
+
+def unchanged(call: Call, now: datetime, *claims: Claim) -> Granted:
+    """A call that has been served before under another operation id, or has nothing to do: it is
+    recorded, and answered with these claims."""
+    return Granted(change(call, now, operations=(record(call, claims),)), claims)
 
 
 def change(call: Call, now: datetime, **parts: Any) -> Change:
@@ -81,8 +116,9 @@ def change(call: Call, now: datetime, **parts: Any) -> Change:
 
 def changed(state: HostState, made: Change, events: Sequence[Event]) -> Change:
     """A change with these events of claims, and with all that follows from them: what is live after
-    an event is put, what is not is ended; attached devices end with the claims they were added to;
-    devices for one use that nobody holds any more are kept back."""
+    an event is put, what is not is ended; attached devices end with the claims they were added to,
+    moves with the claims that they made; devices for one use that nobody holds any more are kept
+    back."""
     detached = tuple(_detached(state, events, made.at))
     ends = {event.after.uuid for event in detached}  # whatever else was to become of them
     every = (*(event for event in events if event.after.uuid not in ends), *detached)
@@ -92,6 +128,7 @@ def changed(state: HostState, made: Change, events: Sequence[Event]) -> Change:
         puts=tuple(claim for claim in after if claim.state != RELEASED),
         ends=tuple(claim for claim in after if claim.state == RELEASED),
         events=every,
+        migrations=(*made.migrations, *broken_off(state, made, every)),
     )
     used = _used(state, whole)
     return replace(whole, devices=_merged(whole.devices, used)) if used else whole

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from rtagent.model import numa_usage
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
-from rtagent.model.claim import ATTACH, BUILDING, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.numa_usage import Occupancy
+from rtagent.model.owners import main_claims
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specific import missing
 from rtagent.pci.states import gone
@@ -61,11 +62,17 @@ def drifts(state: HostState) -> tuple[Drift, ...]:
     return tuple(
         drift
         for owner in sorted(state.holdings)
-        for claim in main_claims(state.claims_of(owner))[:1]
+        for claim in _enacted(state.claims_of(owner))
         for drift in differences(
             claim, state.holdings[owner], attached_claims(state.claims_of(owner))
         )
     )
+
+
+def _enacted(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """The one that says what the guest is; of the two of a resize on one host: where it runs."""
+    mains = main_claims(claims)
+    return tuple(claim for claim in mains if claim.state == ACTIVE)[:1] or mains[:1]
 
 
 def absent(state: HostState) -> tuple[Drift, ...]:
@@ -81,11 +88,6 @@ def absent(state: HostState) -> tuple[Drift, ...]:
         for claim in state.claims_of(owner)
         for resource, unit in _lost(state, claim, cpus)
     )
-
-
-def main_claims(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """Those that say what the guest is, in the order in which they were made."""
-    return tuple(claim for claim in claims if claim.kind != ATTACH)
 
 
 def attached_claims(claims: Iterable[Claim]) -> tuple[Claim, ...]:

@@ -105,6 +105,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "instance_claim": first,
         "activate_claim": claim | made(),
         "renew_claim": claim | made(),
+        **_moves(owner),
         "test_claim": {"instance": build()["instance"]},
         "get_claim": claim,
         "get_claims_for_instance": owner,
@@ -127,6 +128,37 @@ def documents() -> dict[str, dict[str, Any]]:
         "abort_instance_claim": claim | made(),
         "release_claim": claim | made(),
     }
+
+
+def _moves(owner: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The owner's guest leaves and comes back; three others come here, and two leave again."""
+    resized = build(flavor={"vcpus": 2, "memory_mb": 2048}, migration=migration("resize"))
+    moved = build(migration=migration("live-migration"))
+    lost = build(migration=migration("evacuation"))
+    out = owner | {"migration": migration("migration")}
+    return {
+        "resize_claim": resized,
+        "live_migration_claim": moved,
+        "rebuild_claim": lost,
+        "finish_move": move(resized),
+        "finish_evacuation": move(lost),
+        "drop_move_claim_at_dest": move(resized),
+        "drop_move_claim": move(moved),
+        "start_move_out": out | made(),
+        "finish_revert": out | made(),
+        "drop_move_claim_at_source": move(build(migration=migration("resize"))),
+    }
+
+
+def migration(kind: str, **more: Any) -> dict[str, Any]:
+    """A new migration, as a conductor passes it."""
+    return {"uuid": uid(), "migration_type": kind, **more}
+
+
+def move(claim: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a later step of the move for which that claim was asked for."""
+    its = {"instance_uuid": claim["instance"]["uuid"], "migration": claim["migration"]}
+    return its | made()
 
 
 def made() -> dict[str, Any]:

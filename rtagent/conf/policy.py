@@ -23,6 +23,7 @@ def policy(settings: Settings, recorded: Ratios) -> Policy:
         reserved_memory_mb=default.reserved_host_memory_mb,
         reserved_disk_mb=default.reserved_host_disk_mb,
         claim_expiry_time=settings.claims.claim_expiry_time,
+        same_host_resize_reuse=settings.claims.same_host_resize_reuse,
         cpu_allocation_ratio=ratio("cpu", recorded.cpu),
         ram_allocation_ratio=ratio("ram", recorded.ram),
         disk_allocation_ratio=ratio("disk", recorded.disk),

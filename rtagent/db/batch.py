@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rtagent.db.devices import DeviceRows, net_devices
 from rtagent.db.event import ClaimEvent, claim_event
+from rtagent.db.moves import MigrationRows, net_migrations
 from rtagent.db.units import UnitRows, net_units
 from rtagent.errors import ChangeRejected
 from rtagent.model.base import Value
@@ -25,7 +26,8 @@ class Batch(Value, frozen=True, kw_only=True):
 
     :ivar new_claims: not in the store yet. A claim that was made and ended in one batch is here,
         released. :ivar changed_claims: in the store already.
-    :ivar units: what is held and was not, and the other way round. :ivar devices: likewise.
+    :ivar units: what is held and was not, and the other way round. :ivar devices: and
+        migrations: likewise.
     :ivar gone_holdings: domain uuids.
     :ivar ended: operations to be kept only where the store does not have the id yet.
     """
@@ -34,6 +36,7 @@ class Batch(Value, frozen=True, kw_only=True):
     changed_claims: tuple[Claim, ...]
     units: UnitRows
     devices: DeviceRows
+    migrations: MigrationRows
     new_holdings: tuple[Holding, ...]
     changed_holdings: tuple[Holding, ...]
     gone_holdings: tuple[str, ...]
@@ -55,6 +58,7 @@ def net(before: HostState, after: HostState, changes: Sequence[Change]) -> Batch
         changed_claims=tuple(c for c in claims.values() if c.uuid in before.claims),
         units=net_units(before, after, claims),
         devices=net_devices(before, after, changes),
+        migrations=net_migrations(before, after, changes),
         new_holdings=tuple(
             after.holdings[d] for d in domains if d in after.holdings and d not in before.holdings
         ),

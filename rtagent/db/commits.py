@@ -12,6 +12,7 @@ from rtagent.db.batch import Batch
 from rtagent.db.codec import Fields
 from rtagent.db.device_writer import DeviceWriter
 from rtagent.db.devices import moves_devices
+from rtagent.db.moves import MigrationWriter
 from rtagent.db.schema import claim_events, claims, compute_nodes, foreign_domains, operations
 from rtagent.db.statement import Statement
 from rtagent.db.unit_writer import UnitWriter
@@ -43,6 +44,7 @@ class CommitWriter:
         )
         self._units = UnitWriter(dialect)
         self._devices = DeviceWriter(dialect)
+        self._migrations = MigrationWriter(dialect)
         self._insert_domains = Statement(dialect, insert(foreign_domains), ("node_uuid", *_HOLDING))
         self._update_domains = Statement(
             dialect, update(foreign_domains).where(*its_domain), _HOLDING
@@ -92,6 +94,7 @@ class CommitWriter:
         :raises RevisionConflict: a claim that we have is not in the database.
         """
         self._write_claims(connection, batch)
+        self._migrations.write(connection, node_uuid, batch.migrations)
         self._write_domains(connection, node_uuid, batch)
         self._passed("commit.claims")
         self._units.write(connection, node_uuid, batch.units)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from rtagent.ports import Enroll, Store, Stored
 _T = TypeVar("_T")
 
 #: Every method of a store.
-ALL = frozenset({"enroll", "load", "reload", "commit", "epoch", "operation", "purge"})
+ALL = frozenset({"enroll", "load", "reload", "commit", "epoch", "operation", "evacuated", "purge"})
 
 
 class _Fault(Value, frozen=True, kw_only=True):
@@ -76,6 +76,9 @@ class FailingStore:
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._do("operation", lambda: self._store.operation(node_uuid, operation_id))
+
+    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+        return self._do("evacuated", lambda: self._store.evacuated(node_uuid))
 
     def purge(self, node_uuid: str, before: datetime) -> int:
         return self._do("purge", lambda: self._store.purge(node_uuid, before))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from rtagent.errors import ConfigError
@@ -122,6 +122,9 @@ class FailpointStore:
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._store.operation(node_uuid, operation_id)
+
+    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+        return self._store.evacuated(node_uuid)
 
     def purge(self, node_uuid: str, before: datetime) -> int:
         self._passed("purge.before")

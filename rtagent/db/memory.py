@@ -14,10 +14,11 @@ from rtagent.db.held import HeldUnits
 from rtagent.db.registry import BINARY, VERSION
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim import LIVE_STATES, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOING, Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
+from rtagent.model.migration import Migration
 from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.policy import Policy
 from rtagent.model.specific import SpecificInventory
@@ -34,6 +35,7 @@ class _Node:
         self.claims: dict[str, Claim] = {}
         self.units = HeldUnits()
         self.holdings: dict[str, Holding] = {}
+        self.migrations: dict[str, Migration] = {}
         self.operations: dict[str, Kept] = {}
         self.events: list[ClaimEvent] = []
         self.devices: dict[str, PciDevice] = {}
@@ -54,6 +56,7 @@ class _Node:
                 replace(c, **where) for c in self.claims.values() if c.state in LIVE_STATES
             ),
             holdings=tuple(self.holdings.values()),
+            migrations=tuple(self.migrations.values()),
             devices=tuple(self.devices[address] for address in sorted(self.devices)),
             specific=self.specific,
             topology=self.topology,
@@ -77,6 +80,10 @@ class _Node:
         )
         for domain_uuid in batch.gone_holdings:
             del self.holdings[domain_uuid]
+        moves = batch.migrations
+        self.migrations.update((each.uuid, each) for each in (*moves.new, *moves.changed))
+        for uuid in moves.gone:
+            del self.migrations[uuid]
         self.operations.update((kept[0].operation_id, kept) for kept in batch.operations)
         for kept in batch.ended:
             self.operations.setdefault(kept[0].operation_id, kept)
@@ -162,6 +169,27 @@ class MemoryStore:
             row = self.disk.nodes.get(node_uuid)
             kept = row.operations.get(operation_id) if row else None
             return kept[0] if kept else None
+
+    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+        with self.disk.lock:
+            mine = [
+                claim
+                for claim in self.disk.node(node_uuid).claims.values()
+                if claim.state in (ACTIVE, OUTGOING) and claim.kind != ATTACH
+            ]
+            others = [
+                claim
+                for uuid, row in self.disk.nodes.items()
+                if uuid != node_uuid
+                for claim in row.claims.values()
+                if claim.state == ACTIVE and claim.kind == EVACUATION
+            ]
+        return {
+            claim.uuid: other.host
+            for claim in mine
+            for other in others
+            if other.owner_id == claim.owner_id and other.created_at > claim.created_at
+        }
 
     def purge(self, node_uuid: str, before: datetime) -> int:
         with self.disk.lock:

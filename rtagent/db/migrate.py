@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The revision that this code reads and writes. Revisions are numbered, so that an older program
 #: can tell a newer schema from an older one.
-HEAD = "0002"
+HEAD = "0003"
 
 
 class Revision(Value, frozen=True, kw_only=True):

@@ -130,6 +130,7 @@ claims = _table(
     Column("revision", BigInteger, nullable=False),
     Column("document", Document, nullable=False),
     Index(None, "node_uuid", "state"),
+    Index(None, "owner_id"),
     UniqueConstraint("uuid", "owner_id"),
 )
 
@@ -189,6 +190,28 @@ foreign_domains = _table(
     Column("vcpus", BigInteger, nullable=False),
     Column("memory_mb", BigInteger, nullable=False),
     Column("occupancy", Document, nullable=False),
+)
+
+#: Each side of a move has a row of its own, which its own agent alone writes.
+migrations = _table(
+    "migrations",
+    Column("uuid", Uuid, primary_key=True),
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("role", Kind, nullable=False),
+    Column("instance_uuid", Uuid, nullable=False),
+    Column("migration_type", Kind, nullable=False),
+    Column("status", Name, nullable=False),
+    Column("claim_uuid", Uuid),
+    Column("source_compute", Name),
+    Column("source_node", Name),
+    Column("dest_compute", Name),
+    Column("dest_node", Name),
+    Column("dest_host", Name),
+    Column("old_flavor", Document),
+    Column("new_flavor", Document),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Index(None, "node_uuid"),
 )
 
 operations = _table(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, Table, and_, insert, or_, select, update
 
-from rtagent.db import codec
+from rtagent.db import codec, moves
 from rtagent.db.batch import net
 from rtagent.db.commits import CommitWriter, Passed
 from rtagent.db.devices import device
@@ -106,6 +106,10 @@ class SqlStore:
             ).one_or_none()
         return None if row is None else codec.operation(row)
 
+    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+        with self._transactions.look() as connection:
+            return moves.evacuated(connection, node_uuid)
+
     def purge(self, node_uuid: str, before: datetime) -> int:
         return purge_node(self._transactions, node_uuid, before)
 
@@ -141,6 +145,7 @@ class SqlStore:
             epoch=row.epoch,
             claims=flagged(its_claims, faults),
             holdings=tuple(map(codec.holding, its_domains)),
+            migrations=moves.read(connection, node_uuid),
             devices=tuple(map(device, connection.execute(_devices(node_uuid)))),
             specific=codec.specific(row.specific),
             topology=codec.topology(row.topology),

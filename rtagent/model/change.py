@@ -9,6 +9,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
+from rtagent.model.migration import Migration
 from rtagent.model.policy import Policy
 from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
@@ -60,6 +61,7 @@ class Change(Value, frozen=True, kw_only=True):
     :ivar cause: the RPC method, or ``audit``, ``reload``.
     :ivar puts: claims that are new or changed, live. :ivar ends: claims that are released by it.
     :ivar holdings: foreign or drifting domains, new or changed. :ivar unholdings: domain uuids.
+    :ivar migrations: new or changed. :ivar migration_removals: uuids.
     :ivar devices: new or changed. :ivar device_removals: addresses.
     :ivar specific: what there is of specific resources.
     :ivar disk_available_least: GB, observed.
@@ -73,6 +75,8 @@ class Change(Value, frozen=True, kw_only=True):
     ends: tuple[Claim, ...] = ()
     holdings: tuple[Holding, ...] = ()
     unholdings: tuple[str, ...] = ()
+    migrations: tuple[Migration, ...] = ()
+    migration_removals: tuple[str, ...] = ()
     devices: tuple[PciDevice, ...] = ()
     device_removals: tuple[str, ...] = ()
     specific: tuple[SpecificInventory, ...] | None = None

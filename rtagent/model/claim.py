@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from rtagent.model.assignment import Assignment
@@ -18,14 +19,21 @@ from rtagent.model.usage import Usage
 BUILDING = "building"
 #: Held until a call, or a positive fact, releases it.
 ACTIVE = "active"
+#: Held for a guest that is to arrive from elsewhere, or in another size; leased.
+INCOMING = "incoming"
+#: Held for the return of a guest that has left, until the move is confirmed or reverted.
+OUTGOING = "outgoing"
 #: Holds nothing any more; the end of every claim.
 RELEASED = "released"
 
-LIVE_STATES = frozenset({BUILDING, ACTIVE})
-LEASED_STATES = frozenset({BUILDING})
+LIVE_STATES = frozenset({BUILDING, ACTIVE, INCOMING, OUTGOING})
+LEASED_STATES = frozenset({BUILDING, INCOMING})
 
-#: Kinds of claims: what a build makes; devices that are added to a guest.
+#: Kinds of claims: what a build makes; devices that are added to a guest; what the moves make.
 BUILD, ATTACH = "build", "attach"
+RESIZE, MIGRATION, LIVE_MIGRATION = "resize", "migration", "live-migration"
+EVACUATION = "evacuation"
+MOVE_KINDS = frozenset({RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION})
 
 #: Kinds of units: a host CPU, a PCI device, a member of a class of specific resources.
 PCPU, PCI, SPECIFIC = "PCPU", "PCI", "SPECIFIC"
@@ -36,15 +44,25 @@ Unit = tuple[str, str]
 SERVER = "server"
 
 
+class Replacement(Value, frozen=True, kw_only=True):
+    """Which devices take the place of which: their addresses before and after a move."""
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
 class Claim(Value, frozen=True, kw_only=True):
     """Resources held by one owner on this node.
 
     :ivar vcpus: shared ones. :ivar pcpus: host CPUs of its own, its emulator's included.
     :ivar numa_topology: which; None when it was given no place in particular.
     :ivar pci: devices, in the order of the requests that they answer.
+    :ivar pci_replaced: of a move: what becomes of the devices that the guest had, by their purpose
+        (an alias's name, or a request's id).
     :ivar resources: members of classes of specific resources (Nova's ``Instance.resources``).
     :ivar suspect: why its domain should be there and is not, or None.
     :ivar memory_mb: MB. :ivar disk_mb: MB.
+    :ivar migration_uuid: the move that it takes part in, or took part in last.
     :ivar expires_at: when the lease ends, for information: the agent judges by its own clock.
     :ivar revision: the node's revision with which the claim last changed.
     """
@@ -73,6 +91,7 @@ class Claim(Value, frozen=True, kw_only=True):
     pcpus: int = 0
     numa_topology: Assignment | None = None
     pci: tuple[AssignedDevice, ...] = ()
+    pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[SpecificUnit, ...] = ()
     tag: str | None = None
     migration_uuid: str | None = None

@@ -18,10 +18,12 @@ from rtagent.errors import InvariantViolated
 from rtagent.model import stats
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import ATTACH, LIVE_STATES, PCI, Claim, Unit
+from rtagent.model.claim import INCOMING, LIVE_STATES, PCI, Claim, Unit
 from rtagent.model.device import FUNCTIONS, PciDevice
 from rtagent.model.holding import Holding
+from rtagent.model.migration import Migration
 from rtagent.model.node import Node
+from rtagent.model.owners import age, check_owner, owner_usage
 from rtagent.model.policy import Policy
 from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
@@ -37,6 +39,8 @@ class HostState(Value, frozen=True, kw_only=True):
     """:ivar revision: counts changes; each commit requires the one before.
     :ivar epoch: the writer's; a newer writer's is higher.
     :ivar owners: claim uuids by owner. :ivar holdings: by domain uuid.
+    :ivar migrations: of the moves that claims here take part in, and of those that ended not long
+        ago, by uuid: so that a call that comes again finds out that it has been served.
     :ivar units: the owner that holds each unit by a claim. Never two (P6).
     :ivar devices: by address: offered, or still held, or kept back. :ivar specific: likewise of
         specific resources, as last seen.
@@ -54,6 +58,7 @@ class HostState(Value, frozen=True, kw_only=True):
     claims: Map[str, Claim] = Map()
     owners: Map[str, tuple[str, ...]] = Map()
     holdings: Map[str, Holding] = Map()
+    migrations: Map[str, Migration] = Map()
     units: Map[Unit, str] = Map()
     devices: Map[str, PciDevice] = Map()
     specific: tuple[SpecificInventory, ...] = ()
@@ -76,7 +81,8 @@ class HostState(Value, frozen=True, kw_only=True):
 
     def usage_of(self, owner_id: str) -> Usage:
         """What one owner counts for."""
-        return owner_usage(self.claims_of(owner_id), self.holdings.get(owner_id))
+        reuse = self.policy.same_host_resize_reuse
+        return owner_usage(self.claims_of(owner_id), self.holdings.get(owner_id), reuse=reuse)
 
     def touched_since(self, key: str, revision: int) -> bool:
         """Whether an owner, a device or `HOST` may have changed after that revision."""
@@ -115,6 +121,7 @@ class HostState(Value, frozen=True, kw_only=True):
             claims=_with_claims(self.claims, change),
             owners=_with_owners(self.owners, change),
             holdings=_with_holdings(self.holdings, change),
+            migrations=_with_migrations(self.migrations, change),
             devices=_with_devices(self.devices, change),
             specific=_or(change.specific, self.specific),
             topology=_or(change.topology, self.topology),
@@ -127,6 +134,8 @@ class HostState(Value, frozen=True, kw_only=True):
             _add(counters, bare.claims_of(owner), 1)
             _hold(units, owner, bare.claims_of(owner))
             _touch_devices(touched, bare, owner, revision)
+        if bare.policy.same_host_resize_reuse != self.policy.same_host_resize_reuse:
+            usage = fold_usage(bare)  # what an owner counts for is another matter now
         return replace(
             bare,
             usage=usage,
@@ -142,10 +151,7 @@ class HostState(Value, frozen=True, kw_only=True):
         """
         for owner in owners:
             claims = self.claims_of(owner)
-            mains = [claim for claim in claims if claim.kind != ATTACH]
-            if len(mains) > 1:
-                listed = ", ".join(claim.uuid for claim in mains)
-                raise InvariantViolated(f"owner {owner} has more than one claim: {listed}")
+            check_owner(owner, claims)
             for claim in claims:
                 _check_claim(self, owner, claim)
 
@@ -173,14 +179,6 @@ def device_key(address: str) -> str:
     return f"device:{address}"
 
 
-def owner_usage(claims: Iterable[Claim], holding: Holding | None) -> Usage:
-    """One owner: its claims' sum, or its domain's use where that is larger."""
-    total = NOTHING
-    for claim in claims:
-        total = total.plus(claim.usage)
-    return total if holding is None else total.larger(holding.usage)
-
-
 def fold_usage(state: HostState) -> Usage:
     """The node's usage from zero."""
     total = NOTHING
@@ -198,7 +196,7 @@ def restore(
     """
     by_uuid = Map({claim.uuid: claim for claim in claims})
     owners: dict[str, tuple[str, ...]] = {}
-    for claim in sorted(by_uuid.values(), key=lambda c: (c.created_at, c.kind == ATTACH, c.uuid)):
+    for claim in sorted(by_uuid.values(), key=age):
         owners[claim.owner_id] = (*owners.get(claim.owner_id, ()), claim.uuid)
     state = replace(
         blank,
@@ -252,6 +250,8 @@ def _check_claim(state: HostState, owner: str, claim: Claim) -> None:
             raise InvariantViolated(f"{device.address} is held, and its physical function too")
     if claim.revision > state.revision:
         raise InvariantViolated(f"claim {claim.uuid} is newer than the state")
+    if claim.state == INCOMING and claim.migration_uuid not in state.migrations:
+        raise InvariantViolated(f"claim {claim.uuid} is incoming, and of no migration known here")
 
 
 def _with_claims(claims: Map[str, Claim], change: Change) -> Map[str, Claim]:
@@ -284,6 +284,15 @@ def _with_holdings(holdings: Map[str, Holding], change: Change) -> Map[str, Hold
         del after[uuid]
     for holding in change.holdings:
         after[holding.domain_uuid] = holding
+    return after.finish()
+
+
+def _with_migrations(migrations: Map[str, Migration], change: Change) -> Map[str, Migration]:
+    after = migrations.mutate()
+    for uuid in change.migration_removals:
+        del after[uuid]
+    for migration in change.migrations:
+        after[migration.uuid] = migration
     return after.finish()
 
 

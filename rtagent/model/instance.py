@@ -8,8 +8,14 @@ from rtagent.model.base import Document, Name, Positive, Text, Uuid
 from rtagent.model.device import PciNumaPolicy, Source
 from rtagent.model.flavor import Flavor, Image
 
-#: vm_states with which an instance holds nothing on this host (Nova's `vm_states`).
-GONE_STATES = frozenset({"deleted", "shelved_offloaded"})
+#: Tasks of an instance that is shelved and comes back: what it holds, it holds for that.
+UNSHELVING = frozenset({"unshelving", "spawning"})
+
+
+def is_gone(vm_state: str, task_state: str | None) -> bool:
+    """Whether an instance holds nothing on this host (Nova's ``vm_states``, LP2025480)."""
+    offloaded = vm_state == "shelved_offloaded" and task_state not in UNSHELVING
+    return vm_state == "deleted" or offloaded
 
 
 class PciRequest(Document, frozen=True, kw_only=True):

@@ -14,7 +14,9 @@ class Policy(Value, frozen=True, kw_only=True):
 
     :ivar reserved_cpus: CPUs. :ivar reserved_memory_mb: MB. :ivar reserved_disk_mb: MB.
     :ivar cpu_allocation_ratio: and the other two: exact, so that no rounding decides a grant.
-    :ivar claim_expiry_time: seconds a lease runs. :ivar numa: CPU sets, pages, packing.
+    :ivar claim_expiry_time: seconds a lease runs.
+    :ivar same_host_resize_reuse: the two claims of a resize on one host count as the larger of
+        them, resource by resource; else as their sum. :ivar numa: CPU sets, pages, packing.
     :ivar pci: which devices are offered, and under which names.
     """
 
@@ -25,5 +27,6 @@ class Policy(Value, frozen=True, kw_only=True):
     ram_allocation_ratio: Decimal = Decimal(1)
     disk_allocation_ratio: Decimal = Decimal(1)
     claim_expiry_time: int = 300
+    same_host_resize_reuse: bool = False
     numa: NumaPolicy = NumaPolicy()
     pci: PciPolicy = PciPolicy()

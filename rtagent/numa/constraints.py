@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from rtagent.model.assignment import Assignment, CpuTopology
+from rtagent.model.assignment import CpuTopology
 from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.flavor import Flavor, Image
@@ -84,16 +85,18 @@ def _constraints(properties: Properties) -> Constraints:
     )
 
 
-def with_pages_of(asked: Constraints, source: Assignment) -> Constraints:
+def with_page_sizes(asked: Constraints, sizes: Sequence[int | None]) -> Constraints:
     """The same guest with the page sizes that it has elsewhere, which a live migration cannot
-    change."""
-    if len(asked.cells) != len(source.cells):
+    change.
+
+    :param sizes: KiB, by guest cell; None: no explicit size.
+    """
+    if len(asked.cells) != len(sizes):
         return asked
     return replace(
         asked,
         cells=tuple(
-            replace(cell, pagesize=placed.pagesize)
-            for cell, placed in zip(asked.cells, source.cells, strict=True)
+            replace(cell, pagesize=size) for cell, size in zip(asked.cells, sizes, strict=True)
         ),
     )
 

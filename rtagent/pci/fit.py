@@ -166,17 +166,13 @@ def assigned(tracked: PciDevice, request: DeviceRequest) -> AssignedDevice:
     )
 
 
-def replaced(
-    before: Sequence[AssignedDevice], after: Sequence[AssignedDevice]
-) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Which devices take the place of which in a move: by purpose, the addresses before and after
+def by_purpose(devices: Iterable[AssignedDevice]) -> dict[str, tuple[str, ...]]:
+    """Addresses, by purpose: in a move, devices of one purpose take each other's place
     (LP1809095)."""
-    purposes = dict.fromkeys(device.purpose for device in (*before, *after))
-    return {each: (_addresses(before, each), _addresses(after, each)) for each in purposes}
-
-
-def _addresses(devices: Sequence[AssignedDevice], purpose: str) -> tuple[str, ...]:
-    return tuple(device.address for device in devices if device.purpose == purpose)
+    found: dict[str, tuple[str, ...]] = {}
+    for device in devices:
+        found[device.purpose] = (*found.get(device.purpose, ()), device.address)
+    return found
 
 
 def _enough(needs: Sequence[int], shared: Sequence[Sequence[str]]) -> bool:
@@ -191,4 +187,4 @@ def _undecided(answer: Refused) -> bool:
     return any(reason.code == ReasonCode.UNDECIDED for reason in answer.reasons)
 
 
-__all__ = ["STEPS", "DeviceFit", "Fitted", "assigned", "replaced"]
+__all__ = ["STEPS", "DeviceFit", "Fitted", "assigned", "by_purpose"]

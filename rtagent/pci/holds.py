@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from rtagent.model.claim import BUILDING, SPECIFIC, Claim
+from rtagent.model.claim import LEASED_STATES, SPECIFIC, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.specific import SpecificInventory
@@ -78,7 +78,9 @@ def _given(domain: Holding, addresses: Iterable[str]) -> Iterator[Hold]:
 
 
 def _claimed(claim: Claim, address: str) -> Hold:
-    return Hold(address=address, owner_id=claim.owner_id, allocated=claim.state != BUILDING)
+    return Hold(
+        address=address, owner_id=claim.owner_id, allocated=claim.state not in LEASED_STATES
+    )
 
 
 def _used(state: HostState) -> dict[str, str]:

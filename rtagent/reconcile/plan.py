@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState
 from rtagent.model.observation import Domain, Observation
+from rtagent.model.owners import main_claims
 from rtagent.reconcile.devices import device_steps, specific_steps, touched_devices
+from rtagent.reconcile.evacuated import known, taken_over
 from rtagent.reconcile.step import Move, Step
-from rtagent.views import attached_claims, differences, main_claims
+from rtagent.views import attached_claims, differences
 
 MISSING = "its domain is neither running nor defined here"
 #: Why a claim is expired besides; of one that adds devices, whose domain is here: the other.
 LAPSED = {True: "no domain is here", False: "its domain has not got its devices"}
 
+#: Verbs after which a claim is no more.
+ENDINGS = frozenset({"expire", "evacuated"})
 
-def plan(base: HostState, seen: Observation, lapsed: Set[str]) -> tuple[Step, ...]:
+
+def plan(
+    base: HostState,
+    seen: Observation,
+    lapsed: Set[str],
+    evacuated: Mapping[str, str] | None = None,
+) -> tuple[Step, ...]:
     """The steps from `base` to what was `seen`; none when they agree.
 
     :param lapsed: uuids of claims whose lease had ended when the observation began.
+    :param evacuated: claims whose guests other nodes have taken over: the other host, by uuid.
     """
     return (
         *_host_step(base, seen),
-        *_owner_steps(base, seen, lapsed),
+        *_owner_steps(base, seen, lapsed, taken_over(base, evacuated or {})),
         *specific_steps(base, seen),
     )
 
 
-def _owner_steps(base: HostState, seen: Observation, lapsed: Set[str]) -> Iterator[Step]:
+def _owner_steps(
+    base: HostState, seen: Observation, lapsed: Set[str], gone: Mapping[str, Move]
+) -> Iterator[Step]:
     """And those of devices: each with the step of the owner in whose hands it is or was, so that
     neither stands in the other's way; then the others."""
     devices = {step.key: step for step in device_steps(base, seen)}
     for owner in sorted({*base.owners, *base.holdings, *seen.domains}):
-        step = _owner_step(base, seen, owner, lapsed)
+        step = _owner_step(base, seen, owner, lapsed, gone)
         if step is not None:
             yield step
             for key in sorted(touched_devices(base, step) & devices.keys()):
@@ -53,24 +66,25 @@ def _host_step(base: HostState, seen: Observation) -> Iterator[Step]:
         yield Step(key=HOST, topology=topology, disk_available_least=least)
 
 
-def _owner_step(base: HostState, seen: Observation, owner: str, lapsed: Set[str]) -> Step | None:
+def _owner_step(
+    base: HostState, seen: Observation, owner: str, lapsed: Set[str], gone: Mapping[str, Move]
+) -> Step | None:
     domain = _with_makers(seen.domains.get(owner), seen)
     claims = base.claims_of(owner)
-    moves = tuple(
-        move
-        for claim in claims
-        for move in (
-            _present(claim)
-            if domain and _has(domain, claim)
-            else _absent(claim, domain, seen.complete, claim.uuid in lapsed)
-        )
-    )
-    expired = {move.claim_uuid for move in moves if move.verb == "expire"}
-    left = tuple(claim for claim in claims if claim.uuid not in expired)
+    moves: list[Move] = []
+    for claim in claims:
+        if claim.uuid in gone and known(domain, seen.complete):
+            moves.append(gone[claim.uuid])
+        elif domain and _has(domain, claim):
+            moves += _present(claim)
+        else:
+            moves += _absent(claim, domain, seen.complete, claim.uuid in lapsed)
+    ended = {move.claim_uuid for move in moves if move.verb in ENDINGS}
+    left = tuple(claim for claim in claims if claim.uuid not in ended)
     hold, unhold = _holding(base.holdings.get(owner), left, domain, seen.complete)
     if not moves and hold is None and not unhold:
         return None
-    return Step(key=owner, moves=moves, hold=hold, unhold=unhold)
+    return Step(key=owner, moves=tuple(moves), hold=hold, unhold=unhold)
 
 
 def _with_makers(domain: Domain | None, seen: Observation) -> Domain | None:
@@ -106,7 +120,7 @@ def _absent(claim: Claim, domain: Domain | None, complete: bool, lapsed: bool) -
         return
     if claim.state == ACTIVE and claim.suspect is None:
         yield Move(claim_uuid=claim.uuid, verb="suspect", reason=MISSING)
-    elif claim.state == BUILDING and lapsed:
+    elif claim.state in LEASED_STATES and lapsed:
         yield Move(
             claim_uuid=claim.uuid,
             verb="expire",

@@ -12,7 +12,8 @@ from rtagent.model.topology import Topology
 class Move(Value, frozen=True, kw_only=True):
     """A claim's own change.
 
-    :ivar verb: of `claims.LIFE_CYCLE`: ``appear``, ``expire``, ``suspect`` or ``trust``.
+    :ivar verb: of `claims.LIFE_CYCLE`: ``appear``, ``expire``, ``suspect``, ``trust`` or
+        ``evacuated``.
     :ivar reason: why, in words that an operator reads.
     """
 

@@ -18,6 +18,7 @@ from rtagent.rpc.contact import contact
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.device_calls import DeviceCalls
 from rtagent.rpc.methods import TOPIC
+from rtagent.rpc.move_calls import MoveCalls
 
 #: Seconds before the first repetition; each wait is twice as long as the one before it.
 FIRST_WAIT = 0.5
@@ -35,7 +36,7 @@ UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFai
 Document = Any  #: JSON primitives, or a value of `rtagent.model`.
 
 
-class AgentAPI(DeviceCalls):
+class AgentAPI(DeviceCalls, MoveCalls):
     """The agent of one host. Thread-safe; making one costs little.
 
     Answers are JSON primitives, as the schemas say. Errors are those of `rtagent.errors`, and
@@ -187,6 +188,10 @@ class AgentAPI(DeviceCalls):
         allocations: Document = None,
         tag: str | None = None,
         extra_resource: Document = None,
+        flavor: Document = None,
+        image: Document = None,
+        migration: Document = None,
+        source: Document = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """What the claim would be answered now: ``{"granted", "claim", "reasons"}``."""
@@ -201,6 +206,10 @@ class AgentAPI(DeviceCalls):
             allocations=allocations,
             tag=tag,
             extra_resource=extra_resource,
+            flavor=flavor,
+            image=image,
+            migration=migration,
+            source=source,
         )
 
     # -- reads ----------------------------------------------------------------------------------

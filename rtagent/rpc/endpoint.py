@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 import oslo_messaging
@@ -12,24 +11,22 @@ from oslo_context.context import RequestContext
 
 from rtagent.audit import Auditor
 from rtagent.compute_node import compute_node
-from rtagent.errors import (
-    ClaimNotFound,
-    NodeNotFound,
-    PlacementError,
-    RequestError,
-    RtAgentError,
-    Unavailable,
-)
+from rtagent.errors import ClaimNotFound, NodeNotFound, RtAgentError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.host import HostState
+from rtagent.model.move import MoveRequest
 from rtagent.model.request import AttachRequest, BuildRequest, Limits
 from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
 from rtagent.rpc import methods, replies
 from rtagent.rpc.context import actor, request_id
 from rtagent.rpc.in_flight import InFlight
-from rtagent.rpc.methods import METHODS, VERSION, Method
+from rtagent.rpc.method import Arguments, Change, Method
+from rtagent.rpc.methods import VERSION
+from rtagent.rpc.move_endpoint import MoveEndpoint
+from rtagent.rpc.move_requests import move_request
+from rtagent.rpc.served import served
 from rtagent.rpc.validation import digest, validators
 from rtagent.tracker import ResourceTracker
 
@@ -37,23 +34,6 @@ from rtagent.tracker import ResourceTracker
 NOT_HELD = "00000000-0000-0000-0000-000000000000"
 #: How much of an error's sentence the log gets: it names what was sent, which has no bound.
 MAX_SENTENCE = 1000
-
-_Served = TypeVar("_Served", bound=Callable[..., Any])
-
-
-def served(handler: _Served) -> _Served:
-    """A method of the API: its document is checked, its time and outcome are reported.
-
-    The document's fields arrive as keywords, of any name; so what is ours is positional.
-    """
-    method = METHODS[handler.__name__]
-
-    @functools.wraps(handler)
-    @oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
-    def serve(endpoint: Endpoint, context: RequestContext, /, **document: Any) -> Any:
-        return endpoint._serve(method, handler, context, document)
-
-    return serve  # type: ignore[return-value]
 
 
 class Guest(Protocol):
@@ -68,7 +48,7 @@ class Guest(Protocol):
         ...
 
 
-class Endpoint:
+class Endpoint(MoveEndpoint):
     """Every public method is one of `METHODS`, and may be called by anybody on the bus."""
 
     target = oslo_messaging.Target(version=VERSION)
@@ -125,7 +105,7 @@ class Endpoint:
 
     @served
     def test_claim(self, arguments: methods.TestClaim) -> replies.Verdict:
-        decision = self._tracker.test_claim(_build_request(arguments, NOT_HELD))
+        decision = self._tracker.test_claim(_tested(arguments))
         if isinstance(decision, Granted):
             return replies.Verdict(granted=True, claim=self._shown(decision.claims[0]))
         told = [reason.as_dict() for reason in decision.reasons]
@@ -194,13 +174,13 @@ class Endpoint:
         return self._claims(claims, state)
 
     @served
-    def get_claims_for_host(self, arguments: methods.Arguments) -> replies.Claims:
+    def get_claims_for_host(self, arguments: Arguments) -> replies.Claims:
         state = self._tracker.snapshot()
         claims = tuple(sorted(state.claims.values(), key=lambda c: (c.created_at, c.uuid)))
         return self._claims(claims, state)
 
     @served
-    def get_node(self, arguments: methods.Arguments) -> replies.OneNode:
+    def get_node(self, arguments: Arguments) -> replies.OneNode:
         state = self._tracker.snapshot()
         return replies.OneNode(
             node=compute_node(state), revision=state.revision, stale=self._tracker.stale
@@ -209,19 +189,19 @@ class Endpoint:
     # -- the node and its service ---------------------------------------------------------------
 
     @served
-    def update_available_resource(self, arguments: methods.Arguments) -> Mapping[str, Any]:
+    def update_available_resource(self, arguments: Arguments) -> Mapping[str, Any]:
         return self._auditor.run("request").as_dict()
 
     @served
-    def sync_placement(self, arguments: methods.Arguments) -> replies.Mirrored:
+    def sync_placement(self, arguments: Arguments) -> replies.Mirrored:
         return replies.Mirrored(revision=self._sync_placement())
 
     @served
-    def build_failed(self, arguments: methods.Change, call: Call) -> None:
+    def build_failed(self, arguments: Change, call: Call) -> None:
         self._tracker.build_failed(call)
 
     @served
-    def build_succeeded(self, arguments: methods.Change, call: Call) -> None:
+    def build_succeeded(self, arguments: Change, call: Call) -> None:
         self._tracker.build_succeeded(call)
 
     @served
@@ -230,7 +210,7 @@ class Endpoint:
         return self._registry.set_disabled(host, arguments.disabled, arguments.disabled_reason)
 
     @served
-    def ping(self, arguments: methods.Arguments) -> replies.Pong:
+    def ping(self, arguments: Arguments) -> replies.Pong:
         state = self._tracker.snapshot()
         return replies.Pong(
             version=self._version,
@@ -310,6 +290,12 @@ class Endpoint:
 def _primitives(reply: Any) -> Any:
     """JSON's own: no tuple is left, so that every transport gives its caller the same."""
     return msgspec.json.decode(msgspec.json.encode(reply))
+
+
+def _tested(arguments: methods.TestClaim) -> BuildRequest | MoveRequest:
+    if arguments.kind == "build":
+        return _build_request(arguments, NOT_HELD)
+    return move_request(arguments, NOT_HELD, arguments.kind, arguments.flavor, arguments.image)
 
 
 def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:

@@ -7,42 +7,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from rtagent.model.base import Document, Name, Uuid, Value
+from rtagent.model.base import Name, Uuid
+from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
+from rtagent.model.migration import MigrationFacts
+from rtagent.model.move import SourceFacts
 from rtagent.model.request import Allocations, ExtraResource, Limits
 from rtagent.ports import Service
 from rtagent.rpc import replies
+from rtagent.rpc.method import CREATION_ERRORS, FLAVOR_ERRORS, Arguments, Change, Method
+from rtagent.rpc.move_methods import MOVES
 
 TOPIC = "rtagent"
 VERSION = "1.0"
-
-#: Errors that any call may be answered with.
-COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
-#: Errors that a build's flavor and image may be answered with, beside `InvalidRequest` itself.
-FLAVOR_ERRORS = (
-    *("PropertyInvalid", "PropertyConflict", "FlavorImageConflict"),
-    *("InvalidPciRequest", "PciRequestAliasNotDefined"),
-)
-#: Errors that any call that changes state may be answered with.
-CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
-
-
-class Arguments(Document, frozen=True, kw_only=True):
-    """What every method takes.
-
-    :ivar node: the hypervisor_hostname, when the caller wants it checked.
-    """
-
-    node: Name | None = None
-
-
-class Change(Arguments, frozen=True, kw_only=True):
-    """What every method takes that changes state.
-
-    :ivar operation_id: chosen by the caller, who keeps it when repeating the call.
-    """
-
-    operation_id: Uuid
 
 
 class BuildArguments(Arguments, frozen=True, kw_only=True):
@@ -62,9 +39,15 @@ class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
 
 
 class TestClaim(BuildArguments, frozen=True, kw_only=True):
-    """:ivar kind: which claim's decision is asked for."""
+    """:ivar kind: which claim's decision is asked for. Those of moves take what these take besides:
+    :ivar flavor: the new one. :ivar image: likewise.
+    """
 
-    kind: Literal["build"] = "build"
+    kind: Literal["build", "resize", "migration", "live-migration", "evacuation"] = "build"
+    flavor: Flavor | None = None
+    image: Image | None = None
+    migration: MigrationFacts | None = None
+    source: SourceFacts | None = None
 
 
 class ClaimChange(Change, frozen=True, kw_only=True):
@@ -135,32 +118,6 @@ class GetClaimsForInstance(Arguments, frozen=True, kw_only=True):
     instance_uuid: Uuid
 
 
-class Method(Value, frozen=True, kw_only=True):
-    """One method.
-
-    :ivar arguments: the document that its arguments make.
-    :ivar reply: the type of its answer; None where the answer is null.
-    :ivar errors: what it may answer instead, beside what every call may.
-    """
-
-    name: str
-    effect: str
-    arguments: type[Arguments]
-    reply: type[Value] | None = None
-    errors: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> bool:
-        """Whether it changes state, and so takes an operation id."""
-        return "operation_id" in self.arguments.__struct_fields__
-
-    @property
-    def all_errors(self) -> tuple[str, ...]:
-        """The names of the errors of `rtagent.errors` that it may be answered with."""
-        common = (*COMMON_ERRORS, *CHANGE_ERRORS) if self.changes else COMMON_ERRORS
-        return (*common, *self.errors)
-
-
 _TABLE = (
     Method(
         name="instance_claim",
@@ -168,13 +125,7 @@ _TABLE = (
         " operation id.",
         arguments=InstanceClaim,
         reply=replies.Claim,
-        errors=(
-            *FLAVOR_ERRORS,
-            "ComputeResourcesUnavailable",
-            "ClaimExpired",
-            "NodeNotReady",
-            "HypervisorUnavailable",
-        ),
+        errors=CREATION_ERRORS,
     ),
     Method(
         name="activate_claim",
@@ -186,7 +137,8 @@ _TABLE = (
     ),
     Method(
         name="renew_claim",
-        effect="A new lease for a ``building`` claim; an ``active`` one is returned as it is.",
+        effect="A new lease for a ``building`` or ``incoming`` claim; an ``active`` one is returned"
+        " as it is.",
         arguments=ClaimChange,
         reply=replies.Claim,
         errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
@@ -205,9 +157,10 @@ _TABLE = (
     Method(
         name="update_usage",
         effect="An instance's new state: feeds the statistics. ``deleted`` and"
-        " ``shelved_offloaded`` release its claims.",
+        " ``shelved_offloaded`` release its claims, in whatever state, and end its moves.",
         arguments=UpdateUsage,
     ),
+    *MOVES,
     Method(
         name="claim_pci_devices",
         effect="Hold devices to be added to an instance that has a claim here: a claim of kind"

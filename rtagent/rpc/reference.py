@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rtagent.model.base import MAX_INT
 from rtagent.rpc import schemas
-from rtagent.rpc.methods import METHODS, TOPIC, VERSION, Method
+from rtagent.rpc.method import Method
+from rtagent.rpc.methods import METHODS, TOPIC, VERSION
 from rtagent.rpc.schemas import Schema
 
 _PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "number"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rtagent.rpc.methods import Method
+from rtagent.rpc.method import Method
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

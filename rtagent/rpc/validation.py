@@ -12,7 +12,8 @@ import msgspec
 
 from rtagent.errors import InvalidRequest
 from rtagent.rpc import schemas
-from rtagent.rpc.methods import METHODS, Arguments, Method
+from rtagent.rpc.method import Arguments, Method
+from rtagent.rpc.methods import METHODS
 from rtagent.rpc.offences import offences
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from rtagent.errors import StoreUnavailable
+from rtagent.errors import StoreUnavailable, TrackerBusy
 from rtagent.ports import Clock, Reporter, Store
 from rtagent.service.loop import Rest, every
 
@@ -26,18 +26,21 @@ class Housekeeping:
         reporter: Reporter,
         *,
         retention: Callable[[], int],
+        forget_moves: Callable[[datetime], int],
     ) -> None:
-        """:param retention: seconds for which operations and released claims are kept."""
+        """:param retention: seconds for which operations and released claims are kept.
+        :param forget_moves: `ResourceTracker.forget_moves`.
+        """
         self._store, self._node_uuid = store, node_uuid
         self._clock, self._reporter = clock, reporter
-        self._retention = retention
+        self._retention, self._forget_moves = retention, forget_moves
 
     def turn(self) -> Rest:
         """Purge what is too old."""
         before = self._clock.now() - timedelta(seconds=self._retention())
         try:
-            gone = self._store.purge(self._node_uuid, before)
-        except StoreUnavailable as error:
+            gone = self._forget_moves(before) + self._store.purge(self._node_uuid, before)
+        except (StoreUnavailable, TrackerBusy) as error:
             self._reporter.said("info", f"housekeeping is put off: {error.message}")
             return every(RETRY)
         if gone:

@@ -99,6 +99,7 @@ class NodeAgent:
             clock,
             telemetry,
             retention=lambda: settings().claims.operation_retention,
+            forget_moves=self._tracker.forget_moves,
         )
         self.mirror = self._make_mirror(placement) if placement is not None else None
         self._audit_loop = self._loop("audit", self._audits.turn)

@@ -8,7 +8,7 @@ that nobody knew which device took the place of which.
 from __future__ import annotations
 
 from rtagent.model.instance import PciRequest
-from rtagent.pci.fit import replaced
+from rtagent.pci.fit import by_purpose
 from rtagent.pci.request import device_requests, moved_requests
 from rtagent.pci.states import AVAILABLE, Holdings
 from tests.pci_hosts import (
@@ -49,10 +49,8 @@ def test_from_one_gpu_to_two_on_a_host_with_exactly_two():
     assert [device.address for device in devices] == [GPU_0, vf(0)]
     grown = resized(LARGE, devices)
     assert addresses(grown) == [GPU_0, GPU_1, vf(0)]
-    assert replaced(devices, grown.devices) == {
-        "gpu": ((GPU_0,), (GPU_0, GPU_1)),
-        "port-1": ((vf(0),), (vf(0),)),
-    }
+    assert by_purpose(devices) == {"gpu": (GPU_0,), "port-1": (vf(0),)}
+    assert by_purpose(grown.devices) == {"gpu": (GPU_0, GPU_1), "port-1": (vf(0),)}
 
 
 def test_a_resize_that_leaves_the_devices_alone_keeps_them():

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from rtagent.model.decision import ReasonCode
 from rtagent.model.device import SRIOV_PF, VDPA, Device, PciDevice, Tags
 from rtagent.pci.alias import parse_aliases
-from rtagent.pci.fit import replaced
+from rtagent.pci.fit import by_purpose
 from rtagent.pci.request import device_requests
 from tests.pci_hosts import (
     ALIASES,
@@ -277,10 +277,11 @@ def test_what_is_held_and_gone_is_not_offered_again():
     assert addresses(kept) == [GPU_0]
 
 
-def test_which_devices_take_the_place_of_which():
+def test_devices_of_one_purpose_take_each_others_place():
     before = fitting(HOST, asked("gpu:1,vf:1")).fit().devices
     after = fitting(HOST, asked("gpu:2"), held("me", GPU_0), offered={GPU_0: "gpu"}).fit().devices
-    assert replaced(before, after) == {"gpu": ((GPU_0,), (GPU_0, GPU_1)), "vf": ((vf(0),), ())}
+    assert by_purpose(before) == {"gpu": (GPU_0,), "vf": (vf(0),)}
+    assert by_purpose(after) == {"gpu": (GPU_0, GPU_1)}
 
 
 def test_an_owner_may_have_more_of_an_iommu_group_and_others_none():

@@ -10,7 +10,8 @@ from rtagent import errors
 from rtagent.rpc import schemas
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.endpoint import Endpoint
-from rtagent.rpc.methods import METHODS, Method
+from rtagent.rpc.method import Method
+from rtagent.rpc.methods import METHODS
 from tests.rpc_agents import Agent
 
 ALL = list(METHODS.values())

@@ -7,7 +7,14 @@ from tests.builders import NODE, call, request
 
 
 def housekeeping(world):
-    return Housekeeping(world.store, NODE.uuid, world.clock, world.notes, retention=lambda: 100)
+    return Housekeeping(
+        world.store,
+        NODE.uuid,
+        world.clock,
+        world.notes,
+        retention=lambda: 100,
+        forget_moves=world.tracker.forget_moves,
+    )
 
 
 def test_what_is_older_than_its_retention_goes(world):

@@ -1,0 +1,115 @@
+"""Rows of ``migrations``: each side of each move, as its own agent knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
+
+from rtagent.db.schema import claims, compute_nodes, migrations
+from rtagent.db.statement import Statement
+from rtagent.db.text import text
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING
+from rtagent.model.flavor import Flavor
+from rtagent.model.host import HostState
+from rtagent.model.migration import Migration
+
+COLUMNS = Migration.__struct_fields__
+_FLAVORS = ("old_flavor", "new_flavor")
+
+_decode_flavor = msgspec.json.Decoder(Flavor).decode
+
+
+class MigrationRows(Value, frozen=True, kw_only=True):
+    """What a commit inserts, updates and deletes (uuids)."""
+
+    new: Sequence[Migration] = ()
+    changed: Sequence[Migration] = ()
+    gone: Sequence[str] = ()
+
+
+NO_MIGRATIONS = MigrationRows()
+
+
+def net_migrations(before: HostState, after: HostState, changes: Sequence[Change]) -> MigrationRows:
+    """The rows that differ between the two states."""
+    touched = dict.fromkeys(uuid for change in changes for uuid in _uuids(change))
+    if not touched:
+        return NO_MIGRATIONS
+    left = [after.migrations[uuid] for uuid in touched if uuid in after.migrations]
+    return MigrationRows(
+        new=tuple(each for each in left if each.uuid not in before.migrations),
+        changed=tuple(each for each in left if each.uuid in before.migrations),
+        gone=tuple(u for u in touched if u in before.migrations and u not in after.migrations),
+    )
+
+
+def migration(row: Sequence[Any]) -> Migration:
+    """From a row of `COLUMNS`."""
+    fields = dict(zip(COLUMNS, row, strict=True))
+    for name in _FLAVORS:
+        fields[name] = None if fields[name] is None else _decode_flavor(fields[name])
+    return Migration(**fields)
+
+
+class MigrationWriter:
+    """Writes them in a transaction that is open."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        its_row = (
+            migrations.c.node_uuid == bindparam("its_node"),
+            migrations.c.uuid == bindparam("its_uuid"),
+        )
+        self._delete = Statement(dialect, delete(migrations).where(*its_row), ())
+        self._update = Statement(dialect, update(migrations).where(*its_row), COLUMNS)
+        self._insert = Statement(dialect, insert(migrations), COLUMNS)
+
+    def write(self, connection: Connection, node_uuid: str, rows: MigrationRows) -> None:
+        """The net change of a commit."""
+        self._delete.run(connection, [{"its_node": node_uuid, "its_uuid": u} for u in rows.gone])
+        changed = [
+            {"its_node": node_uuid, "its_uuid": each.uuid, **_fields(each)} for each in rows.changed
+        ]
+        self._update.run(connection, changed)
+        self._insert.run(connection, list(map(_fields, rows.new)))
+
+
+def read(connection: Connection, node_uuid: str) -> tuple[Migration, ...]:
+    """A node's."""
+    columns = (migrations.c[name] for name in COLUMNS)
+    rows = connection.execute(select(*columns).where(migrations.c.node_uuid == node_uuid))
+    return tuple(map(migration, rows))
+
+
+def evacuated(connection: Connection, node_uuid: str) -> Mapping[str, str]:
+    """As `Store.evacuated` says."""
+    mine, other = claims.alias("mine"), claims.alias("other")
+    found = (
+        select(mine.c.uuid, compute_nodes.c.host)
+        .join_from(mine, other, other.c.owner_id == mine.c.owner_id)
+        .join(compute_nodes, compute_nodes.c.uuid == other.c.node_uuid)
+        .where(
+            mine.c.node_uuid == node_uuid,
+            mine.c.state.in_((ACTIVE, OUTGOING)),
+            mine.c.kind != ATTACH,
+            other.c.node_uuid != node_uuid,
+            other.c.state == ACTIVE,
+            other.c.kind == EVACUATION,
+            other.c.created_at > mine.c.created_at,
+        )
+    )
+    return {row.uuid: row.host for row in connection.execute(found)}
+
+
+def _uuids(change: Change) -> Collection[str]:
+    return (*(each.uuid for each in change.migrations), *change.migration_removals)
+
+
+def _fields(each: Migration) -> dict[str, Any]:
+    fields = {name: getattr(each, name) for name in COLUMNS}
+    flavors = {name: fields[name] for name in _FLAVORS}
+    return fields | {k: None if v is None else text(v) for k, v in flavors.items()}
