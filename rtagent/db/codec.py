@@ -20,7 +20,7 @@ from rtagent.db.text import text
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.base import Value
 from rtagent.model.change import Operation
-from rtagent.model.claim import PCI, PCPU, SPECIFIC, Claim, Unit
+from rtagent.model.claim import PCI, PCPU, SPECIFIC, Claim, Replacement, Unit
 from rtagent.model.device import STANDARD, AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.holding import Holding
@@ -70,6 +70,7 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     extra_resource: ExtraResource = {}
     numa_topology: Assignment | None = None
     pci: tuple[AssignedDevice, ...] = ()
+    pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[SpecificUnit, ...] = ()
     tag: str | None = None
 

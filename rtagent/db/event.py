@@ -12,6 +12,7 @@ from rtagent.model.claim import Claim
 class ClaimFacts(Value, frozen=True, kw_only=True):
     """What of a claim its history keeps.
 
+    :ivar migration_uuid: the move that it took part in.
     :ivar vcpus: shared ones. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB.
     """
 
@@ -21,6 +22,7 @@ class ClaimFacts(Value, frozen=True, kw_only=True):
     pcpus: int
     memory_mb: int
     disk_mb: int
+    migration_uuid: str | None = None
 
 
 class ClaimEvent(Value, frozen=True, kw_only=True):
@@ -64,4 +66,5 @@ def _facts(claim: Claim) -> ClaimFacts:
         pcpus=claim.pcpus,
         memory_mb=claim.memory_mb,
         disk_mb=claim.disk_mb,
+        migration_uuid=claim.migration_uuid,
     )

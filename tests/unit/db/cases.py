@@ -69,6 +69,7 @@ def same(stored: Stored, state: HostState) -> None:
     assert stored.revision == state.revision
     assert {c.uuid: c for c in stored.claims} == dict(state.claims)
     assert {h.domain_uuid: h for h in stored.holdings} == dict(state.holdings)
+    assert {m.uuid: m for m in stored.migrations} == dict(state.migrations)
     assert {d.address: d for d in stored.devices} == dict(state.devices)
     assert stored.specific == state.specific
     assert stored.topology == state.topology

@@ -3,6 +3,7 @@ import pytest
 from rtagent.db.memory import Disk, MemoryServiceRegistry, MemoryStore
 from rtagent.ports import ServiceRegistry, Store
 from tests.unit.db.cases import StoreCases
+from tests.unit.db.move_cases import EvacuationCases, MoveCases
 
 
 class MemoryDatabase:
@@ -16,7 +17,7 @@ class MemoryDatabase:
         return MemoryServiceRegistry(self._disk)
 
 
-class TestMemoryStore(StoreCases):
+class TestMemoryStore(StoreCases, MoveCases, EvacuationCases):
     @pytest.fixture
     def database(self) -> MemoryDatabase:
         return MemoryDatabase()

@@ -11,6 +11,7 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected, ConfigError, RevisionConflict, StoreUnavailable
 from rtagent.ports import ServiceRegistry, Store
 from tests.unit.db.cases import StoreCases, commit, enrolled, holds, same
+from tests.unit.db.move_cases import EvacuationCases, MoveCases
 from tests.unit.db.values import NODE, claim, created, state_of
 
 
@@ -25,7 +26,7 @@ class SqlDatabase:
         return SqlServiceRegistry(self._engine)
 
 
-class TestSqlStore(StoreCases):
+class TestSqlStore(StoreCases, MoveCases, EvacuationCases):
     @pytest.fixture
     def database(self, engine: Engine) -> SqlDatabase:
         return SqlDatabase(engine)

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from rtagent.kernel import restored
 from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
-from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, Claim
+from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.numa_usage import Occupancy
@@ -235,6 +236,7 @@ def odd_claim(number: int) -> Claim:
                 vdpa_dev="/dev/vhost-vdpa-0",
             ),
         ),
+        pci_replaced={ODD: Replacement(before=(ODD,), after=("ffff:81:1f.7",))},
         resources=(
             SpecificUnit(provider="0000:08:00.0", resource_class="VGPU", identifier="a/b/1"),
         ),
@@ -267,6 +269,20 @@ def given(number: int, *devices: PciDevice, **fields: Any) -> Claim:
         for each in devices
     )
     return claim(number, pci=tuple(assigned), **fields)
+
+
+def migration(number: int, **fields: Any) -> Migration:
+    plain: dict[str, Any] = {
+        "uuid": uuid(4000 + number),
+        "node_uuid": NODE.uuid,
+        "role": DEST,
+        "instance_uuid": uuid(2000 + number),
+        "migration_type": RESIZE,
+        "status": "pre-migrating",
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return Migration(**{**plain, **fields})
 
 
 def operation(name: str, **fields: Any) -> Operation:

@@ -1,0 +1,185 @@
+"""How every store keeps moves, whatever it keeps its rows in.
+
+A test module derives a class from this and brings the fixture `database`.
+"""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import ChangeRejected
+from rtagent.model.change import Change
+from rtagent.model.claim import (
+    ACTIVE,
+    ATTACH,
+    BUILD,
+    BUILDING,
+    EVACUATION,
+    INCOMING,
+    OUTGOING,
+    RELEASED,
+    RESIZE,
+)
+from rtagent.model.flavor import Flavor
+from rtagent.model.migration import SOURCE
+from tests.unit.db.cases import Database, commit, enrolled, holds
+from tests.unit.db.values import (
+    NODE,
+    NOW,
+    ODD,
+    claim,
+    created,
+    migration,
+    pinned,
+    released,
+    rule,
+    state_of,
+    uuid,
+)
+
+OTHER = replace(NODE, uuid=uuid(77), host="host-2", hypervisor_hostname="hv2.example")
+LATER = NOW + timedelta(microseconds=1)
+
+
+class MoveCases:
+    def test_records_come_change_and_go(self, database: Database):
+        store = database.store()
+        odd = migration(
+            1,
+            role=SOURCE,
+            status=ODD,
+            claim_uuid=uuid(9),
+            source_compute=ODD,
+            source_node=ODD,
+            dest_compute=ODD,
+            dest_node="",
+            dest_host="::1",
+            old_flavor=Flavor(vcpus=1, memory_mb=1, extra_specs={ODD: ODD}),
+            new_flavor=Flavor(vcpus=2, memory_mb=2),
+            updated_at=LATER,
+        )
+        three = (odd, migration(2), migration(3))
+        state = commit(store, enrolled(store), Change(cause="x", at=NOW, migrations=three))
+        holds(store, state)
+        state = commit(
+            store,
+            state,
+            Change(
+                cause="x",
+                at=NOW,
+                migrations=(migration(2, status="finished", old_flavor=odd.old_flavor),),
+                migration_removals=(migration(3).uuid,),
+            ),
+        )
+        holds(store, state)
+        assert len(state.migrations) == 2
+
+    def test_one_that_came_and_went_in_one_commit_was_never_there(self, database: Database):
+        store = database.store()
+        came = Change(cause="x", at=NOW, migrations=(migration(1),))
+        went = Change(cause="x", at=NOW, migration_removals=(migration(1).uuid,))
+        holds(store, commit(store, enrolled(store), came, went))
+
+    def test_each_side_has_its_own_row(self, database: Database):
+        store = database.store()
+        state = enrolled(store)
+        other = state_of(store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 1)))
+        state = commit(store, state, Change(cause="x", at=NOW, migrations=(migration(1),)))
+        theirs = migration(1, node_uuid=OTHER.uuid, role=SOURCE, status="migrating")
+        other = commit(store, other, Change(cause="x", at=NOW, migrations=(theirs,)))
+        holds(store, state)
+        holds(store, other)
+
+    def test_two_claims_of_one_owner_share_what_they_hold(self, database: Database):
+        store = database.store()
+        first = pinned(1, 1, 2, state=OUTGOING)
+        second = pinned(2, 2, 3, state=ACTIVE, kind=RESIZE, owner_id=first.owner_id)
+        state = commit(store, enrolled(store), created(first))
+        state = commit(store, state, created(replace(second, created_at=LATER)))
+        holds(store, state)
+        assert len(state.units) == 3
+        state = commit(store, state, released(state.claims[first.uuid]))
+        holds(store, state)
+        assert sorted(name for _, name in state.units) == ["2", "3"]
+        state = commit(store, state, released(state.claims[second.uuid]))
+        holds(store, state)
+        assert not state.units
+
+    def test_what_two_claims_of_one_owner_share_another_cannot_have(self, database: Database):
+        store = database.store()
+        first = pinned(1, 1, state=ACTIVE)
+        state = commit(store, enrolled(store), created(first))
+        blind = replace(state, units=state.units.delete(("PCPU", "1")))
+        third = created(pinned(3, 1))
+        with pytest.raises(ChangeRejected):
+            store.commit(blind, blind.fold(third), [third])
+        holds(store, state)
+
+
+class EvacuationCases:
+    """Who has taken over whom, as the rows of several nodes say."""
+
+    @pytest.mark.parametrize(
+        ("mine", "theirs", "found"),
+        [
+            ({}, {}, True),
+            ({"state": OUTGOING}, {}, True),
+            ({"state": BUILDING}, {}, False),
+            ({"state": RELEASED}, {}, False),
+            ({"kind": ATTACH}, {}, False),
+            ({"kind": RESIZE}, {}, True),
+            ({}, {"state": INCOMING}, False),
+            ({}, {"state": OUTGOING}, False),
+            ({}, {"state": RELEASED}, False),
+            ({}, {"kind": BUILD}, False),
+            ({}, {"kind": RESIZE}, False),
+            ({}, {"owner_id": uuid(8)}, False),
+            ({}, {"created_at": NOW}, False),
+            ({"created_at": LATER}, {}, False),
+        ],
+    )
+    def test_an_active_claim_of_an_evacuation_made_later_on_another_node(
+        self, database: Database, mine, theirs, found
+    ):
+        store = database.store()
+        here = enrolled(store)
+        there = state_of(store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 1)))
+        old = claim(1, **{"state": ACTIVE, **mine})
+        new = claim(
+            2,
+            **{
+                "owner_id": old.owner_id,
+                "node_uuid": OTHER.uuid,
+                "host": OTHER.host,
+                "node": OTHER.hypervisor_hostname,
+                "state": ACTIVE,
+                "kind": EVACUATION,
+                "created_at": LATER,
+                **theirs,
+            },
+        )
+        _put(store, here, old)
+        _put(store, there, new)
+        assert store.evacuated(NODE.uuid) == ({old.uuid: OTHER.host} if found else {})
+        assert store.evacuated(OTHER.uuid) == {}
+
+    def test_on_the_same_node_nobody_takes_over_anybody(self, database: Database):
+        store = database.store()
+        old = claim(1, state=ACTIVE)
+        new = claim(2, state=ACTIVE, kind=EVACUATION, owner_id=old.owner_id, created_at=LATER)
+        _put(store, _put(store, enrolled(store), old), new)
+        assert store.evacuated(NODE.uuid) == {}
+
+
+def _put(store, state, it):
+    """A claim in whatever state, with the record that an incoming one needs."""
+    live = replace(it, state=ACTIVE) if it.state == RELEASED else it
+    if live.state == INCOMING:
+        live = replace(live, migration_uuid=migration(1).uuid)
+        record = migration(1, node_uuid=state.node.uuid)
+        state = commit(store, state, Change(cause="x", at=NOW, migrations=(record,)))
+    state = commit(store, state, created(live))
+    if it.state == RELEASED:
+        state = commit(store, state, released(live))
+    return state
