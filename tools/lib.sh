@@ -15,10 +15,12 @@ become_root() {
     exec sudo -n -E "$0" "$@"
 }
 
-# The Debian packages of bindep.txt that are not installed, one per line.
+# The Debian packages of bindep.txt that are not installed, one per line. Those of profile "lab" are
+# left out unless that is named.
 missing_packages() {
-    local package
-    sed -e 's/#.*//' -e 's/\[.*//' "$root/bindep.txt" | while read -r package; do
+    local package skipped=' lab\]'
+    [ "${1:-}" != lab ] || skipped='^#'
+    grep -v "$skipped" "$root/bindep.txt" | sed -e 's/#.*//' -e 's/\[.*//' | while read -r package; do
         [ -n "$package" ] || continue
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
             echo "$package"
@@ -27,7 +29,7 @@ missing_packages() {
 
 install_packages() {
     local packages
-    mapfile -t packages < <(missing_packages)
+    mapfile -t packages < <(missing_packages "$@")
     [ "${#packages[@]}" -gt 0 ] || return 0
     command -v apt-get >/dev/null || die "not a Debian machine; install: ${packages[*]}"
     say "Installing Debian packages: ${packages[*]}"
@@ -77,7 +79,8 @@ install_venv() {
     echo "$want $root" >"$stamp"
 }
 
+# What everything needs, and what the profile that is named needs.
 install_all() {
-    install_packages
+    install_packages "$@"
     install_venv
 }

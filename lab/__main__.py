@@ -1,0 +1,76 @@
+"""python -m lab build | boot | run | stop"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from lab import image, keeping
+from lab.channel import ChannelError
+from lab.chroot import LOG, BuildFailed
+from lab.guest import Guest
+from lab.places import CONSOLES, HOSTS
+from lab.profile import PROFILES
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        return int(arguments.do(arguments))
+    except (BuildFailed, ChannelError, TimeoutError, keeping.KeepingFailed) as error:
+        print(f"tools/lab: {error}", file=sys.stderr)
+        return 1
+
+
+def build(_: argparse.Namespace) -> int:
+    began = time.monotonic()
+    print(f"The image of a lab host (log: {LOG}) ...")
+    print(f"{image.build().disk} after {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def boot(arguments: argparse.Namespace) -> int:
+    build(arguments)
+    began = time.monotonic()
+    print(f"Booting (consoles: {CONSOLES}) ...")
+    for name in keeping.start(arguments.hosts, arguments.profile):
+        print(f"{name} serves after {time.monotonic() - began:.0f} s: tools/lab run {name} -- ...")
+    return 0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory = HOSTS / arguments.host
+    if not directory.exists():
+        raise keeping.KeepingFailed(f"there is no host {arguments.host}: tools/lab boot")
+    # The link's target: the name of a socket must not be long.
+    done = Guest(directory.resolve() / "guest.sock").run(arguments.command, arguments.timeout)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.code if done.code >= 0 else 128 - done.code
+
+
+def stop(_: argparse.Namespace) -> int:
+    keeping.stop()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tools/lab", description="Hypervisors in software.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("build", help="make the image of this checkout").set_defaults(do=build)
+    booting = commands.add_parser("boot", help="make the image, and boot hosts of it")
+    booting.add_argument("--hosts", type=int, default=1, metavar="N", help="lab1 to labN")
+    booting.add_argument("--profile", choices=PROFILES, default=next(iter(PROFILES)))
+    booting.set_defaults(do=boot)
+    running = commands.add_parser("run", help="a command in a host, as root")
+    running.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS")
+    running.add_argument("host", metavar="HOST")
+    running.add_argument("command", nargs="+", metavar="COMMAND")
+    running.set_defaults(do=run)
+    commands.add_parser("stop", help="switch all hosts off").set_defaults(do=stop)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

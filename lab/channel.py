@@ -1,0 +1,69 @@
+"""A line of JSON out, a line of JSON back: what QEMU's monitor and its guest agent speak."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class ChannelError(Exception):
+    """The other end is away, or it refused; the message says what."""
+
+
+class Channel:
+    """One connection to a unix socket. Everything raises `ChannelError`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._lines = connection.makefile("rb")
+
+    def send(self, document: object) -> None:
+        try:
+            self._socket.sendall(json.dumps(document).encode() + b"\n")
+        except OSError as exc:
+            raise ChannelError(f"cannot be told anything: {exc}") from exc
+
+    def receive(self, timeout: float) -> dict[str, Any]:
+        """The next line, in at most so many seconds."""
+        self._socket.settimeout(timeout)
+        try:
+            line = self._lines.readline()
+        except OSError as exc:
+            raise ChannelError(f"no answer in {timeout} s: {exc}") from exc
+        if not line:
+            raise ChannelError("the connection was closed")
+        # The guest agent begins a fresh conversation with a byte that is no JSON.
+        document: dict[str, Any] = json.loads(line.lstrip(b"\xff"))
+        return document
+
+    def execute(self, command: str, timeout: float, arguments: object = None) -> Any:
+        """A command's answer; events in between are left out."""
+        document = {"execute": command}
+        self.send(document if arguments is None else {**document, "arguments": arguments})
+        while True:
+            answer = self.receive(timeout)
+            if "error" in answer:
+                raise ChannelError(f"{command}: {answer['error']['desc']}")
+            if "return" in answer:
+                return answer["return"]
+
+
+@contextlib.contextmanager
+def connected(path: Path, timeout: float) -> Iterator[Channel]:
+    """A channel for the length of the block. :param timeout: seconds until somebody listens."""
+    deadline = time.monotonic() + timeout
+    with socket.socket(socket.AF_UNIX) as connection:
+        while True:
+            try:
+                connection.connect(str(path))
+                break
+            except OSError as exc:
+                if time.monotonic() > deadline:
+                    raise ChannelError(f"{path}: {exc.strerror}") from exc
+                time.sleep(0.1)
+        yield Channel(connection)

@@ -1,0 +1,82 @@
+"""Commands in the guest, through QEMU's guest agent: no network, no keys."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.channel import Channel, ChannelError, connected
+from rtagent.model.base import Value
+
+#: Seconds: between two questions whether a command has ended, and for one answer of the agent.
+PAUSE = 0.1
+ANSWER = 30.0
+
+
+class Done(Value, frozen=True, kw_only=True):
+    """A command that has ended. :ivar code: minus the signal, when one ended it."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Guest:
+    """:param path: the socket of the guest agent's port."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def answers(self) -> bool:
+        """Whether the agent in the guest is up."""
+        try:
+            with connected(self._path, 0) as channel:
+                _begin(channel, 2.0)
+        except ChannelError:
+            return False
+        return True
+
+    def run(self, command: Sequence[str], timeout: float = 120.0, given: str = "") -> Done:
+        """A program with its arguments, as root. :param given: its standard input.
+
+        :raises ChannelError: TimeoutError: it is left running then.
+        """
+        deadline = time.monotonic() + timeout
+        with connected(self._path, ANSWER) as channel:
+            _begin(channel, ANSWER)
+            pid = channel.execute("guest-exec", ANSWER, _asked(command, given))["pid"]
+            while True:
+                status = channel.execute("guest-exec-status", ANSWER, {"pid": pid})
+                if status["exited"]:
+                    return _done(status)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{command} did not end in {timeout} s")
+                time.sleep(PAUSE)
+
+
+def _begin(channel: Channel, timeout: float) -> None:
+    """Leave behind what an earlier conversation was not answered."""
+    token = secrets.randbits(31)
+    channel.send({"execute": "guest-sync-delimited", "arguments": {"id": token}})
+    while channel.receive(timeout).get("return") != token:
+        continue
+
+
+def _asked(command: Sequence[str], given: str) -> dict[str, object]:
+    return {
+        "path": command[0],
+        "arg": list(command[1:]),
+        "input-data": base64.b64encode(given.encode()).decode(),
+        "capture-output": True,
+    }
+
+
+def _done(status: dict[str, object]) -> Done:
+    def text(name: str) -> str:
+        return base64.b64decode(str(status.get(name, ""))).decode(errors="replace")
+
+    code = status.get("exitcode", -int(str(status.get("signal", 0))))
+    return Done(code=int(str(code)), stdout=text("out-data"), stderr=text("err-data"))

@@ -1,0 +1,123 @@
+"""The disk of a lab host: the root file system with this checkout's agent, as README.rst installs
+it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from lab import chroot
+from lab.digest import digest
+from lab.places import LAB, ROOT
+from lab.root import VENV, base
+from rtagent.model.base import Value
+
+#: What the wheel is made of.
+SOURCES = ("README.rst", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
+ETC = {
+    "rtagent.service": "/etc/systemd/system/rtagent.service",
+    "rtagent.sysusers": "/usr/lib/sysusers.d/rtagent.conf",
+    "rtagent.tmpfiles": "/usr/lib/tmpfiles.d/rtagent.conf",
+}
+# QEMU's, of which it would tell a client of DHCP.
+_NETWORK = """\
+[Match]
+Name=eth0
+
+[Network]
+Address=10.0.2.15/24
+LinkLocalAddressing=no
+"""
+_FILES = [
+    ("/etc/fstab", "/dev/vda / ext4 defaults 0 1\n"),
+    # Made at the first boot, so that no two hosts have the same.
+    ("/etc/machine-id", ""),
+    ("/etc/modules-load.d/lab.conf", "acpi_cpufreq\ncpufreq_powersave\nvfio_pci\n"),
+    ("/etc/systemd/journald.conf.d/lab.conf", "[Journal]\nStorage=volatile\n"),
+    ("/etc/systemd/network/lab.network", _NETWORK),
+]
+#: What takes a part of a host's start and is of no use to it.
+_MASKED = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty@.service",
+    "libvirt-guests.service",
+    "serial-getty@.service",
+    "systemd-logind.service",
+    "systemd-update-utmp.service",
+    "systemd-user-sessions.service",
+)
+SIZE = "4G"
+
+
+class Image(Value, frozen=True, kw_only=True):
+    """:ivar disk: a raw disk that is not to be changed."""
+
+    disk: Path
+    kernel: Path
+    initrd: Path
+
+
+def build() -> Image:
+    """The image of this checkout; made when there is none. :raises BuildFailed:"""
+    LAB.mkdir(exist_ok=True)
+    root = base()
+    here = LAB / f"image-{digest([*SOURCES, 'etc', 'lab/image.py'], root.name)}"
+    if not here.exists():
+        fresh = LAB / "image.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        _fill(fresh, root)
+        for old in LAB.glob("image-*"):
+            shutil.rmtree(old)
+        fresh.rename(here)
+    return Image(disk=here / "disk.raw", kernel=here / "vmlinuz", initrd=here / "initrd.img")
+
+
+def _fill(image: Path, base_root: Path) -> None:
+    root = image / "root"
+    chroot.run("cp", "-a", "--reflink=auto", str(base_root), str(root))
+    _install_agent(root)
+    chroot.write(root, _FILES)
+    chroot.inside(root, "systemctl", "mask", *_MASKED)
+    for name in ("vmlinuz", "initrd.img"):
+        (found,) = (root / "boot").glob(f"{name}-*")
+        shutil.copy(found, image / name)
+    chroot.run("mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image / "disk.raw"), SIZE)
+    shutil.rmtree(root)
+
+
+def _install_agent(root: Path) -> None:
+    """The steps of README.rst's first deployment."""
+    wheel = _wheel(root / "tmp")
+    pip = (f"{VENV}/bin/pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check")
+    chroot.inside(root, *pip, f"/tmp/{wheel.name}")
+    for program in ("rtagent", "rtagentd"):
+        (root / "usr/bin" / program).symlink_to(f"{VENV}/bin/{program}")
+    chroot.write(
+        root, [(to, (ROOT / "etc/rtagent" / name).read_text()) for name, to in ETC.items()]
+    )
+    chroot.inside(root, "systemd-sysusers")
+    chroot.inside(root, "systemd-tmpfiles", "--create", "rtagent.conf")
+    chroot.inside(root, "systemctl", "enable", "rtagent", "systemd-networkd")
+
+
+def _wheel(directory: Path) -> Path:
+    """Built of a copy, because setuptools writes into its tree."""
+    with tempfile.TemporaryDirectory() as copy:
+        for name in SOURCES:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, Path(copy, name), symlinks=True)
+            else:
+                shutil.copy(source, copy)
+        pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
+        chroot.run(*pip, "--no-index", "--wheel-dir", str(directory), copy)
+    (wheel,) = directory.glob("rtagent-*.whl")
+    return wheel

@@ -1,0 +1,40 @@
+"""python -m lab.keeper NUMBER PROFILE: keeps a broker and hosts up until it is told to end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from lab import image
+from lab.host import Host
+from lab.places import HOSTS
+from lab.profile import PROFILES
+from tests.servers import RabbitMQ
+
+
+def main(number: int, profile: str) -> None:
+    """Hosts lab1, lab2, ... One that serves has a link to its directory."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    HOSTS.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        port = stack.enter_context(RabbitMQ()).port
+        disk = image.build()
+        names = [f"lab{n}" for n in range(1, number + 1)]
+        hosts = [Host(name, PROFILES[profile], disk, port, {}) for name in names]
+        for host in hosts:
+            stack.callback(host.close)
+            stack.callback((HOSTS / host.hostname).unlink, missing_ok=True)
+        with ThreadPoolExecutor(number) as threads:
+            list(threads.map(_boot, hosts))
+        signal.pause()
+
+
+def _boot(host: Host) -> None:
+    host.start().wait_served()
+    (HOSTS / host.hostname).symlink_to(host.directory)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,111 @@
+"""QEMU's arguments for a profile."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+from lab.profile import Profile
+
+#: Of what is plugged in: where, or QEMU takes the first bus that it finds, an expander's maybe.
+_ROOT_BUS = "bus=pcie.0"
+
+#: Where guests find the broker.
+BROKER = "10.0.2.100:5672"
+
+
+def hardware(profile: Profile) -> list[str]:
+    """Everything that the profile decides."""
+    shape = f"sockets={profile.sockets},cores={profile.cores},threads={profile.threads}"
+    return [
+        *("-machine", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi"),
+        # One with threads, and with no more than a hypervisor needs: what a processor can do, its
+        # kernel saves and restores, and all of it is emulated.
+        *("-cpu", "Nehalem"),
+        *("-m", str(profile.cells * profile.cell_memory_mb)),
+        *("-smp", f"{profile.cpus},{shape}"),
+        *_cells(profile),
+        *("-device", "intel-iommu,intremap=off,caching-mode=on"),
+        *_devices(profile),
+    ]
+
+
+def _cells(profile: Profile) -> Iterator[str]:
+    for cell in range(profile.cells):
+        cpus = profile.cell_cpus(cell)
+        yield from ("-object", f"memory-backend-ram,id=m{cell},size={profile.cell_memory_mb}M")
+        yield from ("-numa", f"node,nodeid={cell},memdev=m{cell},cpus={cpus[0]}-{cpus[-1]}")
+
+
+def _devices(profile: Profile) -> Iterator[str]:
+    if profile.virtual_functions:
+        yield from _sriov(profile)
+    if profile.grouped_devices:
+        # A conventional bus cannot tell its devices apart: they share a group.
+        yield from ("-device", f"pcie-pci-bridge,id=conventional,{_ROOT_BUS}")
+        for slot in (1, 2):
+            yield from ("-device", f"edu,bus=conventional,addr={slot}")
+
+
+def _sriov(profile: Profile) -> Iterator[str]:
+    """Behind an expander that is close to a cell."""
+    expander = f"pxb-pcie,id=pxb,bus_nr=128,{_ROOT_BUS}"
+    # Where there is one cell, the kernel would not say that a device is close to it.
+    yield from ("-device", f"{expander},numa_node={profile.cells - 1}")
+    yield from ("-device", "pcie-root-port,id=pxb-port,bus=pxb,chassis=1")
+    yield from ("-device", "nvme-subsys,id=subsystem")
+    yield from ("-device", ",".join(f"{name}={value}" for name, value in sriov(profile).items()))
+
+
+def sriov(profile: Profile) -> dict[str, str | int]:
+    """The device with the virtual functions, as QEMU's ``device_add`` takes it."""
+    return {
+        "driver": "nvme",
+        "id": "sriov",
+        "serial": "sriov",
+        "subsys": "subsystem",
+        "bus": "pxb-port",
+        "sriov_max_vfs": profile.virtual_functions,
+        "sriov_vq_flexible": 8,
+        "sriov_vi_flexible": 4,
+        "max_ioqpairs": 26,
+        "msix_qsize": 27,
+    }
+
+
+def peripherals(broker_port: int) -> list[str]:
+    """The same for every host: a disk, a network, and the doors for commands. Sockets are relative
+    to QEMU's directory. :param broker_port: of this machine's loopback."""
+    forward = f"guestfwd=tcp:{BROKER}-cmd:socat STDIO TCP:127.0.0.1:{broker_port}"
+    return [
+        *("-nodefaults", "-no-user-config", "-display", "none"),
+        # What the guest has flushed is in the file, which outlives QEMU.
+        *("-drive", "file=disk.qcow2,if=none,id=disk,cache=writeback"),
+        *("-device", f"virtio-blk-pci,drive=disk,{_ROOT_BUS}"),
+        # A network that ends here: the guest reaches the broker, and nothing and nobody else.
+        *("-netdev", f"user,id=net,restrict=on,{forward}"),
+        *("-device", f"virtio-net-pci,netdev=net,{_ROOT_BUS}"),
+        *("-device", f"virtio-serial-pci,{_ROOT_BUS}"),
+        *("-chardev", "socket,id=guest,path=guest.sock,server=on,wait=off"),
+        *("-device", "virtserialport,chardev=guest,name=org.qemu.guest_agent.0"),
+        *("-qmp", "unix:monitor.sock,server=on,wait=off"),
+    ]
+
+
+def kernel_line(profile: Profile, name: str) -> str:
+    """The kernel's command line."""
+    pages = ",".join(f"{cell}:{profile.cell_pages}" for cell in range(profile.cells))
+    return (
+        f"root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off net.ifnames=0"
+        f" systemd.hostname={name} systemd.show_status=error"
+        f" intel_iommu=on default_hugepagesz=2M hugepages={pages}"
+    )
+
+
+def file_at_boot(path: str, contents: str) -> str:
+    """The value of ``-smbios`` by which systemd makes a file that is not there yet, the
+    agent's to read."""
+    escaped = contents.replace("\\", "\\\\").replace("%", "%%").replace("\n", "\\n")
+    line = f"f {path} 0640 root rtagent - {escaped}\n"
+    encoded = base64.b64encode(line.encode()).decode()
+    return f"type=11,value=io.systemd.credential.binary:tmpfiles.extra={encoded}"

@@ -1,0 +1,12 @@
+"""Where the lab keeps what it has made: in an ignored directory of the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LAB = ROOT / ".lab"
+#: The last console log of each host.
+CONSOLES = LAB / "consoles"
+#: The directory of each host that runs.
+HOSTS = LAB / "hosts"

@@ -1,0 +1,154 @@
+"""A rack with room for one host: each test gets the profile that it is for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
+
+# isort: split
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from lab.host import Config, Host
+from lab.image import Image
+from lab.profile import PROFILES
+from rtagent.rpc.client import AgentAPI
+from rtagent.rpc.transport import get_transport
+from tests.servers import RabbitMQ
+
+#: Seconds: for one call, and until something that is waited for holds. Emulated, all takes long.
+CALL, PATIENCE = 60.0, 240.0
+
+CONTEXT = RequestContext(user_id="conductor", overwrite=False)
+
+_READ = """
+import http.client, socket, sys
+connection = http.client.HTTPConnection("agent")
+connection.sock = socket.socket(socket.AF_UNIX)
+connection.sock.connect("/var/lib/rtagent/rtagent.sock")
+connection.request("GET", sys.argv[1])
+print(connection.getresponse().read().decode())
+"""
+
+_CLEAR = """
+for domain in $(virsh list --name); do virsh destroy $domain; done
+for cpu in /sys/devices/system/cpu/cpu*/online; do echo 1 > $cpu; done
+"""
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Until the condition holds, looked at without haste. Raises `TimeoutError`."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what was waited for did not come to be")
+        time.sleep(1.0)
+
+
+class Served(Host):
+    """A lab host with a client of its agent.
+
+    :ivar api: over the broker.
+    """
+
+    def __init__(self, profile: str, image: Image, rabbitmq: RabbitMQ, config: Config) -> None:
+        super().__init__(profile, PROFILES[profile], image, rabbitmq.port, config)
+        conf = cfg.ConfigOpts()
+        conf([])
+        self._transport = get_transport(conf, rabbitmq.transport_url)
+        self.api = AgentAPI(self._transport, profile, timeout=CALL)
+
+    def read(self, path: str) -> Any:
+        """A document of the read API."""
+        return json.loads(self.tell("python3", "-c", _READ, path))
+
+    def claim(self, owner: str, **extra_specs: str) -> dict[str, Any]:
+        """A claim of two vCPUs and 128 MB; extra specs without their ``hw:``."""
+        specs = {f"hw:{name}": value for name, value in extra_specs.items()}
+        flavor = {"vcpus": 2, "memory_mb": 128, "root_gb": 0, "extra_specs": specs}
+        return self.api.instance_claim(CONTEXT, {"uuid": owner, "flavor": flavor})
+
+    def claims(self) -> list[dict[str, Any]]:
+        """All that live."""
+        return list(self.api.get_claims_for_host(CONTEXT)["claims"])
+
+    def node(self) -> dict[str, Any]:
+        """The node's record."""
+        return dict(self.api.get_node(CONTEXT)["node"])
+
+    def audit(self) -> str:
+        """Now; what it says that it did."""
+        return str(self.api.update_available_resource(CONTEXT)["sentence"])
+
+    # -- the service ------------------------------------------------------------------------------
+
+    def unit(self, name: str) -> str:
+        """A property of the unit, such as ``MainPID``."""
+        return self.tell("systemctl", "show", "rtagent", "--value", "-p", name).strip()
+
+    def journal(self) -> str:
+        """What the unit has said, and what systemd has said of it, since the host was booted."""
+        return self.tell("journalctl", "--no-pager", "--output=cat", "--unit=rtagent")
+
+    @contextlib.contextmanager
+    def file(self, path: str, contents: str) -> Iterator[None]:
+        """A file that the agent may read, for the length of the block."""
+        self.tell("install", "-D", "-m", "644", "/dev/stdin", path, given=contents)
+        try:
+            yield
+        finally:
+            self.tell("rm", path)
+
+    def configured(self, group: str, **options: object) -> AbstractContextManager[None]:
+        """Options over those of the host, from the agent's next start or reload on."""
+        lines = "".join(f"{name} = {value}\n" for name, value in options.items())
+        return self.file("/etc/rtagent/rtagent.conf.d/test.conf", f"[{group}]\n{lines}")
+
+    def clear(self) -> None:
+        """Serving, with every CPU online, without domains and claims."""
+        self.tell("sh", "-c", _CLEAR)
+        self.wait_served()
+        for claim in self.claims():
+            self.api.release_claim(CONTEXT, claim["uuid"])
+        self.audit()
+
+    def close(self) -> None:
+        self._transport.cleanup()
+        super().close()
+
+
+class Rack:
+    """:param image: of the checkout that is tested."""
+
+    def __init__(self, image: Image, rabbitmq: RabbitMQ) -> None:
+        self._image, self._rabbitmq = image, rabbitmq
+        self._host: Served | None = None
+        self._config: Config = {}
+
+    def host(self, profile: str) -> Served:
+        """A host of that profile that serves, cleared; the one of before goes if it is another."""
+        if self._host is None or self._host.hostname != profile or self._config:
+            self.fresh(profile, {})
+        assert self._host is not None
+        self._host.start()
+        self._host.clear()
+        return self._host
+
+    def fresh(self, profile: str, config: Config) -> Served:
+        """One that was never booted before. :param config: of the agent, beside the profile's."""
+        self.close()
+        self._host = Served(profile, self._image, self._rabbitmq, config)
+        self._config = config
+        self._host.start().wait_served()
+        return self._host
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.close()
+            self._host = None
