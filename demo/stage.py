@@ -33,6 +33,9 @@ MACHINE = Machine(
     vfs=8,
     hostname="hypervisor-1.example",
 )
+GPU = {"vendor_id": "10de", "product_id": "13f1"}
+SPECS = [GPU, {"vendor_id": "8086", "physical_network": "physnet1"}]
+ALIAS = {"name": "gpu", **GPU, "device_type": "type-PCI"}
 PROGRAMS = Path(sys.executable).parent
 
 
@@ -61,6 +64,7 @@ class Stage:
             uri=host_uri(self.host_file),
             config={
                 "DEFAULT": {"host": "hypervisor-1", "cpu_allocation_ratio": "2.0"},
+                "pci": {"device_spec": json.dumps(SPECS), "alias": json.dumps(ALIAS)},
                 "placement": {
                     "auth_type": "admin_token",
                     "endpoint": self.placement.url,

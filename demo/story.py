@@ -1,4 +1,4 @@
-"""The story: audit, claim, refusal, a stranger, a power cut, and what Placement has in the end."""
+"""The story: audit, claims, refusals, a stranger, a power cut, and what Placement has in the end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from rtagent.virt.simulate import domain_xml
 
 GUEST, STRANGER = str(uuid.UUID(int=0xA)), str(uuid.UUID(int=0xB))
 BUILD = str(uuid.UUID(int=0xC))
+#: The second one: on the other socket.
+GPU = "0000:88:00.0"
 LIST = "claim list -c uuid -c display_name -c state -c suspect -c vcpus -c memory_mb"
 AUDIT = "audit run -f value -c summary"
+GPU_GUEST, GPU_BUILD = str(uuid.UUID(int=0xD)), str(uuid.UUID(int=0xE))
+SMALL = "--vcpus 2 --memory 4096"
 ASKED = f"--instance {GUEST} --name web-1 --vcpus 4 --memory 8192 --root-gb 20"
 
 
 def play(stage: Stage) -> None:
     """All chapters in their order."""
-    for chapter in (audit, claim, refusal, stranger, power_cut, disappearance, placement):
+    for chapter in (audit, claim, refusal, devices, stranger, power_cut, disappearance, placement):
         chapter(stage)
 
 
@@ -45,6 +49,20 @@ def refusal(stage: Stage) -> None:
     stage.chapter("A refusal says what, where, how much was asked and how much there is")
     too_much = f"--instance {STRANGER} --vcpus 64 --memory 60000 --root-gb 1"
     stage.run(f"claim test {too_much}", expect=3)
+
+
+def devices(stage: Stage) -> None:
+    stage.chapter("A guest gets a GPU, and who asks for more than are left is told so")
+    alias = "--property pci_passthrough:alias=gpu"
+    first = f"--instance {GPU_GUEST} --name ml-1 {SMALL} {alias}:1"
+    stage.run(f"claim create {first} --operation-id {GPU_BUILD} -c uuid -c state -c pci")
+    stage.run(f"claim test --instance {STRANGER} --name ml-2 {SMALL} {alias}:2", expect=3)
+    stage.say("A device that acts up is kept back until it is cleared:")
+    stage.run(f"pci quarantine {GPU} --reason 'it overheats'")
+    columns = ("address", "product_id", "dev_type", "numa_node", "status", "name", "reason")
+    stage.run(f"pci list {' '.join(f'-c {each}' for each in columns)}")
+    stage.run(f"pci clear {GPU}")
+    stage.run(f"claim abort {GPU_BUILD}")
 
 
 def stranger(stage: Stage) -> None:

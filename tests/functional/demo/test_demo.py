@@ -21,6 +21,6 @@ def test_the_story(tmp_path):
     )
     assert played.returncode == 0, played.stdout + played.stderr
     chapters = [line for line in played.stdout.splitlines() if line.endswith("─")]
-    assert len(chapters) == 8
+    assert len(chapters) == 9
     assert "hypervisor-1.example" in played.stdout
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("rtagent-demo")]
