@@ -10,19 +10,20 @@ from rtagent.model.numa_usage import Occupancy
 from rtagent.model.specific import SpecificInventory, SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
 from tests.builders import NODE, host, uid
-from tests.pci_hosts import GPU_0, GPU_1, gpu, nic, record, vf
+from tests.pci_hosts import GPU_0, GPU_1, PF_1, gpu, nic, record, vf
 from tests.unit.model.placed import pinned_claim
 from tests.unit.placement.values import domain
 
 WEB, DB, STRANGER = uid(0xA), uid(0xB), uid(0x9)
 LOST, TWIN, MAKER = "0000:89:00.0", "0000:09:00.0", "0000:0a:00.0"
+FOREIGN_VF = vf(0, PF_1)
 VGPU = tuple(f"{MAKER}/nvidia-11/{number}" for number in range(3))
 ON_NET = Tags(physical_network="physnet1", trusted=True)
 DEVICES: dict[str, PciDevice] = {
     **record(
         [gpu(GPU_0, 0, iommu_group=7), gpu(TWIN, 0, iommu_group=7), gpu(GPU_1, 1), gpu(MAKER)]
     ),
-    **record(nic(vfs=3), ON_NET),
+    **record([*nic(vfs=2), *nic(PF_1, vfs=1)], ON_NET),
     LOST: PciDevice(device=gpu(LOST), present=False, quarantine="it was lent"),
 }
 DEVICES[GPU_1] = replace(DEVICES[GPU_1], quarantine="it overheats")
@@ -67,13 +68,16 @@ DB_CLAIM = holding_claim(DB, "db-1", BUILDING, assigned(vf(0), "port-1"))
 
 def given() -> HostState:
     """GPU_0 is WEB's, and STRANGER uses it, too; its TWIN shares its IOMMU group. GPU_1 is kept
-    back. The first virtual function is DB's, which is being built, the second STRANGER's, the third
-    nobody's. MAKER makes virtual GPUs: one is WEB's, the next STRANGER's. LOST has gone."""
+    back. Of the first card one virtual function is DB's, which is being built, the other nobody's;
+    that of the second is STRANGER's. MAKER makes virtual GPUs: one is WEB's, the next STRANGER's.
+    LOST has gone."""
     stranger = replace(
         domain(1, 64, STRANGER),
         name="odd",
         occupancy=Occupancy(
-            devices=frozenset({GPU_0, vf(1)}), mdevs=frozenset({mdev_uuid(NODE.uuid, VGPU[1])})
+            devices=frozenset({GPU_0, FOREIGN_VF}),
+            mdevs=frozenset({mdev_uuid(NODE.uuid, VGPU[1])}),
+            makers=frozenset({MAKER}),
         ),
     )
     blank = replace(host(), devices=Map(DEVICES), specific=MADE)

@@ -8,10 +8,11 @@ from rtagent.errors import InvalidRequest, PciDeviceNotFound
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.states import ALLOCATED, AVAILABLE, CLAIMED, REMOVED, UNAVAILABLE, UNCLAIMABLE
 from tests.builders import NODE
-from tests.pci_hosts import GPU_0, GPU_1, PF_0, vf
+from tests.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, vf
 from tests.unit.api.given import (
     DB,
     DB_CLAIM,
+    FOREIGN_VF,
     LOST,
     MAKER,
     STRANGER,
@@ -38,8 +39,9 @@ def test_every_device_has_one_status():
         MAKER: ALLOCATED,
         PF_0: UNCLAIMABLE,
         vf(0): CLAIMED,
-        vf(1): ALLOCATED,
-        vf(2): AVAILABLE,
+        vf(1): AVAILABLE,
+        PF_1: UNAVAILABLE,
+        FOREIGN_VF: ALLOCATED,
         GPU_1: UNAVAILABLE,
         LOST: REMOVED,
     }
@@ -61,7 +63,7 @@ def test_a_claim_goes_before_a_domain_that_uses_its_device():
 
 
 def test_a_device_of_a_foreign_domain_names_that():
-    device = shown(vf(1))
+    device = shown(FOREIGN_VF)
     assert (device.owner_id, device.name, device.claim_uuid) == (STRANGER, "odd", None)
     assert device.others == ()
 
@@ -73,9 +75,9 @@ def test_a_device_that_makes_others_names_who_has_a_part_of_it():
 
 
 def test_a_device_says_what_it_is():
-    assert shown(vf(2)) == Device(
+    assert shown(vf(1)) == Device(
         node=NODE.hypervisor_hostname,
-        address=vf(2),
+        address=vf(1),
         vendor_id="8086",
         product_id="154c",
         dev_type="type-VF",
@@ -94,9 +96,10 @@ def test_a_device_says_what_it_is():
     [
         (GPU_1, "it overheats"),
         (LOST, "it has left the host"),
-        (TWIN, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
+        (TWIN, f"{GPU_0} of its IOMMU group 7 is held by {STRANGER}"),
         (PF_0, f"its virtual function {vf(0)} is held by {DB}"),
-        (vf(2), ""),
+        (PF_1, f"its virtual function {FOREIGN_VF} is held by {STRANGER}"),
+        (vf(1), ""),
     ],
 )
 def test_a_device_says_why_it_is_not_to_be_had(address, reason):
@@ -111,13 +114,13 @@ def test_what_the_operator_said_is_shown_beside_the_reason():
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
-        ({"status": ALLOCATED}, [GPU_0, MAKER, vf(1)]),
+        ({"status": ALLOCATED}, [GPU_0, MAKER, FOREIGN_VF]),
         ({"instance": DB}, [vf(0)]),
-        ({"instance": STRANGER}, [vf(1)]),
-        ({"dev_type": "type-PF"}, [PF_0]),
+        ({"instance": STRANGER}, [FOREIGN_VF]),
+        ({"dev_type": "type-PF"}, [PF_0, PF_1]),
         ({"address": LOST}, [LOST]),
         ({"node": "other"}, []),
-        ({"status": ALLOCATED, "dev_type": "type-VF"}, [vf(1)]),
+        ({"status": ALLOCATED, "dev_type": "type-VF"}, [FOREIGN_VF]),
     ],
 )
 def test_devices_are_filtered(filters, expected):

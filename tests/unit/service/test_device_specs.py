@@ -11,10 +11,12 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.pci.spec import parse_specs
 from rtagent.service.device_specs import DeviceSpecs
-from tests.pci_hosts import GPU_0, PF_0, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
+from tests.pci_hosts import GPU_0, PF_0, PF_1, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
 from tests.unit.api.given import WEB_CLAIM, given
 
 CARD = tuple(nic(vfs=2))
+#: Of each card the one function is in somebody's hands: DB's, a foreign domain's.
+HELD = (*nic(vfs=1), *nic(PF_1, vfs=1))
 
 
 def policy(*specs: dict[str, str]) -> Policy:
@@ -66,8 +68,8 @@ def test_a_card_beside_its_functions_that_placement_cannot_be_told_of_ends_it_to
 
     (error,) = ours.failed
     assert str(error).startswith(f"[pci] device_spec 2: address = {vf(0)}: ")
-    ours.state = replace(given(), policy=Policy(pci=told))
-    assert ours.specs.look()  # both of its functions are held
+    ours.state, ours.devices = replace(given(), policy=Policy(pci=told)), HELD
+    assert ours.specs.look()
 
 
 def test_a_physical_function_is_not_managed_remotely(world):
@@ -91,14 +93,13 @@ def test_a_device_that_comes_later_ends_nothing(world):
 
 
 def test_a_device_that_somebody_holds_ends_nothing(world):
-    """The first function is DB's, the second a foreign domain's."""
-    ours = Host(world)
+    ours = Host(world, devices=HELD)
     ours.state = replace(given(), policy=USED_ONCE)
 
     assert ours.specs.look()
 
     ours.specs.check(USED_ONCE)
-    ours.devices = tuple(nic(vfs=3))
+    ours.devices = CARD
     with pytest.raises(PciConfigInvalidSpec, match="one_time_use"):
         ours.specs.check(USED_ONCE)
 
