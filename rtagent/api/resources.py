@@ -8,7 +8,7 @@ from typing import Any
 
 from rtagent.api.owners import NOBODY, Owner, holder, owner_of
 from rtagent.model.base import Value
-from rtagent.model.claim import BUILDING, SPECIFIC, Claim
+from rtagent.model.claim import LEASED_STATES, SPECIFIC, Claim
 from rtagent.model.host import HostState
 from rtagent.model.specific import SpecificUnit
 from rtagent.pci.holds import holders
@@ -90,4 +90,4 @@ def _resource(
 def _status(owner: Owner, claim: Claim | None) -> str:
     if owner == NOBODY:
         return AVAILABLE
-    return CLAIMED if claim is not None and claim.state == BUILDING else ALLOCATED
+    return CLAIMED if claim is not None and claim.state in LEASED_STATES else ALLOCATED

@@ -1,6 +1,8 @@
 """Devices and specific resources, and who has each."""
 
 import pytest
+from immutables import Map
+from msgspec.structs import replace
 
 from rtagent.api import pci, resources
 from rtagent.api.pci import Device
@@ -148,6 +150,16 @@ def test_each_specific_resource_names_who_has_it():
         ("ns_9", ALLOCATED, "web-1", False),
     ]
     assert [each.claim_uuid for each in listed] == [WEB_CLAIM.uuid, *[None] * 3, WEB_CLAIM.uuid]
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("building", CLAIMED), ("incoming", CLAIMED), ("active", ALLOCATED), ("outgoing", ALLOCATED)],
+)
+def test_a_specific_resource_is_claimed_until_its_guest_may_run(state, status):
+    claim = replace(WEB_CLAIM, state=state)
+    held = replace(given(), claims=Map({claim.uuid: claim}))
+    assert resources.collection(held)["resources"][0].status == status
 
 
 def test_a_mediated_device_is_known_by_its_uuid():
