@@ -1,4 +1,4 @@
-"""The story: audit, claims, refusals, a stranger, a power cut, and what Placement has in the end."""
+"""The story: audits, claims, refusals, a stranger, a power cut, and what Placement has."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ class AuditSummary(Value, frozen=True, kw_only=True):
     def __str__(self) -> str:
         found = (
             f"{_count(self.claims, 'claim')}, {_count(self.orphans, 'orphan')},"
-            f" {_count(self.drifts, 'drift')}, {self.absent} absent, {_count(self.suspects, 'suspect')}"
+            f" {_count(self.drifts, 'drift')}, {self.absent} absent,"
+            f" {_count(self.suspects, 'suspect')}"
         )
         did = f"applied {self.applied}, skipped {self.skipped}"
         if self.skipped:

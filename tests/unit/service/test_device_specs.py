@@ -1,4 +1,4 @@
-"""Device specifications against the host: at the first look, at a reload, and when a device goes."""
+"""Device specifications against the host: at the first look, at a reload, at an unplug."""
 
 import json
 

@@ -1,0 +1,1 @@
+"""Moves of real guests' documents between real agents."""
