@@ -13,7 +13,7 @@ from rtagent.model.base import Value
 
 #: Seconds: between two questions whether a command has ended, and for one answer of the agent.
 PAUSE = 0.1
-ANSWER = 30.0
+ANSWER = 120.0
 
 
 class Done(Value, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Guest:
             return False
         return True
 
-    def run(self, command: Sequence[str], timeout: float = 120.0, given: str = "") -> Done:
+    def run(self, command: Sequence[str], timeout: float = 300.0, given: str = "") -> Done:
         """A program with its arguments, as root. :param given: its standard input.
 
         :raises ChannelError: TimeoutError: it is left running then.

@@ -69,7 +69,7 @@ class Host(Server):
 
     # -- the guest --------------------------------------------------------------------------------
 
-    def tell(self, *command: str, timeout: float = 120.0, given: str = "") -> str:
+    def tell(self, *command: str, timeout: float = 300.0, given: str = "") -> str:
         """What a command prints that must succeed.
 
         :raises CommandFailed:
@@ -79,11 +79,11 @@ class Host(Server):
             raise CommandFailed(f"{command} ended with {done.code}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def ask(self, *command: str, timeout: float = 120.0, given: str = "") -> Done:
+    def ask(self, *command: str, timeout: float = 300.0, given: str = "") -> Done:
         """How a command ends. :param given: its standard input."""
         return self.guest.run(command, timeout, given)
 
-    def wait_served(self, timeout: float = 240.0) -> None:
+    def wait_served(self, timeout: float = 600.0) -> None:
         """Until systemd says that the agent is up, which is when it said READY=1.
 
         :raises CommandFailed: it is not; with what systemd says of it.

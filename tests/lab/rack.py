@@ -23,7 +23,7 @@ from rtagent.rpc.transport import get_transport
 from tests.servers import RabbitMQ
 
 #: Seconds: for one call, and until something that is waited for holds. Emulated, all takes long.
-CALL, PATIENCE = 60.0, 240.0
+CALL, PATIENCE = 120.0, 600.0
 
 CONTEXT = RequestContext(user_id="conductor", overwrite=False)
 
