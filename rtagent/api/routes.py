@@ -7,7 +7,18 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rtagent.api import claims, drift, health, metrics, nodes, numa, orphans, pci, resources
+from rtagent.api import (
+    claims,
+    drift,
+    health,
+    metrics,
+    migrations,
+    nodes,
+    numa,
+    orphans,
+    pci,
+    resources,
+)
 from rtagent.api.reply import JSON, Reply, document, problem, status_of
 from rtagent.api.sources import Sources
 from rtagent.errors import InvalidRequest, RtAgentError
@@ -58,6 +69,7 @@ COLLECTIONS: Mapping[str, Callable[[Look, Query], Reply]] = {
     "claims": lambda look, query: look.tell(claims.collection(look.state, query)),
     "pci": lambda look, query: look.tell(pci.collection(look.state, query)),
     "resources": lambda look, _: look.tell(resources.collection(look.state)),
+    "migrations": lambda look, query: look.tell(migrations.collection(look.state, query)),
     "orphans": lambda look, _: look.tell(orphans.collection(look.state)),
     "drift": lambda look, _: look.tell(drift.collection(look.state)),
     "numa": lambda look, _: look.tell(numa.collection(look.state)),
@@ -75,7 +87,11 @@ MEMBERS: Mapping[str, Callable[[Look, str], Reply]] = {
 }
 
 #: The filters that a collection takes.
-FILTERS: Mapping[str, frozenset[str]] = {"claims": claims.FILTERS, "pci": pci.FILTERS}
+FILTERS: Mapping[str, frozenset[str]] = {
+    "claims": claims.FILTERS,
+    "migrations": migrations.FILTERS,
+    "pci": pci.FILTERS,
+}
 
 
 def answer(sources: Sources, target: str) -> Reply:

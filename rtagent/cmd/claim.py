@@ -22,7 +22,7 @@ class ClaimList(List):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("--instance", metavar="UUID", help="Only this instance's.")
-        parser.add_argument("--state", help="Only those in this state: building or active.")
+        parser.add_argument("--state", help="Only those in this state, active for one.")
         parser.add_argument("--long", action="store_true", help="More columns.")
         return parser
 

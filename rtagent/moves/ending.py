@@ -36,7 +36,8 @@ def drop_move_claim_at_source(
     now: datetime,
     seen: Mapping[str, Domain] | None = None,
 ) -> Granted:
-    """The guest is elsewhere for good: release what is held here for it.
+    """The guest is elsewhere for good: release what is held here for it. It is recorded also where
+    there is nothing, so that the same call does not release what comes here later.
 
     :param seen: the domains that were here when the host was last seen whole; None: it never was.
         Of an evacuated guest that may still run here, what it uses is held in the same change.
@@ -45,7 +46,7 @@ def drop_move_claim_at_source(
     verb = "drop_move_claim_at_source"
     move = parties(state, owner_id, told)
     before = move.source
-    if move.status in OVER or (before is None and move.record is None):
+    if move.status in OVER:
         return unchanged(call, now)
     if move.status in RETURNED:
         raise move.too_late(verb)

@@ -14,7 +14,7 @@ from rtagent.errors import (
     RequestError,
 )
 from rtagent.model.base import Value
-from rtagent.model.claim import INCOMING, OUTGOING, Claim
+from rtagent.model.claim import EVACUATION, INCOMING, OUTGOING, Claim
 from rtagent.model.host import HostState
 from rtagent.model.migration import DEST, OVER, SOURCE, Migration, MigrationFacts
 from rtagent.model.owners import main_claims
@@ -109,7 +109,9 @@ def parties(state: HostState, owner_id: str, told: MigrationFacts) -> Parties:
 def _source(
     state: HostState, owner_id: str, told: MigrationFacts, record: Migration | None
 ) -> Claim | None:
-    """The one that was seen to leave; else the eldest that did not come by this very move."""
+    """The one that was seen to leave. Else, of those that did not come by this very move, the
+    youngest; but of an evacuation the eldest: while its host has not been told of it, the guest may
+    have come back, and gone on."""
     if record is not None and record.role == SOURCE:
         return state.claims.get(record.claim_uuid or "")
     mine = [
@@ -118,6 +120,8 @@ def _source(
         if claim.state != INCOMING and (record is None or claim.uuid != record.claim_uuid)
     ]
     out = (claim for claim in mine if claim.migration_uuid == told.uuid)
+    if told.migration_type != EVACUATION:
+        mine.reverse()
     return next(out, mine[0] if mine else None)
 
 

@@ -18,6 +18,7 @@ from rtagent.model.host import HostState
 from tests.functional.cli.shell import Run, run
 from tests.pci_hosts import GPU_0, vf
 from tests.unit.api.given import STRANGER, VGPU, WEB, given
+from tests.unit.api.moved import moved
 from tests.unit.api.placed import CLAIMS, mapped
 from tests.unit.api.states import NODE, empty, sources, uuid
 
@@ -92,6 +93,16 @@ def test_a_node_is_found_by_uuid_or_name_or_as_the_only_one(rtagent, name):
     assert node["uuid"] == NODE.uuid
     assert node["inventories"]["DISK_GB"]["used"] == 20480
     assert node["stats"]["num_instances"] == 2
+
+
+def test_moves_are_listed(serve):
+    rtagent = serve(moved().state)
+    listed = json.loads(rtagent("migration", "list", "-f", "json").out)
+    assert [(m["type"], m["role"], m["status"], m["from"], m["to"]) for m in listed] == [
+        ("migration", "source", "confirmed", "h1", "h2"),
+        ("live-migration", "dest", "preparing", "h3", "h1"),
+    ]
+    assert rtagent("migration", "list", "--status", "error").out == ""
 
 
 def test_nodes_orphans_and_drift_are_listed(rtagent):

@@ -15,6 +15,7 @@ from rtagent.model.device import Tags
 from rtagent.model.health import Check, Status
 from tests.pci_hosts import GPU_0, GPU_1, gpu, record, vf
 from tests.unit.api.given import given
+from tests.unit.api.moved import moved
 from tests.unit.api.states import NODE, NOW, empty, populated, sources, uuid
 
 
@@ -27,7 +28,8 @@ def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str
     "target",
     ["/nodes", f"/nodes/{NODE.uuid}", "/claims", "/orphans", "/drift", "/numa", "/health", "/ready",
      f"/numa/{NODE.uuid}", "/pci", "/pci/0000:00:00.0", "/pci?status=x", "/resources",
-     f"/claims/{uuid(1)}", "/claims/unknown", "/nodes/unknown", "/nowhere", "/claims?state=x"],
+     f"/claims/{uuid(1)}", "/claims/unknown", "/nodes/unknown", "/nowhere", "/claims?state=x",
+     "/migrations"],
 )  # fmt: skip
 @pytest.mark.parametrize("stale", [True, False])
 def test_every_document_carries_its_revision_and_whether_it_is_stale(target, stale):
@@ -139,6 +141,20 @@ def test_specific_resources_are_listed():
     assert [each["status"] for each in document["resources"]] == [
         "allocated", "allocated", "available", "available", "allocated"
     ]  # fmt: skip
+
+
+def test_moves_are_listed_and_filtered():
+    here = moved()
+    _, document = get("/migrations", sources(here.state))
+    first, second = document["migrations"]
+    assert (first["status"], second["status"]) == ("confirmed", "preparing")
+    assert (second["role"], second["dest_compute"]) == ("dest", here.state.node.host)
+    for query, found in (
+        ("status=confirmed", [first]),
+        (f"instance={first['instance_uuid']}", [first]),
+        ("status=error", []),
+    ):
+        assert get(f"/migrations?{query}", sources(here.state))[1]["migrations"] == found
 
 
 def test_orphans_and_drift():

@@ -216,6 +216,19 @@ def test_a_guest_that_comes_back_before_its_old_host_was_told():
     assert here.state.claims_of(GUEST)[0].uuid == new.uuid
 
 
+def test_one_that_has_come_back_and_goes_on_leaves_with_its_own_claim():
+    here = Host.named(1)
+    old = here.runs()
+    back, on = facts(EVACUATION), facts()
+    new = here.expects(back)
+    here.finishes(back)
+    assert here.starts_out(on).uuid == new.uuid
+    here.drops_source(facts(EVACUATION), {})
+    assert old.uuid not in here.state.claims
+    here.drops_source(on)
+    assert here.states == []
+
+
 # -- devices, pages -----------------------------------------------------------------------------
 
 

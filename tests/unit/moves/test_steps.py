@@ -226,7 +226,16 @@ def test_verbs_of_moves_that_were_never_heard_of():
         with pytest.raises(ClaimNotFound, match=f"instance {GUEST} has no claim here"):
             verb(told)
     source.drops_source(told)
-    assert not source.state.migrations
+    assert (source.states, source.status(told)) == ([], "confirmed")
+
+
+def test_what_was_dropped_where_nothing_was_is_not_dropped_when_something_is():
+    source = Host.named(1)
+    told = facts(EVACUATION)
+    source.drops_source(told, {})
+    source.runs()
+    source.drops_source(told, {})
+    assert source.states == ["active"]
 
 
 def test_what_comes_after_its_own_revert_or_failure_is_refused():
