@@ -65,7 +65,7 @@ class Conductor:
 
     def __init__(self, rng: random.Random, *, shared: bool, reuse: bool) -> None:
         self.rng, self.shared = rng, shared
-        self.fleet = Fleet(rng, shared=shared, reuse=reuse)
+        self.fleet = Fleet(shared=shared, reuse=reuse)
         self.book, self.clock = self.fleet.book, self.fleet.clock
         self.guests = [Guest(uid(), rng.choice(FLAVORS)) for _ in range(3)]
         self.lapses: dict[str, float] = {}

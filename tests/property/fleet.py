@@ -5,7 +5,6 @@ The book knows nothing of the product's rules. It is told what was answered, and
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -126,8 +125,8 @@ class Book:
 class Fleet:
     """Three agents, each in its process's part of a store: one disk for all, or one each."""
 
-    def __init__(self, rng: random.Random, *, shared: bool, reuse: bool) -> None:
-        self.rng, self.clock = rng, ManualClock()
+    def __init__(self, *, shared: bool = True, reuse: bool = False) -> None:
+        self.clock = ManualClock()
         self.book, self.policy = Book(reuse), policy(reuse)
         disk = Disk()
         self.stores = [FailingStore(MemoryStore(disk if shared else Disk())) for _ in range(3)]
