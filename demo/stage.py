@@ -8,15 +8,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.rule import Rule
 
+from demo.conductor import Conductor
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon
@@ -98,15 +99,25 @@ class Stage:
     def say(self, sentence: str) -> None:
         self.console.print(sentence, style="italic", highlight=False)
 
-    def run(self, command: str, expect: int = 0) -> str:
+    def run(
+        self,
+        command: str,
+        expect: int = 0,
+        shown: Callable[[str], RenderableType] | None = None,
+    ) -> str:
         """Type `rtagent COMMAND`, show what it prints, and return that.
+
+        :param shown: makes of what it prints what is shown; None: that itself.
 
         :raises Unexpected: it ended with another code than the story says.
         """
         self.console.print(f"$ rtagent {command}", style="bold", highlight=False, soft_wrap=True)
         done = self._call(shlex.split(command))
-        for line in (done.stdout + done.stderr).splitlines():
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if shown is not None and done.returncode == expect:
+            self.console.print(shown(done.stdout))
+        else:
+            for line in (done.stdout + done.stderr).splitlines():
+                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if done.returncode != expect:
             raise Unexpected(f"rtagent {command} ended with {done.returncode}, not {expect}")
         return done.stdout
@@ -114,6 +125,10 @@ class Stage:
     def ask(self, command: str) -> Any:
         """What a reading command answers, unseen."""
         return json.loads(self._call([*shlex.split(command), "-f", "json"]).stdout)
+
+    def conductor(self) -> Conductor:
+        """Who builds and moves guests here."""
+        return Conductor(self.console, self._rabbitmq.transport_url, self.daemon.host)
 
     def environment(self) -> dict[str, str]:
         """What lets `rtagent` talk to this agent."""

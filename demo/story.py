@@ -10,6 +10,9 @@ from typing import Any
 from rich.table import Table
 from rich.tree import Tree
 
+from demo.resize import GUEST as GPU_GUEST
+from demo.resize import NAME as GPU_NAME
+from demo.resize import resize
 from demo.stage import Stage, Unexpected
 from rtagent.virt.simulate import domain_xml
 
@@ -19,14 +22,17 @@ BUILD = str(uuid.UUID(int=0xC))
 GPU = "0000:88:00.0"
 LIST = "claim list -c uuid -c display_name -c state -c suspect -c vcpus -c memory_mb"
 AUDIT = "audit run -f value -c summary"
-GPU_GUEST, GPU_BUILD = str(uuid.UUID(int=0xD)), str(uuid.UUID(int=0xE))
+GPU_BUILD = str(uuid.UUID(int=0xE))
 SMALL = "--vcpus 2 --memory 4096"
 ASKED = f"--instance {GUEST} --name web-1 --vcpus 4 --memory 8192 --root-gb 20"
 
 
 def play(stage: Stage) -> None:
     """All chapters in their order."""
-    for chapter in (audit, claim, refusal, devices, stranger, power_cut, disappearance, placement):
+    for chapter in (audit, claim, refusal, devices):
+        chapter(stage)
+    resize(stage, GPU_BUILD)
+    for chapter in (stranger, power_cut, disappearance, placement):
         chapter(stage)
 
 
@@ -54,7 +60,7 @@ def refusal(stage: Stage) -> None:
 def devices(stage: Stage) -> None:
     stage.chapter("A guest gets a GPU, and who asks for more than are left is told so")
     alias = "--property pci_passthrough:alias=gpu"
-    first = f"--instance {GPU_GUEST} --name ml-1 {SMALL} {alias}:1"
+    first = f"--instance {GPU_GUEST} --name {GPU_NAME} {SMALL} {alias}:1"
     stage.run(f"claim create {first} --operation-id {GPU_BUILD} -c uuid -c state -c pci")
     stage.run(f"claim test --instance {STRANGER} --name ml-2 {SMALL} {alias}:2", expect=3)
     stage.say("A device that acts up is kept back until it is cleared:")
@@ -62,7 +68,6 @@ def devices(stage: Stage) -> None:
     columns = ("address", "product_id", "dev_type", "numa_node", "status", "name", "reason")
     stage.run(f"pci list {' '.join(f'-c {each}' for each in columns)}")
     stage.run(f"pci clear {GPU}")
-    stage.run(f"claim abort {GPU_BUILD}")
 
 
 def stranger(stage: Stage) -> None:

@@ -16,11 +16,11 @@ def test_the_story(tmp_path):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert played.returncode == 0, played.stdout + played.stderr
     chapters = [line for line in played.stdout.splitlines() if line.endswith("─")]
-    assert len(chapters) == 9
+    assert len(chapters) == 10
     assert "hypervisor-1.example" in played.stdout
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("rtagent-demo")]
