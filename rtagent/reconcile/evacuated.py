@@ -11,11 +11,12 @@ from rtagent.reconcile.step import Move
 
 
 def taken_over(base: HostState, evacuated: Mapping[str, str]) -> Mapping[str, Move]:
-    """The ends of these claims, but of one whose guest has come back from that very host since:
-    clocks of two hosts differ, and what came from there cannot be older."""
+    """The ends of these claims, but of one that was made after the snapshot, which waits for the
+    next audit, and of one whose guest has come back from that very host since: clocks of two hosts
+    differ, and what came from there cannot be older."""
     moves: dict[str, Move] = {}
-    for uuid, host in evacuated.items():
-        claim = base.claims[uuid]
+    for uuid in evacuated.keys() & base.claims.keys():
+        claim, host = base.claims[uuid], evacuated[uuid]
         came = base.migrations.get(claim.migration_uuid or "")
         if claim.state in (ACTIVE, OUTGOING) and (came is None or came.source_compute != host):
             reason = f"its guest was evacuated to {host}"

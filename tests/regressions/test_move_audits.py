@@ -11,11 +11,13 @@ touched since it began.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.flavor import Flavor
+from rtagent.model.migration import MigrationFacts
 from rtagent.model.numa_usage import Occupancy
 from rtagent.views import absent, drifts, suspects
 from tests.builders import uid
@@ -38,7 +40,7 @@ from tests.pci_hosts import GPU_0, GPU_1
 STEPS = ("devices", "list", f"read {GUEST}", "finish")
 
 
-def moved_away(flavor: Flavor, **host: object) -> tuple[Agent, object]:
+def moved_away(flavor: Flavor, **host: Any) -> tuple[Agent, MigrationFacts]:
     """A source whose guest has arrived elsewhere; its domain is here until somebody removes it."""
     source, dest = neighbours(**host)
     source.runs(flavor)
@@ -118,6 +120,25 @@ def test_cpus_of_the_source_do_not_trouble_the_destination():
     assert dest.audit().good
     assert not drifts(dest.state)
     assert dest.state.usage.pcpus == 4
+
+
+def test_a_guest_that_comes_to_here_and_is_gone_again_before_the_audit_has_ended():
+    """As above, and the other way round: the migrations told of a guest of which the audit had not
+    heard when it began."""
+    here, other = neighbours()
+    here.world.start_domain(uid(503), 1, 64)
+
+    def comes_and_goes() -> None:
+        here.runs()
+        move = told(EVACUATION)
+        other.expects(move)
+        other.boots(other.does("finish_evacuation", move))
+        here.world.destroy(GUEST)
+
+    assert here.audit_while("finish", comes_and_goes).good
+    assert here.state.holdings[uid(503)].memory_mb == 64
+    assert here.audit().good
+    assert (here.states(), other.states()) == ([], ["active"])
 
 
 @pytest.mark.parametrize("step", ["devices", "list", "finish"])
