@@ -83,7 +83,7 @@ class Guests(Fleet):
         """Its domain is no more."""
         self.worlds[host].destroy(claim.owner_id)
 
-    def audit_between(self, host: int, what: Callable[[], object], step: str = "finish") -> None:
+    def audit_between(self, host: int, what: Callable[[], None], step: str = "finish") -> None:
         """Audit, and do something while the host is looked at."""
         self.worlds[host].between = lambda at: what() if at == step else None
         self.audit(host)
