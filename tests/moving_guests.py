@@ -85,7 +85,11 @@ class Guests(Fleet):
 
     def audit_between(self, host: int, what: Callable[[], None], step: str = "finish") -> None:
         """Audit, and do something while the host is looked at."""
-        self.worlds[host].between = lambda at: what() if at == step else None
+        def look(at: str) -> None:
+            if at == step:
+                what()
+
+        self.worlds[host].between = look
         self.audit(host)
         self.worlds[host].between = lambda at: None
 

@@ -15,6 +15,8 @@ MB_IN_GB = 1024
 #: What an audit notes of a claim whose domain is not there: it changes nothing that is held.
 REMARKS = frozenset({"suspect", "trust"})
 AMOUNTS = ("vcpus", "memory_mb", "disk_mb")
+#: What of a claim its history keeps.
+FACTS = ("state", "suspect", "pcpus", "migration_uuid", *AMOUNTS)
 
 
 class Judge:
@@ -78,7 +80,7 @@ def same_story(told: Told, record: Record) -> None:
         assert facts(event["before"]) == before
         before = facts(event["after"])
     row = record.claims[told.uuid]
-    assert before == {name: row[name] for name in ("state", "suspect", "pcpus", *AMOUNTS)}
+    assert before == {name: row[name] for name in FACTS}
 
 
 def sums(book: Book, record: Record) -> None:
