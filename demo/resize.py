@@ -40,6 +40,7 @@ def resize(stage: Stage, built: str) -> None:
         moved = move(stage, conductor)
         conductor.call("drop_move_claim_at_source", "confirm", **moved)
         stage.run(AUDIT)
+        stage.run("migration list -c type -c role -c status -c claim")
         stage.say("The guest is deleted, and both are free at once:")
         stage.run(f"host simulate edit {stage.host_file} --remove-domain {GUEST}")
         news = {"uuid": GUEST, "vm_state": "deleted"}
