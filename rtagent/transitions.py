@@ -155,7 +155,8 @@ def _used(state: HostState, made: Change) -> tuple[PciDevice, ...]:
     for uuid in (*made.unholdings, *(holding.domain_uuid for holding in made.holdings)):
         if uuid in state.holdings:
             let_go |= state.holdings[uuid].occupancy.devices
-    if not any(a in state.devices and state.devices[a].tags.one_time_use for a in let_go):
+    known = (*(state.devices[a] for a in let_go if a in state.devices), *made.devices)
+    if not any(each.tags.one_time_use for each in known):
         return ()
     after = state.fold(made)
     return released(after.devices, let_go - {hold.address for hold in holds(after)})

@@ -129,6 +129,16 @@ def test_a_domains_devices_are_its_own_from_the_audit_on_that_sees_them():
     assert holdings(state).state(GPU_0).state == "available"
 
 
+def test_a_device_is_for_one_use_from_the_audit_on_that_says_so():
+    """Even if it is the one that finds that its domain has let go of it."""
+    state = device_host()
+    state = audited(state, seen(state, domain("foreign", [GPU_0])))
+    state = replace(state, policy=replace(state.policy, pci=policy(ONE_TIME)))
+    state = audited(state, seen(state, domain("foreign"), devices=EVERYTHING))
+    assert state.devices[GPU_0].quarantine is not None
+    assert state.devices[GPU_1].quarantine is None
+
+
 def test_specifications_that_are_wrong_for_a_device_are_told_of():
     wrong = replace(ONE_TIME[0], product_id="154c", vendor_id="8086")
     state = device_host({}, pci=policy((wrong,)))
