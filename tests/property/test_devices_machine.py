@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.audit import Auditor
 from rtagent.compute_node import pci_device_pools
+from rtagent.db.devices import DeviceRow, net_devices
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.kernel import restored
@@ -23,6 +24,7 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.request import AttachRequest
 from rtagent.model.specific import EnabledType, SpecificInventory
 from rtagent.pci.alias import parse_aliases
+from rtagent.pci.holds import holdings
 from rtagent.pci.spec import parse_specs
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
@@ -79,13 +81,30 @@ ALIASES = parse_aliases(
 )
 
 
+class RowStore(MemoryStore):
+    """And what a database would show of devices. :ivar rows: by address."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows: dict[str, DeviceRow] = {}
+
+    def commit(self, before, after, changes):
+        super().commit(before, after, changes)
+        rows = net_devices(before, after, changes)
+        for address in rows.gone:
+            del self.rows[address]
+        assert not {row.address for row in rows.new} & self.rows.keys()
+        assert {row.address for row in rows.changed} <= self.rows.keys()
+        self.rows.update({row.address: row for row in (*rows.new, *rows.changed)})
+
+
 class DevicesMachine(RuleBasedStateMachine):
     """``offered``: names of devices; ``once``: those that are for one use. ``vgpus``: whether
     mediated devices are. ``namespaces``: those of persistent memory."""
 
     def __init__(self):
         super().__init__()
-        self.clock, self.store = ManualClock(), MemoryStore()
+        self.clock, self.store = ManualClock(), RowStore()
         self.world = FakeHypervisor(TOPOLOGY)
         self.world.plug(*HARDWARE.values())
         self.offered, self.once = set(PRODUCTS), set()
@@ -119,16 +138,16 @@ class DevicesMachine(RuleBasedStateMachine):
 
     # -- calls ------------------------------------------------------------------------------------
 
+    @precondition(lambda self: len(self.named("build")) < len(OWNERS))
     @rule(
-        owner=st.sampled_from(OWNERS),
+        data=st.data(),
         asked=st.sampled_from(ASKED),
         numa=st.booleans(),
         vgpus=st.sampled_from([0, 0, 1, 2]),
         namespaces=st.sampled_from([0, 0, 1]),
     )
-    def claim(self, owner, asked, numa, vgpus, namespaces):
-        if self.book.of(owner):
-            return
+    def claim(self, data, asked, numa, vgpus, namespaces):
+        owner = data.draw(st.sampled_from([each for each in OWNERS if not self.book.of(each)]))
         specs = {"resources:VGPU": str(vgpus)} if vgpus else {}
         if asked:
             listed = ",".join(f"{name}:{count}" for name, count in asked.items())
@@ -216,29 +235,30 @@ class DevicesMachine(RuleBasedStateMachine):
         held.state = "active"
 
     @precondition(lambda self: self.book.claims)
-    @rule(data=st.data(), verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
+    @rule(data=st.data(), verb=st.sampled_from(["abort_instance_claim", "release_claim", "delete"]))
     def end(self, data, verb):
         uuid, before = self.any_claim(data), self.book.claimed()
-        getattr(self.tracker, verb)(uuid, call(verb))
-        self.book.end([uuid])
+        ends = [uuid]
+        if verb == "delete":
+            owner = self.book.claims[uuid].owner
+            ends = list(self.book.of(owner))
+            news = InstanceUpdate(uuid=owner, vm_state="deleted")
+            self.tracker.update_usage(news, call("update_usage"))
+        else:
+            getattr(self.tracker, verb)(uuid, call(verb))
+        self.book.end(ends)
         self.book.freed(before)
 
-    @rule(owner=st.sampled_from(OWNERS), verb=st.sampled_from(["unclaim", "free"]))
-    def detach(self, owner, verb):
+    @precondition(lambda self: self.named("attach"))
+    @rule(data=st.data(), verb=st.sampled_from(["unclaim", "free"]))
+    def detach(self, data, verb):
         """All that were only claimed, or all that the guest had."""
+        owner = self.book.claims[data.draw(st.sampled_from(self.named("attach")))].owner
         state = {"unclaim": "building", "free": "active"}[verb]
         before = self.book.claimed()
         self.tracker.end_pci_claims(owner, None, verb, call(verb))
         its = self.book.of(owner, "attach")
         self.book.end(uuid for uuid, held in its.items() if held.state == state)
-        self.book.freed(before)
-
-    @rule(owner=st.sampled_from(OWNERS))
-    def delete(self, owner):
-        before = self.book.claimed()
-        news = InstanceUpdate(uuid=owner, vm_state="deleted")
-        self.tracker.update_usage(news, call("update_usage"))
-        self.book.end(self.book.of(owner))
         self.book.freed(before)
 
     @precondition(lambda self: self.book.lines)
@@ -296,9 +316,16 @@ class DevicesMachine(RuleBasedStateMachine):
         owner = data.draw(st.sampled_from(sorted(self.world.domains)))
         (self.world.shut_off if stays else self.world.destroy)(owner)
 
-    @rule(address=st.sampled_from(CARDS))
-    def somebody_creates_a_mediated_device(self, address):
-        self.create(uid(), address)
+    @rule(data=st.data())
+    def a_mediated_device_comes_or_goes(self, data):
+        uuid = data.draw(st.sampled_from([None, *sorted(self.world.mdevs)]))
+        if uuid is None:
+            self.create(uid(), data.draw(st.sampled_from(CARDS)))
+        elif not any(uuid in d.occupancy.mdevs for d in self.world.domains.values() if d.active):
+            address = self.world.mdevs[uuid].parent_addr
+            self.world.destroy_mdev(uuid)
+            there = [m for m in self.world.mdevs.values() if m.parent_addr == address]
+            self.world.plug(card(address, PARTS - len(there)))
 
     def create(self, uuid, address):
         """Its uuid, if the card can make it or has made it."""
@@ -311,46 +338,38 @@ class DevicesMachine(RuleBasedStateMachine):
             self.world.plug(card(address, PARTS - len(there) - 1))
         return uuid
 
-    @precondition(lambda self: self.world.mdevs)
-    @rule(data=st.data())
-    def a_mediated_device_is_destroyed(self, data):
-        uuid = data.draw(st.sampled_from(sorted(self.world.mdevs)))
-        if not any(uuid in d.occupancy.mdevs for d in self.world.domains.values() if d.active):
-            address = self.world.mdevs[uuid].parent_addr
-            self.world.destroy_mdev(uuid)
-            there = [m for m in self.world.mdevs.values() if m.parent_addr == address]
-            self.world.plug(card(address, PARTS - len(there)))
-
-    @rule(address=st.sampled_from([a for a in ADDRESSES if a not in CARDS]))
-    def unplug(self, address):
-        """Even if somebody has it; a card's virtual functions go with it."""
-        gone = {address} | {a for a in kin(address) if HARDWARE[a].parent_addr == address}
-        self.world.unplug(*(gone & self.world.devices.keys()))
-
-    @rule(address=st.sampled_from([a for a in ADDRESSES if a not in CARDS]), other=st.booleans())
-    def plug(self, address, other):
-        """What was there before, or another card, of a kind that nobody ever asks for."""
+    @rule(
+        address=st.sampled_from([a for a in ADDRESSES if a not in CARDS]),
+        what=st.sampled_from(["gone", "there", "another"]),
+    )
+    def plug(self, address, what):
+        """Even if somebody has it. A card's virtual functions go with it; what is there instead of
+        one is of a kind that nobody ever asks for."""
         device = HARDWARE[address]
-        if other and not kin(address):
-            device = replace(device, product_id="ffff")
-        if device.parent_addr is None or device.parent_addr in self.world.devices:
-            self.world.plug(device)
+        if what == "gone":
+            gone = {address} | {a for a in kin(address) if HARDWARE[a].parent_addr == address}
+            self.world.unplug(*(gone & self.world.devices.keys()))
+        elif device.parent_addr is None or device.parent_addr in self.world.devices:
+            other = what == "another" and not kin(address)
+            self.world.plug(replace(device, product_id="ffff") if other else device)
 
     # -- the operator -----------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(sorted(PRODUCTS)), once=st.booleans())
-    def the_operator_offers_something_else(self, name, once):
-        if name in self.offered and not once:
-            self.offered.remove(name)
+    @rule(
+        name=st.sampled_from([*sorted(PRODUCTS), "vgpus", "namespaces"]),
+        once=st.booleans(),
+        number=st.integers(0, 2),
+    )
+    def the_operator_offers_something_else(self, name, once, number):
+        """More of it, less, or for one use only."""
+        if name == "vgpus":
+            self.vgpus = not self.vgpus
+        elif name == "namespaces":
+            self.namespaces = NAMESPACES[:number]
+        elif once and name != "vf":  # of which it is not to be said
+            self.once ^= {name}
         else:
-            self.offered.add(name)
-        # Not to be said of virtual functions.
-        self.once ^= {name} if once and name != "vf" else set()
-        self.tracker.set_policy(self.policy())
-
-    @rule(vgpus=st.booleans(), number=st.integers(0, 2))
-    def the_operator_offers_other_members(self, vgpus, number):
-        self.vgpus, self.namespaces = vgpus, NAMESPACES[:number]
+            self.offered ^= {name}
         self.tracker.set_policy(self.policy())
 
     # -- time -------------------------------------------------------------------------------------
@@ -507,6 +526,16 @@ class DevicesMachine(RuleBasedStateMachine):
         assert pools == self.book.available()
 
     @invariant()
+    def rows_show_who_has_what(self):
+        lines = holdings(self.tracker.snapshot())
+        for address, row in self.store.rows.items():
+            line = lines.state(address)
+            assert (row.status, row.instance_uuid) == (line.state, line.owner_id)
+            owners = self.book.owners_of(address) | self.book.owners_of_parts(address)
+            assert (row.instance_uuid in owners) if owners else row.instance_uuid is None
+        assert self.store.rows.keys() == set(self.tracker.snapshot().devices)
+
+    @invariant()
     def a_restart_would_find_the_same(self):
         state = self.tracker.snapshot()
         again = restored(self.store.load(NODE.uuid), state.policy)
@@ -515,5 +544,8 @@ class DevicesMachine(RuleBasedStateMachine):
         assert again.specific == state.specific
 
 
-DevicesMachine.TestCase.settings = settings(stateful_step_count=40)
+# Few and long: it takes some steps until there is something to be lost.
+DevicesMachine.TestCase.settings = settings(
+    stateful_step_count=150, max_examples=settings.default.max_examples // 4
+)
 TestDevices = DevicesMachine.TestCase
