@@ -153,7 +153,7 @@ def _used(state: HostState, made: Change) -> tuple[PciDevice, ...]:
     """Devices for one use that are let go of by a change, as they are kept back then."""
     let_go = {device.address for claim in made.ends for device in claim.pci}
     for uuid in (*made.unholdings, *(holding.domain_uuid for holding in made.holdings)):
-        if uuid in state.holdings:
+        if uuid in state.holdings and state.holdings[uuid].active:
             let_go |= state.holdings[uuid].occupancy.devices
     known = (*(state.devices[a] for a in let_go if a in state.devices), *made.devices)
     if not any(each.tags.one_time_use for each in known):

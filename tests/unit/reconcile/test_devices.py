@@ -139,6 +139,17 @@ def test_a_device_is_for_one_use_from_the_audit_on_that_says_so():
     assert state.devices[GPU_1].quarantine is None
 
 
+def test_a_device_that_a_domain_is_only_defined_with_is_not_used():
+    state = device_host(pci=policy(ONE_TIME))
+    state = audited(state, seen(state, devices=EVERYTHING))
+    off = domain("foreign", [GPU_0], active=False)
+    for look in (off, domain("foreign"), domain("foreign", [GPU_0])):
+        state = audited(state, seen(state, look, devices=EVERYTHING))
+        assert state.devices[GPU_0].quarantine is None
+    state = audited(state, seen(state, off, devices=EVERYTHING))
+    assert state.devices[GPU_0].quarantine is not None
+
+
 def test_specifications_that_are_wrong_for_a_device_are_told_of():
     wrong = replace(ONE_TIME[0], product_id="154c", vendor_id="8086")
     state = device_host({}, pci=policy((wrong,)))
