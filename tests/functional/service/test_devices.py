@@ -1,0 +1,171 @@
+"""A daemon on a host with two GPUs and a network card: its guests, a stranger, what is pulled out,
+and power cuts in between."""
+
+import contextlib
+import json
+import uuid
+
+import pytest
+from lxml import etree
+from oslo_context.context import RequestContext
+
+from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.rpc.client import AgentAPI
+from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, simulate
+from tests.nodedevs import pci_name
+from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
+from tests.servers.daemon import Daemon, wait_until
+from tests.stream.home import open_transport
+
+CONTEXT = RequestContext(user_id="tester")
+ALIASES = [
+    {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"},
+    {"name": "vf", **VF_IDS, "device_type": "type-VF"},
+]
+VF_REQUEST = [{"alias_name": "vf", "count": 1}]
+
+
+@pytest.fixture
+def daemon(tmp_path, rabbitmq):
+    name = f"host-{uuid.uuid4()}"
+    simulate(tmp_path / "host.xml", Machine(gpus=2, nics=1, vfs=2, hostname=name))
+    made = Daemon(
+        tmp_path,
+        rabbitmq.transport_url,
+        config={
+            "DEFAULT": {"host": name},
+            "pci": {
+                "device_spec": json.dumps([GPU_IDS, PF_IDS, VF_IDS]),
+                "alias": json.dumps(ALIASES),
+            },
+        },
+    )
+    yield made.start().wait_ready()
+    made.close()
+
+
+@pytest.fixture
+def agent(daemon, rabbitmq):
+    transport = open_transport(rabbitmq.transport_url)
+    yield AgentAPI(transport, daemon.host, timeout=10)
+    transport.cleanup()
+
+
+def instance(aliases: str = "") -> dict:
+    specs = {"pci_passthrough:alias": aliases} if aliases else {}
+    flavor = {"vcpus": 1, "memory_mb": 64, "root_gb": 0, "extra_specs": specs}
+    return {"uuid": str(uuid.uuid4()), "flavor": flavor}
+
+
+def power_cut(daemon: Daemon) -> None:
+    daemon.kill()
+    daemon.start().wait_ready()
+
+
+def run(daemon: Daemon, owner: str, *claims: dict) -> None:
+    """Its domain, made of what the claims say that enacts them."""
+    domain = etree.fromstring(domain_xml(owner, vcpus=1, memory_mb=64))
+    domain.remove(domain.find("vcpu"))
+    devices = etree.SubElement(domain, "devices")
+    for claim in claims:
+        for child in etree.fromstring(f"<guest>{claim['guest']}</guest>"):
+            if child.tag == "devices":
+                devices.extend(child)
+            else:
+                domain.insert(3, child)
+    with edit(daemon.host_file) as world:
+        with contextlib.suppress(SimulationError):  # it is not there yet
+            world.remove_domain(owner)
+        world.add_domain(etree.tostring(domain).decode())
+
+
+def devices(claim: dict) -> list[str]:
+    return [device["address"] for device in claim["pci"]]
+
+
+def status(daemon: Daemon, *addresses: str) -> list[str | None]:
+    shown = {each["address"]: each["status"] for each in daemon.read("pci")["pci"]}
+    return [shown.get(address) for address in addresses]
+
+
+def live(agent: AgentAPI, claim: dict) -> dict:
+    return agent.get_claim(CONTEXT, claim["uuid"])["claim"]
+
+
+def test_guests_get_their_devices_and_give_them_back(daemon, agent):
+    first = agent.instance_claim(CONTEXT, instance("gpu:1"))
+    second = agent.instance_claim(CONTEXT, instance("gpu:1"))
+    assert devices(first) + devices(second) == [GPU_0, GPU_1]
+    with pytest.raises(ComputeResourcesUnavailable, match="PCI gpu: 1 devices requested"):
+        agent.instance_claim(CONTEXT, instance("gpu:1"))
+
+    run(daemon, first["owner_id"], first)
+    wait_until(lambda: live(agent, first)["state"] == "active")
+    added = agent.claim_pci_devices(CONTEXT, instance_of(first), VF_REQUEST)
+    assert devices(added) == [vf(0)]
+    assert status(daemon, GPU_0, GPU_1, vf(0), PF_0) == [
+        "allocated",
+        "claimed",
+        "claimed",
+        "unclaimable",
+    ]
+    power_cut(daemon)
+
+    agent.allocate_pci_devices_for_instance(CONTEXT, first["owner_id"], added["uuid"])
+    run(daemon, first["owner_id"], first, added)
+    agent.update_available_resource(CONTEXT)
+    assert daemon.read("drift")["drift"] == []
+    assert status(daemon, vf(0), PF_0) == ["allocated", "unavailable"]
+
+    run(daemon, first["owner_id"], first)
+    agent.free_pci_device_allocations_for_instance(CONTEXT, first["owner_id"])
+    agent.update_available_resource(CONTEXT)
+    assert status(daemon, vf(0), PF_0) == ["available", "available"]
+    agent.release_claim(CONTEXT, second["uuid"])
+    assert devices(agent.instance_claim(CONTEXT, instance("gpu:1"))) == [GPU_1]
+    assert daemon.read("drift")["drift"] == []
+
+
+def test_a_strangers_device_is_not_given_and_a_held_one_is_not_forgotten(daemon, agent):
+    stranger = str(uuid.uuid4())
+    run(daemon, stranger, {"guest": hostdev(GPU_0)})
+    wait_until(lambda: [o["domain_uuid"] for o in daemon.read("orphans")["orphans"]] == [stranger])
+    held = agent.instance_claim(CONTEXT, instance("gpu:1"))
+    assert devices(held) == [GPU_1]
+    power_cut(daemon)
+    with pytest.raises(ComputeResourcesUnavailable):
+        agent.instance_claim(CONTEXT, instance("gpu:1"))
+
+    with edit(daemon.host_file) as world:
+        world.remove_device(pci_name(GPU_1))
+    wait_until(lambda: daemon.read("drift")["drift"])
+    power_cut(daemon)
+    assert devices(live(agent, held)) == [GPU_1]
+    (drift,) = daemon.read("drift")["drift"]
+    assert (drift["resource"], drift["problem"]) == (
+        f"PCI device {GPU_1}",
+        "AssignedResourceNotFound",
+    )
+    assert GPU_1 in json.dumps(daemon.read("health"))
+    assert status(daemon, GPU_0, GPU_1) == ["allocated", "claimed"]
+
+    agent.release_claim(CONTEXT, held["uuid"])
+    with edit(daemon.host_file) as world:
+        world.remove_domain(stranger)
+    wait_until(lambda: status(daemon, GPU_0, GPU_1) == ["available", None])
+    assert devices(agent.instance_claim(CONTEXT, instance("gpu:1"))) == [GPU_0]
+
+
+def instance_of(claim: dict) -> dict:
+    return {"uuid": claim["owner_id"], "flavor": claim["flavor"]}
+
+
+def hostdev(*addresses: str) -> str:
+    return f"<devices>{''.join(map(_hostdev, addresses))}</devices>"
+
+
+def _hostdev(address: str) -> str:
+    domain, bus, slot, function = address.replace(".", ":").split(":")
+    its = f"domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'"
+    source = f"<source><address {its}/></source>"
+    return f"<hostdev mode='subsystem' type='pci' managed='yes'>{source}</hostdev>"
