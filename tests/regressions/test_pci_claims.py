@@ -1,0 +1,84 @@
+"""LP1986838, LP1892361, LP2098496: a claim that was not what had been tested.
+
+A flavor asked for two aliases that one device answered: the claim logged an error, and the guest
+ran without any device. A device that had become another kind of device was pooled as the old one;
+one that was pooled twice was promised twice.
+
+A claim has all that it asks for, or it is refused and has nothing; what the pools count is what
+can be claimed, one device after the other, and no more.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.compute_node import pci_device_pools
+from rtagent.model.decision import Refused
+from rtagent.model.device import SRIOV_PF
+from rtagent.pci.alias import parse_aliases
+from tests.builders import NOON, call, request
+from tests.device_states import addresses, audited, built, device_host, policy, released, seen
+from tests.pci_hosts import GPU_0, GPU_1, gpu, nic, record
+
+TWO_NAMES = parse_aliases(
+    [
+        '{"name": "video", "vendor_id": "10de", "product_id": "13f1"}',
+        '{"name": "compute", "vendor_id": "10de", "product_id": "13f1"}',
+    ]
+)
+
+
+def refused(state, aliases):
+    asked = request(extra_specs={"pci_passthrough:alias": aliases})
+    answer = claims.build(state, asked, call(), NOON)
+    assert isinstance(answer, Refused)
+    return answer.reasons
+
+
+def test_two_aliases_and_one_device_is_no_claim():
+    one = device_host(record([gpu()]), pci=replace(policy(), aliases=TWO_NAMES))
+    (reason,) = refused(one, "video:1,compute:1")
+    assert (reason.resource, reason.available) == ("PCI compute", 0)
+    two = device_host(record([gpu(GPU_0), gpu(GPU_1)]), pci=replace(policy(), aliases=TWO_NAMES))
+    _, claim = built(two, "video:1,compute:1")
+    assert {device.alias_name: device.address for device in claim.pci} == {
+        "video": GPU_0,
+        "compute": GPU_1,
+    }
+
+
+def test_a_claim_that_fails_for_another_reason_has_taken_nothing():
+    state = device_host()
+    asked = request(memory_mb=10**6, extra_specs={"pci_passthrough:alias": "gpu:2"})
+    assert isinstance(claims.build(state, asked, call(), NOON), Refused)
+    _, claim = built(state, "gpu:2")
+    assert addresses(claim) == [GPU_0, GPU_1]
+
+
+def test_what_the_pools_count_is_what_can_be_claimed():
+    state = device_host(record([gpu(GPU_0), gpu(GPU_1), *nic(vfs=6)]))
+    for alias, product in (("vf", "154c"), ("gpu", "13f1")):
+        for left in reversed(range(counted(state, product))):
+            state, _ = built(state, f"{alias}:1")
+            assert counted(state, product) == left
+        assert refused(state, f"{alias}:1")
+
+
+def test_a_device_of_another_kind_is_another_device_in_the_pools_and_in_claims():
+    state = device_host(record([gpu(GPU_0)]))
+    turned = replace(gpu(GPU_0), dev_type=SRIOV_PF)
+    state = audited(state, seen(state, devices=[turned]))
+    (pool,) = pci_device_pools(state)
+    assert pool["tags"]["dev_type"] == SRIOV_PF
+    assert refused(state, "gpu:1")
+
+
+def test_what_is_let_go_of_is_counted_again_at_once():
+    state, claim = built(device_host(), "gpu:2")
+    assert counted(state, "13f1") == 0
+    assert counted(released(state, claim), "13f1") == 2
+
+
+def counted(state, product):
+    return sum(p["count"] for p in pci_device_pools(state) if p["product_id"] == product)
