@@ -1,8 +1,9 @@
-"""LP1986838, LP1892361, LP2098496: a claim that was not what had been tested.
+"""LP1986838, LP1549984, LP1892361, LP2098496: a claim that was not what had been tested.
 
 A flavor asked for two aliases that one device answered: the claim logged an error, and the guest
-ran without any device. A device that had become another kind of device was pooled as the old one;
-one that was pooled twice was promised twice.
+ran without any device. A claim that failed for another reason kept the devices that it had taken.
+A device that had become another kind of device was pooled as the old one; one that was pooled twice
+was promised twice.
 
 A claim has all that it asks for, or it is refused and has nothing; what the pools count is what
 can be claimed, one device after the other, and no more.
