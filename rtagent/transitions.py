@@ -24,7 +24,7 @@ from rtagent.model.claim import (
 from rtagent.model.decision import Granted
 from rtagent.model.device import PciDevice
 from rtagent.model.host import HostState
-from rtagent.pci.holds import holds
+from rtagent.pci.holds import device_holds
 from rtagent.pci.record import released
 
 #: What each verb makes of each state; a pair that is not here is illegal.
@@ -159,7 +159,7 @@ def _used(state: HostState, made: Change) -> tuple[PciDevice, ...]:
     if not any(each.tags.one_time_use for each in known):
         return ()
     after = state.fold(made)
-    return released(after.devices, let_go - {hold.address for hold in holds(after)})
+    return released(after.devices, let_go - {hold.address for hold in device_holds(after)})
 
 
 def _merged(devices: Iterable[PciDevice], later: Iterable[PciDevice]) -> tuple[PciDevice, ...]:

@@ -546,6 +546,6 @@ class DevicesMachine(RuleBasedStateMachine):
 
 # Few and long: it takes some steps until there is something to be lost.
 DevicesMachine.TestCase.settings = settings(
-    stateful_step_count=150, max_examples=settings.default.max_examples // 4
+    stateful_step_count=150, max_examples=settings.default.max_examples // 5
 )
 TestDevices = DevicesMachine.TestCase

@@ -150,6 +150,15 @@ def test_a_device_that_a_domain_is_only_defined_with_is_not_used():
     assert state.devices[GPU_0].quarantine is not None
 
 
+def test_a_device_that_was_used_whole_is_kept_back_though_parts_of_it_are_held():
+    base = device_host({}, pci=policy(ONE_TIME, mdev_types=(VGPU_TYPE,)))
+    state = audited(base, seen(base, devices=[with_type(2)]))
+    state, _ = built(state, extra_resource={"VGPU": 1})
+    for has in ([GPU_0], []):
+        state = audited(state, seen(state, domain("foreign", has), devices=[with_type(2)]))
+    assert state.devices[GPU_0].quarantine is not None
+
+
 def test_specifications_that_are_wrong_for_a_device_are_told_of():
     wrong = replace(ONE_TIME[0], product_id="154c", vendor_id="8086")
     state = device_host({}, pci=policy((wrong,)))
