@@ -85,6 +85,7 @@ class Guests(Fleet):
 
     def audit_between(self, host: int, what: Callable[[], None], step: str = "finish") -> None:
         """Audit, and do something while the host is looked at."""
+
         def look(at: str) -> None:
             if at == step:
                 what()

@@ -61,7 +61,8 @@ def _valid(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
         case "string":
             return _string(schema)
         case "array":
-            return st.lists(valid(schema["items"], root), max_size=2)
+            least = schema.get("minItems", 0)
+            return st.lists(valid(schema["items"], root), min_size=least, max_size=2)
     return _object(schema, root)
 
 
