@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
+from msgspec.structs import replace
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
@@ -24,10 +25,8 @@ from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, RtAgentError, StoreUnavailable
 from rtagent.kernel import restored
-from rtagent.model.node import Node
 from rtagent.model.observation import Domain
 from rtagent.model.policy import Policy
-from rtagent.model.topology import Topology
 from rtagent.ports import Stored
 from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.in_flight import InFlight
@@ -36,11 +35,9 @@ from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
+from tests.crash.site import Site
 from tests.stream.home import Domains
 
-NODE_UUID = "00000000-0000-4000-8000-00000000c0de"
-VCPUS = 16
-TOPOLOGY = Topology(cpus=frozenset(range(VCPUS)), memory_mb=65536, disk_mb=1024 * 1024)
 #: As many calls as may be in flight at once.
 THREADS = 8
 
@@ -63,16 +60,17 @@ class Child:
     """The agent's parts, and what may be ordered beside the calls of its API."""
 
     def __init__(
-        self, url: str, state_path: str, failpoint: str, domains: Domains, reserve: int
+        self, site: Site, url: str, state_path: str, failpoint: str, domains: Domains, reserve: int
     ) -> None:
-        self._clock = MovableClock()
+        self._site, self._clock = site, MovableClock()
         telemetry = Telemetry(self._clock)
         engine = open_engine(url, 5)
         point = Failpoint.parse(failpoint or "purge.before:1000000")
         self._store = FailingStore(FailpointStore(SqlStore(engine, point.passed), point))
-        self._hypervisor = FakeHypervisor(TOPOLOGY)
+        self._hypervisor = FakeHypervisor(site.topology, hostname=site.node.hypervisor_hostname)
+        self._hypervisor.plug(*site.devices)
         self.set_domains(domains)
-        state = restored(self._enroll(state_path), Policy(reserved_memory_mb=reserve))
+        state = restored(self._enroll(state_path), self._policy(reserve))
         self._tracker = ResourceTracker(self._store, self._clock, state, telemetry)
         auditor = Auditor(self._tracker, self._hypervisor, self._clock, telemetry)
         self._endpoint = Endpoint(
@@ -91,9 +89,7 @@ class Child:
 
     def _enroll(self, state_path: str) -> Stored:
         """As a boot does: again, while a predecessor's transaction is not cleared away."""
-        node = Node(
-            uuid=NODE_UUID, host="h", hypervisor_hostname=self._hypervisor.hostname, host_ip="::1"
-        )
+        node = self._site.node
         claimant = identity.Claimant(
             node=node,
             writer=machine.writer(state_path),
@@ -129,7 +125,10 @@ class Child:
 
     def set_reserve(self, memory_mb: int) -> None:
         """A policy that keeps so much back."""
-        self._tracker.set_policy(Policy(reserved_memory_mb=memory_mb))
+        self._tracker.set_policy(self._policy(memory_mb))
+
+    def _policy(self, reserved_memory_mb: int) -> Policy:
+        return replace(self._site.policy, reserved_memory_mb=reserved_memory_mb)
 
     def lose_commit(self, done: bool) -> None:
         """The connection goes in the next commit, which is done or not."""
@@ -140,7 +139,7 @@ class Child:
 
     def purge(self) -> int:
         """Forget all that may be forgotten."""
-        return self._store.purge(NODE_UUID, self._clock.now())
+        return self._store.purge(self._site.node.uuid, self._clock.now())
 
 
 def live(pipe: Connection, *arguments: Any) -> None:

@@ -12,7 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.crash.child import VCPUS, live
+from tests.crash.child import live
+from tests.crash.site import PLAIN, Site
 from tests.stream.caller import Lost
 from tests.stream.home import PATIENCE, Domains
 
@@ -24,16 +25,17 @@ processes.set_forkserver_preload(["pytest", "tests.crash.child", "tests.crash.gi
 class ChildHome:
     """An agent without a bus (`child`)."""
 
-    vcpus = VCPUS
-
-    def __init__(self, directory: Path, url: str) -> None:
-        self.url, self.kills = url, 0
+    def __init__(self, directory: Path, url: str, site: Site = PLAIN) -> None:
+        self.url, self.kills, self.vcpus = url, 0, len(site.topology.cpus)
+        self._site, self.host = site, site.node.host
         self._directory, self._reserve = directory, 0
         self._domains: Domains = {}
         self._life: _Life | None = None
 
     def start(self, failpoint: str = "") -> bool:
-        self._life = _Life(self.url, str(self._directory), failpoint, self._domains, self._reserve)
+        self._life = _Life(
+            self._site, self.url, str(self._directory), failpoint, self._domains, self._reserve
+        )
         try:
             self._life.started.result(PATIENCE)
         except Lost:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from tests.crash.child_home import ChildHome
 from tests.crash.scene import Scene
+from tests.pci_hosts import GPU_IDS
 from tests.stream.home import DaemonHome, migrated, open_transport
 
 
@@ -48,3 +51,23 @@ def daemon_on(
     yield make
     for scene in made:
         scene.close()
+
+
+@pytest.fixture
+def mover(
+    rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
+) -> Callable[..., DaemonHome]:
+    """Makes a daemon whose host has two GPUs, and CPUs to be pinned to; given the URL of a
+    database, or with its own."""
+    alias = {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"}
+    config = {
+        "compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-7"},
+        "pci": {"device_spec": json.dumps(GPU_IDS), "alias": json.dumps(alias)},
+    }
+    numbers = itertools.count()
+
+    def make(url: str | None = None) -> DaemonHome:
+        directory = tmp_path / f"daemon{next(numbers)}"
+        return DaemonHome(directory, transport, None, url=url, vcpus=8, gpus=2, config=config)
+
+    return make

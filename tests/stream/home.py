@@ -32,9 +32,10 @@ Domains = Mapping[str, tuple[int, int]]
 
 
 class Home(Protocol):
-    """:ivar vcpus: how many the host may promise. :ivar kills: so far."""
+    """:ivar host: its name. :ivar vcpus: how many it may promise. :ivar kills: so far."""
 
     url: str
+    host: str
     vcpus: int
     kills: int
 
@@ -74,26 +75,30 @@ class DaemonHome:
         server: PostgreSQL | MariaDB | None,
         *,
         proxied: bool = False,
+        url: str | None = None,
         vcpus: int = 64,
+        gpus: int = 0,
         uri: str | None = None,
         config: Config | None = None,
         timeout: float = 3,
         attempts: int = 3,
     ) -> None:
         """:param transport: for calls. :param server: of its database; None: the embedded one.
+        :param url: of the database, with its schema, that it shares with others.
         :param vcpus: how many the host has, and promises; where it is a real one (``uri``), that it
             promises. :param timeout: and attempts: of `AgentAPI`."""
         directory.mkdir()
-        name = f"host-{uuid.uuid4()}"
+        name = self.host = f"host-{uuid.uuid4()}"
         cpus = os.cpu_count() or 1
         if uri is None:
             cpus = vcpus
             simulate(
-                directory / "host.xml", Machine(sockets=1, cores=cpus, threads=1, hostname=name)
+                directory / "host.xml",
+                Machine(sockets=1, cores=cpus, threads=1, hostname=name, gpus=gpus),
             )
         self.vcpus, self.kills = vcpus, 0
         self.proxy = Proxy(server.port) if server is not None and proxied else None
-        self.url, theirs = f"sqlite:///{directory}/rtagent.sqlite", None
+        self.url, theirs = url or f"sqlite:///{directory}/rtagent.sqlite", url
         if server is not None:
             self.url = migrated(server.create_database())
             theirs = self.proxy.url(self.url) if self.proxy is not None else self.url
