@@ -25,6 +25,11 @@ class Stage:
         for home in dict.fromkeys(homes.values()):
             self._live(home)
 
+    @property
+    def two(self) -> bool:
+        """Whether the sides are two agents."""
+        return len(set(self._homes.values())) == 2
+
     def rehearse(self, story: Story) -> Script:
         """The story, undisturbed."""
         self._open(story)

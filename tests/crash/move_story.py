@@ -166,3 +166,23 @@ STORIES: Mapping[str, Callable[[], Story]] = {
     "evacuated": _evacuated,
     "found evacuated": _found_evacuated,
 }
+
+#: How each ends: the statuses of its records, the destination's and the source's.
+ENDS = {
+    "confirmed": ("finished", "confirmed"),
+    "reverted": ("reverted", "reverted"),
+    "failed": ("error", "error"),
+    "deleted": ("error", "confirmed"),
+    "lapsed": ("error", "error"),
+    "migrated live": ("completed", "completed"),
+    "evacuated": ("done", "completed"),
+    "found evacuated": ("done", "completed"),
+}
+#: The same, where one record is both sides'.
+ENDS_ON_ONE_HOST = {
+    "confirmed": ("confirmed", "confirmed"),
+    "reverted": ("reverted", "reverted"),
+    "failed": ("error", "error"),
+    "deleted": ("error", "error"),
+    "lapsed": ("error", "error"),
+}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.crash.child_home import ChildHome
-from tests.crash.move_stage import Stage
-from tests.crash.move_story import DEST, SOURCE, STORIES, Step
+from tests.crash.move_stage import Script, Stage
+from tests.crash.move_story import DEST, ENDS, ENDS_ON_ONE_HOST, SOURCE, STORIES, Step
 from tests.crash.site import moving
 from tests.crash.test_boundaries import points
 from tests.stream.home import DaemonHome, migrated
@@ -76,7 +76,15 @@ def home(directory: Path, number: int, url: str = "") -> ChildHome:
 
 def play(stage: Stage, names: Iterable[str], points: Points) -> None:
     for name in names:
-        stage.perform(STORIES[name](), stage.rehearse(STORIES[name]()), points)
+        script = stage.rehearse(STORIES[name]())
+        assert statuses(script) == (ENDS if stage.two else ENDS_ON_ONE_HOST)[name]
+        stage.perform(STORIES[name](), script, points)
+
+
+def statuses(script: Script) -> tuple[str, ...]:
+    """The status of each side's record at the end."""
+    _, last = script[-1]
+    return tuple(last[side]["migrations"][0]["status"] for side in (DEST, SOURCE))
 
 
 def test_two_agents_with_one_database(two, database_url: str, tmp_path: Path, long: bool):
