@@ -170,7 +170,7 @@ class DevicesMachine(RuleBasedStateMachine):
             self.enter(made, "build", asked, vgpus + namespaces)
 
     @precondition(lambda self: self.book.claims)
-    @rule(data=st.data(), name=st.sampled_from(["gpu", "vf", "pf"]), count=st.integers(1, 2))
+    @rule(data=st.data(), name=st.sampled_from(["vf", "vf", "gpu", "pf"]), count=st.integers(1, 2))
     def attach(self, data, name, count):
         main = data.draw(st.sampled_from(self.named("build")))
         held = self.book.claims[main]
@@ -237,7 +237,17 @@ class DevicesMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.book.claims)
     @rule(data=st.data(), verb=st.sampled_from(["abort_instance_claim", "release_claim", "delete"]))
     def end(self, data, verb):
-        uuid, before = self.any_claim(data), self.book.claimed()
+        self.end_claim(self.any_claim(data), verb)
+
+    @precondition(lambda self: self.named("attach"))
+    @rule(data=st.data(), verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
+    def end_a_guest_with_added_devices(self, data, verb):
+        added = data.draw(st.sampled_from(self.named("attach")))
+        (main,) = self.book.of(self.book.claims[added].owner, "build")
+        self.end_claim(main, verb)
+
+    def end_claim(self, uuid, verb):
+        before = self.book.claimed()
         ends = [uuid]
         if verb == "delete":
             owner = self.book.claims[uuid].owner
