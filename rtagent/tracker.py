@@ -304,8 +304,9 @@ class ResourceTracker(MoveVerbs):
         """The answer to an operation that was recorded before; without a record, the error."""
         record = self._recorded(call.operation_id)
         if record is None:
-            if isinstance(error, ClaimNotFound) and self._recorded(error.kwargs["claim_uuid"]):
-                raise ClaimExpired(claim_uuid=error.kwargs["claim_uuid"])
+            uuid = error.kwargs.get("claim_uuid")
+            if isinstance(error, ClaimNotFound) and uuid and self._recorded(uuid):
+                raise ClaimExpired(claim_uuid=uuid)
             raise self._refused(call, error)
         if record.ended:
             raise ClaimExpired(claim_uuid=call.operation_id)

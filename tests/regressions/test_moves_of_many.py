@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.errors import ClaimNotFound, ComputeResourcesUnavailable
 from tests.moving_guests import ONE_GPU, PINNED_2, PLAIN, TWO_GPUS, Guests
 from tests.pci_hosts import GPU_0, GPU_1
 
@@ -84,3 +84,11 @@ def test_what_is_confirmed_is_free_with_the_answer(flavor):
     state = guests.state(0)
     assert (state.usage.memory_mb, state.usage.pcpus, dict(state.units)) == (0, 0, {})
     guests.claim(0, flavor)  # no audit in between
+
+
+def test_of_an_instance_that_is_not_here_the_error_says_so():
+    guests = Guests()
+    elsewhere = guests.run(0)
+    _, told = guests.expect(1, elsewhere)
+    with pytest.raises(ClaimNotFound, match="has no claim here for migration"):
+        guests.say(2, "start_move_out", elsewhere, told)
