@@ -69,7 +69,7 @@ class Conductor:
         self.book, self.clock = self.fleet.book, self.fleet.clock
         self.guests = [Guest(uid(), rng.choice(FLAVORS)) for _ in range(3)]
         self.lapses: dict[str, float] = {}
-        self.said: list[tuple[int, str, tuple[Any, ...], str]] = []
+        self.said: list[tuple[Any, ...]] = []
         self.sources: dict[str, int] = {}
         self.trace: list[str] = []
         self.done = 0
@@ -96,19 +96,24 @@ class Conductor:
     def _ask(self, host: int, verb: str, *arguments: Any, operation: str | None = None) -> Any:
         """The answer, or the error that stays when it is asked again; an answer may be lost."""
         operation = operation or uid()
-        self.said.append((host, verb, arguments, operation))
         self.trace.append(f"{verb} at {host} {operation[-4:]}")
         store, lost = self.fleet.stores[host], self.rng.random() < 0.15
         if lost:
             store.fail(CommitUnknown, after=self.rng.random() < 0.5)
         try:
-            return self._told(host, verb, arguments, operation)
+            return self._heard(host, verb, arguments, operation)
         except StoreUnavailable:
-            return self._told(host, verb, arguments, operation)
+            return self._heard(host, verb, arguments, operation)
         finally:
             store.heal()
             if lost:
                 self._leases_begin(host)
+
+    def _heard(self, *said: Any) -> Any:
+        """What was answered may be said again; a refusal is not kept, and decided afresh."""
+        answer = self._told(*said)
+        self.said.append(said)
+        return answer
 
     def _told(self, host: int, verb: str, arguments: tuple[Any, ...], operation: str) -> Any:
         tracker: ResourceTracker = self.fleet.trackers[host]
@@ -141,7 +146,10 @@ class Conductor:
             self._go_on(guest, guest.move)
         else:
             self.rng.choice(
-                [self._resize, self._resize, self._live, self._evacuate, self._tell, self._delete]
+                [
+                    *(self._resize, self._resize, self._live, self._live),
+                    *(self._evacuate, self._evacuate, self._tell, self._delete),
+                ]
             )(guest)
 
     def _build(self, guest: Guest) -> None:
@@ -178,7 +186,9 @@ class Conductor:
         self._begin(guest, "evacuation", self._elsewhere(guest), guest.flavor)
 
     def _elsewhere(self, guest: Guest) -> int:
-        return self.rng.choice([n for n in range(3) if n != guest.at])
+        """Gladly where it was lost, and nobody knows yet."""
+        lost = [host for host, _, _ in guest.lost if host != guest.at]
+        return self.rng.choice(2 * lost + [n for n in range(3) if n != guest.at])
 
     def _begin(self, guest: Guest, kind: Any, dest: int, flavor: Flavor) -> None:
         told = MigrationFacts(
