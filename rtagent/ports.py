@@ -12,7 +12,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
-from rtagent.model.migration import Migration
+from rtagent.model.migration import Migration, TakenOver
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.observation import Observation
 from rtagent.model.specific import SpecificInventory
@@ -99,11 +99,11 @@ class Store(Protocol):
         """The record of an operation id, or None."""
         ...
 
-    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         """Which of the node's claims are of guests that another node has taken over: it has an
         active claim of kind `evacuation` for the same owner, made after the node's own.
 
-        Shape: the other node's host, by uuid of this node's claim. A database of its own knows of
+        By uuid of this node's claim. A database of its own knows of
         no other node, and answers with nothing.
         """
         ...

@@ -36,6 +36,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.host import HostState
 from rtagent.model.instance import InstanceUpdate
+from rtagent.model.migration import TakenOver
 from rtagent.model.move import MoveRequest
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest, BuildRequest
@@ -217,8 +218,8 @@ class ResourceTracker(MoveVerbs):
     ) -> tuple[Change | None, Outcome]:
         return apply(state, steps, base.revision, self._clock.now())
 
-    def evacuated(self) -> Mapping[str, str]:
-        """Claims whose guests other nodes have taken over: the other's host, by claim uuid.
+    def evacuated(self) -> Mapping[str, TakenOver]:
+        """Claims whose guests other nodes have taken over, by uuid.
 
         :raises StoreUnavailable:
         """

@@ -11,6 +11,7 @@ from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.host import HostState
+from rtagent.model.migration import TakenOver
 from rtagent.ports import Enroll, Store, Stored
 
 _T = TypeVar("_T")
@@ -77,7 +78,7 @@ class FailingStore:
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._do("operation", lambda: self._store.operation(node_uuid, operation_id))
 
-    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         return self._do("evacuated", lambda: self._store.evacuated(node_uuid))
 
     def purge(self, node_uuid: str, before: datetime) -> int:

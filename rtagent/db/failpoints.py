@@ -11,6 +11,7 @@ from datetime import datetime
 from rtagent.errors import ConfigError
 from rtagent.model.change import Change, Operation
 from rtagent.model.host import HostState
+from rtagent.model.migration import TakenOver
 from rtagent.ports import Enroll, Store, Stored
 
 #: The environment variable that names one. ``commit.after:3`` dies at the third passing,
@@ -123,7 +124,7 @@ class FailpointStore:
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._store.operation(node_uuid, operation_id)
 
-    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         return self._store.evacuated(node_uuid)
 
     def purge(self, node_uuid: str, before: datetime) -> int:

@@ -18,7 +18,7 @@ from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOIN
 from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
-from rtagent.model.migration import Migration
+from rtagent.model.migration import DEST, Migration, TakenOver
 from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.policy import Policy
 from rtagent.model.specific import SpecificInventory
@@ -64,6 +64,12 @@ class _Node:
             failed_builds=self.failed_builds,
             disk_available_least=self.disk_available_least,
         )
+
+    def moved_by(self, claim: Claim) -> str | None:
+        """The move that made a claim."""
+        records = self.migrations.values()
+        made = (m.uuid for m in records if m.role == DEST and m.claim_uuid == claim.uuid)
+        return next(made, None)
 
     def require(self, epoch: int) -> None:
         if self.record.epoch != epoch:
@@ -170,7 +176,7 @@ class MemoryStore:
             kept = row.operations.get(operation_id) if row else None
             return kept[0] if kept else None
 
-    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         with self.disk.lock:
             mine = [
                 claim
@@ -178,16 +184,16 @@ class MemoryStore:
                 if claim.state in (ACTIVE, OUTGOING) and claim.kind != ATTACH
             ]
             others = [
-                claim
+                (claim, row.moved_by(claim))
                 for uuid, row in self.disk.nodes.items()
                 if uuid != node_uuid
                 for claim in row.claims.values()
                 if claim.state == ACTIVE and claim.kind == EVACUATION
             ]
         return {
-            claim.uuid: other.host
+            claim.uuid: TakenOver(host=other.host, migration_uuid=move)
             for claim in mine
-            for other in others
+            for other, move in others
             if other.owner_id == claim.owner_id and other.created_at > claim.created_at
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, select, update
 
 from rtagent.db.schema import claims, compute_nodes, migrations
 from rtagent.db.statement import Statement
@@ -16,7 +16,7 @@ from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING
 from rtagent.model.flavor import Flavor
 from rtagent.model.host import HostState
-from rtagent.model.migration import Migration
+from rtagent.model.migration import DEST, Migration, TakenOver
 
 COLUMNS = Migration.__struct_fields__
 _FLAVORS = ("old_flavor", "new_flavor")
@@ -85,13 +85,19 @@ def read(connection: Connection, node_uuid: str) -> tuple[Migration, ...]:
     return tuple(map(migration, rows))
 
 
-def evacuated(connection: Connection, node_uuid: str) -> Mapping[str, str]:
+def evacuated(connection: Connection, node_uuid: str) -> Mapping[str, TakenOver]:
     """As `Store.evacuated` says."""
     mine, other = claims.alias("mine"), claims.alias("other")
+    its_move = and_(
+        migrations.c.claim_uuid == other.c.uuid,
+        migrations.c.node_uuid == other.c.node_uuid,
+        migrations.c.role == DEST,
+    )
     found = (
-        select(mine.c.uuid, compute_nodes.c.host)
+        select(mine.c.uuid, compute_nodes.c.host, migrations.c.uuid.label("migration_uuid"))
         .join_from(mine, other, other.c.owner_id == mine.c.owner_id)
         .join(compute_nodes, compute_nodes.c.uuid == other.c.node_uuid)
+        .join(migrations, its_move, isouter=True)
         .where(
             mine.c.node_uuid == node_uuid,
             mine.c.state.in_((ACTIVE, OUTGOING)),
@@ -102,7 +108,10 @@ def evacuated(connection: Connection, node_uuid: str) -> Mapping[str, str]:
             other.c.created_at > mine.c.created_at,
         )
     )
-    return {row.uuid: row.host for row in connection.execute(found)}
+    return {
+        row.uuid: TakenOver(host=row.host, migration_uuid=row.migration_uuid)
+        for row in connection.execute(found)
+    }
 
 
 def _uuids(change: Change) -> Collection[str]:

@@ -33,6 +33,7 @@ from rtagent.model.change import Change, Operation
 from rtagent.model.claim import LIVE_STATES
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
+from rtagent.model.migration import TakenOver
 from rtagent.model.node import NodeRecord
 from rtagent.ports import Enroll, Stored
 
@@ -106,7 +107,7 @@ class SqlStore:
             ).one_or_none()
         return None if row is None else codec.operation(row)
 
-    def evacuated(self, node_uuid: str) -> Mapping[str, str]:
+    def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         with self._transactions.look() as connection:
             return moves.evacuated(connection, node_uuid)
 

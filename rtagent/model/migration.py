@@ -98,3 +98,11 @@ class Migration(Value, frozen=True, kw_only=True):
     dest_host: str | None = None
     old_flavor: Flavor | None = None
     new_flavor: Flavor | None = None
+
+
+class TakenOver(Value, frozen=True, kw_only=True):
+    """Where else a guest is for good. :ivar host: a service's. :ivar migration_uuid: its evacuation
+    there, or None: that is forgotten."""
+
+    host: str
+    migration_uuid: str | None = None

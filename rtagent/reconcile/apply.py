@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rtagent.model.change import Change, Event
 from rtagent.model.host import HostState
+from rtagent.reconcile.evacuated import recorded
 from rtagent.reconcile.step import Move, Outcome, Step
 from rtagent.transitions import changed, moved
 
@@ -27,7 +28,8 @@ def apply(
 
 
 def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
-    events = tuple(_event(state, move, now) for step in steps for move in step.moves)
+    moves = [move for step in steps for move in step.moves]
+    events = tuple(_event(state, move, now) for move in moves)
     topologies = [step.topology for step in steps if step.topology is not None]
     specifics = [step.specific for step in steps if step.specific is not None]
     leasts = [s.disk_available_least for s in steps if s.disk_available_least is not None]
@@ -36,6 +38,7 @@ def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
         actor=CAUSE,
         at=now,
         holdings=tuple(step.hold for step in steps if step.hold is not None),
+        migrations=tuple(recorded(state, moves, now)),
         unholdings=tuple(step.key for step in steps if step.unhold),
         devices=tuple(step.device for step in steps if step.device is not None),
         device_removals=tuple(step.removal for step in steps if step.removal is not None),

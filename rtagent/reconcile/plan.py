@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HOST, HostState
+from rtagent.model.migration import TakenOver
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.owners import main_claims
 from rtagent.reconcile.devices import device_steps, specific_steps, touched_devices
@@ -28,12 +29,12 @@ def plan(
     base: HostState,
     seen: Observation,
     lapsed: Set[str],
-    evacuated: Mapping[str, str] | None = None,
+    evacuated: Mapping[str, TakenOver] | None = None,
 ) -> tuple[Step, ...]:
     """The steps from `base` to what was `seen`; none when they agree.
 
     :param lapsed: uuids of claims whose lease had ended when the observation began.
-    :param evacuated: claims whose guests other nodes have taken over: the other host, by uuid.
+    :param evacuated: claims whose guests other nodes have taken over, by uuid.
     """
     return (
         *_host_step(base, seen),

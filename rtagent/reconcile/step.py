@@ -5,6 +5,7 @@ from __future__ import annotations
 from rtagent.model.base import Value
 from rtagent.model.device import PciDevice
 from rtagent.model.holding import Holding
+from rtagent.model.migration import TakenOver
 from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 
@@ -15,11 +16,13 @@ class Move(Value, frozen=True, kw_only=True):
     :ivar verb: of `claims.LIFE_CYCLE`: ``appear``, ``expire``, ``suspect``, ``trust`` or
         ``evacuated``.
     :ivar reason: why, in words that an operator reads.
+    :ivar taken_over: of one that was evacuated: where and by what.
     """
 
     claim_uuid: str
     verb: str
     reason: str
+    taken_over: TakenOver | None = None
 
 
 class Step(Value, frozen=True, kw_only=True):

@@ -98,6 +98,7 @@ class Conductor:
         operation = operation or uid()
         self.trace.append(f"{verb} at {host} {operation[-4:]}")
         store, lost = self.fleet.stores[host], self.rng.random() < 0.15
+        reloads = store.calls["reload"]
         if lost:
             store.fail(CommitUnknown, after=self.rng.random() < 0.5)
         try:
@@ -106,7 +107,7 @@ class Conductor:
             return self._heard(host, verb, arguments, operation)
         finally:
             store.heal()
-            if lost:
+            if store.calls["reload"] > reloads:
                 self._leases_begin(host)
 
     def _heard(self, *said: Any) -> Any:
@@ -307,13 +308,16 @@ class Conductor:
         if guest.lost:
             host, claim, told = self.rng.choice(guest.lost)
             self._ask(host, "drop_move_claim_at_source", guest.uuid, told)
-            left = [each for each in guest.lost if each[0] == host and each[1] in self.book.held]
-            eldest = min((self.book.held[c].born, c) for _, c, _ in left)[1] if left else claim
-            self._strike(eldest)
             guest.lost = tuple(each for each in guest.lost if each[2] != told)
-            guest.lost = tuple(
-                (h, claim if c == eldest and h == host else c, t) for h, c, t in guest.lost
-            )
+            if claim in self.book.held:  # an audit has not found it out
+                self._drop_eldest(guest, host, claim)
+
+    def _drop_eldest(self, guest: Guest, host: int, claim: str) -> None:
+        """Of several evacuations from one host, each has one claim dropped, the eldest first."""
+        lost = [c for h, c, _ in guest.lost if h == host and c in self.book.held]
+        eldest = min((claim, *lost), key=lambda each: self.book.held[each].born)
+        self._strike(eldest)
+        guest.lost = tuple((h, claim if c == eldest else c, told) for h, c, told in guest.lost)
 
     def _delete(self, guest: Guest) -> None:
         state = self.rng.choice(["deleted", "shelved_offloaded"])

@@ -22,7 +22,7 @@ from rtagent.model.claim import (
     RESIZE,
 )
 from rtagent.model.flavor import Flavor
-from rtagent.model.migration import SOURCE
+from rtagent.model.migration import DEST, SOURCE, TakenOver
 from tests.unit.db.cases import Database, commit, enrolled, holds
 from tests.unit.db.values import (
     NODE,
@@ -161,8 +161,34 @@ class EvacuationCases:
         )
         _put(store, here, old)
         _put(store, there, new)
-        assert store.evacuated(NODE.uuid) == ({old.uuid: OTHER.host} if found else {})
+        fact = TakenOver(host=OTHER.host)
+        assert store.evacuated(NODE.uuid) == ({old.uuid: fact} if found else {})
         assert store.evacuated(OTHER.uuid) == {}
+
+    def test_the_move_that_made_that_claim_is_told(self, database: Database):
+        store = database.store()
+        here = enrolled(store)
+        there = state_of(store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 1)))
+        old = claim(1, state=ACTIVE)
+        new = claim(
+            2,
+            owner_id=old.owner_id,
+            node_uuid=OTHER.uuid,
+            host=OTHER.host,
+            node=OTHER.hypervisor_hostname,
+            state=ACTIVE,
+            kind=EVACUATION,
+            created_at=LATER,
+        )
+        _put(store, here, old)
+        there = _put(store, there, new)
+        records = tuple(
+            migration(n, node_uuid=OTHER.uuid, role=role, claim_uuid=new.uuid)
+            for n, role in ((1, DEST), (2, SOURCE))
+        )
+        commit(store, there, Change(cause="x", at=NOW, migrations=records))
+        fact = TakenOver(host=OTHER.host, migration_uuid=records[0].uuid)
+        assert store.evacuated(NODE.uuid) == {old.uuid: fact}
 
     def test_on_the_same_node_nobody_takes_over_anybody(self, database: Database):
         store = database.store()

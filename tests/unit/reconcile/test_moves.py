@@ -5,11 +5,12 @@ from msgspec.structs import replace
 
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION
 from rtagent.model.flavor import Flavor
+from rtagent.model.migration import TakenOver
 from rtagent.model.observation import Domain, Observation
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.plan import plan
 from rtagent.views import drifts
-from tests.builders import TOPOLOGY
+from tests.builders import TOPOLOGY, uid
 from tests.move_rules import GUEST, LARGE, SMALL, Host, facts
 
 
@@ -119,13 +120,25 @@ def test_a_domain_that_matches_neither_drifts_from_the_one_that_runs():
 def returned():
     source = Host.named(1)
     claim = source.runs()
-    return source, claim, {claim.uuid: "h2"}
+    return source, claim, {claim.uuid: TakenOver(host="h2", migration_uuid=uid(5))}
 
 
 def test_what_another_node_has_taken_over_is_released():
     source, _, fact = returned()
     audit(source, evacuated=fact)
     assert (source.states, source.usage.memory_mb) == ([], 0)
+
+
+def test_who_says_so_afterwards_releases_nothing_that_the_guest_has_here_by_then():
+    source, _, fact = returned()
+    audit(source, evacuated=fact)
+    away = facts(EVACUATION, uid(5))
+    assert source.status(away) == "completed"
+    back = facts(LIVE_MIGRATION)
+    source.expects(back)
+    source.finishes(back)
+    source.drops_source(away, {})
+    assert source.states == ["active"]
 
 
 def test_without_that_fact_it_stays_and_is_suspect():
@@ -165,7 +178,7 @@ def test_a_guest_that_has_come_back_from_that_host_is_no_older_whatever_its_cloc
     told = facts(LIVE_MIGRATION, source_compute="h2")
     claim = back.expects(told)
     back.finishes(told)
-    audit(back, domain(), evacuated={claim.uuid: "h2"})
+    audit(back, domain(), evacuated={claim.uuid: TakenOver(host="h2")})
     assert back.states == ["active"]
 
 
