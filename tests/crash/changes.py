@@ -31,7 +31,7 @@ class Called(Change):
 
     def ask(self) -> None:
         self._scene.ledger.begin(self._deed)
-        self._scene.home.invoke(self._deed.method, **self._deed.document)
+        self._scene.home.ask(self._deed.method, **self._deed.document)
 
     def settle(self, landed: bool) -> None:
         assert (self._deed.operation_id in self._scene.judge().operations) is landed

@@ -48,6 +48,9 @@ class ChildHome:
             raise Lost
         return self._life.ask(method, document).result(PATIENCE)
 
+    def ask(self, method: str, **document: Any) -> Any:
+        return self.invoke(method, **document)
+
     def set_domains(self, domains: Domains) -> None:
         self._domains = domains
         self.invoke("set_domains", domains=domains)

@@ -45,6 +45,10 @@ class Home(Protocol):
 
     def invoke(self, method: str, **document: Any) -> Any: ...
 
+    def ask(self, method: str, **document: Any) -> Any:
+        """The same, but once: what an agent is to die of is not repeated to the next one."""
+        ...
+
     def set_domains(self, domains: Domains) -> None:
         """These run, no others; seen at the next audit, which need not be asked for."""
         ...
@@ -120,6 +124,7 @@ class DaemonHome:
         )
         self.daemon.configure(config or {})
         self._agent = AgentAPI(transport, self.daemon.host, timeout=timeout, attempts=attempts)
+        self._once = AgentAPI(transport, self.daemon.host, timeout=timeout, attempts=1)
 
     def start(self, failpoint: str = "") -> bool:
         self.daemon.start(**({"RTAGENT_FAILPOINT": failpoint} if failpoint else {}))
@@ -134,6 +139,9 @@ class DaemonHome:
 
     def invoke(self, method: str, **document: Any) -> Any:
         return getattr(self._agent, method)(CONTEXT, **document)
+
+    def ask(self, method: str, **document: Any) -> Any:
+        return getattr(self._once, method)(CONTEXT, **document)
 
     def set_domains(self, domains: Domains) -> None:
         with edit(self.daemon.host_file) as world:
