@@ -70,7 +70,8 @@ def _string(schema: Schema) -> st.SearchStrategy[str]:
     longest = schema["maxLength"]
     if longest == 36:
         return _UUIDS
-    return _SHORT | st.just("x" * longest)
+    least = schema.get("minLength", 0)
+    return _SHORT.filter(lambda text: len(text) >= least) | st.just("x" * longest)
 
 
 def _object(schema: Schema, root: Schema) -> st.SearchStrategy[dict[str, Any]]:
