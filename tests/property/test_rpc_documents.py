@@ -88,6 +88,9 @@ def answered(agent: Agent, name: str, document: dict[str, Any]) -> None:
         assert "instance" in document
         assert type(error).__name__ in METHODS[name].all_errors
         assert error.kwargs["where"] and error.kwargs["rule"]
+    except InvalidRequest as error:  # the kind, and that of the migration that was passed
+        assert name == "test_claim"
+        assert [each["path"] for each in error.kwargs["errors"]] == ["$.migration.migration_type"]
     except RtAgentError as error:
-        assert error.expected and not isinstance(error, InvalidRequest)
+        assert error.expected
     agent.tracker.snapshot().check()
