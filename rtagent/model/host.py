@@ -8,7 +8,7 @@ new one is exact. `check` folds everything from zero and compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from immutables import Map, MapMutation
@@ -118,11 +118,19 @@ class HostState(Value, frozen=True, kw_only=True):
         bare = replace(
             self,
             revision=revision,
-            claims=_with_claims(self.claims, change),
+            claims=_with(
+                self.claims, (c.uuid for c in change.ends), {c.uuid: c for c in change.puts}
+            ),
             owners=_with_owners(self.owners, change),
-            holdings=_with_holdings(self.holdings, change),
-            migrations=_with_migrations(self.migrations, change),
-            devices=_with_devices(self.devices, change),
+            holdings=_with(
+                self.holdings, change.unholdings, {h.domain_uuid: h for h in change.holdings}
+            ),
+            migrations=_with(
+                self.migrations, change.migration_removals, {m.uuid: m for m in change.migrations}
+            ),
+            devices=_with(
+                self.devices, change.device_removals, {d.address: d for d in change.devices}
+            ),
             specific=_or(change.specific, self.specific),
             topology=_or(change.topology, self.topology),
             policy=_or(change.policy, self.policy),
@@ -254,12 +262,13 @@ def _check_claim(state: HostState, owner: str, claim: Claim) -> None:
         raise InvariantViolated(f"claim {claim.uuid} is incoming, and of no migration known here")
 
 
-def _with_claims(claims: Map[str, Claim], change: Change) -> Map[str, Claim]:
-    after = claims.mutate()
-    for claim in change.ends:
-        del after[claim.uuid]
-    for claim in change.puts:
-        after[claim.uuid] = claim
+def _with(items: Map[str, _T], gone: Iterable[str], new: Mapping[str, _T]) -> Map[str, _T]:
+    """Without what is gone, and with what is new or changed."""
+    after = items.mutate()
+    for key in gone:
+        del after[key]
+    for key, item in new.items():
+        after[key] = item
     return after.finish()
 
 
@@ -275,33 +284,6 @@ def _with_owners(owners: Map[str, tuple[str, ...]], change: Change) -> Map[str, 
         had = after.get(claim.owner_id, ())
         if claim.uuid not in had:
             after[claim.owner_id] = (*had, claim.uuid)
-    return after.finish()
-
-
-def _with_holdings(holdings: Map[str, Holding], change: Change) -> Map[str, Holding]:
-    after = holdings.mutate()
-    for uuid in change.unholdings:
-        del after[uuid]
-    for holding in change.holdings:
-        after[holding.domain_uuid] = holding
-    return after.finish()
-
-
-def _with_migrations(migrations: Map[str, Migration], change: Change) -> Map[str, Migration]:
-    after = migrations.mutate()
-    for uuid in change.migration_removals:
-        del after[uuid]
-    for migration in change.migrations:
-        after[migration.uuid] = migration
-    return after.finish()
-
-
-def _with_devices(devices: Map[str, PciDevice], change: Change) -> Map[str, PciDevice]:
-    after = devices.mutate()
-    for address in change.device_removals:
-        del after[address]
-    for device in change.devices:
-        after[device.address] = device
     return after.finish()
 
 
