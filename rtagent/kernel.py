@@ -37,6 +37,7 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Call, Change
 from rtagent.model.host import HostState, restore
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import Policy
 from rtagent.ports import Clock, Reporter, Store, Stored
 
@@ -415,7 +416,7 @@ def restored(stored: Stored, policy: Policy) -> HostState:
         epoch=stored.epoch,
         topology=stored.topology,
         migrations=Map({each.uuid: each for each in stored.migrations}),
-        devices=Map({device.address: device for device in stored.devices}),
+        devices=PciDevices({device.address: device for device in stored.devices}),
         specific=stored.specific,
         failed_builds=stored.failed_builds,
         disk_available_least=stored.disk_available_least,

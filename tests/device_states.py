@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from immutables import Map
 from msgspec.structs import replace
 
 from rtagent import attach, claims
@@ -17,6 +16,7 @@ from rtagent.model.host import HostState
 from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.numa_usage import Occupancy
 from rtagent.model.observation import Domain, Observation
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.request import AttachRequest
 from rtagent.model.specific import EnabledType, SpecificInventory
@@ -48,7 +48,7 @@ def device_host(
     made = mdev_inventories(
         state.policy.pci.mdev_types, (each.device for each in there.values()), {}
     )
-    return replace(state, devices=Map(there), specific=(*made, *state.policy.pci.pmem))
+    return replace(state, devices=PciDevices(there), specific=(*made, *state.policy.pci.pmem))
 
 
 def built(

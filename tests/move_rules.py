@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from immutables import Map
 from msgspec.structs import replace
 
 from rtagent import attach, claims, moves
@@ -21,6 +20,7 @@ from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
 from rtagent.model.migration import Migration, MigrationFacts
 from rtagent.model.move import MoveRequest, SourceFacts
 from rtagent.model.node import Node
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.model.usage import Usage
@@ -61,7 +61,7 @@ class Host:
     def offering(self, devices: Mapping[str, PciDevice]) -> Host:
         """The same, with these devices."""
         policy = replace(self.state.policy, pci=PciPolicy(aliases=ALIASES))
-        self.state = replace(self.state, devices=Map(devices), policy=policy)
+        self.state = replace(self.state, devices=PciDevices(devices), policy=policy)
         return self
 
     # -- calls ----------------------------------------------------------------------------------

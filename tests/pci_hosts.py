@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import PciRequest
+from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.alias import parse_aliases
 from rtagent.pci.fit import DeviceFit
+from rtagent.pci.pools import Pool, pools
 from rtagent.pci.record import refresh
 from rtagent.pci.request import DeviceRequest, device_requests
 from rtagent.pci.spec import parse_specs
@@ -102,7 +104,12 @@ def fitting(
     owner: str = "me",
     **other: object,
 ) -> DeviceFit:
-    return DeviceFit(requests, Holdings(devices, holds), owner, where="cn1", **other)
+    return DeviceFit(requests, Holdings(PciDevices(devices), holds), owner, where="cn1", **other)
+
+
+def told_of(devices: Mapping[str, PciDevice], holds: Iterable[Hold] = ()) -> tuple[Pool, ...]:
+    """The pools of what is left."""
+    return pools(Holdings(PciDevices(devices), holds).available())
 
 
 def addresses(answer) -> list[str]:

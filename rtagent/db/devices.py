@@ -122,7 +122,8 @@ class _Shown:
             for change in changes
             for address in (*(each.address for each in change.devices), *change.device_removals)
         }
-        held = self.holdings.held | after.holdings.held
+        owners = frozenset[str]().union(*(change.owners for change in changes))
+        held = self.holdings.held_by(owners) | after.holdings.held_by(owners)
         return recorded | {each for each in held if self._held(each) != after._held(each)}
 
     def rows(self, addresses: Iterable[str]) -> dict[str, DeviceRow]:

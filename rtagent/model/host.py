@@ -19,11 +19,12 @@ from rtagent.model import stats
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import INCOMING, LIVE_STATES, PCI, Claim, Unit
-from rtagent.model.device import FUNCTIONS, PciDevice
+from rtagent.model.device import FUNCTIONS
 from rtagent.model.holding import Holding
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node
 from rtagent.model.owners import age, check_owner, owner_usage
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import Policy
 from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
@@ -35,7 +36,7 @@ _T = TypeVar("_T")
 HOST = "host"
 
 
-class HostState(Value, frozen=True, kw_only=True):
+class HostState(Value, frozen=True, kw_only=True, dict=True):
     """:ivar revision: counts changes; each commit requires the one before.
     :ivar epoch: the writer's; a newer writer's is higher.
     :ivar owners: claim uuids by owner. :ivar holdings: by domain uuid.
@@ -60,7 +61,7 @@ class HostState(Value, frozen=True, kw_only=True):
     holdings: Map[str, Holding] = Map()
     migrations: Map[str, Migration] = Map()
     units: Map[Unit, str] = Map()
-    devices: Map[str, PciDevice] = Map()
+    devices: PciDevices = PciDevices()
     specific: tuple[SpecificInventory, ...] = ()
     touched: Map[str, int] = Map()
     floor: int = 0
@@ -128,9 +129,7 @@ class HostState(Value, frozen=True, kw_only=True):
             migrations=_with(
                 self.migrations, change.migration_removals, {m.uuid: m for m in change.migrations}
             ),
-            devices=_with(
-                self.devices, change.device_removals, {d.address: d for d in change.devices}
-            ),
+            devices=self.devices.changed(change.device_removals, change.devices),
             specific=_or(change.specific, self.specific),
             topology=_or(change.topology, self.topology),
             policy=_or(change.policy, self.policy),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.device import FUNCTIONS, PciDevice
 from rtagent.pci.affinity import POLICIES, Place
+from rtagent.pci.kinds import Kind, kinds
 from rtagent.pci.matching import Eligible
 from rtagent.pci.request import DeviceRequest
 from rtagent.pci.states import Holdings
@@ -18,26 +21,34 @@ from rtagent.pci.states import Holdings
 KEPT, OWN, FREE = 0, 1, 2
 
 
-class Candidates(Value, frozen=True):
+class Candidates(Value, frozen=True, kw_only=True):
     """One request's.
 
-    :ivar free: devices that it may have, the one to take first at the head, each with its rank.
+    :ivar free: what it may have, by kinds, the one to take first at the head.
+    :ivar own: ranks of those that the owner holds already, by address.
     :ivar there: how many of the host's devices are such, in whosever hands.
     """
 
     request: DeviceRequest
-    free: tuple[tuple[PciDevice, int], ...]
+    free: tuple[Kind, ...]
+    own: Mapping[str, int]
     there: int
+
+    @property
+    def number(self) -> int:
+        """How many it may have."""
+        return sum(len(kind.addresses) for kind in self.free)
 
     def near(self, place: Place | None) -> Eligible:
         """Those that are near enough to the guest, by address; with no place, all."""
         policy = POLICIES[self.request.numa_policy]
         ranked: dict[str, int] = {}
-        for tracked, rank in self.free:
-            affinity = 0 if place is None else policy(tracked.device.numa_node, place)
+        for kind in self.free:
+            affinity = 0 if place is None else policy(kind.like.device.numa_node, place)
             if affinity is not None:
-                ranked[tracked.address] = rank if rank < FREE else rank + affinity
-        return dict(sorted(ranked.items(), key=lambda item: item[1]))
+                ranked.update(dict.fromkeys(kind.addresses, FREE + affinity))
+        ranked.update((address, rank) for address, rank in self.own.items() if address in ranked)
+        return dict(sorted(ranked.items(), key=itemgetter(1)))
 
 
 def candidates(
@@ -57,29 +68,24 @@ def candidates(
 def _of(
     request: DeviceRequest, holdings: Holdings, owner_id: str, offered: Mapping[str, str]
 ) -> Candidates:
-    there = [tracked for tracked in holdings.devices.values() if _do(tracked, request)]
-    free = [each for each in there if _to_be_had(each.address, holdings, owner_id, offered)]
-    free.sort(key=lambda tracked: _order(tracked, holdings))
-    ranked = tuple((tracked, _rank(tracked, request, offered)) for tracked in free)
-    return Candidates(request, ranked, len(there))
+    there = [kind for kind in kinds(holdings.devices) if _do(kind.like, request)]
+    free = (
+        replace(kind, addresses=holdings.to_be_had(kind, owner_id, offered))
+        for kind in sorted(there, key=lambda kind: _order(kind.like, holdings))
+    )
+    return Candidates(
+        request=request,
+        free=tuple(kind for kind in free if kind.addresses),
+        own={
+            address: KEPT if purpose == request.purpose else OWN
+            for address, purpose in offered.items()
+        },
+        there=sum(len(kind.addresses) for kind in there),
+    )
 
 
 def _do(tracked: PciDevice, request: DeviceRequest) -> bool:
     return any(wanted.matches(tracked) for wanted in request.alternatives)
-
-
-def _to_be_had(address: str, holdings: Holdings, owner_id: str, offered: Mapping[str, str]) -> bool:
-    for hold in holdings.holds_of(address):
-        if hold.owner_id != owner_id or address not in offered:
-            return False
-    return holdings.obstacle(address, owner_id) is None
-
-
-def _rank(tracked: PciDevice, request: DeviceRequest, offered: Mapping[str, str]) -> int:
-    given = offered.get(tracked.address)
-    if given is None:
-        return FREE
-    return KEPT if given == request.purpose else OWN
 
 
 def _order(tracked: PciDevice, holdings: Holdings) -> tuple[int, bool, str]:

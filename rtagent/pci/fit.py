@@ -16,6 +16,7 @@ from rtagent.model.device import AssignedDevice, PciDevice
 from rtagent.pci.affinity import Place
 from rtagent.pci.candidates import candidates
 from rtagent.pci.functions import divisions
+from rtagent.pci.kinds import Kind, kinds
 from rtagent.pci.matching import Eligible, match
 from rtagent.pci.request import DeviceRequest
 from rtagent.pci.states import Holdings
@@ -71,9 +72,8 @@ class DeviceFit:
         """0 for cells to be tried first: those with devices that are asked for; for a guest that
         asks for none, those without any, which others may need to be near (LP2144660)."""
         if not self._requests:
-            return int(cell in self._nodes(self._holdings.devices.values()))
-        free = (tracked for each in self._candidates for tracked, _ in each.free)
-        return int(cell not in self._nodes(free))
+            return int(cell in _nodes(kinds(self._holdings.devices)))
+        return int(cell not in _nodes(kind for each in self._candidates for kind in each.free))
 
     def possible(self, cells: frozenset[int]) -> bool:
         """Whether a guest on these cells, or on some of them, may get its devices. More cells never
@@ -85,9 +85,6 @@ class DeviceFit:
         """Why a guest on these cells cannot have its devices; empty when it can."""
         answer = self.fit(frozenset(cells))
         return () if isinstance(answer, Fitted) else answer.reasons
-
-    def _nodes(self, devices: Iterable[PciDevice]) -> frozenset[int | None]:
-        return frozenset(each.device.numa_node for each in devices if each.listed)
 
     def _fit(self, place: Place | None) -> Fitted | Refused:
         eligible = [each.near(place) for each in self._candidates]
@@ -114,8 +111,8 @@ class DeviceFit:
                 yield self._reason(ReasonCode.NOT_OFFERED, each.request, 0, None)
             elif each.there < wanted:
                 yield self._reason(ReasonCode.EXCEEDS_HOST, each.request, each.there, None)
-            elif len(each.free) < wanted:
-                yield self._reason(ReasonCode.INSUFFICIENT, each.request, len(each.free), None)
+            elif each.number < wanted:
+                yield self._reason(ReasonCode.INSUFFICIENT, each.request, each.number, None)
             elif len(near) < wanted:
                 yield self._reason(ReasonCode.INSUFFICIENT, each.request, len(near), place)
 
@@ -173,6 +170,10 @@ def by_purpose(devices: Iterable[AssignedDevice]) -> dict[str, tuple[str, ...]]:
     for device in devices:
         found[device.purpose] = (*found.get(device.purpose, ()), device.address)
     return found
+
+
+def _nodes(of: Iterable[Kind]) -> frozenset[int | None]:
+    return frozenset(kind.like.device.numa_node for kind in of if kind.like.listed)
 
 
 def _enough(needs: Sequence[int], shared: Sequence[Sequence[str]]) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rtagent.model.device import FUNCTIONS, SRIOV_PF, PciDevice
+from rtagent.model.pci_devices import PciDevices
+from rtagent.pci.kinds import parts
 from rtagent.pci.matching import Eligible
 
 #: What tells devices apart: for each request its rank, or None where it will not do.
@@ -18,48 +19,41 @@ Signature = tuple[int | None, ...]
 
 
 def divisions(
-    eligible: Sequence[Eligible], devices: Mapping[str, PciDevice], most: int
+    eligible: Sequence[Eligible], devices: PciDevices, most: int
 ) -> Iterator[list[dict[str, int]]]:
     """Every way to say which of the two may be had, until one has what is needed.
 
     :param most: how many devices are wanted in all.
     """
-    parts = _contested(eligible, devices)
-    kinds = _kinds(eligible, parts)
-    bound = min(most, len(parts))
+    contested = _contested(eligible, devices)
+    kinds = _kinds(eligible, contested)
+    bound = min(most, len(contested))
     for whole in range(bound + 1):
         for counts in _spread(whole, [len(kind) for kind in kinds]):
             taken = {pf for kind, n in zip(kinds, counts, strict=True) for pf in kind[:n]}
-            barred = {part for pf in taken for part in parts[pf]} | (parts.keys() - taken)
+            barred = {part for pf in taken for part in contested[pf]} | (contested.keys() - taken)
             yield [
                 {address: rank for address, rank in each.items() if address not in barred}
                 for each in eligible
             ]
 
 
-def _contested(
-    eligible: Sequence[Eligible], devices: Mapping[str, PciDevice]
-) -> dict[str, list[str]]:
+def _contested(eligible: Sequence[Eligible], devices: PciDevices) -> dict[str, list[str]]:
     """Physical functions that may be wanted, and of each the virtual ones that may be too."""
     wanted = dict.fromkeys(address for each in eligible for address in each)
-    parts: dict[str, list[str]] = {
-        address: [] for address in wanted if devices[address].device.dev_type == SRIOV_PF
-    }
-    for address in wanted:
-        device = devices[address].device
-        if device.dev_type in FUNCTIONS and device.parent_addr in parts:
-            parts[device.parent_addr].append(address)
-    return {pf: its for pf, its in parts.items() if its}
+    made = parts(devices)
+    both = {pf: [part for part in made[pf] if part in wanted] for pf in wanted if pf in made}
+    return {pf: its for pf, its in both.items() if its}
 
 
-def _kinds(eligible: Sequence[Eligible], parts: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def _kinds(eligible: Sequence[Eligible], contested: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Physical functions that are alike in all that matters here, the most wanted kind first."""
 
     def signature(address: str) -> Signature:
         return tuple(each.get(address) for each in eligible)
 
     kinds: dict[tuple[Signature, frozenset[tuple[Signature, int]]], list[str]] = {}
-    for pf, its in parts.items():
+    for pf, its in contested.items():
         counted = frozenset(Counter(map(signature, its)).items())
         kinds.setdefault((signature(pf), counted), []).append(pf)
     return list(kinds.values())

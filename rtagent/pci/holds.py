@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from rtagent.model.claim import LEASED_STATES, SPECIFIC, Claim
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
+from rtagent.model.remembered import remembered
 from rtagent.model.specific import SpecificInventory
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.states import Hold, Holdings
 
 
+@remembered
 def holdings(state: HostState) -> Holdings:
     """All devices of a host, and who holds what of them."""
     return Holdings(state.devices, holds(state))

@@ -6,11 +6,12 @@ A device is in exactly one pool, whose key is all that tells devices apart and n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rtagent.model.base import Value
 from rtagent.model.device import PciDevice, Tags
+from rtagent.pci.kinds import Kind
 from rtagent.pci.tags import said
 
 
@@ -43,12 +44,12 @@ class Pool(Value, frozen=True, kw_only=True):
         }
 
 
-def pools(available: Iterable[PciDevice]) -> tuple[Pool, ...]:
-    """The devices of `states.Holdings.available` by what they are, in a stable order."""
-    grouped: dict[tuple[Any, ...], list[PciDevice]] = {}
-    for tracked in available:
-        grouped.setdefault(_key(tracked), []).append(tracked)
-    made = (_pool(members) for members in grouped.values())
+def pools(available: Iterable[Kind]) -> tuple[Pool, ...]:
+    """What `states.Holdings.available` tells, in a stable order."""
+    grouped: dict[tuple[Any, ...], list[Kind]] = {}
+    for kind in available:
+        grouped.setdefault(_key(kind.like), []).append(kind)
+    made = (_pool(alike) for alike in grouped.values())
     return tuple(sorted(made, key=lambda pool: pool.addresses))
 
 
@@ -64,14 +65,14 @@ def _key(tracked: PciDevice) -> tuple[Any, ...]:
     )
 
 
-def _pool(members: list[PciDevice]) -> Pool:
-    device = members[0].device
+def _pool(alike: Sequence[Kind]) -> Pool:
+    first = alike[0].like
     return Pool(
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        numa_node=device.numa_node,
-        dev_type=device.dev_type,
-        parent_ifname=device.parent_ifname,
-        tags=members[0].tags,
-        addresses=tuple(sorted(member.address for member in members)),
+        vendor_id=first.device.vendor_id,
+        product_id=first.device.product_id,
+        numa_node=first.device.numa_node,
+        dev_type=first.device.dev_type,
+        parent_ifname=first.device.parent_ifname,
+        tags=first.tags,
+        addresses=tuple(sorted(address for kind in alike for address in kind.addresses)),
     )

@@ -8,12 +8,16 @@ of one IOMMU group are never in use by two owners: they could reach each other's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from typing import Final
 
+from msgspec.structs import replace
+
 from rtagent.model.base import Value
 from rtagent.model.device import FUNCTIONS, PciDevice
+from rtagent.model.pci_devices import PciDevices
+from rtagent.pci.kinds import Kind, groups, kinds, parts
 
 #: Anybody may have it.
 AVAILABLE: Final = "available"
@@ -68,7 +72,7 @@ class Holdings:
     :param holds: of those on one device the first says whose it is.
     """
 
-    def __init__(self, devices: Mapping[str, PciDevice], holds: Iterable[Hold]) -> None:
+    def __init__(self, devices: PciDevices, holds: Iterable[Hold]) -> None:
         self.devices = devices
         self._holds: dict[str, list[Hold]] = {}
         for hold in holds:
@@ -102,24 +106,25 @@ class Holdings:
     def kin(self, addresses: Collection[str]) -> set[str]:
         """Devices of the record whose state may follow from these: themselves, their physical and
         virtual functions, and their IOMMU groups."""
-        own = [self.devices[each].device for each in addresses if each in self.devices]
-        parents = {device.parent_addr for device in own if device.dev_type in FUNCTIONS}
-        groups = {device.iommu_group for device in own} - {None}
-        return {
-            address
-            for address, tracked in self.devices.items()
-            if address in addresses
-            or address in parents
-            or tracked.device.parent_addr in addresses
-            or tracked.device.iommu_group in groups
-        }
+        made, together = parts(self.devices), groups(self.devices)
+        found = set(addresses)
+        for address in addresses:
+            found.update(made.get(address, ()))
+            if address in self.devices:
+                device = self.devices[address].device
+                if device.dev_type in FUNCTIONS and device.parent_addr is not None:
+                    found.add(device.parent_addr)
+                if device.iommu_group is not None:
+                    found.update(together[device.iommu_group])
+        return {address for address in found if address in self.devices}
 
-    def held_by(self, owner_id: str) -> frozenset[str]:
-        """Addresses in an owner's hands."""
+    def held_by(self, owners: Collection[str]) -> frozenset[str]:
+        """Addresses in the hands of any of these."""
         return frozenset(
-            address
-            for address, holds in self._holds.items()
-            if any(hold.owner_id == owner_id for hold in holds)
+            hold.address
+            for holds in self._holds.values()
+            for hold in holds
+            if hold.owner_id in owners
         )
 
     def broken(self, pf_address: str) -> bool:
@@ -133,7 +138,7 @@ class Holdings:
         """
         tracked = self.devices[address]
         own = _own_obstacle(tracked)
-        if own is None and address in self._near:
+        if own is None and address in self.near:
             return next(self._neighbours(tracked, owner_id), None)
         return own
 
@@ -151,18 +156,37 @@ class Holdings:
             return DeviceState(device=tracked, state=AVAILABLE)
         return DeviceState(device=tracked, state=obstacle.state, reason=obstacle.reason)
 
-    def available(self) -> tuple[PciDevice, ...]:
-        """What anybody may have, by address."""
+    def to_be_had(
+        self, kind: Kind, owner_id: str | None = None, shared: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """Addresses of a kind that this owner may have, in order.
+
+        :param owner_id: as of `obstacle`. :param shared: what he holds himself and may have again.
+        """
+        if _own_obstacle(kind.like) is not None:
+            return ()
+        held, near = self.held, self.near
         return tuple(
-            self.devices[address]
-            for address in sorted(self.devices)
-            if address not in self._holds and self.obstacle(address) is None
+            address
+            for address in kind.addresses
+            if (address not in held or address in shared)
+            and (address not in near or self._may_have(address, owner_id))
         )
 
+    def available(self) -> tuple[Kind, ...]:
+        """What anybody may have, by kinds."""
+        left = (replace(kind, addresses=self.to_be_had(kind)) for kind in kinds(self.devices))
+        return tuple(kind for kind in left if kind.addresses)
+
     @cached_property
-    def _near(self) -> Set[str]:
-        """Only these have to be asked who holds what beside them, which takes its time."""
+    def near(self) -> Set[str]:
+        """Devices that are held, and their kin: only of these it matters who asks, and who holds
+        what."""
         return self.kin(self.held)
+
+    def _may_have(self, address: str, owner_id: str | None) -> bool:
+        own = all(hold.owner_id == owner_id for hold in self.holds_of(address))
+        return own and self.obstacle(address, owner_id) is None
 
     def _neighbours(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
         parent = tracked.device.parent_addr
@@ -172,8 +196,8 @@ class Holdings:
         yield from self._group(tracked, owner_id)
 
     def _kin(self, addresses: Iterable[str], what: str) -> Iterator[Obstacle]:
-        holds = [hold for address in addresses for hold in self._holds.get(address, ())]
-        for hold in _first(holds):
+        hold = _first(hold for address in addresses for hold in self._holds.get(address, ()))
+        if hold is not None:
             reason = f"{what} {hold.address} is held by {hold.owner_id}"
             yield Obstacle(state=_barred(hold), reason=reason)
 
@@ -181,14 +205,15 @@ class Holdings:
         group = tracked.device.iommu_group
         peers = self._groups.get(group, ()) if group is not None else ()
         holds = [hold for peer in peers if peer != tracked.address for hold in self._holds[peer]]
-        for hold in _first(hold for hold in holds if hold.owner_id != owner_id):
+        hold = _first(hold for hold in holds if hold.owner_id != owner_id)
+        if hold is not None:
             reason = f"{hold.address} of its IOMMU group {group} is held by {hold.owner_id}"
             yield Obstacle(state=_barred(hold), reason=reason)
 
 
-def _first(holds: Iterable[Hold]) -> Sequence[Hold]:
+def _first(holds: Iterable[Hold]) -> Hold | None:
     """The one to be named, if there is any: always the same, in whatever order they were found."""
-    return sorted(holds, key=lambda hold: (not hold.allocated, hold.address, hold.owner_id))[:1]
+    return min(holds, key=lambda it: (not it.allocated, it.address, it.owner_id), default=None)
 
 
 def _barred(hold: Hold) -> str:

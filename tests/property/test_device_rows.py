@@ -3,13 +3,13 @@ anew."""
 
 from hypothesis import given
 from hypothesis import strategies as st
-from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.db.devices import net_devices
 from rtagent.model.change import Change
 from rtagent.model.host import HostState, restore
 from rtagent.model.numa_usage import Occupancy
+from rtagent.model.pci_devices import PciDevices
 from tests.builders import NOON, host, uid
 from tests.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
 from tests.unit.api import given as known
@@ -43,7 +43,7 @@ def states(draw) -> HostState:
     used = draw(st.frozensets(st.sampled_from(sorted(DEVICES)), max_size=2))
     stranger = replace(domain(1, 64, uid(9)), occupancy=Occupancy(devices=used))
     held = claims(draw(st.sets(st.sampled_from(HELD))))
-    return restore(replace(host(), devices=Map(devices)), held, (stranger,), 1)
+    return restore(replace(host(), devices=PciDevices(devices)), held, (stranger,), 1)
 
 
 def change(before: HostState, after: HostState) -> Change:
@@ -62,7 +62,7 @@ def change(before: HostState, after: HostState) -> Change:
 
 def whole(state: HostState):
     """Every row, as if none were there."""
-    nothing = replace(host(), devices=Map())
+    nothing = replace(host(), devices=PciDevices())
     return {row.address: row for row in net_devices(nothing, state, [change(nothing, state)]).new}
 
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from rtagent.model.device import PciDevice
+from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.fit import DeviceFit, Fitted
 from rtagent.pci.pools import pools
 from rtagent.pci.record import USED, refresh, released
@@ -98,7 +99,7 @@ class DevicesMachine(RuleBasedStateMachine):
             for device in devices
         ]
         holds += [Hold(address=a, owner_id=o, allocated=True) for a, o in self.foreign.items()]
-        return Holdings(self.record, holds)
+        return Holdings(PciDevices(self.record), holds)
 
     # -- what happens --
 

@@ -87,7 +87,8 @@ def test_where_the_cell_of_the_devices_is_full_the_guest_is_refused_unless_far_w
     state, first = built(state, "gpu:1", vcpus=2, extra_specs=PINNED)
     assert cells(first) == [0]
     there = state.devices[GPU_0]
-    state = replace(state, devices=state.devices.set(GPU_1, replace(there, device=gpu(GPU_1, 0))))
+    other = replace(there, device=gpu(GPU_1, 0))
+    state = replace(state, devices=state.devices.changed((), (other,)))
     told = refused(state, "gpu:1", extra_specs={**PINNED, **NEAR})
     assert (ReasonCode.INSUFFICIENT, "PCI gpu", 0) in told
     far = {**PINNED, "hw:pci_numa_affinity_policy": "preferred"}

@@ -1,12 +1,12 @@
 """A host whose devices are in every state that they can be in."""
 
-from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.device import AssignedDevice, PciDevice, Tags
 from rtagent.model.host import HostState, restore
 from rtagent.model.numa_usage import Occupancy
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.specific import SpecificInventory, SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
 from tests.builders import NODE, host, uid
@@ -80,5 +80,5 @@ def given() -> HostState:
             makers=frozenset({MAKER}),
         ),
     )
-    blank = replace(host(), devices=Map(DEVICES), specific=MADE)
+    blank = replace(host(), devices=PciDevices(DEVICES), specific=MADE)
     return restore(blank, (WEB_CLAIM, DB_CLAIM), (stranger,), 1)

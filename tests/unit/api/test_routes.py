@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from immutables import Map
 
 from rtagent.api.routes import answer
 from rtagent.api.sources import Sources
 from rtagent.errors import NodeNotReady
 from rtagent.model.device import Tags
 from rtagent.model.health import Check, Status
+from rtagent.model.pci_devices import PciDevices
 from tests.pci_hosts import GPU_0, GPU_1, gpu, record, vf
 from tests.unit.api.given import given
 from tests.unit.api.moved import moved
@@ -230,7 +230,7 @@ def test_devices_are_counted_by_status_and_by_pool():
 
 def test_pools_that_differ_in_more_than_their_labels_are_one_number():
     alone = record([gpu(GPU_0, None)]) | record([gpu(GPU_1, None)], Tags(trusted=True))
-    state = msgspec.structs.replace(empty(), devices=Map(alone))
+    state = msgspec.structs.replace(empty(), devices=PciDevices(alone))
     lines = answer(sources(state), "/metrics").body.decode().splitlines()
     (pool,) = (line for line in lines if line.startswith("rtagent_pci_pool_devices{"))
     assert ('numa_node=""' in pool, pool.split()[-1]) == (True, "2.0")

@@ -6,8 +6,7 @@ import msgspec
 
 from rtagent.cmd.devices import Devices, Numbers, Pools, Requests, Resources
 from rtagent.model.device import Tags
-from rtagent.pci.pools import pools
-from tests.pci_hosts import GPU_0, gpu, nic, port, record, vf
+from tests.pci_hosts import GPU_0, gpu, nic, port, record, told_of, vf
 from tests.unit.api.given import DB_CLAIM, VGPU, WEB_CLAIM
 
 
@@ -42,7 +41,7 @@ def test_a_request_tells_what_it_says():
 def test_a_pool_is_told_with_what_is_said_of_it():
     _, *functions = nic(vfs=2)
     tracked = record([gpu(numa_node=None)]) | record(functions, Tags(trusted=True))
-    told = [pool.as_dict() for pool in pools(tracked.values())]
+    told = [pool.as_dict() for pool in told_of(tracked)]
     assert Pools(told).human_readable().splitlines() == [
         "1 of 10de:13f1 type-PCI",
         "2 of 8086:154c type-VF, NUMA node 0, parent_ifname=p20, trusted=yes",

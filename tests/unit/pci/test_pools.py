@@ -5,17 +5,25 @@ import json
 from msgspec.structs import replace
 
 from rtagent.model.device import Tags
-from rtagent.pci.pools import pools
-from rtagent.pci.states import Holdings
-from tests.pci_hosts import GPU_0, GPU_1, PF_0, gpu, held, record, two_gpus_and_a_nic, vf
+from tests.pci_hosts import (
+    GPU_0,
+    GPU_1,
+    PF_0,
+    gpu,
+    held,
+    record,
+    told_of,
+    two_gpus_and_a_nic,
+    vf,
+)
 
 
 def counts(devices, holds=()):
-    return [pool.count for pool in pools(Holdings(devices, holds).available())]
+    return [pool.count for pool in told_of(devices, holds)]
 
 
 def test_devices_that_are_alike_are_counted_together():
-    found = pools(Holdings(two_gpus_and_a_nic(vfs=4), []).available())
+    found = told_of(two_gpus_and_a_nic(vfs=4))
     assert [(pool.product_id, pool.numa_node, pool.count) for pool in found] == [
         ("13f1", 0, 1),
         ("1583", 0, 1),
@@ -49,7 +57,7 @@ def test_as_a_scheduler_is_told():
         resource_class="CUSTOM_A",
         traits=frozenset({"CUSTOM_B", "CUSTOM_C"}),
     )
-    (pool,) = pools(record([gpu()], tags).values())
+    (pool,) = told_of(record([gpu()], tags))
     told = pool.as_dict()
     assert told == {
         "vendor_id": "10de",
@@ -69,5 +77,5 @@ def test_as_a_scheduler_is_told():
         },
     }
     assert json.loads(json.dumps(told)) == told
-    (plain,) = pools(record([gpu()]).values())
+    (plain,) = told_of(record([gpu()]))
     assert plain.as_dict()["tags"] == {"dev_type": "type-PCI", "remote_managed": "false"}

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.model.device import VDPA
+from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.states import (
     ALLOCATED,
     AVAILABLE,
@@ -17,7 +18,7 @@ from tests.pci_hosts import GPU_0, GPU_1, PF_0, gpu, held, nic, record, two_gpus
 
 
 def states(devices, holds):
-    holdings = Holdings(devices, holds)
+    holdings = Holdings(PciDevices(devices), holds)
     return {address: holdings.state(address).state for address in devices}
 
 
@@ -48,9 +49,9 @@ def test_states_follow_from_holds(holds, expected):
 
 def test_the_physical_function_is_free_again_with_its_last_virtual_one():
     devices = two_gpus_and_a_nic(vfs=2)
-    assert Holdings(devices, held("a", vf(0), vf(1))).obstacle(PF_0)
-    assert Holdings(devices, held("a", vf(1))).obstacle(PF_0)
-    assert Holdings(devices, []).obstacle(PF_0) is None
+    assert Holdings(PciDevices(devices), held("a", vf(0), vf(1))).obstacle(PF_0)
+    assert Holdings(PciDevices(devices), held("a", vf(1))).obstacle(PF_0)
+    assert Holdings(PciDevices(devices), []).obstacle(PF_0) is None
 
 
 def test_a_vdpa_device_is_a_part_of_its_physical_function():
@@ -62,7 +63,7 @@ def test_a_vdpa_device_is_a_part_of_its_physical_function():
 
 def test_devices_of_one_iommu_group_go_to_one_owner():
     devices = record([gpu(GPU_0, iommu_group=7), gpu(GPU_1, iommu_group=7)])
-    holdings = Holdings(devices, held("a", GPU_0))
+    holdings = Holdings(PciDevices(devices), held("a", GPU_0))
     assert holdings.obstacle(GPU_1, "a") is None
     obstacle = holdings.obstacle(GPU_1, "b")
     assert obstacle.state == UNAVAILABLE
@@ -76,7 +77,7 @@ def test_in_whatever_order_holds_are_found_the_same_one_is_named():
     twin = record([gpu(GPU_1, iommu_group=7), gpu("0000:89:00.0", iommu_group=7)])
     group = held("a", GPU_0, allocated=False) + held("b", GPU_1)
     for holds in (building + running + group, group[::-1] + running + building):
-        holdings = Holdings(devices | twin, holds)
+        holdings = Holdings(PciDevices(devices | twin), holds)
         assert holdings.state(PF_0).state == UNAVAILABLE
         assert holdings.state(PF_0).reason == f"its virtual function {vf(1)} is held by b"
         last = holdings.state("0000:89:00.0")
@@ -89,10 +90,10 @@ def test_in_whatever_order_holds_are_found_the_same_one_is_named():
 def test_who_is_kept_back_says_why():
     devices = two_gpus_and_a_nic()
     devices[GPU_0] = replace(devices[GPU_0], quarantine="it overheats")
-    state = Holdings(devices, []).state(GPU_0)
+    state = Holdings(PciDevices(devices), []).state(GPU_0)
     assert (state.state, state.reason, state.owner_id) == (UNAVAILABLE, "it overheats", None)
     # who holds it goes on holding it
-    assert Holdings(devices, held("a", GPU_0)).state(GPU_0).state == ALLOCATED
+    assert Holdings(PciDevices(devices), held("a", GPU_0)).state(GPU_0).state == ALLOCATED
 
 
 @pytest.mark.parametrize(
@@ -105,9 +106,9 @@ def test_who_is_kept_back_says_why():
 def test_who_has_left_is_flagged_while_held_and_not_to_be_had(how, why):
     devices = two_gpus_and_a_nic()
     devices[GPU_0] = replace(devices[GPU_0], **how)
-    kept = Holdings(devices, held("a", GPU_0)).state(GPU_0)
+    kept = Holdings(PciDevices(devices), held("a", GPU_0)).state(GPU_0)
     assert (kept.state, kept.owner_id, kept.reason) == (ALLOCATED, "a", why)
-    free = Holdings(devices, []).state(GPU_0)
+    free = Holdings(PciDevices(devices), []).state(GPU_0)
     assert (free.state, free.owner_id, free.reason) == (REMOVED, None, why)
 
 
@@ -119,7 +120,8 @@ def test_a_device_that_nobody_offers_stands_in_its_relatives_way():
 
 
 def test_what_an_owner_holds():
-    holdings = Holdings(two_gpus_and_a_nic(), held("a", GPU_0) + held("b", vf(0)))
-    assert holdings.held_by("a") == {GPU_0}
-    assert holdings.held_by("c") == frozenset()
-    assert GPU_0 not in [each.address for each in holdings.available()]
+    holdings = Holdings(PciDevices(two_gpus_and_a_nic()), held("a", GPU_0) + held("b", vf(0)))
+    assert holdings.held_by({"a"}) == {GPU_0}
+    assert holdings.held_by({"c"}) == frozenset()
+    free = [address for kind in holdings.available() for address in kind.addresses]
+    assert free == [vf(1), vf(2), vf(3), GPU_1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.numa_usage import NUMA_NOTHING
+from rtagent.model.pci_devices import PciDevices
 from rtagent.numa.constraints import constraints
 from rtagent.numa.devices import Devices
 from rtagent.numa.fit import Fitted, fit
@@ -26,7 +27,7 @@ def placed(aliases, holds=(), policy="required", **specs):
     requests = device_requests(wanted, (), ALIASES, policy)
     sockets = {each.id: each.sockets for each in THREE.cells}
     devices: Devices = DeviceFit(
-        requests, Holdings(GPUS, holds), "me", where="cn1", sockets=sockets
+        requests, Holdings(PciDevices(GPUS), holds), "me", where="cn1", sockets=sockets
     )
     host = Host(
         name="cn1",

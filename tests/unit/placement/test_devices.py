@@ -218,7 +218,7 @@ def test_the_devices_that_placement_grants_can_be_had(strangers, kept, groups, w
     holding = domain("stranger", strangers).holding()
     assert holding is not None
     state = state.fold(Change(cause="t", at=NOON, holdings=(holding,)))
-    free = {each.address for each in holdings(state).available()}
+    free = {address for kind in holdings(state).available() for address in kind.addresses}
     for child in children(state).values():
         (inventory,) = child.inventories.values()
         mine = [vf(n) for n in range(4)] if inventory.total == 4 else [child.name[-12:].lower()]

@@ -7,6 +7,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.errors import PciConfigInvalidSpec
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.pci.spec import parse_specs
@@ -107,7 +108,7 @@ def test_a_device_that_somebody_holds_ends_nothing(world):
 def test_what_is_held_and_gone_is_kept_and_told(world):
     ours = Host(world, Policy())
     without = {address: each for address, each in given().devices.items() if address != GPU_0}
-    ours.state = replace(given(), devices=Map(without))
+    ours.state = replace(given(), devices=PciDevices(without))
 
     assert ours.specs.look()
 

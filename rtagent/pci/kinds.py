@@ -1,0 +1,68 @@
+"""Kinds of devices: what is so of one of them is so of all, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rtagent.model.base import Value
+from rtagent.model.device import FUNCTIONS, PciDevice
+from rtagent.model.pci_devices import PciDevices
+from rtagent.model.remembered import remembered
+
+
+class Kind(Value, frozen=True, kw_only=True):
+    """Devices that nothing tells apart but their addresses and their IOMMU groups.
+
+    :ivar like: one of them. :ivar addresses: in order.
+    """
+
+    like: PciDevice
+    addresses: tuple[str, ...]
+
+
+@remembered
+def kinds(devices: PciDevices) -> tuple[Kind, ...]:
+    """Each device in exactly one, in the order of their first addresses."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for address in sorted(devices):
+        found.setdefault(_key(devices[address]), []).append(address)
+    return tuple(Kind(like=devices[its[0]], addresses=tuple(its)) for its in found.values())
+
+
+@remembered
+def parts(devices: PciDevices) -> Mapping[str, tuple[str, ...]]:
+    """Virtual functions by their physical one, which may not be in the record."""
+    found: dict[str, tuple[str, ...]] = {}
+    for kind in kinds(devices):
+        device = kind.like.device
+        if device.dev_type in FUNCTIONS and device.parent_addr is not None:
+            found[device.parent_addr] = (*found.get(device.parent_addr, ()), *kind.addresses)
+    return found
+
+
+@remembered
+def groups(devices: PciDevices) -> Mapping[int, tuple[str, ...]]:
+    """Devices by their IOMMU group."""
+    found: dict[int, tuple[str, ...]] = {}
+    for address, tracked in devices.items():
+        group = tracked.device.iommu_group
+        if group is not None:
+            found[group] = (*found.get(group, ()), address)
+    return found
+
+
+def _key(tracked: PciDevice) -> tuple[Any, ...]:
+    device = tracked.device
+    return (
+        device.vendor_id,
+        device.product_id,
+        device.dev_type,
+        device.numa_node,
+        device.parent_addr,
+        device.parent_ifname,
+        tracked.tags,
+        tracked.present,
+        tracked.listed,
+        tracked.quarantine,
+    )
