@@ -50,11 +50,25 @@ def holders(state: HostState) -> Mapping[str, str]:
 
 
 def offered(state: HostState) -> tuple[SpecificInventory, ...]:
-    """What there is of specific resources, but for what devices make that are given away whole, and
-    for as many of what another makes as are held beyond what it makes now."""
+    """What there is of specific resources, but for what devices make that are given away whole, for
+    what is free of those that are kept back, and for as many of what another makes as are held
+    beyond what it makes now."""
     whole = {hold.address for hold in device_holds(state)}
     held = holders(state)
-    return tuple(_within(each, held) for each in state.specific if each.provider not in whole)
+    return tuple(
+        _held(each, held) if _kept_back(state, each.provider) else _within(each, held)
+        for each in state.specific
+        if each.provider not in whole
+    )
+
+
+def _kept_back(state: HostState, provider: str) -> bool:
+    tracked = state.devices.get(provider)
+    return tracked is not None and tracked.quarantine is not None
+
+
+def _held(made: SpecificInventory, held: Collection[str]) -> SpecificInventory:
+    return replace(made, identifiers=tuple(name for name in made.identifiers if name in held))
 
 
 def _within(made: SpecificInventory, held: Collection[str]) -> SpecificInventory:

@@ -202,7 +202,8 @@ _TABLE = (
     ),
     Method(
         name="quarantine_pci_device",
-        effect="Have nobody get a device from now on. Who holds it keeps it.",
+        effect="Have nobody get a device from now on, nor anything that it makes (virtual GPUs)."
+        " Who holds it, or a part of it, keeps that.",
         arguments=QuarantinePciDevice,
         errors=("PciDeviceNotFound",),
     ),

@@ -8,6 +8,7 @@ from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType
 from rtagent.model.instance import PciRequest
 from rtagent.model.specific import SpecificUnit
+from rtagent.pci.holds import offered
 from rtagent.placing import shared_with
 from tests.builders import NOON, PINNED, call, request, uid
 from tests.device_states import (
@@ -183,6 +184,15 @@ def test_a_device_that_makes_others_is_not_given_away_whole_while_one_is_held():
 def test_a_device_that_is_given_away_whole_makes_no_others():
     state, _ = built(vgpus(), "gpu:1")
     assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.NOT_OFFERED, "VGPU", 0)]
+
+
+def test_a_device_that_is_kept_back_makes_no_more_and_leaves_what_is_held_to_its_holder():
+    state, claim = built(vgpus(), extra_resource={"VGPU": 1})
+    kept = replace(state.devices[GPU_0], quarantine="it is hot")
+    state = replace(state, devices=state.devices.changed((), (kept,)))
+    assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.INSUFFICIENT, "VGPU", 0)]
+    assert shared_with([claim]).members == set(members(claim))
+    assert members(claim)[0] in {name for each in offered(state) for name in each.identifiers}
 
 
 def test_what_an_owner_holds_may_be_shared_with_himself():

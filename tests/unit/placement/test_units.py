@@ -56,6 +56,14 @@ def test_what_a_claim_holds_is_not_reserved():
     assert shown(state) == shown(making())
 
 
+def test_what_a_device_that_is_kept_back_could_make_is_reserved():
+    state, _ = built(making(), extra_resource={"VGPU": 1})
+    kept = replace(state.devices[GPU_0], quarantine="it is hot")
+    found = shown(replace(state, devices=state.devices.changed((), (kept,))))
+    assert found[VGPU] == {"VGPU": counts(2, reserved=1)}
+    assert found["pci_0000_88_00_0"] == {"VGPU": counts(2)}
+
+
 def test_what_a_foreign_domain_uses_is_reserved():
     state = making()
     used = mdev_uuid(NODE.uuid, state.specific[0].identifiers[1])
