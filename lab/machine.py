@@ -99,6 +99,8 @@ def kernel_line(profile: Profile, name: str) -> str:
         f"root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off net.ifnames=0"
         f" systemd.hostname={name} systemd.show_status=error"
         f" intel_iommu=on default_hugepagesz=2M hugepages={pages}"
+        # The emulated IOMMU does not remap interrupts, without which vfio gives no device away.
+        " vfio_iommu_type1.allow_unsafe_interrupts=1"
     )
 
 

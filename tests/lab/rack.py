@@ -1,4 +1,4 @@
-"""A rack with room for one host: each test gets the profile that it is for."""
+"""A rack of hosts: each test gets the profile that it is for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,7 +18,7 @@ from oslo_context.context import RequestContext
 
 from lab.host import Config, Host
 from lab.image import Image
-from lab.profile import PROFILES
+from lab.profile import PROFILES, Profile
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
 from tests.servers import RabbitMQ
@@ -26,6 +27,7 @@ from tests.servers import RabbitMQ
 CALL, PATIENCE = 120.0, 600.0
 
 CONTEXT = RequestContext(user_id="conductor", overwrite=False)
+FLAVOR: dict[str, object] = {"vcpus": 2, "memory_mb": 128, "root_gb": 0}
 
 _READ = """
 import http.client, socket, sys
@@ -57,21 +59,28 @@ class Served(Host):
     :ivar api: over the broker.
     """
 
-    def __init__(self, profile: str, image: Image, rabbitmq: RabbitMQ, config: Config) -> None:
-        super().__init__(profile, PROFILES[profile], image, rabbitmq.port, config)
+    def __init__(
+        self, hostname: str, profile: Profile, image: Image, rabbitmq: RabbitMQ, config: Config
+    ) -> None:
+        super().__init__(hostname, profile, image, rabbitmq.port, config)
         conf = cfg.ConfigOpts()
         conf([])
         self._transport = get_transport(conf, rabbitmq.transport_url)
-        self.api = AgentAPI(self._transport, profile, timeout=CALL)
+        self.api = AgentAPI(self._transport, hostname, timeout=CALL)
 
     def read(self, path: str) -> Any:
         """A document of the read API."""
         return json.loads(self.tell("python3", "-c", _READ, path))
 
-    def claim(self, owner: str, **extra_specs: str) -> dict[str, Any]:
-        """A claim of two vCPUs and 128 MB; extra specs without their ``hw:``."""
+    def claim(self, owner: str, devices: str = "", **extra_specs: str) -> dict[str, Any]:
+        """A claim of `FLAVOR`; extra specs without their ``hw:``.
+
+        :param devices: aliases with their numbers.
+        """
         specs = {f"hw:{name}": value for name, value in extra_specs.items()}
-        flavor = {"vcpus": 2, "memory_mb": 128, "root_gb": 0, "extra_specs": specs}
+        if devices:
+            specs["pci_passthrough:alias"] = devices
+        flavor = {**FLAVOR, "extra_specs": specs}
         return self.api.instance_claim(CONTEXT, {"uuid": owner, "flavor": flavor})
 
     def claims(self) -> list[dict[str, Any]]:
@@ -111,7 +120,8 @@ class Served(Host):
         return self.file("/etc/rtagent/rtagent.conf.d/test.conf", f"[{group}]\n{lines}")
 
     def clear(self) -> None:
-        """Serving, with every CPU online, without domains and claims."""
+        """Started and serving, with every CPU online, without domains and claims."""
+        self.start()
         self.tell("sh", "-c", _CLEAR)
         self.wait_served()
         for claim in self.claims():
@@ -124,31 +134,45 @@ class Served(Host):
 
 
 class Rack:
-    """:param image: of the checkout that is tested."""
+    """Room for the hosts of one profile: others go when they are asked for.
+
+    :param image: of the checkout that is tested.
+    """
 
     def __init__(self, image: Image, rabbitmq: RabbitMQ) -> None:
         self._image, self._rabbitmq = image, rabbitmq
-        self._host: Served | None = None
+        self._hosts: list[Served] = []
         self._config: Config = {}
 
     def host(self, profile: str) -> Served:
-        """A host of that profile that serves, cleared; the one of before goes if it is another."""
-        if self._host is None or self._host.hostname != profile or self._config:
-            self.fresh(profile, {})
-        assert self._host is not None
-        self._host.start()
-        self._host.clear()
-        return self._host
+        """A host of that profile that serves, cleared."""
+        return self.hosts(profile, 1)[0]
+
+    def hosts(self, profile: str, number: int) -> list[Served]:
+        """As many, with a database each."""
+        if self._config or any(PROFILES[profile] != host.profile for host in self._hosts):
+            self.close()
+        while len(self._hosts) < number:
+            self._add(profile, {})
+        asked = self._hosts[:number]
+        with ThreadPoolExecutor(number) as threads:
+            list(threads.map(Served.clear, asked))
+        return asked
 
     def fresh(self, profile: str, config: Config) -> Served:
         """One that was never booted before. :param config: of the agent, beside the profile's."""
         self.close()
-        self._host = Served(profile, self._image, self._rabbitmq, config)
         self._config = config
-        self._host.start().wait_served()
-        return self._host
+        host = self._add(profile, config)
+        host.start().wait_served()
+        return host
 
     def close(self) -> None:
-        if self._host is not None:
-            self._host.close()
-            self._host = None
+        for host in self._hosts:
+            host.close()
+        self._hosts, self._config = [], {}
+
+    def _add(self, profile: str, config: Config) -> Served:
+        name = f"{profile}-{len(self._hosts) + 1}"
+        self._hosts.append(Served(name, PROFILES[profile], self._image, self._rabbitmq, config))
+        return self._hosts[-1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
+from lxml import etree
 
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.rpc import replies
-from rtagent.virt.libvirt import guest
+from rtagent.virt.libvirt.guest_devices import given_devices
 from tests.builders import uid
-from tests.lab.rack import CONTEXT, Served
-from tests.servers import domain_xml
+from tests.lab.guests import create, granted
+from tests.lab.pci import ALIAS, NVME, devices, driver, functions, offering
+from tests.lab.rack import CONTEXT, Served, wait_until
 
 #: Name and CPUs of each thread, one per line.
 _THREADS = """
@@ -26,26 +27,36 @@ def threads(host: Served, domain: str) -> dict[str, frozenset[int]]:
     return {name: parse_cpu_spec(cpus) for name, cpus in (line.rsplit(":", 1) for line in lines)}
 
 
+def live(host: Served, domain: str) -> etree._Element:
+    """A domain's document, as it runs."""
+    return etree.fromstring(host.tell("virsh", "dumpxml", domain))
+
+
 def free_pages(host: Served, cell: int) -> int:
     return int(host.tell("cat", _FREE.format(cell)))
+
+
+def pinned_as_granted(host: Served, claim: replies.Claim) -> None:
+    """Each thread of the guest, by the kernel."""
+    there, topology = threads(host, claim.owner_id), claim.numa_topology
+    (cell,) = topology.cells
+    assert {there[f"CPU {vcpu}/TCG"] for vcpu in (0, 1)} == {
+        frozenset({cpu}) for cpu in cell.cpu_pinning.values()
+    }
+    assert there["qemu-system-x86"] == topology.emulator_pcpus
 
 
 def test_a_guest_runs_where_and_on_what_it_was_granted(host: Served):
     owner = uid()
     claim = host.claim(owner, cpu_policy="dedicated", mem_page_size="2MB")
     host.api.activate_claim(CONTEXT, claim["uuid"])
-    granted = msgspec.convert(claim, replies.Claim, strict=False)
-    (cell,) = granted.numa_topology.cells
+    given = granted(claim)
+    (cell,) = given.numa_topology.cells
     before = free_pages(host, cell.id)
 
-    document = guest.apply(domain_xml(owner, owner, 2, 128), granted)
-    host.tell("virsh", "create", "--validate", "/dev/stdin", given=document)
+    create(host, claim)
 
-    there = threads(host, owner)
-    assert {there[f"CPU {vcpu}/TCG"] for vcpu in (0, 1)} == {
-        frozenset({cpu}) for cpu in cell.cpu_pinning.values()
-    }
-    assert there["qemu-system-x86"] == granted.numa_topology.emulator_pcpus
+    pinned_as_granted(host, given)
     assert before - free_pages(host, cell.id) == 128 // 2
     host.audit()
     (held,) = host.claims()
@@ -56,10 +67,8 @@ def test_a_guest_runs_where_and_on_what_it_was_granted(host: Served):
 def test_a_guest_that_is_pinned_elsewhere_drifts(host: Served):
     owner = uid()
     claim = host.claim(owner, cpu_policy="dedicated", numa_nodes="1")
-    granted = msgspec.convert(claim, replies.Claim, strict=False)
-    document = guest.apply(domain_xml(owner, owner, 2, 128), granted)
-    host.tell("virsh", "create", "--validate", "/dev/stdin", given=document)
-    (cell,) = granted.numa_topology.cells
+    create(host, claim)
+    (cell,) = granted(claim).numa_topology.cells
     own = set(cell.cpu_pinning.values())
     other = min({2, 3, 4, 5, 6, 7} - own)
 
@@ -70,3 +79,28 @@ def test_a_guest_that_is_pinned_elsewhere_drifts(host: Served):
     assert {drift["owner_id"] for drift in host.read("/drift")["drift"]} == {owner}
     with_it = host.claim(uid(), cpu_policy="dedicated")["numa_topology"]["cells"]
     assert other not in {cpu for cell in with_it for cpu in cell["cpu_pinning"].values()}
+
+
+def test_a_guest_has_the_virtual_function_that_it_was_granted(host: Served):
+    with offering(host, NVME, device_type="type-VF"):
+        functions(host, 2)
+        wait_until(lambda: len(devices(host)) == 3)
+        owner = uid()
+        claim = host.claim(owner, devices=f"{ALIAS}:1", cpu_policy="dedicated", mem_page_size="2MB")
+        host.api.activate_claim(CONTEXT, claim["uuid"])
+        (function,), (cell,) = granted(claim).pci, granted(claim).numa_topology.cells
+        assert cell.id == function.numa_node == 1
+        before = free_pages(host, cell.id)
+
+        # Of this kind of machine a guest can be told to which of its cells a device is close.
+        create(host, claim, "q35")
+
+        assert driver(host, function.address) == "vfio-pci"
+        assert given_devices(live(host, owner)).addresses == {function.address}
+        pinned_as_granted(host, granted(claim))
+        assert before - free_pages(host, cell.id) == 128 // 2
+        host.audit()
+        assert host.read("/drift")["drift"] == host.read("/orphans")["orphans"] == []
+        assert devices(host)[function.address]["status"] == "allocated"
+        host.tell("virsh", "destroy", owner)
+        functions(host, 0)

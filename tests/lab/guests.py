@@ -1,0 +1,35 @@
+"""Guests on a lab host: their domains, made of what their claims give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rtagent.rpc import replies
+from rtagent.virt.libvirt import guest
+from tests.lab.rack import CONTEXT, Served
+from tests.servers import domain_xml
+
+
+def granted(claim: dict[str, Any]) -> replies.Claim:
+    return msgspec.convert(claim, replies.Claim, strict=False)
+
+
+def create(host: Served, claim: dict[str, Any], machine: str = "pc") -> None:
+    """Start a guest of `FLAVOR`, named after its uuid, as its claim says it.
+
+    :param machine: QEMU's name for it.
+    """
+    owner = claim["owner_id"]
+    bare = domain_xml(owner, owner, 2, 128).replace("machine='pc'", f"machine='{machine}'")
+    document = guest.apply(bare, granted(claim))
+    host.tell("virsh", "create", "--validate", "/dev/stdin", given=document)
+
+
+def started(host: Served, owner: str) -> dict[str, Any]:
+    """The claim of a guest that was claimed, activated and started there."""
+    claim = host.claim(owner)
+    host.api.activate_claim(CONTEXT, claim["uuid"])
+    create(host, claim)
+    return claim

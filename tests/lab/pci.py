@@ -1,0 +1,79 @@
+"""PCI devices of a lab host, as its kernel has them and as its agent shows them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.lab.rack import Served, wait_until
+
+#: QEMU's NVMe controller, which has the virtual functions, and its teaching device.
+NVME = {"vendor_id": "1b36", "product_id": "0010"}
+EDU = {"vendor_id": "1234", "product_id": "11e8"}
+EVERYTHING = {"address": "*:*:*.*"}
+#: Where profiles with virtual functions have their physical one.
+PORT = "0000:81:00.0"
+#: The name by which flavors ask for a device.
+ALIAS = "thing"
+
+_SYSFS = "/sys/bus/pci/devices/{}/{}"
+_KERNEL = """
+import json, os, sys
+def read(name, default):
+    try: return open(name).read().strip()
+    except OSError: return default
+def group(device):
+    link = device + "/iommu_group"
+    return int(os.path.basename(os.readlink(link))) if os.path.exists(link) else None
+there = {}
+os.chdir("/sys/bus/pci/devices")
+for device in os.listdir("."):
+    if read(device + "/class", "").startswith("0x06"): continue
+    numa = int(read(device + "/numa_node", "-1"))
+    virtual = os.path.exists(device + "/physfn")
+    maker = int(read(device + "/sriov_totalvfs", "0"))
+    there[device] = {
+        "vendor_id": read(device + "/vendor", "")[2:],
+        "product_id": read(device + "/device", "")[2:],
+        "numa_node": numa if numa >= 0 else None,
+        "iommu_group": group(device),
+        "dev_type": "type-VF" if virtual else "type-PF" if maker else "type-PCI",
+    }
+print(json.dumps(there))
+"""
+
+
+def kernel(host: Served) -> dict[str, dict[str, Any]]:
+    """What sysfs says of every device but bridges, by address."""
+    return dict(json.loads(host.tell("python3", "-c", _KERNEL)))
+
+
+def devices(host: Served) -> dict[str, dict[str, Any]]:
+    """What the agent says of those that are offered or held, by address."""
+    return {device["address"]: device for device in host.read("/pci")["pci"]}
+
+
+def functions(host: Served, number: int) -> None:
+    """Have the port make so many virtual functions."""
+    host.tell("tee", _SYSFS.format(PORT, "sriov_numvfs"), given=str(number))
+
+
+def driver(host: Served, address: str) -> str:
+    """The name of the driver that has a device."""
+    return host.tell("readlink", _SYSFS.format(address, "driver")).strip().rsplit("/", 1)[1]
+
+
+@contextlib.contextmanager
+def offering(host: Served, spec: dict[str, str], **alias: str) -> Iterator[None]:
+    """An agent that offers these devices, under `ALIAS` those that are such, too."""
+    named = json.dumps({"name": ALIAS, **spec, **alias})
+    aliases = {"alias": named} if alias else {}
+    try:
+        with host.configured("pci", device_spec=json.dumps(spec), **aliases):
+            host.tell("systemctl", "reload", "rtagent")
+            wait_until(lambda: bool(devices(host)))
+            yield
+    finally:
+        host.tell("systemctl", "reload", "rtagent")
