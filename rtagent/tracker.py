@@ -111,14 +111,17 @@ class ResourceTracker(MoveVerbs):
         self._may_create()
         return self._call(lambda s, now: claims.build(s, request, call, now), call)[0]
 
-    def test_claim(self, request: BuildRequest | MoveRequest) -> Decision:
-        """The answer that `instance_claim`, or `move_claim`, would have now, from the snapshot;
-        changes nothing."""
+    def test_claim(self, request: BuildRequest | AttachRequest | MoveRequest) -> Decision:
+        """The answer that `instance_claim`, `claim_pci_devices` or `move_claim` would have now,
+        from the snapshot; changes nothing."""
         self._may_create()
         state, now = self.snapshot(), self._clock.now()
         if isinstance(request, MoveRequest):
-            return moves.move_claim(state, request, _test(request.build), now)
-        return claims.build(state, request, _test(request), now)
+            return moves.move_claim(state, request, _test(request.build.claim_uuid), now)
+        test = _test(request.claim_uuid)
+        if isinstance(request, AttachRequest):
+            return attach.claim_devices(state, request, test, now)
+        return claims.build(state, request, test, now)
 
     def activate_claim(self, claim_uuid: str, call: Call) -> Claim:
         """Answered before the domain is started. :raises ClaimNotFound: ClaimExpired:"""
@@ -350,8 +353,8 @@ def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
         start = end
 
 
-def _test(request: BuildRequest) -> Call:
-    return Call(method="test_claim", operation_id=request.claim_uuid, digest="")
+def _test(claim_uuid: str) -> Call:
+    return Call(method="test_claim", operation_id=claim_uuid, digest="")
 
 
 def refusal(refused: Refused) -> ComputeResourcesUnavailable:

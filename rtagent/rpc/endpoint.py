@@ -11,7 +11,7 @@ from oslo_context.context import RequestContext
 
 from rtagent.audit import Auditor
 from rtagent.compute_node import compute_node
-from rtagent.errors import ClaimNotFound, NodeNotFound, RtAgentError
+from rtagent.errors import ClaimNotFound, InvalidRequest, NodeNotFound, RtAgentError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
@@ -117,11 +117,7 @@ class Endpoint(MoveEndpoint):
 
     @served
     def claim_pci_devices(self, arguments: methods.ClaimPciDevices, call: Call) -> replies.Claim:
-        request = AttachRequest(
-            claim_uuid=arguments.operation_id,
-            instance=arguments.instance,
-            pci_requests=arguments.pci_requests,
-        )
+        request = _attach_request(arguments, arguments.operation_id)
         return self._shown(self._tracker.claim_pci_devices(request, call))
 
     @served
@@ -292,10 +288,26 @@ def _primitives(reply: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(reply))
 
 
-def _tested(arguments: methods.TestClaim) -> BuildRequest | MoveRequest:
+def _tested(arguments: methods.TestClaim) -> BuildRequest | AttachRequest | MoveRequest:
+    if (arguments.kind == "attach") != (arguments.pci_requests is not None):
+        rule = "must be given for kind attach, and for no other"
+        errors = [{"path": "$.pci_requests", "message": rule}]
+        raise InvalidRequest(method="test_claim", errors=errors)
+    if arguments.kind == "attach":
+        return _attach_request(arguments, NOT_HELD)
     if arguments.kind == "build":
         return _build_request(arguments, NOT_HELD)
     return move_request(arguments, NOT_HELD, arguments.kind, arguments.flavor, arguments.image)
+
+
+def _attach_request(
+    arguments: methods.ClaimPciDevices | methods.TestClaim, claim_uuid: str
+) -> AttachRequest:
+    return AttachRequest(
+        claim_uuid=claim_uuid,
+        instance=arguments.instance,
+        pci_requests=arguments.pci_requests or (),
+    )
 
 
 def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:

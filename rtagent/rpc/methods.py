@@ -39,11 +39,16 @@ class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
 
 
 class TestClaim(BuildArguments, frozen=True, kw_only=True):
-    """:ivar kind: which claim's decision is asked for. Those of moves take what these take besides:
+    """:ivar kind: which claim's decision is asked for.
+    :ivar pci_requests: of kind ``attach``: what is to be added. Those of moves take what these take
+        besides:
     :ivar flavor: the new one. :ivar image: likewise.
     """
 
-    kind: Literal["build", "resize", "migration", "live-migration", "evacuation"] = "build"
+    kind: Literal["build", "attach", "resize", "migration", "live-migration", "evacuation"] = (
+        "build"
+    )
+    pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)] | None = None
     flavor: Flavor | None = None
     image: Image | None = None
     migration: MigrationFacts | None = None
@@ -218,7 +223,13 @@ _TABLE = (
         effect="The answer that the claim would get now, with every reason; changes nothing.",
         arguments=TestClaim,
         reply=replies.Verdict,
-        errors=(*FLAVOR_ERRORS, "ClaimConflict", "NodeNotReady", "HypervisorUnavailable"),
+        errors=(
+            *FLAVOR_ERRORS,
+            "ClaimConflict",
+            "ClaimNotFound",
+            "NodeNotReady",
+            "HypervisorUnavailable",
+        ),
     ),
     Method(
         name="get_claim",

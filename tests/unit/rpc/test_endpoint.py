@@ -26,7 +26,7 @@ from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from tests.builders import NODE, uid
 from tests.numa_hosts import NO_SMT
-from tests.rpc_agents import VERSION, Agent, build, documents
+from tests.rpc_agents import VERSION, Agent, attach, build, documents
 
 
 @pytest.fixture
@@ -121,6 +121,34 @@ def test_a_test_grants_without_claiming(agent: Agent):
     assert (verdict["claim"]["vcpus"], verdict["claim"]["tag"]) == (2, "t")
     assert verdict["claim"]["uuid"] == "00000000-0000-0000-0000-000000000000"
     assert agent.tracker.snapshot() is before
+
+
+def test_devices_to_be_added_are_tested_as_they_would_be_claimed(agent: Agent):
+    guest = build()
+    asked = attach(guest["instance"])
+    tested = {"kind": "attach", "instance": asked["instance"]}
+    tested["pci_requests"] = asked["pci_requests"]
+    with pytest.raises(ClaimNotFound):
+        agent.invoke("test_claim", **tested)
+    agent.invoke("instance_claim", **guest)
+    before = agent.tracker.snapshot()
+    verdict = agent.invoke("test_claim", **tested)
+    assert agent.tracker.snapshot() is before
+    claim = agent.invoke("claim_pci_devices", **asked)
+    assert verdict["claim"]["kind"] == "attach"
+    assert verdict["claim"]["pci"] == claim["pci"] != []
+    many = {**tested, "pci_requests": [{"count": 4, "alias_name": "vf"}]}
+    verdict = agent.invoke("test_claim", **many)
+    assert [(each["requested"], each["available"]) for each in verdict["reasons"]] == [(4, 3)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "attach"}, {"pci_requests": [{"count": 1, "alias_name": "vf"}]}]
+)
+def test_what_is_to_be_added_is_said_of_additions_only(agent: Agent, wrong):
+    with pytest.raises(InvalidRequest) as refused:
+        agent.invoke("test_claim", instance=build()["instance"], **wrong)
+    assert [each["path"] for each in refused.value.kwargs["errors"]] == ["$.pci_requests"]
 
 
 def test_limits_and_extra_resources_reach_the_decision(agent: Agent):

@@ -35,7 +35,7 @@ def test_fields_say_type_unit_and_need():
     assert "- ``memory_mb``: integer from 1; MB." in text
     assert "- ``root_gb``: integer from 0, optional; GB." in text
     assert "- ``limits``: Limits_ or null, optional" in text
-    assert "- ``kind``: ``build`` or ``evacuation`` or ``live-migration``" in text
+    assert "- ``kind``: ``attach`` or ``build`` or ``evacuation`` or ``live-migration``" in text
 
 
 def test_what_is_answered_is_never_optional():
