@@ -15,11 +15,14 @@ from rtagent.model.device import Device, PciDevice
 from rtagent.model.holding import Holding
 from rtagent.model.host import HostState
 from rtagent.pci.holds import holdings
-from rtagent.pci.states import Hold
+from rtagent.pci.states import DeviceState, Hold
 
 LOG = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(PciDevice).decode
+
+#: A device's line in a listing, and the request that it answers.
+_Line = tuple[DeviceState, str | None]
 
 
 class DeviceRow(Value, frozen=True, kw_only=True):
@@ -57,11 +60,11 @@ def net_devices(before: HostState, after: HostState, changes: Sequence[Change]) 
     had, have = _Shown(before), _Shown(after)
     moved = had.unlike(have, changes)
     near = had.holdings.kin(moved) | have.holdings.kin(moved)
-    old, new = had.rows(near), have.rows(near)
-    puts = [new[address] for address in sorted(new) if new[address] != old.get(address)]
+    old, new = had.lines(near), have.lines(near)
+    puts = [address for address in sorted(new) if new[address] != old.get(address)]
     return DeviceRows(
-        new=tuple(row for row in puts if row.address not in old),
-        changed=tuple(row for row in puts if row.address in old),
+        new=tuple(_row(*new[address]) for address in puts if address not in old),
+        changed=tuple(_row(*new[address]) for address in puts if address in old),
         gone=tuple(sorted(old.keys() - new.keys())),
     )
 
@@ -106,14 +109,11 @@ def device(row: Any) -> PciDevice:
 
 
 class _Shown:
-    """What a state shows of its devices. A row is costly to make: one is made only where it may
-    differ."""
+    """What a state shows of its devices."""
 
     def __init__(self, state: HostState) -> None:
         self.holdings = holdings(state)
-        self._requests = {
-            each.address: each.request_id for claim in state.claims.values() for each in claim.pci
-        }
+        self._state = state
 
     def unlike(self, after: _Shown, changes: Sequence[Change]) -> set[str]:
         """Addresses at which the record, or who holds the device for what, is another now."""
@@ -126,27 +126,41 @@ class _Shown:
         held = self.holdings.held_by(owners) | after.holdings.held_by(owners)
         return recorded | {each for each in held if self._held(each) != after._held(each)}
 
-    def rows(self, addresses: Iterable[str]) -> dict[str, DeviceRow]:
+    def lines(self, addresses: Iterable[str]) -> dict[str, _Line]:
         """Of the devices there that are in the record."""
-        return {each: self._row(each) for each in addresses if each in self.holdings.devices}
+        return {
+            address: (self.holdings.state(address), self._request(address))
+            for address in addresses
+            if address in self.holdings.devices
+        }
 
     def _held(self, address: str) -> tuple[Sequence[Hold], str | None]:
-        return self.holdings.holds_of(address), self._requests.get(address)
+        return self.holdings.holds_of(address), self._request(address)
 
-    def _row(self, address: str) -> DeviceRow:
-        line = self.holdings.state(address)
-        its = line.device.device
-        return DeviceRow(
-            address=address,
-            vendor_id=its.vendor_id,
-            product_id=its.product_id,
-            dev_type=its.dev_type,
-            dev_id="pci_" + address.replace(":", "_").replace(".", "_"),
-            label=its.label,
-            numa_node=its.numa_node,
-            parent_addr=its.parent_addr,
-            status=line.state,
-            instance_uuid=line.owner_id,
-            request_id=self._requests.get(address),
-            extra_info=text(line.device),
-        )
+    def _request(self, address: str) -> str | None:
+        """The request that the device answers, if a claim holds it: of the owner's claims the last
+        one's, which a move has made."""
+        for hold in self.holdings.holds_of(address):
+            for claim in reversed(self._state.claims_of(hold.owner_id)):
+                for device in claim.pci:
+                    if device.address == address:
+                        return device.request_id
+        return None
+
+
+def _row(line: DeviceState, request_id: str | None) -> DeviceRow:
+    its = line.device.device
+    return DeviceRow(
+        address=its.address,
+        vendor_id=its.vendor_id,
+        product_id=its.product_id,
+        dev_type=its.dev_type,
+        dev_id="pci_" + its.address.replace(":", "_").replace(".", "_"),
+        label=its.label,
+        numa_node=its.numa_node,
+        parent_addr=its.parent_addr,
+        status=line.state,
+        instance_uuid=line.owner_id,
+        request_id=request_id,
+        extra_info=text(line.device),
+    )

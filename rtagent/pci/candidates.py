@@ -39,15 +39,18 @@ class Candidates(Value, frozen=True, kw_only=True):
         """How many it may have."""
         return sum(len(kind.addresses) for kind in self.free)
 
-    def near(self, place: Place | None) -> Eligible:
-        """Those that are near enough to the guest, by address; with no place, all."""
+    def near(self, place: Place | None, most: int) -> Eligible:
+        """Those that are near enough to the guest, by address; with no place, all.
+
+        :param most: how many devices are wanted in all: so many of a kind are as good as any.
+        """
         policy = POLICIES[self.request.numa_policy]
         ranked: dict[str, int] = {}
         for kind in self.free:
             affinity = 0 if place is None else policy(kind.like.device.numa_node, place)
             if affinity is not None:
-                ranked.update(dict.fromkeys(kind.addresses, FREE + affinity))
-        ranked.update((address, rank) for address, rank in self.own.items() if address in ranked)
+                ranked.update(dict.fromkeys(kind.addresses[:most], FREE + affinity))
+                ranked.update((each, self.own[each]) for each in kind.addresses if each in self.own)
         return dict(sorted(ranked.items(), key=itemgetter(1)))
 
 

@@ -87,8 +87,8 @@ class DeviceFit:
         return () if isinstance(answer, Fitted) else answer.reasons
 
     def _fit(self, place: Place | None) -> Fitted | Refused:
-        eligible = [each.near(place) for each in self._candidates]
         needs = [request.count for request in self._requests]
+        eligible = [each.near(place, sum(needs)) for each in self._candidates]
         short = tuple(self._short(eligible, place))
         if short:
             return refuse(short)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.model.pci_devices import PciDevices
-from rtagent.pci.kinds import parts
+from rtagent.pci.kinship import parts
 from rtagent.pci.matching import Eligible
 
 #: What tells devices apart: for each request its rank, or None where it will not do.

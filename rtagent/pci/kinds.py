@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rtagent.model.base import Value
-from rtagent.model.device import FUNCTIONS, PciDevice
+from rtagent.model.device import PciDevice
 from rtagent.model.pci_devices import PciDevices
 from rtagent.model.remembered import remembered
 
@@ -28,28 +27,6 @@ def kinds(devices: PciDevices) -> tuple[Kind, ...]:
     for address in sorted(devices):
         found.setdefault(_key(devices[address]), []).append(address)
     return tuple(Kind(like=devices[its[0]], addresses=tuple(its)) for its in found.values())
-
-
-@remembered
-def parts(devices: PciDevices) -> Mapping[str, tuple[str, ...]]:
-    """Virtual functions by their physical one, which may not be in the record."""
-    found: dict[str, tuple[str, ...]] = {}
-    for kind in kinds(devices):
-        device = kind.like.device
-        if device.dev_type in FUNCTIONS and device.parent_addr is not None:
-            found[device.parent_addr] = (*found.get(device.parent_addr, ()), *kind.addresses)
-    return found
-
-
-@remembered
-def groups(devices: PciDevices) -> Mapping[int, tuple[str, ...]]:
-    """Devices by their IOMMU group."""
-    found: dict[int, tuple[str, ...]] = {}
-    for address, tracked in devices.items():
-        group = tracked.device.iommu_group
-        if group is not None:
-            found[group] = (*found.get(group, ()), address)
-    return found
 
 
 def _key(tracked: PciDevice) -> tuple[Any, ...]:

@@ -15,9 +15,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
-from rtagent.model.device import FUNCTIONS, PciDevice
+from rtagent.model.device import PciDevice
 from rtagent.model.pci_devices import PciDevices
-from rtagent.pci.kinds import Kind, groups, kinds, parts
+from rtagent.pci.kinds import Kind, kinds
+from rtagent.pci.kinship import gathered, groups, members, parts, wholes
 
 #: Anybody may have it.
 AVAILABLE: Final = "available"
@@ -77,21 +78,11 @@ class Holdings:
         self._holds: dict[str, list[Hold]] = {}
         for hold in holds:
             self._holds.setdefault(hold.address, []).append(hold)
-        self._parts: dict[str, list[str]] = {}
-        self._groups: dict[int, list[str]] = {}
-        for address in self._holds:
-            self._note(address)
-
-    def _note(self, address: str) -> None:
-        """Only what is held can stand in another's way."""
-        tracked = self.devices.get(address)
-        if tracked is None:
-            return
-        device = tracked.device
-        if device.dev_type in FUNCTIONS and device.parent_addr is not None:
-            self._parts.setdefault(device.parent_addr, []).append(address)
-        if device.iommu_group is not None:
-            self._groups.setdefault(device.iommu_group, []).append(address)
+        # Only what is held can stand in another's way.
+        in_order = sorted(self._holds)
+        self._parts = gathered(wholes(devices), in_order)
+        self._states: dict[str, DeviceState] = {}
+        self._groups = gathered(groups(devices), in_order)
 
     def holds_of(self, address: str) -> Sequence[Hold]:
         """Two claims of one owner may hold a device, and a domain may use what a claim of another
@@ -106,16 +97,14 @@ class Holdings:
     def kin(self, addresses: Collection[str]) -> set[str]:
         """Devices of the record whose state may follow from these: themselves, their physical and
         virtual functions, and their IOMMU groups."""
-        made, together = parts(self.devices), groups(self.devices)
+        whole, group = wholes(self.devices), groups(self.devices)
         found = set(addresses)
         for address in addresses:
-            found.update(made.get(address, ()))
-            if address in self.devices:
-                device = self.devices[address].device
-                if device.dev_type in FUNCTIONS and device.parent_addr is not None:
-                    found.add(device.parent_addr)
-                if device.iommu_group is not None:
-                    found.update(together[device.iommu_group])
+            found.update(parts(self.devices).get(address, ()))
+            if address in whole:
+                found.add(whole[address])
+            if address in group:
+                found.update(members(self.devices)[group[address]])
         return {address for address in found if address in self.devices}
 
     def held_by(self, owners: Collection[str]) -> frozenset[str]:
@@ -144,6 +133,11 @@ class Holdings:
 
     def state(self, address: str) -> DeviceState:
         """Its line in a listing."""
+        if address not in self._states:
+            self._states[address] = self._state(address)
+        return self._states[address]
+
+    def _state(self, address: str) -> DeviceState:
         tracked = self.devices[address]
         holds = self._holds.get(address, ())
         if holds:
@@ -169,8 +163,8 @@ class Holdings:
         return tuple(
             address
             for address in kind.addresses
-            if (address not in held or address in shared)
-            and (address not in near or self._may_have(address, owner_id))
+            if address not in near
+            or ((address not in held or address in shared) and self._may_have(address, owner_id))
         )
 
     def available(self) -> tuple[Kind, ...]:
@@ -189,9 +183,9 @@ class Holdings:
         return own and self.obstacle(address, owner_id) is None
 
     def _neighbours(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
-        parent = tracked.device.parent_addr
-        if tracked.device.dev_type in FUNCTIONS and parent is not None:
-            yield from self._kin([parent], "its physical function")
+        whole = wholes(self.devices).get(tracked.address)
+        if whole is not None:
+            yield from self._kin([whole], "its physical function")
         yield from self._kin(self._parts.get(tracked.address, ()), "its virtual function")
         yield from self._group(tracked, owner_id)
 
@@ -202,7 +196,7 @@ class Holdings:
             yield Obstacle(state=_barred(hold), reason=reason)
 
     def _group(self, tracked: PciDevice, owner_id: str | None) -> Iterator[Obstacle]:
-        group = tracked.device.iommu_group
+        group = groups(self.devices).get(tracked.address)
         peers = self._groups.get(group, ()) if group is not None else ()
         holds = [hold for peer in peers if peer != tracked.address for hold in self._holds[peer]]
         hold = _first(hold for hold in holds if hold.owner_id != owner_id)
@@ -212,8 +206,9 @@ class Holdings:
 
 
 def _first(holds: Iterable[Hold]) -> Hold | None:
-    """The one to be named, if there is any: always the same, in whatever order they were found."""
-    return min(holds, key=lambda it: (not it.allocated, it.address, it.owner_id), default=None)
+    """The one to be named, if there is any: one that bars for longest."""
+    of_all = list(holds)
+    return next((hold for hold in of_all if hold.allocated), of_all[0] if of_all else None)
 
 
 def _barred(hold: Hold) -> str:

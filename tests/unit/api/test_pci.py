@@ -98,7 +98,7 @@ def test_a_device_says_what_it_is():
     [
         (GPU_1, "it overheats"),
         (LOST, "it has left the host"),
-        (TWIN, f"{GPU_0} of its IOMMU group 7 is held by {STRANGER}"),
+        (TWIN, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
         (PF_0, f"its virtual function {vf(0)} is held by {DB}"),
         (PF_1, f"its virtual function {FOREIGN_VF} is held by {STRANGER}"),
         (vf(1), ""),

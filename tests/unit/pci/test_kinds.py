@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from rtagent.model.device import Tags
 from rtagent.model.pci_devices import PciDevices
-from rtagent.pci.kinds import groups, kinds, parts
+from rtagent.pci.kinds import kinds
+from rtagent.pci.kinship import members, parts
 from tests.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, gpu, nic, record, vf
 
 ALIKE = record([gpu(GPU_0, 0), gpu(GPU_1, 0)])
@@ -47,9 +48,9 @@ def test_whatever_else_differs_makes_another_kind(other):
 def test_an_iommu_group_makes_no_kind():
     grouped = ALIKE | {GPU_1: replace(ALIKE[GPU_1], device=gpu(GPU_1, 0, iommu_group=7))}
     assert addresses(grouped) == [(GPU_0, GPU_1)]
-    assert groups(PciDevices(grouped)) == {7: (GPU_1,)}
+    assert members(PciDevices(grouped)) == {7: [GPU_1]}
 
 
 def test_functions_are_known_by_their_physical_one_even_where_that_is_not():
     _, *functions = nic(vfs=2)
-    assert parts(PciDevices(record(functions))) == {PF_0: (vf(0), vf(1))}
+    assert parts(PciDevices(record(functions))) == {PF_0: [vf(0), vf(1)]}
