@@ -30,12 +30,15 @@ class Keeper:
         reporter: Reporter,
         *,
         returned: Callable[[], None],
+        changed: Callable[[], None],
         fenced: Callable[[WriterFenced], None],
     ) -> None:
-        """:param returned: called when the store is back. :param fenced: when another writes."""
+        """:param returned: called when the store is back. :param changed: when another policy is in
+        force, and not before: what it makes of the host is then to be looked at. :param fenced:
+        when another writes."""
         self.policy = policy
         self._tracker, self._reporter = tracker, reporter
-        self._returned, self._fenced = returned, fenced
+        self._returned, self._changed, self._fenced = returned, changed, fenced
         self._backoff = Backoff()
         # The node's row is what another configuration made of it.
         self._row_is_old = True
@@ -58,11 +61,14 @@ class Keeper:
 
     def _pass_through(self) -> Rest:
         # Without the host's capacity nothing of use could be written.
-        anew = self._row_is_old and self._tracker.snapshot().topology is not None
+        before = self._tracker.snapshot()
+        anew = self._row_is_old and before.topology is not None
         try:
             self._tracker.set_policy(self.policy, anew=anew)
         except (StoreUnavailable, TrackerBusy) as error:
             self._reporter.said("warning", f"the policy is not in force yet: {error.message}")
         else:
             self._row_is_old = self._row_is_old and not anew
+            if self._tracker.snapshot().policy != before.policy:
+                self._changed()
         return every(0.0)

@@ -85,7 +85,12 @@ class NodeAgent:
         self._gate = Gate(self._tracker)
         self._auditor = Auditor(self._tracker, hypervisor, clock, telemetry)
         self._keeper = Keeper(
-            self._tracker, wanted, telemetry, returned=self._store_returned, fenced=failed
+            self._tracker,
+            wanted,
+            telemetry,
+            returned=self._store_returned,
+            changed=lambda: self._audit("policy"),
+            fenced=failed,
         )
         self._cpu_sets = CpuSets(self._tracker.snapshot, telemetry, failed)
         self._device_specs = DeviceSpecs(

@@ -1,6 +1,8 @@
 """The daemon as its own process: how it starts, waits, reloads, refuses and stops."""
 
+import json
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from uuid import UUID
@@ -8,8 +10,10 @@ from uuid import UUID
 import pytest
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.service.audits import GAP
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.nodedevs import pci
+from tests.pci_hosts import GPU_IDS
 from tests.servers.daemon import Daemon, wait_until
 
 EX_CONFIG = 78
@@ -337,6 +341,19 @@ def test_a_good_reload_is_in_force_without_a_restart(daemon):
     wait_until(lambda: node(daemon)["memory_mb_used"] == 2048)
     assert node(daemon)["cpu_allocation_ratio"] == 2.5
     assert node(daemon)["host"] == "agent1"
+
+
+def test_what_a_reload_offers_is_looked_for_at_once(daemon):
+    simulate(daemon.host_file, Machine(gpus=1))
+    daemon.configure({"DEFAULT": {"update_resources_interval": -1}})
+    daemon.start().wait_ready()
+    assert daemon.read("pci")["pci"] == []
+    daemon.configure({"pci": {"device_spec": json.dumps(GPU_IDS)}})
+    time.sleep(2 * GAP)  # the next audit shall not be held back by the last one
+
+    daemon.reload()
+
+    wait_until(lambda: len(daemon.read("pci")["pci"]) == 1)
 
 
 def test_a_bad_reload_changes_nothing(daemon):

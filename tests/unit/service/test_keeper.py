@@ -22,6 +22,7 @@ def keeper(world, told):
         Policy(),
         world.notes,
         returned=lambda: told.append("returned"),
+        changed=lambda: told.append(world.tracker.snapshot().policy),
         fenced=told.append,
     )
 
@@ -45,7 +46,7 @@ def test_it_brings_the_tracker_back_with_back_off(world, keeper, told):
     assert world.tracker.instance_claim(request(), call())
 
 
-def test_the_policy_is_kept_and_written_only_when_it_differs(world, keeper):
+def test_the_policy_is_kept_and_written_only_when_it_differs(world, keeper, told):
     keeper.policy = Policy(reserved_memory_mb=512)
     before = world.store.calls["commit"]
 
@@ -54,6 +55,7 @@ def test_the_policy_is_kept_and_written_only_when_it_differs(world, keeper):
 
     assert world.tracker.snapshot().policy.reserved_memory_mb == 512
     assert world.store.calls["commit"] == before + 1
+    assert told == [keeper.policy], "told of once, when it is in force"
 
 
 def test_the_nodes_row_is_written_once_by_each_process(world, keeper):
@@ -69,15 +71,17 @@ def test_the_nodes_row_is_written_once_by_each_process(world, keeper):
     assert world.store.calls["commit"] == before + 1
 
 
-def test_a_policy_that_could_not_be_written_is_tried_again(world, keeper):
+def test_a_policy_that_could_not_be_written_is_tried_again(world, keeper, told):
     keeper.policy = Policy(reserved_memory_mb=512)
     world.store.fail(StoreUnavailable)
     keeper.turn()
     assert world.tracker.snapshot().policy.reserved_memory_mb == 0
+    assert told == []
 
     keeper.turn()  # comes back
     keeper.turn()
 
+    assert told == ["returned", keeper.policy]
     assert world.tracker.snapshot().policy.reserved_memory_mb == 512
 
 
