@@ -1,21 +1,46 @@
 """What a host is made of, as the agent sees it: what its profile says."""
 
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
-from lab.profile import PROFILES
 from rtagent.errors import ComputeResourcesUnavailable
 from tests.builders import uid
-from tests.lab.rack import Rack, Served
+from tests.lab.pci import ALIAS, EDU, EVERYTHING, PORT, devices, kernel, offering
+from tests.lab.rack import CONTEXT, Rack, Served, wait_until
 
 #: MB that the kernel of a cell may keep for itself.
 KERNEL = 160
 PAGE = 2048
 
 
-@pytest.mark.parametrize("name", ["four-cells", "two-sockets"])
-def test_cells_threads_and_pages_are_those_of_the_profile(rack: Rack, name: str):
-    profile = PROFILES[name]
-    (seen,) = rack.host(name).read("/numa")["numa"]
+def test_devices_of_one_group_go_to_one_guest(rack: Rack):
+    host = rack.host("shared-group")
+    owner, other = uid(), uid()
+    with offering(host, EDU, device_type="type-PCI"):
+        one, two = devices(host).values()
+        assert one["iommu_group"] == two["iommu_group"] is not None
+        claim = host.claim(owner, devices=f"{ALIAS}:1")
+        with pytest.raises(ComputeResourcesUnavailable):
+            host.claim(other, devices=f"{ALIAS}:1")
+        (_, left) = sorted(devices(host).values(), key=lambda device: device["status"])
+        assert (left["status"], owner in left["reason"]) == ("unclaimable", True)
+        host.api.release_claim(CONTEXT, claim["uuid"])
+        assert len(host.claim(other, devices=f"{ALIAS}:2")["pci"]) == 2
+
+
+@pytest.fixture(scope="module", params=["shared-group", "four-cells", "two-sockets"])
+def machine(rack: Rack, request: pytest.FixtureRequest) -> Served:
+    return rack.host(request.param)
+
+
+def test_cells_threads_and_pages_are_those_of_the_profile(machine: Served):
+    profile = machine.profile
+    (seen,) = machine.read("/numa")["numa"]
 
     assert [cell["id"] for cell in seen["cells"]] == list(range(profile.cells))
     for cell in seen["cells"]:
@@ -28,6 +53,34 @@ def test_cells_threads_and_pages_are_those_of_the_profile(rack: Rack, name: str)
         assert profile.cell_memory_mb - KERNEL < cell["memory_mb"] <= profile.cell_memory_mb
         (pool,) = [pool for pool in cell["pages"] if pool["size_kb"] == PAGE]
         assert (pool["total"], pool["used"]) == (profile.cell_pages, 0)
+
+
+def kinds(listed: Iterable[dict[str, Any]]) -> Counter[tuple[str, str, int | None]]:
+    """How many there are of each, of devices or of pools of them."""
+    found: Counter[tuple[str, str, int | None]] = Counter()
+    for each in listed:
+        kind = (f"{each['vendor_id']}:{each['product_id']}", kind_of(each), each["numa_node"])
+        found[kind] += each.get("count", 1)
+    return found
+
+
+def kind_of(each: dict[str, Any]) -> str:
+    return str(each.get("dev_type") or each["tags"]["dev_type"])
+
+
+def test_devices_are_those_of_the_kernel_and_of_the_profile(machine: Served):
+    profile = machine.profile
+    with offering(machine, EVERYTHING):
+        seen, pools = devices(machine), machine.node()["pci_device_pools"]
+
+    there = kernel(machine)
+    assert {
+        address: {name: device[name] for name in there.get(address, ())}
+        for address, device in seen.items()
+    } == there
+    assert kinds(pools) == kinds(seen.values())
+    ports = {a: d["numa_node"] for a, d in seen.items() if d["dev_type"] == "type-PF"}
+    assert ports == ({PORT: profile.cells - 1} if profile.virtual_functions else {})
 
 
 def online(host: Served, cpu: int, there: bool) -> None:
@@ -72,8 +125,7 @@ def test_a_cpu_that_goes_while_it_is_held_stays_with_its_holder(host: Served):
     (flag,) = host.read("/drift")["drift"]
     assert (flag["owner_id"], flag["problem"]) == (owner, "AssignedResourceNotFound")
     assert str(gone) in flag["resource"]
-    (check,) = host.read("/health")["checks"]["cpus"]
-    assert check["status"] == "warn"
+    wait_until(lambda: host.read("/health")["checks"]["cpus"][0]["status"] == "warn")
 
     online(host, gone, True)
     assert host.read("/drift")["drift"] == []
