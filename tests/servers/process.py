@@ -71,7 +71,9 @@ class Process:
 
     def wait(self, timeout: float) -> int:
         """Its exit code, when it ends by itself. Raises `subprocess.TimeoutExpired`."""
-        return self._popen.wait(timeout)
+        code = self._popen.wait(timeout)
+        self._release()
+        return code
 
     def stop(self, timeout: float) -> None:
         """Ask it to end; kill what has not ended after `timeout` seconds."""
@@ -114,6 +116,9 @@ class Process:
         _signal(alive, signal.SIGKILL)
         psutil.wait_procs(alive, 10)
         self._popen.wait(10)
+        self._release()
+
+    def _release(self) -> None:
         self._leash.kill()
         self._leash.communicate()
 

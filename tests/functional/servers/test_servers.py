@@ -26,6 +26,7 @@ from tests.servers import (
     ServerFailed,
     domain_xml,
 )
+from tests.servers.process import Process
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -192,6 +193,15 @@ signal.pause()
         time.sleep(0.1)
     assert not _processes_in(directory)
     assert not directory.exists()
+
+
+def test_a_process_that_ends_by_itself_leaves_nothing_behind(tmp_path: Path):
+    here = psutil.Process()
+    before = set(here.children())
+    process = Process(["sh", "-c", "exit 3"], {}, tmp_path, tmp_path / "log", signal.SIGTERM)
+    assert process.wait(60) == 3
+    assert set(here.children()) <= before
+    process.stop(1)
 
 
 def test_a_server_that_cannot_start_says_why():
