@@ -15,6 +15,8 @@ MAX_LENGTH = 255
 #: Never sent: a token, for which the agent has no use, and what is told twice.
 _KEPT_BACK = frozenset({"auth_token", "project", "user_identity"})
 _USUAL = RequestContext(overwrite=False).to_dict()
+#: Sent on, as headers, to services that are asked in its course.
+_IDS = frozenset({"request_id", "global_request_id"})
 
 
 class ContextSerializer(oslo_messaging.NoOpSerializer):
@@ -30,7 +32,8 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
 
     def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
         """The context, which is this thread's from now on: so the log has its request id."""
-        return RequestContext.from_dict(context)
+        ids = {name: _header(context[name]) for name in _IDS & context.keys()}
+        return RequestContext.from_dict({**context, **ids})
 
 
 def actor(context: RequestContext) -> str:
@@ -41,6 +44,11 @@ def actor(context: RequestContext) -> str:
 def request_id(context: RequestContext) -> str:
     """The id that follows a request through every service; the call's own where there is none."""
     return _storable(context.global_id)
+
+
+def _header(value: object) -> str | None:
+    """An id that a header can have; None: the call gets one of its own."""
+    return _storable(value).encode("ascii", "ignore").decode() or None
 
 
 def _storable(value: object) -> str:

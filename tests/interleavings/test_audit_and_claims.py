@@ -275,11 +275,13 @@ def test_the_same_with_pinned_cpus(names):
 
 
 def test_every_order_of_an_audit_and_two_life_cycles(long):
-    pairs = [("plain", "hard reboot"), ("claimed again", "too slow"), ("plain", "slow build")]
+    """Of the whole life cycles in a long run, else of their beginnings."""
+    pairs = [("plain", "too slow"), ("claimed again", "hard reboot"), ("plain", "slow build")]
+    length, number = (5, 72072) if long else (4, 11550)
     for names in pairs if long else pairs[:1]:
-        cycles = [CYCLES[name] for name in names]
-        orders = all_orders([*(len(steps) for steps in cycles), 3])
-        assert run_all(orders, partial(play, cycles=cycles)) == 72072
+        cycles = [CYCLES[name][:length] for name in names]
+        orders = all_orders([length, length, 3])
+        assert run_all(orders, partial(play, cycles=cycles)) == number
 
 
 def test_longer_ones_sampled(long):

@@ -1,5 +1,6 @@
 """The context on the wire."""
 
+import pytest
 from oslo_context.context import RequestContext, get_current
 
 from rtagent.rpc.context import ContextSerializer, actor, request_id
@@ -52,3 +53,14 @@ def test_actor_and_request_id():
     context.global_request_id = None
     assert request_id(context) == "req-1"
     assert actor(RequestContext(overwrite=False)) == ""
+
+
+@pytest.mark.parametrize(
+    "strange", [{"a": 1}, 7, "x" * 1000, "a\0\ud800\u65e5b", ["x"], True, "", "\u65e5"]
+)
+def test_ids_are_such_as_can_be_sent_on(strange: object):
+    arrived = ContextSerializer().deserialize_context(
+        {"request_id": strange, "global_request_id": strange}
+    )
+    for id_ in (arrived.request_id, arrived.global_id):
+        assert id_ and id_.isascii() and id_.isprintable() and len(id_) <= 255

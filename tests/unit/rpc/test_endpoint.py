@@ -23,6 +23,7 @@ from rtagent.errors import (
 from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.policy import Policy
 from rtagent.rpc import schemas
+from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
 from tests.builders import NODE, uid
 from tests.numa_hosts import NO_SMT
@@ -300,7 +301,7 @@ def test_user_and_request_id_reach_the_history(agent: Agent):
 
 @pytest.mark.parametrize("strange", [{"a": 1}, 7, "x" * 1000, "a\0\ud800b", ["x"], True])
 def test_a_strange_context_does_no_harm(agent: Agent, strange: object):
-    context = RequestContext.from_dict(
+    context = ContextSerializer().deserialize_context(
         {"user": strange, "request_id": strange, "global_request_id": strange, "roles": strange}
     )
     claim = agent.invoke_as(context, "instance_claim", **build())
