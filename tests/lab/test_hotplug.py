@@ -8,6 +8,12 @@ from tests.lab.pci import ALIAS, NVME, PORT, devices, functions, kernel, offerin
 from tests.lab.rack import CONTEXT, Served, wait_until
 
 
+def lost(host: Served) -> list[str]:
+    """Who holds something that is gone."""
+    flags = host.read("/drift")["drift"]
+    return [flag["owner_id"] for flag in flags if flag["problem"] == "AssignedResourceNotFound"]
+
+
 def test_virtual_functions_come_and_go(host: Served):
     pid = host.unit("MainPID")
     with offering(host, NVME, device_type="type-VF"):
@@ -28,24 +34,28 @@ def test_virtual_functions_come_and_go(host: Served):
         assert devices(host)[PORT]["status"] == "unclaimable"
         functions(host, 0)
         wait_until(lambda: set(devices(host)) == {PORT, held})
-        (flag,) = host.read("/drift")["drift"]
-        assert (flag["owner_id"], flag["problem"]) == (owner, "AssignedResourceNotFound")
-        assert held in flag["resource"]
+        assert lost(host) == [owner]
         assert devices(host)[held]["owner_id"] == owner
 
         functions(host, 2)
-        wait_until(lambda: host.read("/drift")["drift"] == [])
+        wait_until(lambda: lost(host) == [])
         functions(host, 0)
         host.api.release_claim(CONTEXT, claim["uuid"])
         wait_until(lambda: set(devices(host)) == {PORT})
     assert host.unit("MainPID") == pid
 
 
-def test_a_device_is_unplugged_and_plugged_in_again(host: Served):
-    pid = host.unit("MainPID")
-    with offering(host, NVME):
+def test_a_device_that_is_unplugged_stays_with_its_holder(host: Served):
+    pid, owner = host.unit("MainPID"), uid()
+    with offering(host, NVME, device_type="type-PF"):
+        claim = host.claim(owner, devices=f"{ALIAS}:1")
         host.monitor("device_del", id="sriov")
-        wait_until(lambda: not devices(host))
+        wait_until(lambda: lost(host) == [owner])
+        assert devices(host)[PORT]["owner_id"] == owner
         host.monitor("device_add", **sriov(host.profile))
-        wait_until(lambda: set(devices(host)) == {PORT})
+        wait_until(lambda: lost(host) == [])
+        assert devices(host)[PORT]["owner_id"] == owner
+
+        host.api.release_claim(CONTEXT, claim["uuid"])
+        assert devices(host)[PORT]["status"] == "available"
     assert host.unit("MainPID") == pid
