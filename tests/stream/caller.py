@@ -12,7 +12,7 @@ from rtagent.rpc.client import UNANSWERED
 from tests.stream.deed import Deed, Writer
 from tests.stream.ledger import Ledger, granted
 
-#: Seconds between two attempts, and for which one answer is waited for in all.
+#: Seconds between two attempts, and for which one answer is waited for in all unless it is said.
 PAUSE = 0.1
 PATIENCE = 180.0
 #: How many live claims a caller has at most.
@@ -51,8 +51,8 @@ class Caller:
     :ivar setbacks: how often a deed had to be repeated. :ivar error: what ended it too early.
     """
 
-    def __init__(self, agent: Agent, ledger: Ledger, seed: object) -> None:
-        self._agent, self._ledger = agent, ledger
+    def __init__(self, agent: Agent, ledger: Ledger, seed: object, patience: float) -> None:
+        self._agent, self._ledger, self._patience = agent, ledger, patience
         self._rng = random.Random(repr(seed))
         self._writer = Writer(self._rng)
         self._mine: list[str] = []
@@ -67,7 +67,7 @@ class Caller:
     def finish(self) -> None:
         """Have it begin nothing new, and wait until it has its last answer."""
         self._ending.set()
-        self._thread.join(PATIENCE * 2)
+        self._thread.join(self._patience * 2)
         if self.error is not None:
             raise self.error
         assert not self._thread.is_alive()
@@ -117,7 +117,7 @@ class Caller:
 
     def _insist(self, deed: Deed) -> None:
         """Repeat it, under its operation id, until there is an answer."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while True:
             try:
                 attempt(self._agent, deed)
@@ -132,9 +132,12 @@ class Caller:
 class Stream:
     """Several callers at once, for the length of the block."""
 
-    def __init__(self, agent: Agent, seed: object, callers: int = 8) -> None:
-        self.ledger = Ledger()
-        self._callers = [Caller(agent, self.ledger, (seed, n)) for n in range(callers)]
+    def __init__(
+        self, agent: Agent, seed: object, callers: int = 8, patience: float = PATIENCE
+    ) -> None:
+        """:param patience: seconds for which one answer is waited for in all."""
+        self.ledger, self._patience = Ledger(), patience
+        self._callers = [Caller(agent, self.ledger, (seed, n), patience) for n in range(callers)]
 
     @property
     def setbacks(self) -> int:
@@ -143,7 +146,7 @@ class Stream:
     def wait_answers(self, number: int) -> None:
         """Until so many more deeds were answered."""
         goal = self.ledger.answers + number
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while self.ledger.answers < goal:
             for caller in self._callers:
                 if caller.error is not None:
