@@ -10,7 +10,7 @@ from lab import image, keeping
 from lab.channel import ChannelError
 from lab.chroot import LOG, BuildFailed
 from lab.guest import Guest
-from lab.places import CONSOLES, HOSTS
+from lab.places import CONSOLES
 from lab.profile import PROFILES
 
 
@@ -21,6 +21,8 @@ def main() -> int:
     except (BuildFailed, ChannelError, TimeoutError, keeping.KeepingFailed) as error:
         print(f"tools/lab: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def build(_: argparse.Namespace) -> int:
@@ -31,6 +33,7 @@ def build(_: argparse.Namespace) -> int:
 
 
 def boot(arguments: argparse.Namespace) -> int:
+    keeping.check_none()
     build(arguments)
     began = time.monotonic()
     print(f"Booting (consoles: {CONSOLES}) ...")
@@ -40,11 +43,8 @@ def boot(arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = HOSTS / arguments.host
-    if not directory.exists():
-        raise keeping.KeepingFailed(f"there is no host {arguments.host}: tools/lab boot")
-    # The link's target: the name of a socket must not be long.
-    done = Guest(directory.resolve() / "guest.sock").run(arguments.command, arguments.timeout)
+    guest = Guest(keeping.directory(arguments.host) / "guest.sock")
+    done = guest.run(arguments.command, arguments.timeout)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     return done.code if done.code >= 0 else 128 - done.code
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("build", help="make the image of this checkout").set_defaults(do=build)
     booting = commands.add_parser("boot", help="make the image, and boot hosts of it")
-    booting.add_argument("--hosts", type=int, default=1, metavar="N", help="lab1 to labN")
+    booting.add_argument("--hosts", type=_number, default=1, metavar="N", help="lab1 to labN")
     booting.add_argument("--profile", choices=PROFILES, default=next(iter(PROFILES)))
     booting.set_defaults(do=boot)
     running = commands.add_parser("run", help="a command in a host, as root")
@@ -70,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     running.set_defaults(do=run)
     commands.add_parser("stop", help="switch all hosts off").set_defaults(do=stop)
     return parser
+
+
+def _number(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of hosts")
+    return int(text)
 
 
 if __name__ == "__main__":

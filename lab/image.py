@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import chroot
+from lab import chroot, emulators
 from lab.digest import digest
 from lab.places import LAB, ROOT
 from lab.root import VENV, base
@@ -21,14 +21,21 @@ ETC = {
     "rtagent.sysusers": "/usr/lib/sysusers.d/rtagent.conf",
     "rtagent.tmpfiles": "/usr/lib/tmpfiles.d/rtagent.conf",
 }
-# QEMU's, of which it would tell a client of DHCP.
+# QEMU's network, of which it would tell a client of DHCP.
 _NETWORK = """\
-[Match]
-Name=eth0
+[Unit]
+BindsTo=sys-subsystem-net-devices-eth0.device
+After=sys-subsystem-net-devices-eth0.device
+Before=network.target network-online.target
 
-[Network]
-Address=10.0.2.15/24
-LinkLocalAddressing=no
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=ip address add 10.0.2.15/24 dev eth0
+ExecStart=ip link set eth0 up
+
+[Install]
+WantedBy=network-online.target
 """
 _FILES = [
     ("/etc/fstab", "/dev/vda / ext4 defaults 0 1\n"),
@@ -36,7 +43,7 @@ _FILES = [
     ("/etc/machine-id", ""),
     ("/etc/modules-load.d/lab.conf", "acpi_cpufreq\ncpufreq_powersave\nvfio_pci\n"),
     ("/etc/systemd/journald.conf.d/lab.conf", "[Journal]\nStorage=volatile\n"),
-    ("/etc/systemd/network/lab.network", _NETWORK),
+    ("/etc/systemd/system/lab-network.service", _NETWORK),
 ]
 #: What takes a part of a host's start and is of no use to it.
 _MASKED = (
@@ -48,6 +55,7 @@ _MASKED = (
     "fstrim.timer",
     "getty@.service",
     "libvirt-guests.service",
+    "modprobe@.service",
     "serial-getty@.service",
     "systemd-logind.service",
     "systemd-update-utmp.service",
@@ -68,7 +76,7 @@ def build() -> Image:
     """The image of this checkout; made when there is none. :raises BuildFailed:"""
     LAB.mkdir(exist_ok=True)
     root = base()
-    here = LAB / f"image-{digest([*SOURCES, 'etc', 'lab/image.py'], root.name)}"
+    here = LAB / f"image-{digest([*SOURCES, 'etc', 'lab/emulators.py', 'lab/image.py'], root.name)}"
     if not here.exists():
         fresh = LAB / "image.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -85,7 +93,11 @@ def _fill(image: Path, base_root: Path) -> None:
     chroot.run("cp", "-a", "--reflink=auto", str(base_root), str(root))
     _install_agent(root)
     chroot.write(root, _FILES)
+    chroot.inside(root, "systemctl", "enable", "lab-network", "rtagent")
+    # Or systemd would take D-Bus's, which is the base's, for the machine's.
+    (root / "var/lib/dbus/machine-id").unlink()
     chroot.inside(root, "systemctl", "mask", *_MASKED)
+    emulators.ask(root)
     for name in ("vmlinuz", "initrd.img"):
         (found,) = (root / "boot").glob(f"{name}-*")
         shutil.copy(found, image / name)
@@ -105,7 +117,6 @@ def _install_agent(root: Path) -> None:
     )
     chroot.inside(root, "systemd-sysusers")
     chroot.inside(root, "systemd-tmpfiles", "--create", "rtagent.conf")
-    chroot.inside(root, "systemctl", "enable", "rtagent", "systemd-networkd")
 
 
 def _wheel(directory: Path) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
@@ -20,7 +22,13 @@ PATIENCE = 60.0
 
 
 class KeepingFailed(Exception):
-    """Hosts that do not come up, or run already."""
+    """Hosts that do not come up, run already, or are not there."""
+
+
+def check_none() -> None:
+    """:raises KeepingFailed: there are hosts."""
+    if _keeper() is not None:
+        raise KeepingFailed("there are hosts already: tools/lab stop")
 
 
 def start(number: int, profile: str) -> Iterator[str]:
@@ -28,8 +36,9 @@ def start(number: int, profile: str) -> Iterator[str]:
 
     :raises KeepingFailed:
     """
-    if _keeper() is not None:
-        raise KeepingFailed("there are hosts already: tools/lab stop")
+    check_none()
+    # Of a keeper that was killed.
+    shutil.rmtree(HOSTS, ignore_errors=True)
     with LOG.open("wb") as log:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "lab.keeper", str(number), profile],
@@ -39,14 +48,37 @@ def start(number: int, profile: str) -> Iterator[str]:
             start_new_session=True,
         )
     PID.write_text(str(keeper.pid))
+    try:
+        yield from _served(keeper, number)
+    except KeyboardInterrupt:
+        stop()
+        raise
+
+
+def _served(keeper: subprocess.Popen[bytes], number: int) -> Iterator[str]:
     up: set[str] = set()
     while len(up) < number:
         if keeper.poll() is not None:
             raise KeepingFailed("\n".join(LOG.read_text().splitlines()[-20:]))
-        new = {host.name for host in HOSTS.glob("*")} - up
+        new = set(hosts()) - up
         yield from sorted(new)
         up |= new
         time.sleep(0.2)
+
+
+def hosts() -> list[str]:
+    """The names of those that serve."""
+    return sorted(host.name for host in HOSTS.glob("*"))
+
+
+def directory(name: str) -> Path:
+    """Of a host that serves. :raises KeepingFailed:"""
+    there = hosts() if _keeper() is not None else []
+    if name not in there:
+        known = f"there are {', '.join(there)}" if there else "none is up: tools/lab boot"
+        raise KeepingFailed(f"there is no host {name}; {known}")
+    # The link's target: the name of a socket must not be long.
+    return (HOSTS / name).resolve()
 
 
 def stop() -> None:

@@ -18,7 +18,8 @@ def hardware(profile: Profile) -> list[str]:
     """Everything that the profile decides."""
     shape = f"sockets={profile.sockets},cores={profile.cores},threads={profile.threads}"
     return [
-        *("-machine", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi"),
+        # One clock less, which is slow to read.
+        *("-machine", "q35,kernel-irqchip=off,hpet=off", "-accel", "tcg,thread=multi"),
         # One with threads, and with no more than a hypervisor needs: what a processor can do, its
         # kernel saves and restores, and all of it is emulated.
         *("-cpu", "Nehalem"),
@@ -98,6 +99,8 @@ def kernel_line(profile: Profile, name: str) -> str:
     return (
         f"root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off net.ifnames=0"
         f" systemd.hostname={name} systemd.show_status=error"
+        # What does not run for a while has no fault: this machine is busy.
+        f" tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
         f" intel_iommu=on default_hugepagesz=2M hugepages={pages}"
         # The emulated IOMMU does not remap interrupts, without which vfio gives no device away.
         " vfio_iommu_type1.allow_unsafe_interrupts=1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import fastjsonschema
@@ -14,18 +14,21 @@ from rtagent.errors import InvalidRequest
 from rtagent.rpc import schemas
 from rtagent.rpc.method import Arguments, Method
 from rtagent.rpc.methods import METHODS
-from rtagent.rpc.offences import offences
 
 
 class Validator:
-    """One method's: compiled once, called for each request."""
+    """One method's: compiled when it is first called, called for each request."""
 
     def __init__(self, method: Method) -> None:
         self._method = method
+
+    @functools.cached_property
+    def _accepts(self) -> Callable[[Any], Any]:
         # Defaults are the types' business: the document must not be written to.
-        self._accepts = fastjsonschema.compile(
-            schemas.arguments(method), use_default=False, detailed_exceptions=False
+        compiled: Callable[[Any], Any] = fastjsonschema.compile(
+            schemas.arguments(self._method), use_default=False, detailed_exceptions=False
         )
+        return compiled
 
     def __call__(self, document: Any) -> Arguments:
         """The document as values.
@@ -39,6 +42,9 @@ class Validator:
             raise self._refused(document, refusal) from refusal
 
     def _refused(self, document: Any, refusal: Exception) -> InvalidRequest:
+        # What it is made of takes long to import: no start waits for it.
+        from rtagent.rpc.offences import offences
+
         found = offences(schemas.arguments(self._method), document) or [("$", str(refusal))]
         errors = [{"path": path, "message": message} for path, message in found]
         return InvalidRequest(method=self._method.name, errors=errors)
