@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab import chroot, emulators
+from lab import chroot, emulators, initrd
 from lab.digest import digest
 from lab.places import LAB, ROOT
 from lab.root import VENV, base
@@ -16,6 +16,7 @@ from rtagent.model.base import Value
 
 #: What the wheel is made of.
 SOURCES = ("README.rst", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
+_INGREDIENTS = (*SOURCES, "etc", "lab/emulators.py", "lab/image.py", "lab/initrd.py")
 ETC = {
     "rtagent.service": "/etc/systemd/system/rtagent.service",
     "rtagent.sysusers": "/usr/lib/sysusers.d/rtagent.conf",
@@ -56,8 +57,13 @@ _MASKED = (
     "getty@.service",
     "libvirt-guests.service",
     "modprobe@.service",
+    "proc-sys-fs-binfmt_misc.automount",
     "serial-getty@.service",
+    "systemd-binfmt.service",
     "systemd-logind.service",
+    "systemd-random-seed.service",
+    "systemd-sysusers.service",
+    "systemd-update-utmp-runlevel.service",
     "systemd-update-utmp.service",
     "systemd-user-sessions.service",
 )
@@ -76,7 +82,7 @@ def build() -> Image:
     """The image of this checkout; made when there is none. :raises BuildFailed:"""
     LAB.mkdir(exist_ok=True)
     root = base()
-    here = LAB / f"image-{digest([*SOURCES, 'etc', 'lab/emulators.py', 'lab/image.py'], root.name)}"
+    here = LAB / f"image-{digest(_INGREDIENTS, root.name)}"
     if not here.exists():
         fresh = LAB / "image.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -98,9 +104,9 @@ def _fill(image: Path, base_root: Path) -> None:
     (root / "var/lib/dbus/machine-id").unlink()
     chroot.inside(root, "systemctl", "mask", *_MASKED)
     emulators.ask(root)
-    for name in ("vmlinuz", "initrd.img"):
-        (found,) = (root / "boot").glob(f"{name}-*")
-        shutil.copy(found, image / name)
+    initrd.make(root, image / "initrd.img")
+    (kernel,) = (root / "boot").glob("vmlinuz-*")
+    shutil.copy(kernel, image / "vmlinuz")
     chroot.run("mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image / "disk.raw"), SIZE)
     shutil.rmtree(root)
 
