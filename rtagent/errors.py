@@ -23,6 +23,7 @@
     │   ├── StoreUnavailable
     │   ├── TrackerBusy
     │   ├── HypervisorUnavailable
+    │   │   └── CpuPowerFailed           a host CPU cannot be made ready for its guest
     │   └── AgentUnreachable             found by a client: nobody answers
     ├── StoreError                       between a store and the tracker; never crosses the wire
     │   ├── CommitUnknown                the connection went while COMMIT was in flight
@@ -231,6 +232,15 @@ class TrackerBusy(Unavailable):
 
 class HypervisorUnavailable(Unavailable):
     """The hypervisor does not answer; nothing new is claimed until it is back."""
+
+
+class CpuPowerFailed(HypervisorUnavailable):
+    """A host CPU cannot be switched on or off, or given another governor.
+
+    :ivar kwargs: ``cpu``, the ``file`` to which ``wanted`` was written in vain, and ``why``.
+    """
+
+    template = "CPU {cpu}: {wanted} cannot be written to {file}: {why}"
 
 
 class AgentUnreachable(Unavailable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -174,6 +174,24 @@ class Hypervisor(Protocol):
         ...
 
 
+class CpuPower(Protocol):
+    """The power of host CPUs, by one strategy. What is so already costs a look.
+
+    :ivar switches_off: a CPU that is down is offline, and the hypervisor knows little of it.
+    :raises CpuPowerFailed: naming a CPU with which it did not work; the others are as asked.
+    """
+
+    switches_off: bool
+
+    def up(self, cpus: Iterable[int]) -> None:
+        """Have them ready for guests; they are when this returns."""
+        ...
+
+    def down(self, cpus: Iterable[int]) -> None:
+        """Have them cost little; nobody needs them."""
+        ...
+
+
 class PlacementAPI(Protocol):
     """Placement's HTTP, one request per call (`ensure_traits`: one more for each that is new;
     `ensure_classes`: one for each).
@@ -276,6 +294,7 @@ class Silence:
 
 __all__ = [
     "Clock",
+    "CpuPower",
     "Enroll",
     "HostIdentity",
     "Hypervisor",

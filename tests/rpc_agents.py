@@ -11,8 +11,9 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
-from rtagent.errors import PlacementError
+from rtagent.errors import HypervisorUnavailable, PlacementError
 from rtagent.kernel import restored
+from rtagent.model.claim import Claim
 from rtagent.model.node import NodeRecord
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
@@ -33,7 +34,10 @@ DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
 
 class Agent:
     """A node with 8 CPUs, 16 GB, 100 GB of disk, two GPUs and a network card that has had its first
-    audit."""
+    audit.
+
+    :ivar settled: claims that were made ready for their guests. :ivar unsettled: why none can be.
+    """
 
     def __init__(
         self, clock: Any = None, wrap: Callable[[Store], Store] = lambda store: store
@@ -64,8 +68,16 @@ class Agent:
             self.in_flight,
             guest,
             self._sync_placement,
+            self._settle,
         )
+        self.settled: list[str] = []
+        self.unsettled: HypervisorUnavailable | None = None
         self.placement_fails: PlacementError | None = None
+
+    def _settle(self, claim: Claim) -> None:
+        if self.unsettled is not None:
+            raise self.unsettled
+        self.settled.append(claim.uuid)
 
     def _sync_placement(self) -> int:
         if self.placement_fails is not None:

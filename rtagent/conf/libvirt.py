@@ -48,6 +48,34 @@ exist already. A label makes the resource class ``CUSTOM_PMEM_NAMESPACE_LABEL``,
 for labels (``hw:pmem``).
 """,
     ),
+    cfg.BoolOpt(
+        "cpu_power_management",
+        default=False,
+        mutable=True,
+        help="""
+Have host CPUs of ``[compute] cpu_dedicated_set`` that no guest holds save power. The agent's unit
+needs a drop-in for it: rtagent-cpu-power.conf. A reload that ends it has all of them ready.
+""",
+    ),
+    cfg.StrOpt(
+        "cpu_power_management_strategy",
+        default="cpu_state",
+        choices=[
+            ("cpu_state", "they are switched off, and on again before a guest is started on them"),
+            ("governor", "they have another frequency governor"),
+        ],
+        help="How they save it. ``cpu_state`` leaves CPU 0 alone, as the kernel does.",
+    ),
+    cfg.StrOpt(
+        "cpu_power_governor_low",
+        default="powersave",
+        help="With strategy ``governor``: the governor of CPUs that no guest holds.",
+    ),
+    cfg.StrOpt(
+        "cpu_power_governor_high",
+        default="performance",
+        help="With strategy ``governor``: the governor of CPUs that a guest holds.",
+    ),
 ]
 
 
@@ -58,3 +86,7 @@ class Libvirt(Value, frozen=True, kw_only=True):
     call_timeout: int
     realtime_scheduler_priority: int
     pmem_namespaces: Sequence[str]
+    cpu_power_management: bool
+    cpu_power_management_strategy: str
+    cpu_power_governor_low: str
+    cpu_power_governor_high: str

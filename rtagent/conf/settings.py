@@ -59,6 +59,12 @@ class Settings(Value, frozen=True, kw_only=True):
             pci=self.pci, devices=self.devices, mdev=self.mdev, libvirt=self.libvirt
         )
 
+    @property
+    def powered_cpus(self) -> frozenset[int]:
+        """Host CPUs whose power is managed."""
+        managed, dedicated = self.libvirt.cpu_power_management, self.compute.cpu_dedicated_set
+        return dedicated or frozenset() if managed else frozenset()
+
     def doubts(self) -> list[str]:
         """A sentence for each thing that is allowed, and hardly meant."""
         return [f"{doubt.item}: {doubt.message}" for doubt in self.device_options.doubts()]
@@ -128,9 +134,21 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
             " or a repeated call could be done twice",
         )
     yield from _reserved_twice(default.reserved_huge_pages or ())
+    yield from _power(settings)
     numa = numa_policy(default, settings.compute, settings.libvirt)
     yield from cpu_sets.contradictions(numa, default.reserved_host_cpus)
     yield from settings.device_options.mistakes()
+
+
+def _power(settings: Settings) -> Iterator[ConfigError]:
+    if not settings.libvirt.cpu_power_management:
+        return
+    if not settings.compute.cpu_dedicated_set:
+        rule = "needs [compute] cpu_dedicated_set: it is those CPUs that it manages"
+        yield _error("libvirt", "cpu_power_management", True, rule)
+    if settings.libvirt.connection_uri.startswith("test:"):
+        rule = "is not for a simulated host: the CPUs would be this machine's"
+        yield _error("libvirt", "cpu_power_management", True, rule)
 
 
 def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:

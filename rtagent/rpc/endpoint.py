@@ -48,6 +48,10 @@ class Guest(Protocol):
         ...
 
 
+def _nothing(claim: Claim) -> None:
+    """There is nothing to settle."""
+
+
 class Endpoint(MoveEndpoint):
     """Every public method is one of `METHODS`, and may be called by anybody on the bus."""
 
@@ -64,15 +68,19 @@ class Endpoint(MoveEndpoint):
         in_flight: InFlight,
         guest: Guest,
         sync_placement: Callable[[], int],
+        settle: Callable[[Claim], None] = _nothing,
     ) -> None:
         """:param version: of the software, for `ping`.
         :param guest: documents that enact claims.
         :param sync_placement: brings Placement up to date, now, and says with which revision;
             raises `PlacementError`.
+        :param settle: called with a claim whose domain is about to be started, before its caller is
+            told so; raises `Unavailable` if it must not be yet.
         """
         self._tracker, self._auditor, self._registry = tracker, auditor, registry
         self._clock, self._reporter, self._version = clock, reporter, version
-        self._in_flight, self._guest, self._sync_placement = in_flight, guest, sync_placement
+        self._in_flight, self._guest = in_flight, guest
+        self._sync_placement, self._settle = sync_placement, settle
         self._began = clock.monotonic()
         self._validators = validators()
 
@@ -85,7 +93,7 @@ class Endpoint(MoveEndpoint):
 
     @served
     def activate_claim(self, arguments: methods.ClaimChange, call: Call) -> replies.Claim:
-        return self._shown(self._tracker.activate_claim(arguments.claim_uuid, call))
+        return self._ready(self._tracker.activate_claim(arguments.claim_uuid, call))
 
     @served
     def renew_claim(self, arguments: methods.ClaimChange, call: Call) -> replies.Claim:
@@ -267,6 +275,11 @@ class Endpoint(MoveEndpoint):
     ) -> None:
         owner, claim = arguments.instance_uuid, arguments.claim_uuid
         self._tracker.end_pci_claims(owner, claim, verb, call)
+
+    def _ready(self, claim: Claim) -> replies.Claim:
+        """A claim whose domain may be started as soon as this is answered."""
+        self._settle(claim)
+        return self._shown(claim)
 
     def _shown(self, claim: Claim) -> replies.Claim:
         fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}

@@ -26,25 +26,28 @@ class MoveEndpoint(ABC):
     @abstractmethod
     def _shown(self, claim: Claim) -> replies.Claim: ...
 
+    @abstractmethod
+    def _ready(self, claim: Claim) -> replies.Claim: ...
+
     @served
     def resize_claim(self, arguments: move_methods.ResizeClaim, call: Call) -> replies.Claim:
         flavor = arguments.flavor
         kind = cold_kind(flavor, arguments.instance, arguments.migration)
         request = move_request(arguments, arguments.operation_id, kind, flavor, arguments.image)
-        return self._shown(self._tracker.move_claim(request, call))
+        return self._ready(self._tracker.move_claim(request, call))
 
     @served
     def live_migration_claim(
         self, arguments: move_methods.LiveMigrationClaim, call: Call
     ) -> replies.Claim:
         request = move_request(arguments, arguments.operation_id, "live-migration")
-        return self._shown(self._tracker.move_claim(request, call))
+        return self._ready(self._tracker.move_claim(request, call))
 
     @served
     def rebuild_claim(self, arguments: move_methods.RebuildClaim, call: Call) -> replies.Claim:
         image, uuid = arguments.image, arguments.operation_id
         request = move_request(arguments, uuid, "evacuation", image=image)
-        return self._shown(self._tracker.move_claim(request, call))
+        return self._ready(self._tracker.move_claim(request, call))
 
     @served
     def start_move_out(self, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
@@ -60,7 +63,8 @@ class MoveEndpoint(ABC):
 
     @served
     def finish_revert(self, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
-        return self._step(self._tracker.finish_revert, arguments, call)
+        owner, migration = arguments.instance_uuid, arguments.migration
+        return self._ready(self._tracker.finish_revert(owner, migration, call))
 
     @served
     def drop_move_claim_at_source(self, arguments: move_methods.MoveChange, call: Call) -> None:

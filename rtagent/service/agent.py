@@ -127,6 +127,7 @@ class Agent:
             hypervisor,
             database,
             assembly.placement(self._conf),
+            assembly.cpu_power(settings),
             lambda: self.settings,
             self._telemetry,
             self._clock,

@@ -18,8 +18,9 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.placement import loading
-from rtagent.ports import Hypervisor, PlacementAPI, Reporter, ServiceRegistry, Store
+from rtagent.ports import CpuPower, Hypervisor, PlacementAPI, Reporter, ServiceRegistry, Store
 from rtagent.rpc.transport import get_transport
+from rtagent.virt import power
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 
 
@@ -58,6 +59,16 @@ def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
         settings.default.instances_path,
         call_timeout=settings.libvirt.call_timeout,
         reporter=reporter,
+    )
+
+
+def cpu_power(settings: Settings) -> CpuPower:
+    """By the strategy that is chosen."""
+    options = settings.libvirt
+    return power.strategy(
+        options.cpu_power_management_strategy,
+        options.cpu_power_governor_low,
+        options.cpu_power_governor_high,
     )
 
 

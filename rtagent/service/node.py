@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,13 +20,16 @@ from rtagent.errors import (
     RtAgentError,
 )
 from rtagent.kernel import restored
+from rtagent.model.change import Change
+from rtagent.model.host import HostState
 from rtagent.model.node import Ratios
 from rtagent.model.policy import Policy
+from rtagent.model.topology import Topology
 from rtagent.placement import tree
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
-from rtagent.ports import Clock, HostIdentity, Hypervisor, PlacementAPI, Stored
+from rtagent.ports import Clock, CpuPower, HostIdentity, Hypervisor, PlacementAPI, Stored
 from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.in_flight import InFlight
 from rtagent.service.assembly import Database
@@ -37,6 +40,8 @@ from rtagent.service.gate import Gate
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.keeper import Keeper
 from rtagent.service.loop import Loop, Rest
+from rtagent.service.power import Power
+from rtagent.service.powered_hypervisor import PoweredHypervisor
 from rtagent.service.standing import Standing
 from rtagent.service.tenure import Tenure
 from rtagent.telemetry.decisions import Decisions
@@ -62,6 +67,7 @@ class NodeAgent:
         hypervisor: Hypervisor,
         database: Database,
         placement: PlacementAPI | None,
+        power: CpuPower,
         settings: Callable[[], Settings],
         telemetry: Telemetry,
         clock: Clock,
@@ -70,6 +76,7 @@ class NodeAgent:
         failed: Callable[[RtAgentError], None],
     ) -> None:
         """:param stored: what the store has of the node. :param tenure: of the hypervisor.
+        :param power: of the host's CPUs.
         :param settings: those in force now. :param opened: called when calls are granted.
         :param failed: told of what must end the process."""
         self._tenure, self._hypervisor, self._database = tenure, hypervisor, database
@@ -83,6 +90,9 @@ class NodeAgent:
         self._decisions = Decisions(telemetry, self._log_loop.wake)
         self._tracker.listen(self._decisions.listener)
         self._gate = Gate(self._tracker)
+        self._power = self._make_power(power)
+        if power.switches_off:
+            hypervisor = PoweredHypervisor(hypervisor, self._power, self._topology)
         self._auditor = Auditor(self._tracker, hypervisor, clock, telemetry)
         self._keeper = Keeper(
             self._tracker,
@@ -98,17 +108,11 @@ class NodeAgent:
         )
         self._audits = self._make_audits()
         self._standing = self._make_standing(state.node.host)
-        self._housekeeping = Housekeeping(
-            database.store,
-            state.node.uuid,
-            clock,
-            telemetry,
-            retention=lambda: settings().claims.operation_retention,
-            forget_moves=self._tracker.forget_moves,
-        )
         self.mirror = self._make_mirror(placement) if placement is not None else None
         self._audit_loop = self._loop("audit", self._audits.turn)
         self._heartbeat_loop = self._loop("heartbeat", self._standing.turn)
+        self._power_loop = self._loop("power", self._power.turn)
+        self._tracker.listen(self._power_changed)
         self._measure()
 
     # -- what it is made of -----------------------------------------------------------------------
@@ -118,8 +122,9 @@ class NodeAgent:
         return [
             self._heartbeat_loop,
             self._loop("keeper", self._keeper.turn),
-            self._loop("housekeeping", self._housekeeping.turn),
+            self._loop("housekeeping", self._make_housekeeping().turn),
             self._log_loop,
+            self._power_loop,
             self._audit_loop,
         ]
 
@@ -135,6 +140,7 @@ class NodeAgent:
             self.in_flight,
             guest,
             self._sync_placement,
+            self._power.settle,
         )
 
     def sources(self) -> Sources:
@@ -163,6 +169,7 @@ class NodeAgent:
         """The settings are others now."""
         self._keeper.policy = self._policy(self._settings())
         self._heartbeat_loop.wake()
+        self._power_loop.wake()
         self._audit("reload")
         if self.mirror is not None:
             self.mirror.forget()
@@ -204,6 +211,25 @@ class NodeAgent:
             accepts=lambda: self._cpu_sets.look() and self._device_specs.look(),
             opened=self._gate_opened,
             closed=self._wake_mirror,
+        )
+
+    def _make_power(self, power: CpuPower) -> Power:
+        return Power(
+            power,
+            self._tracker.snapshot,
+            self._telemetry,
+            wanted=lambda: self._settings().powered_cpus,
+            interval=self._interval,
+        )
+
+    def _make_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            self._database.store,
+            self._tracker.snapshot().node.uuid,
+            self._clock,
+            self._telemetry,
+            retention=lambda: self._settings().claims.operation_retention,
+            forget_moves=self._tracker.forget_moves,
         )
 
     def _make_mirror(self, placement: PlacementAPI) -> PlacementMirror:
@@ -263,7 +289,16 @@ class NodeAgent:
             raise NodeNotReady("what to publish is known after the first audit")
         return self.mirror.revision
 
+    def _topology(self) -> Topology | None:
+        return self._tracker.snapshot().topology
+
+    def _power_changed(self, state: HostState, changes: Sequence[Change]) -> None:
+        if self._power.managed:
+            self._power_loop.wake()
+
     def _gate_opened(self) -> None:
+        self._power.begin()
+        self._power_loop.wake()
         self._opened()
         self._wake_mirror()
 

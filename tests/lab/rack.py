@@ -91,6 +91,12 @@ class Served(Host):
         """The node's record."""
         return dict(self.api.get_node(CONTEXT)["node"])
 
+    def uses(self) -> dict[int, str]:
+        """What each CPU is used for."""
+        (seen,) = self.read("/numa")["numa"]
+        cores = [core for cell in seen["cells"] for core in cell["cores"]]
+        return {cpu["id"]: cpu["use"] for core in cores for cpu in core}
+
     def audit(self) -> str:
         """Now; what it says that it did."""
         return str(self.api.update_available_resource(CONTEXT)["sentence"])

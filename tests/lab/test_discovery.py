@@ -89,18 +89,11 @@ def online(host: Served, cpu: int, there: bool) -> None:
     host.audit()
 
 
-def uses(host: Served) -> dict[int, str]:
-    """What each CPU is used for."""
-    (seen,) = host.read("/numa")["numa"]
-    cores = [core for cell in seen["cells"] for core in cell["cores"]]
-    return {cpu["id"]: cpu["use"] for core in cores for cpu in core}
-
-
 def test_a_cpu_that_is_offline_is_not_granted(host: Served):
     for cpu in (3, 5, 7):
         online(host, cpu, False)
 
-    assert {cpu for cpu, use in uses(host).items() if use == "offline"} == {3, 5, 7}
+    assert {cpu for cpu, use in host.uses().items() if use == "offline"} == {3, 5, 7}
     assert host.node()["numa_topology"] is not None
     claim = host.claim(uid(), cpu_policy="dedicated", numa_nodes="1")
     (cell,) = claim["numa_topology"]["cells"]
@@ -109,7 +102,7 @@ def test_a_cpu_that_is_offline_is_not_granted(host: Served):
         host.claim(uid(), cpu_policy="dedicated")
 
     online(host, 3, True)
-    assert uses(host)[3] == "free"
+    assert host.uses()[3] == "free"
     host.claim(uid(), cpu_policy="dedicated")
 
 
@@ -121,7 +114,7 @@ def test_a_cpu_that_goes_while_it_is_held_stays_with_its_holder(host: Served):
 
     online(host, gone, False)
 
-    assert uses(host)[gone] == "claimed"
+    assert host.uses()[gone] == "claimed"
     (flag,) = host.read("/drift")["drift"]
     assert (flag["owner_id"], flag["problem"]) == (owner, "AssignedResourceNotFound")
     assert str(gone) in flag["resource"]

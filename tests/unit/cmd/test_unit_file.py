@@ -5,13 +5,14 @@ from pathlib import Path
 
 from rtagent.cmd.rtagentd import EX_CONFIG
 from rtagent.conf import default
+from rtagent.virt import power
 
 ETC = Path(__file__).parents[3] / "etc" / "rtagent"
 
 
-def service() -> configparser.SectionProxy:
+def service(file: str = "rtagent.service") -> configparser.SectionProxy:
     unit = configparser.ConfigParser(interpolation=None)
-    unit.read(ETC / "rtagent.service")
+    unit.read(ETC / file)
     return unit["Service"]
 
 
@@ -30,3 +31,8 @@ def test_what_it_writes_to_is_writable():
 
     assert defaults["state_path"] == f"/var/lib/{service()['StateDirectory']}"
     assert defaults["lock_path"] in service()["ReadWritePaths"].split()
+
+
+def test_the_power_of_cpus_is_its_own_with_the_drop_in_and_only_then():
+    assert str(power.SYSFS) not in service()["ReadWritePaths"]
+    assert service("rtagent-cpu-power.conf")["ReadWritePaths"] == str(power.SYSFS)

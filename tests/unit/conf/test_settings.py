@@ -74,6 +74,22 @@ def test_every_option_is_a_field_and_every_field_an_option():
             " (43201), or a repeated call could be done twice",
         ),
         (
+            "[libvirt]\ncpu_power_management = true\n",
+            "[libvirt] cpu_power_management = True: needs [compute] cpu_dedicated_set: it is those"
+            " CPUs that it manages",
+        ),
+        (
+            "[libvirt]\ncpu_power_management = true\nconnection_uri = test:///host.xml\n"
+            "[compute]\ncpu_dedicated_set = 1\n",
+            "[libvirt] cpu_power_management = True: is not for a simulated host: the CPUs would be"
+            " this machine's",
+        ),
+        (
+            "[libvirt]\ncpu_power_management_strategy = sleep\n",
+            "[libvirt] cpu_power_management_strategy = sleep: Valid values are [cpu_state,"
+            " governor], but found 'sleep'",
+        ),
+        (
             "[DEFAULT]\ncpu_allocation_ratio = nan\n",
             "[DEFAULT] cpu_allocation_ratio = nan: must be a number",
         ),

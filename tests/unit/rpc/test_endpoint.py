@@ -12,6 +12,7 @@ from rtagent.errors import (
     ClaimExpired,
     ClaimNotFound,
     ComputeResourcesUnavailable,
+    CpuPowerFailed,
     HypervisorUnavailable,
     InvalidRequest,
     NodeNotFound,
@@ -79,6 +80,28 @@ def test_a_claims_life(agent: Agent):
     with pytest.raises(ClaimNotFound):
         agent.invoke("get_claim", claim_uuid=claim["uuid"])
     assert agent.tracker.snapshot().usage.vcpus == 0
+
+
+def test_what_a_guest_needs_is_ready_before_its_caller_may_start_it(agent: Agent):
+    ready = {"activate_claim", "resize_claim", "live_migration_claim", "rebuild_claim"}
+    for name, arguments in documents().items():
+        before = len(agent.settled)
+        reply = agent.invoke(name, **arguments)
+        if name in ready | {"finish_revert"}:
+            assert agent.settled[before:] == [reply["uuid"]], name
+        else:
+            assert agent.settled[before:] == [], name
+
+
+def test_a_guest_that_cannot_be_made_ready_is_asked_for_again(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    again = change(claim)
+    agent.unsettled = CpuPowerFailed(cpu=3, file="online", wanted="1", why="it is stuck")
+    with pytest.raises(CpuPowerFailed):
+        agent.invoke("activate_claim", **again)
+    agent.unsettled = None
+    assert agent.invoke("activate_claim", **again)["state"] == "active"
+    assert agent.settled == [claim["uuid"]]
 
 
 def test_a_repeat_gets_the_claim_as_it_is_now(agent: Agent):
