@@ -11,8 +11,9 @@ from pathlib import Path
 from lab.channel import Channel, ChannelError, connected
 from rtagent.model.base import Value
 
-#: Seconds: between two questions whether a command has ended, and for one answer of the agent.
-PAUSE = 0.1
+#: Seconds: between two questions whether a command has ended, at first and at last, each of which
+#: costs the guest something; and for one answer of the agent.
+PAUSE, MOST = 0.1, 1.0
 ANSWER = 120.0
 
 
@@ -48,13 +49,15 @@ class Guest:
         with connected(self._path, ANSWER) as channel:
             _begin(channel, ANSWER)
             pid = channel.execute("guest-exec", ANSWER, _asked(command, given))["pid"]
+            pause = PAUSE
             while True:
                 status = channel.execute("guest-exec-status", ANSWER, {"pid": pid})
                 if status["exited"]:
                     return _done(status)
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{command} did not end in {timeout} s")
-                time.sleep(PAUSE)
+                time.sleep(pause)
+                pause = min(2 * pause, MOST)
 
 
 def _begin(channel: Channel, timeout: float) -> None:

@@ -84,7 +84,7 @@ def peripherals(broker_port: int) -> list[str]:
         *("-drive", "file=disk.qcow2,if=none,id=disk,cache=writeback"),
         *("-device", f"virtio-blk-pci,drive=disk,{_ROOT_BUS}"),
         # A network that ends here: the guest reaches the broker, and nothing and nobody else.
-        *("-netdev", f"user,id=net,restrict=on,{forward}"),
+        *("-netdev", f"user,id=net,restrict=on,ipv6=off,{forward}"),
         *("-device", f"virtio-net-pci,netdev=net,{_ROOT_BUS}"),
         *("-device", f"virtio-serial-pci,{_ROOT_BUS}"),
         *("-chardev", "socket,id=guest,path=guest.sock,server=on,wait=off"),
