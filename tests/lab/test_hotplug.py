@@ -38,10 +38,12 @@ def test_virtual_functions_come_and_go(host: Served):
         assert devices(host)[held]["owner_id"] == owner
 
         functions(host, 2)
-        wait_until(lambda: lost(host) == [])
+        wait_until(lambda: len(devices(host)) == 3 and lost(host) == [])
         functions(host, 0)
+        wait_until(lambda: set(devices(host)) == {PORT, held})
         host.api.release_claim(CONTEXT, claim["uuid"])
-        wait_until(lambda: set(devices(host)) == {PORT})
+        host.audit()
+        assert set(devices(host)) == {PORT}
     assert host.unit("MainPID") == pid
 
 
