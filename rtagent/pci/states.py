@@ -97,14 +97,16 @@ class Holdings:
     def kin(self, addresses: Collection[str]) -> set[str]:
         """Devices of the record whose state may follow from these: themselves, their physical and
         virtual functions, and their IOMMU groups."""
-        whole, group = wholes(self.devices), groups(self.devices)
+        whole, its_parts = wholes(self.devices), parts(self.devices)
+        group, its_members = groups(self.devices), members(self.devices)
         found = set(addresses)
         for address in addresses:
-            found.update(parts(self.devices).get(address, ()))
+            if address in its_parts:
+                found.update(its_parts[address])
             if address in whole:
                 found.add(whole[address])
             if address in group:
-                found.update(members(self.devices)[group[address]])
+                found.update(its_members[group[address]])
         return {address for address in found if address in self.devices}
 
     def held_by(self, owners: Collection[str]) -> frozenset[str]:
