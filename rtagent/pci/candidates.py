@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.device import FUNCTIONS, PciDevice
@@ -65,20 +64,21 @@ def candidates(
     :param offered: devices that the owner holds and may share with himself, by address: the purpose
         of each.
     """
-    return tuple(_of(request, holdings, owner_id, offered) for request in requests)
+    left = holdings.available(owner_id, offered)
+    return tuple(_of(request, holdings, left, offered) for request in requests)
 
 
 def _of(
-    request: DeviceRequest, holdings: Holdings, owner_id: str, offered: Mapping[str, str]
+    request: DeviceRequest,
+    holdings: Holdings,
+    left: Iterable[Kind],
+    offered: Mapping[str, str],
 ) -> Candidates:
-    there = [kind for kind in kinds(holdings.devices) if _do(kind.like, request)]
-    free = (
-        replace(kind, addresses=holdings.to_be_had(kind, owner_id, offered))
-        for kind in sorted(there, key=lambda kind: _order(kind.like, holdings))
-    )
+    there = (kind for kind in kinds(holdings.devices) if _do(kind.like, request))
+    free = (kind for kind in left if _do(kind.like, request))
     return Candidates(
         request=request,
-        free=tuple(kind for kind in free if kind.addresses),
+        free=tuple(sorted(free, key=lambda kind: _order(kind.like, holdings))),
         own={
             address: KEPT if purpose == request.purpose else OWN
             for address, purpose in offered.items()

@@ -76,8 +76,10 @@ class Holdings:
     def __init__(self, devices: PciDevices, holds: Iterable[Hold]) -> None:
         self.devices = devices
         self._holds: dict[str, list[Hold]] = {}
+        self._owners: set[str] = set()
         for hold in holds:
             self._holds.setdefault(hold.address, []).append(hold)
+            self._owners.add(hold.owner_id)
         # Only what is held can stand in another's way.
         in_order = sorted(self._holds)
         self._parts = gathered(wholes(devices), in_order)
@@ -152,13 +154,32 @@ class Holdings:
             return DeviceState(device=tracked, state=AVAILABLE)
         return DeviceState(device=tracked, state=obstacle.state, reason=obstacle.reason)
 
-    def to_be_had(
-        self, kind: Kind, owner_id: str | None = None, shared: Collection[str] = ()
-    ) -> tuple[str, ...]:
-        """Addresses of a kind that this owner may have, in order.
+    def available(
+        self, owner_id: str | None = None, shared: Collection[str] = ()
+    ) -> tuple[Kind, ...]:
+        """What an owner may have, by kinds, in their order.
 
         :param owner_id: as of `obstacle`. :param shared: what he holds himself and may have again.
         """
+        if shared or owner_id in self._owners:
+            return self._left(owner_id, shared)
+        return self._free
+
+    @cached_property
+    def _free(self) -> tuple[Kind, ...]:
+        """What anybody may have."""
+        return self._left(None, ())
+
+    def _left(self, owner_id: str | None, shared: Collection[str]) -> tuple[Kind, ...]:
+        left = (
+            replace(kind, addresses=self._to_be_had(kind, owner_id, shared))
+            for kind in kinds(self.devices)
+        )
+        return tuple(kind for kind in left if kind.addresses)
+
+    def _to_be_had(
+        self, kind: Kind, owner_id: str | None, shared: Collection[str]
+    ) -> tuple[str, ...]:
         if _own_obstacle(kind.like) is not None:
             return ()
         held, near = self.held, self.near
@@ -168,11 +189,6 @@ class Holdings:
             if address not in near
             or ((address not in held or address in shared) and self._may_have(address, owner_id))
         )
-
-    def available(self) -> tuple[Kind, ...]:
-        """What anybody may have, by kinds."""
-        left = (replace(kind, addresses=self.to_be_had(kind)) for kind in kinds(self.devices))
-        return tuple(kind for kind in left if kind.addresses)
 
     @cached_property
     def near(self) -> Set[str]:
