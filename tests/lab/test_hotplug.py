@@ -17,7 +17,7 @@ def lost(host: Served) -> list[str]:
 def test_virtual_functions_come_and_go(host: Served):
     pid = host.unit("MainPID")
     with offering(host, NVME, device_type="type-VF"):
-        assert set(devices(host)) == {PORT}
+        wait_until(lambda: set(devices(host)) == {PORT})
 
         functions(host, 2)
         wait_until(lambda: len(devices(host)) == 3)
@@ -33,8 +33,7 @@ def test_virtual_functions_come_and_go(host: Served):
         (held,) = (device["address"] for device in claim["pci"])
         assert devices(host)[PORT]["status"] == "unclaimable"
         functions(host, 0)
-        wait_until(lambda: set(devices(host)) == {PORT, held})
-        assert lost(host) == [owner]
+        wait_until(lambda: set(devices(host)) == {PORT, held} and lost(host) == [owner])
         assert devices(host)[held]["owner_id"] == owner
 
         functions(host, 2)
