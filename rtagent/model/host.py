@@ -100,8 +100,8 @@ class HostState(Value, frozen=True, kw_only=True, dict=True):
 
         :raises InvariantViolated: it gives a unit to two owners.
         """
-        revision = self.revision + 1
-        owners = change.owners
+        bare = self._changed(change)
+        owners, revision = change.owners, bare.revision
         counters, touched = self.counters.mutate(), self.touched.mutate()
         units = self.units.mutate()
         usage = self.usage
@@ -116,9 +116,26 @@ class HostState(Value, frozen=True, kw_only=True, dict=True):
             touched[HOST] = revision
         for address in (*(each.address for each in change.devices), *change.device_removals):
             touched[device_key(address)] = revision
-        bare = replace(
+        for owner in owners:
+            usage = usage.plus(bare.usage_of(owner))
+            _add(counters, bare.claims_of(owner), 1)
+            _hold(units, owner, bare.claims_of(owner))
+            _touch_devices(touched, bare, owner, revision)
+        if bare.policy.same_host_resize_reuse != self.policy.same_host_resize_reuse:
+            usage = fold_usage(bare)  # what an owner counts for is another matter now
+        return replace(
+            bare,
+            usage=usage,
+            counters=counters.finish(),
+            units=units.finish(),
+            touched=touched.finish(),
+        )
+
+    def _changed(self, change: Change) -> HostState:
+        """The parts that a change names, one revision on; what is derived of them is as it was."""
+        return replace(
             self,
-            revision=revision,
+            revision=self.revision + 1,
             claims=_with(
                 self.claims, (c.uuid for c in change.ends), {c.uuid: c for c in change.puts}
             ),
@@ -135,20 +152,6 @@ class HostState(Value, frozen=True, kw_only=True, dict=True):
             policy=_or(change.policy, self.policy),
             failed_builds=_or(change.failed_builds, self.failed_builds),
             disk_available_least=_or(change.disk_available_least, self.disk_available_least),
-        )
-        for owner in owners:
-            usage = usage.plus(bare.usage_of(owner))
-            _add(counters, bare.claims_of(owner), 1)
-            _hold(units, owner, bare.claims_of(owner))
-            _touch_devices(touched, bare, owner, revision)
-        if bare.policy.same_host_resize_reuse != self.policy.same_host_resize_reuse:
-            usage = fold_usage(bare)  # what an owner counts for is another matter now
-        return replace(
-            bare,
-            usage=usage,
-            counters=counters.finish(),
-            units=units.finish(),
-            touched=touched.finish(),
         )
 
     def check_owners(self, owners: Iterable[str]) -> None:
@@ -289,7 +292,7 @@ def _with_owners(owners: Map[str, tuple[str, ...]], change: Change) -> Map[str, 
 def _touch_devices(
     touched: MapMutation[str, int], state: HostState, owner: str, revision: int
 ) -> None:
-    """Note that what an owner holds is, or was, in his hands."""
+    """Note that what an owner holds is, or was, in its hands."""
     holding = state.holdings.get(owner)
     claimed = (device.address for claim in state.claims_of(owner) for device in claim.pci)
     for address in (*claimed, *(holding.occupancy.devices if holding else ())):

@@ -94,14 +94,7 @@ class NodeAgent:
         if power.switches_off:
             hypervisor = PoweredHypervisor(hypervisor, self._power, self._topology)
         self._auditor = Auditor(self._tracker, hypervisor, clock, telemetry)
-        self._keeper = Keeper(
-            self._tracker,
-            wanted,
-            telemetry,
-            returned=self._store_returned,
-            changed=lambda: self._audit("policy"),
-            fenced=failed,
-        )
+        self._keeper = self._make_keeper(wanted)
         self._cpu_sets = CpuSets(self._tracker.snapshot, telemetry, failed)
         self._device_specs = DeviceSpecs(
             self._tracker.snapshot, lambda: self._auditor.devices, telemetry, failed
@@ -220,6 +213,16 @@ class NodeAgent:
             self._telemetry,
             wanted=lambda: self._settings().powered_cpus,
             interval=self._interval,
+        )
+
+    def _make_keeper(self, wanted: Policy) -> Keeper:
+        return Keeper(
+            self._tracker,
+            wanted,
+            self._telemetry,
+            returned=self._store_returned,
+            changed=lambda: self._audit("policy"),
+            fenced=self._failed,
         )
 
     def _make_housekeeping(self) -> Housekeeping:
