@@ -29,17 +29,19 @@ def kinds(devices: PciDevices) -> tuple[Kind, ...]:
     return tuple(Kind(like=devices[its[0]], addresses=tuple(its)) for its in found.values())
 
 
-def _key(tracked: PciDevice) -> tuple[Any, ...]:
+def worth(tracked: PciDevice) -> tuple[Any, ...]:
+    """What tells one device from another for whoever may have either."""
     device = tracked.device
     return (
         device.vendor_id,
         device.product_id,
-        device.dev_type,
         device.numa_node,
-        device.parent_addr,
+        device.dev_type,
         device.parent_ifname,
         tracked.tags,
-        tracked.present,
-        tracked.listed,
-        tracked.quarantine,
     )
+
+
+def _key(tracked: PciDevice) -> tuple[Any, ...]:
+    standing = (tracked.present, tracked.listed, tracked.quarantine)
+    return (*worth(tracked), tracked.device.parent_addr, *standing)

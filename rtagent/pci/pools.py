@@ -1,7 +1,7 @@
 """Pools: available devices that are as good as each other, counted. What a scheduler is told.
 
-A device is in exactly one pool, whose key is all that tells devices apart and nothing else
-(LP2098496: a key of more than that counted devices twice).
+A device is in exactly one pool, whose key, `kinds.worth`, is all that tells devices apart and
+nothing else (LP2098496: a key of more than that counted devices twice).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rtagent.model.base import Value
-from rtagent.model.device import PciDevice, Tags
-from rtagent.pci.kinds import Kind
+from rtagent.model.device import Tags
+from rtagent.pci.kinds import Kind, worth
 from rtagent.pci.tags import said
 
 
@@ -48,21 +48,9 @@ def pools(available: Iterable[Kind]) -> tuple[Pool, ...]:
     """What `states.Holdings.available` tells, in a stable order."""
     grouped: dict[tuple[Any, ...], list[Kind]] = {}
     for kind in available:
-        grouped.setdefault(_key(kind.like), []).append(kind)
+        grouped.setdefault(worth(kind.like), []).append(kind)
     made = (_pool(alike) for alike in grouped.values())
     return tuple(sorted(made, key=lambda pool: pool.addresses))
-
-
-def _key(tracked: PciDevice) -> tuple[Any, ...]:
-    device = tracked.device
-    return (
-        device.vendor_id,
-        device.product_id,
-        device.numa_node,
-        device.dev_type,
-        device.parent_ifname,
-        tracked.tags,
-    )
 
 
 def _pool(alike: Sequence[Kind]) -> Pool:
