@@ -20,7 +20,7 @@ class Statement:
         """:param columns: those that each row brings a value for."""
         compiled = clause.compile(dialect=dialect, column_keys=list(columns))
         self._sql = str(compiled)
-        # The placeholders, in the statement's order where they have no names in it.
+        # The bound parameters' names, in the statement's order where they have no names in it.
         self._by_position = compiled.positional
         self._names: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.binds)
         converters = (
