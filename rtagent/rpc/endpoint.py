@@ -48,10 +48,6 @@ class Guest(Protocol):
         ...
 
 
-def _nothing(claim: Claim) -> None:
-    """There is nothing to settle."""
-
-
 class Endpoint(MoveEndpoint):
     """Every public method is one of `METHODS`, and may be called by anybody on the bus."""
 
@@ -68,7 +64,7 @@ class Endpoint(MoveEndpoint):
         in_flight: InFlight,
         guest: Guest,
         sync_placement: Callable[[], int],
-        settle: Callable[[Claim], None] = _nothing,
+        settle: Callable[[Claim], None],
     ) -> None:
         """:param version: of the software, for `ping`.
         :param guest: documents that enact claims.

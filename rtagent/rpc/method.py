@@ -18,6 +18,8 @@ CREATION_ERRORS = (
     *FLAVOR_ERRORS,
     *("ComputeResourcesUnavailable", "ClaimExpired", "NodeNotReady", "HypervisorUnavailable"),
 )
+#: The error that a call may be answered with after which the guest may be started.
+READY_ERRORS = ("CpuPowerFailed",)
 
 
 class Arguments(Document, frozen=True, kw_only=True):

@@ -15,7 +15,14 @@ from rtagent.model.move import SourceFacts
 from rtagent.model.request import Allocations, ExtraResource, Limits
 from rtagent.ports import Service
 from rtagent.rpc import replies
-from rtagent.rpc.method import CREATION_ERRORS, FLAVOR_ERRORS, Arguments, Change, Method
+from rtagent.rpc.method import (
+    CREATION_ERRORS,
+    FLAVOR_ERRORS,
+    READY_ERRORS,
+    Arguments,
+    Change,
+    Method,
+)
 from rtagent.rpc.move_methods import MOVES
 
 TOPIC = "rtagent"
@@ -39,10 +46,9 @@ class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
 
 
 class TestClaim(BuildArguments, frozen=True, kw_only=True):
-    """:ivar kind: which claim's decision is asked for.
-    :ivar pci_requests: of kind ``attach``: what is to be added. Those of moves take what these take
-        besides:
-    :ivar flavor: the new one. :ivar image: likewise.
+    """:ivar kind: which claim's decision is asked for; each takes what its own call takes.
+    :ivar pci_requests: of kind ``attach``, and of no other: what is to be added.
+    :ivar flavor: of a move: the new one. :ivar image: likewise.
     """
 
     kind: Literal["build", "attach", "resize", "migration", "live-migration", "evacuation"] = (
@@ -138,7 +144,7 @@ _TABLE = (
         " is told ``ClaimExpired`` must not start it.",
         arguments=ClaimChange,
         reply=replies.Claim,
-        errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition"),
+        errors=("ClaimNotFound", "ClaimExpired", "IllegalTransition", *READY_ERRORS),
     ),
     Method(
         name="renew_claim",

@@ -11,7 +11,7 @@ from rtagent.model.migration import MigrationFacts
 from rtagent.model.move import SourceFacts
 from rtagent.model.request import Allocations, ExtraResource, Limits
 from rtagent.rpc import replies
-from rtagent.rpc.method import CREATION_ERRORS, Arguments, Change, Method
+from rtagent.rpc.method import CREATION_ERRORS, READY_ERRORS, Arguments, Change, Method
 
 MOVE_ERRORS = ("IllegalTransition",)
 #: Of calls after which a guest is started.
@@ -99,14 +99,14 @@ MOVES = (
         " holds is offered to the new claim first.",
         arguments=ResizeClaim,
         reply=replies.Claim,
-        errors=CREATION_ERRORS,
+        errors=(*CREATION_ERRORS, *READY_ERRORS),
     ),
     Method(
         name="live_migration_claim",
         effect="Hold resources for a live migration to this host: an ``incoming`` claim.",
         arguments=LiveMigrationClaim,
         reply=replies.Claim,
-        errors=CREATION_ERRORS,
+        errors=(*CREATION_ERRORS, *READY_ERRORS),
     ),
     Method(
         name="rebuild_claim",
@@ -114,7 +114,7 @@ MOVES = (
         " claim.",
         arguments=RebuildClaim,
         reply=replies.Claim,
-        errors=CREATION_ERRORS,
+        errors=(*CREATION_ERRORS, *READY_ERRORS),
     ),
     Method(
         name="start_move_out",
@@ -158,7 +158,7 @@ MOVES = (
         effect="At the source: the guest is back. ``outgoing`` becomes ``active``.",
         arguments=MoveChange,
         reply=replies.Claim,
-        errors=START_ERRORS,
+        errors=(*START_ERRORS, *READY_ERRORS),
     ),
     Method(
         name="drop_move_claim",

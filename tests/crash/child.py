@@ -82,7 +82,8 @@ class Child:
             "0",
             InFlight(self._clock),
             guest,
-            lambda: 0,
+            sync_placement=lambda: 0,
+            settle=lambda claim: None,
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)
