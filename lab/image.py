@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from oslo_concurrency import lockutils
+
 from lab import chroot, emulators, initrd
 from lab.digest import digest
 from lab.places import LAB, ROOT
@@ -81,6 +83,11 @@ class Image(Value, frozen=True, kw_only=True):
 def build() -> Image:
     """The image of this checkout; made when there is none. :raises BuildFailed:"""
     LAB.mkdir(exist_ok=True)
+    with lockutils.external_lock("build", lock_path=str(LAB)):
+        return _build()
+
+
+def _build() -> Image:
     root = base()
     here = LAB / f"image-{digest(_INGREDIENTS, root.name)}"
     if not here.exists():

@@ -10,8 +10,8 @@ from tests.servers import RabbitMQ
 
 
 @pytest.fixture(scope="session")
-def rack(rabbitmq_server: RabbitMQ) -> Iterator[Rack]:
-    rack = Rack(image.build(), rabbitmq_server)
+def rack(rabbitmq_server: RabbitMQ, worker_id: str) -> Iterator[Rack]:
+    rack = Rack(worker_id, image.build(), rabbitmq_server)
     yield rack
     rack.close()
 

@@ -142,11 +142,12 @@ class Served(Host):
 class Rack:
     """Room for the hosts of one profile: others go when they are asked for.
 
+    :param name: what sets its hosts' names apart from those of another rack.
     :param image: of the checkout that is tested.
     """
 
-    def __init__(self, image: Image, rabbitmq: RabbitMQ) -> None:
-        self._image, self._rabbitmq = image, rabbitmq
+    def __init__(self, name: str, image: Image, rabbitmq: RabbitMQ) -> None:
+        self._name, self._image, self._rabbitmq = name, image, rabbitmq
         self._hosts: list[Served] = []
         self._config: Config = {}
 
@@ -179,6 +180,6 @@ class Rack:
         self._hosts, self._config = [], {}
 
     def _add(self, profile: str, config: Config) -> Served:
-        name = f"{profile}-{len(self._hosts) + 1}"
+        name = f"{self._name}-{profile}-{len(self._hosts) + 1}"
         self._hosts.append(Served(name, PROFILES[profile], self._image, self._rabbitmq, config))
         return self._hosts[-1]
