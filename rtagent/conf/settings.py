@@ -10,7 +10,6 @@ import math
 import os.path
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from oslo_config import cfg
 
@@ -25,6 +24,7 @@ from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.numa import numa_policy
 from rtagent.conf.pci import Pci
 from rtagent.conf.pci_policy import DeviceOptions
+from rtagent.conf.reading import Mistakes, mistake, note, values
 from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
@@ -82,28 +82,36 @@ _GROUPS = {
     "upgrade_levels": UpgradeLevels,
 }
 
-#: The first mistake of each option.
-_Errors = dict[tuple[str, str], ConfigError]
-
 
 def read(conf: cfg.ConfigOpts) -> Settings:
     """The settings of a parsed configuration.
 
     :raises ExceptionGroup: of `ConfigError`: every mistake that it has.
     """
-    errors: _Errors = {}
+    settings, mistakes = judge(conf)
+    refuse(mistakes)
+    return settings
+
+
+def judge(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
+    """The settings, and every mistake: what cannot be read counts as its default, to judge on."""
+    mistakes: Mistakes = {}
     options = dict(opts.groups())
     groups = {
-        name.lower(): _read_group(conf, name, options[name], kind, errors)
+        name.lower(): kind(**values(conf, name, options[name], mistakes))
         for name, kind in _GROUPS.items()
     }
-    mdev = _read_mdev(conf, groups["devices"].enabled_mdev_types, errors)
+    mdev = _read_mdev(conf, groups["devices"].enabled_mdev_types, mistakes)
     settings = Settings(mdev=mdev, **groups)
     for error in broken_rules(settings):
-        errors.setdefault((error.kwargs["group"], error.kwargs["option"]), error)
-    if errors:
-        raise ExceptionGroup("the configuration cannot be used", list(errors.values()))
-    return settings
+        note(mistakes, error)
+    return settings, mistakes
+
+
+def refuse(mistakes: Mistakes) -> None:
+    """:raises ExceptionGroup: of all of them, if there are any."""
+    if mistakes:
+        raise ExceptionGroup("the configuration cannot be used", list(mistakes.values()))
 
 
 def broken_rules(settings: Settings) -> Iterator[ConfigError]:
@@ -112,13 +120,13 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
     for name in RATIOS:
         for option in (f"{name}_allocation_ratio", f"initial_{name}_allocation_ratio"):
             if math.isnan(getattr(default, option) or 0.0):
-                yield _error("DEFAULT", option, "nan", "must be a number")
+                yield mistake("DEFAULT", option, "nan", "must be a number")
     for option in ("state_path", "instances_path", "lock_path"):
         path = getattr(default, option)
         if not os.path.isabs(path):
-            yield _error("DEFAULT", option, path, "must be an absolute path")
+            yield mistake("DEFAULT", option, path, "must be an absolute path")
     if default.service_down_time <= default.report_interval:
-        yield _error(
+        yield mistake(
             "DEFAULT",
             "service_down_time",
             default.service_down_time,
@@ -126,7 +134,7 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
             " or a service would be down between two heartbeats",
         )
     if claims.operation_retention < 2 * claims.claim_expiry_time:
-        yield _error(
+        yield mistake(
             "claims",
             "operation_retention",
             claims.operation_retention,
@@ -145,10 +153,10 @@ def _power(settings: Settings) -> Iterator[ConfigError]:
         return
     if not settings.compute.cpu_dedicated_set:
         rule = "needs [compute] cpu_dedicated_set: it is those CPUs that it manages"
-        yield _error("libvirt", "cpu_power_management", True, rule)
+        yield mistake("libvirt", "cpu_power_management", True, rule)
     if settings.libvirt.connection_uri.startswith("test:"):
         rule = "is not for a simulated host: the CPUs would be this machine's"
-        yield _error("libvirt", "cpu_power_management", True, rule)
+        yield mistake("libvirt", "cpu_power_management", True, rule)
 
 
 def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
@@ -156,49 +164,14 @@ def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
     for pages in reserved:
         if pools.pop((pages.node, pages.size), 0) > 1:
             rule = f"says twice how many pages of {pages.size} KiB cell {pages.node} reserves"
-            yield _error("DEFAULT", "reserved_huge_pages", pages, rule)
+            yield mistake("DEFAULT", "reserved_huge_pages", pages, rule)
 
 
 def _read_mdev(
-    conf: cfg.ConfigOpts, types: Sequence[str], errors: _Errors
+    conf: cfg.ConfigOpts, types: Sequence[str], mistakes: Mistakes
 ) -> dict[str, MdevSettings]:
     opts.register_mdev(conf, types)
     return {
-        type_: _read_group(conf, mdev_group(type_), mdev_options(type_), MdevSettings, errors)
+        type_: MdevSettings(**values(conf, mdev_group(type_), mdev_options(type_), mistakes))
         for type_ in types
     }
-
-
-def _read_group(
-    conf: cfg.ConfigOpts, group: str, options: Sequence[cfg.Opt], kind: type, errors: _Errors
-) -> Any:
-    """One group's value; an option that cannot be read counts as its default, to read on."""
-    section = conf if group == "DEFAULT" else conf[group]
-    values: dict[str, Any] = {}
-    for option in options:
-        name = option.dest
-        try:
-            values[name] = section[name]
-        except (ValueError, cfg.Error) as exc:
-            # oslo.config wraps the type's own sentence in one that names files and lines.
-            rule = str(exc.__context__ or exc)
-            errors[group, name] = _error(group, name, written(conf, group, option), rule)
-            values[name] = option.default
-    return kind(**values)
-
-
-def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:
-    """What the operator wrote, whatever the option's type makes of it."""
-    plain = cfg.ConfigOpts()
-    as_text = cfg.MultiStrOpt if option.multi else cfg.StrOpt
-    plain.register_opt(as_text(option.dest), opts.section(group))
-    plain([], default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
-    try:
-        text = (plain if group == "DEFAULT" else plain[group])[option.dest]
-    except cfg.Error:  # a $reference to nothing, which oslo.config does not give away as it is
-        return "(unresolved)"
-    return "; ".join(text) if option.multi else str(text)
-
-
-def _error(group: str, option: str, value: object, rule: str) -> ConfigError:
-    return ConfigError(group=group, option=option, value=str(value), rule=rule)

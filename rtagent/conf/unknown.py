@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from oslo_config import cfg
 
 from rtagent.conf.devices import mdev_group, mdev_options, mdev_types
+from rtagent.conf.libraries import LIBRARIES, Group, listed
 
-#: Whose options the daemon reads (entry points of ``oslo.config.opts``).
-NAMESPACES = ("rtagent", "oslo.log", "oslo.messaging")
-
-Group = tuple[str | None, Sequence[cfg.Opt]]
+#: Whose options a file may have.
+NAMESPACES = ("rtagent", *LIBRARIES)
 
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     """One sentence for each such option, in the order of the files."""
-    known = _known([*_listed(), *_mdev(conf)])
+    known = _known([*listed(NAMESPACES), *_mdev(conf)])
     for file in _files(conf):
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(str(file), sections).parse()
@@ -32,12 +30,6 @@ def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
     yield from map(Path, conf.config_file or ())
     for directory in conf.config_dir or ():
         yield from sorted(Path(directory).glob("*.conf"))
-
-
-def _listed() -> Iterator[Group]:
-    found = entry_points(group="oslo.config.opts")
-    for namespace in NAMESPACES:
-        yield from found[namespace].load()()
 
 
 def _mdev(conf: cfg.ConfigOpts) -> Iterator[Group]:

@@ -6,6 +6,7 @@ from keystoneauth1 import exceptions, loading
 from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 
+from rtagent.conf.reading import rule, written
 from rtagent.errors import ConfigError
 from rtagent.placement.client import HttpPlacement
 
@@ -17,6 +18,13 @@ def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
 
     :raises ConfigError: naming the option.
     """
+    try:
+        return _load(conf)
+    except cfg.Error as exc:
+        raise _unread(conf, exc) from exc
+
+
+def _load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
     auth = _auth(conf)
     if auth is None:
         return None
@@ -37,6 +45,16 @@ def _auth(conf: cfg.ConfigOpts) -> BaseAuthPlugin | None:
         raise _wrong(missing, "", "must be set for this auth_type") from exc
     except exceptions.NoMatchingPlugin as exc:
         raise _wrong("auth_type", exc.name, "must name a plugin of keystoneauth1") from exc
+
+
+def _unread(conf: cfg.ConfigOpts, error: cfg.Error) -> ConfigError:
+    """Which option cannot be read; the plugin's own are registered by now."""
+    for name in conf[GROUP]:
+        try:
+            conf[GROUP][name]
+        except cfg.Error as exc:
+            return _wrong(name, written(conf, GROUP, cfg.StrOpt(name)), rule(exc))
+    return _wrong("auth_section", conf[GROUP].auth_section, str(error))
 
 
 def _wrong(option: str, value: object, rule: str) -> ConfigError:

@@ -20,6 +20,7 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
 
     :param url: instead of ``transport_url``.
     :raises ConfigError: it is no URL, or of a driver that is not there.
+    :raises cfg.Error: an option of the library's cannot be read.
     """
     # The library reads these from the configuration at hand, but registers them on the global one.
     conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
@@ -29,7 +30,13 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
         return oslo_messaging.get_rpc_transport(
             conf, url, allowed_remote_exmods=list(ERROR_MODULES)
         )
-    except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as exc:
+    except cfg.Error:
+        raise
+    except (  # the last one: a port that is no number
+        oslo_messaging.InvalidTransportURL,
+        oslo_messaging.DriverLoadFailure,
+        ValueError,
+    ) as exc:
         # Neither the URL nor the library's sentence: both may hold a password.
         scheme = str(url or conf.transport_url).partition("://")[0]
         raise ConfigError(

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from rtagent.api.address import parse
-from rtagent.conf import settings as reading
+from rtagent.conf import libraries
+from rtagent.conf import settings as judging
+from rtagent.conf.reading import note
 from rtagent.conf.settings import Settings
 from rtagent.db import failpoints, migrate
 from rtagent.db.engine import open_engine
@@ -84,8 +86,8 @@ def checked(conf: cfg.ConfigOpts) -> Settings:
 
     :raises ExceptionGroup: of `ConfigError`: every mistake.
     """
-    settings = reading.read(conf)
-    errors = []
+    settings, mistakes = judging.judge(conf)
+    libraries.judge(conf, mistakes)
     for accept in (
         lambda: parse(settings.api.address),
         lambda: open_engine(settings.database.connection, 1),
@@ -95,7 +97,8 @@ def checked(conf: cfg.ConfigOpts) -> Settings:
         try:
             accept()
         except ConfigError as error:
-            errors.append(error)
-    if errors:
-        raise ExceptionGroup("the configuration cannot be used", errors)
+            note(mistakes, error)
+        except cfg.Error:  # an option of a library cannot be read, which was noted above
+            continue
+    judging.refuse(mistakes)
     return settings

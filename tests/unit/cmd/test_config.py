@@ -30,6 +30,7 @@ def test_every_mistake_is_told(check):
     assert outcome.out == ""
     assert outcome.err.splitlines() == [
         "rtagent: [claims] claim_expiry_time = 0: Should be greater than or equal to 10",
+        "rtagent: [api] address = here: must be an absolute path or 127.0.0.1:PORT",
     ]
 
 
@@ -41,6 +42,57 @@ def test_what_an_adapter_refuses_is_told_too(check):
         " [api] address",
         " [database] connection",
     ]
+    assert "secret" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (
+            "[DEFAULT]\nrpc_response_timeout = soon\n",
+            "[DEFAULT] rpc_response_timeout = soon: invalid literal for int() with base 10: 'soon'",
+        ),
+        (
+            "[oslo_messaging_rabbit]\nrabbit_quorum_queue = maybe\n",
+            "[oslo_messaging_rabbit] rabbit_quorum_queue = maybe: Unexpected boolean value 'maybe'",
+        ),
+        (
+            "[DEFAULT]\ntransport_url = rabbit://me:pa$word@host/\n",
+            "[DEFAULT] transport_url = (unresolved): no such option word in group [DEFAULT]",
+        ),
+        (
+            "[DEFAULT]\nlog_rotate_interval_type = never\nlog_dir = $state_path/log\n",
+            "[DEFAULT] log_rotate_interval_type = never: Valid values are [Seconds, Minutes, Hours,"
+            " Days, Weekday, Midnight], but found 'never'",
+        ),
+        (
+            "[placement]\nauth_type = none\ntimeout = soon\n",
+            "[placement] timeout = soon: could not convert string to float: 'soon'",
+        ),
+        (
+            "[placement]\nauth_type = password\nauth_url = http://k\npassword = pa$word\n",
+            "[placement] password = (unresolved): no such option word in group [placement]",
+        ),
+    ],
+)
+def test_an_option_that_a_library_reads_is_judged_too(check, text, mistake):
+    outcome = check(text)
+
+    assert (outcome.code, outcome.err) == (Exit.ERROR, f"rtagent: {mistake}\n")
+
+
+def test_what_the_command_line_may_say_of_the_log_is_judged_too(check):
+    outcome = check("[DEFAULT]\ndebug = perhaps\n")
+
+    assert (outcome.code, outcome.err.count("\n")) == (Exit.ERROR, 1)
+    assert "argument --debug: Invalid Boolean value: perhaps" in outcome.err
+
+
+def test_a_brokers_port_is_a_number(check):
+    outcome = check("[DEFAULT]\ntransport_url = rabbit://me:secret@host:port/\n")
+
+    assert outcome.err.startswith("rtagent: [DEFAULT] transport_url = rabbit://...: must be a URL")
+    assert (outcome.code, outcome.err.count("\n")) == (Exit.ERROR, 1)
     assert "secret" not in outcome.err
 
 
