@@ -16,6 +16,9 @@ from rtagent.errors import ConfigError, StoreUnavailable
 POOL_SIZE = 4
 POOL_OVERFLOW = 16
 
+#: What a URL names where SQLite writes nothing.
+IN_MEMORY = (None, "", ":memory:")
+
 
 def open_engine(url: str, operation_timeout: float) -> Engine:
     """An engine for a SQLAlchemy URL, to be used from any thread. Connects when first used.
@@ -26,15 +29,19 @@ def open_engine(url: str, operation_timeout: float) -> Engine:
     """
     parsed = _parse(url)
     kind = backend(parsed.get_backend_name())
-    engine = create_engine(
-        parsed,
-        **kind.arguments(operation_timeout),
-        pool_size=POOL_SIZE,
-        max_overflow=POOL_OVERFLOW,
-        pool_timeout=operation_timeout,
-        # The last one used is the next one used: the others may be closed by whoever tidies up.
-        pool_use_lifo=True,
-    )
+    try:
+        engine = create_engine(
+            parsed,
+            **kind.arguments(operation_timeout),
+            pool_size=POOL_SIZE,
+            max_overflow=POOL_OVERFLOW,
+            pool_timeout=operation_timeout,
+            # The last one used is the next one used: the others may be closed by whoever tidies up.
+            pool_use_lifo=True,
+        )
+    except ImportError as error:
+        rule = f"its driver is not there ({error}): write mysql+pymysql:// or postgresql+psycopg://"
+        raise _wrong(url, rule) from error
     kind.listen(engine, operation_timeout)
     return engine
 
@@ -55,14 +62,16 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
         parsed.get_dialect()
-    except (ArgumentError, NoSuchModuleError) as error:
-        raise ConfigError(
-            group="database",
-            option="connection",
-            value=url.partition("://")[0] + "://...",
-            rule="must be an SQLAlchemy URL",
-        ) from error
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:  # the last: of the port
+        raise _wrong(url, "must be an SQLAlchemy URL") from error
+    if parsed.get_backend_name() == "sqlite" and parsed.database in IN_MEMORY:
+        raise _wrong(url, "must name a file: what is in memory only is lost with the process")
     return parsed
+
+
+def _wrong(url: str, rule: str) -> ConfigError:
+    shown = url.partition("://")[0] + "://..."  # the rest may hold a password
+    return ConfigError(group="database", option="connection", value=shown, rule=rule)
 
 
 __all__ = ["Engine", "open_engine", "open_existing"]

@@ -88,6 +88,25 @@ def test_what_the_command_line_may_say_of_the_log_is_judged_too(check):
     assert "argument --debug: Invalid Boolean value: perhaps" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("connection", "rule"),
+    [
+        ("nonsense", "must be an SQLAlchemy URL"),
+        ("postgresql+psycopg://me:secret@host:port/x", "must be an SQLAlchemy URL"),
+        ("sqlite://", "must name a file"),
+        ("sqlite:///:memory:", "must name a file"),
+        ("mysql+aiomysql://me:secret@host/x", "its driver is not there"),
+    ],
+)
+def test_a_database_that_cannot_be_is_told(check, connection, rule):
+    outcome = check(f"[database]\nconnection = {connection}\n")
+
+    scheme = connection.partition("://")[0]
+    assert outcome.err.startswith(f"rtagent: [database] connection = {scheme}://...: {rule}")
+    assert (outcome.code, outcome.err.count("\n")) == (Exit.ERROR, 1)
+    assert "secret" not in outcome.err
+
+
 def test_a_brokers_port_is_a_number(check):
     outcome = check("[DEFAULT]\ntransport_url = rabbit://me:secret@host:port/\n")
 
