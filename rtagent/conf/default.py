@@ -17,7 +17,7 @@ GROUP = "DEFAULT"
 MAX_RATIO = 1_000_000
 
 OPTS = [
-    cfg.HostAddressOpt(
+    cfg.HostDomainOpt(
         "host",
         default=socket.gethostname(),
         sample_default="<the machine's host name>",
@@ -64,13 +64,12 @@ boot. Not used with test:// connections, which have no machine of their own.
     cfg.IntOpt(
         "update_resources_interval",
         default=0,
-        min=-1,
         mutable=True,
         help="""
 Seconds between two periodic audits of the hypervisor. Events of libvirt start one in between.
 
 * 0: the default rate, one a minute
-* -1: no periodic audit, only those that events and callers start
+* below 0: no periodic audit, only those that events and callers start
 """,
     ),
     cfg.IntOpt(

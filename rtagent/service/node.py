@@ -315,7 +315,7 @@ class NodeAgent:
 
     def _interval(self) -> float:
         seconds = self._settings().default.update_resources_interval
-        return {0: DEFAULT_INTERVAL, -1: math.inf}.get(seconds, seconds)
+        return math.inf if seconds < 0 else seconds or DEFAULT_INTERVAL
 
     def _hypervisor_returned(self, found: HostIdentity) -> None:
         try:

@@ -207,13 +207,30 @@ call_timeout = 0
     ]
 
 
+def test_a_host_has_the_names_that_nova_lets_it_have(tmp_path):
+    assert settings(tmp_path, "[DEFAULT]\nhost = compute_1\n").default.host == "compute_1"
+
+
+@pytest.mark.parametrize("interval", [-1, -60])
+def test_any_interval_below_zero_is_nova_s_never(tmp_path, interval):
+    text = f"[DEFAULT]\nupdate_resources_interval = {interval}\n"
+
+    assert settings(tmp_path, text).default.update_resources_interval == interval
+
+
 @pytest.mark.parametrize(
-    ("text", "part"), [(None, "Failed to find some config files"), ("[x\n", "Failed to parse")]
+    ("content", "part"),
+    [
+        (None, "Failed to find some config files"),
+        (b"[x\n", "Failed to parse"),
+        (b"\xff\n", "codec can't decode"),
+        (b"[DEFAULT]\nuse_syslog = x\n", "argument --use_syslog: Invalid Boolean value: x"),
+    ],
 )
-def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path, text, part):
+def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path, content, part):
     file = tmp_path / "rtagent.conf"
-    if text is not None:
-        file.write_text(text)
+    if content is not None:
+        file.write_bytes(content)
 
     with pytest.raises(ExceptionGroup) as caught:
         load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
