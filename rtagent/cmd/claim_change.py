@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -54,16 +53,17 @@ class ClaimCreate(Decided):
         parser.add_argument(
             "--operation-id",
             metavar="UUID",
-            default=str(uuid.uuid4()),
-            help="The claim's uuid to be; that of an earlier call repeats it. Default: a new one.",
+            help="The claim's uuid to be; that of an earlier call repeats it. Default: the file's,"
+            " or a new one.",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        operation_id = parsed_args.operation_id
         arguments = request.arguments(parsed_args)
+        operation_id = request.identify(arguments, parsed_args.operation_id)
+        request.check("instance_claim", arguments)
         try:
-            claim = self.world.call("instance_claim", operation_id=operation_id, **arguments)
+            claim = self.world.call("instance_claim", **arguments)
         except AgentUnreachable as error:
             remedy = (
                 f"{error.kwargs['remedy']} Whether it was granted is not known: repeat it with"
@@ -82,7 +82,9 @@ class ClaimTest(Decided):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        verdict = self.world.call("test_claim", **request.arguments(parsed_args))
+        arguments = request.arguments(parsed_args)
+        request.check("test_claim", arguments)
+        verdict = self.world.call("test_claim", **arguments)
         if not verdict["granted"]:
             raise ComputeResourcesUnavailable(reasons=verdict["reasons"])
         return shown(verdict["claim"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import uuid
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rtagent.errors import InvalidRequest
+from rtagent.rpc.validation import validators
 
 METHOD = "instance_claim"
 
@@ -92,7 +95,8 @@ def amount(text: str) -> tuple[str, int]:
 def arguments(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of the call, as the schema has them.
 
-    :raises InvalidRequest: the file cannot be read, or is accompanied by options.
+    :raises InvalidRequest: the file cannot be read, or is accompanied by options; an option gives
+        two values to one key.
     """
     built = _built(args)
     if args.request is None:
@@ -102,15 +106,34 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
     return _from_file(args.request)
 
 
+def identify(document: dict[str, Any], operation_id: str | None) -> str:
+    """Give the document its operation id: the one that is named, its own, or a new one.
+
+    :raises InvalidRequest: it has another than the one that is named.
+    """
+    named = operation_id or document.get("operation_id") or str(uuid.uuid4())
+    if document.setdefault("operation_id", named) != named:
+        raise _invalid("--operation-id", "the file says another one: leave one of them out")
+    return str(named)
+
+
+def check(method: str, document: Mapping[str, Any]) -> None:
+    """That a method takes these arguments: a file may say anything.
+
+    :raises InvalidRequest: naming every offending path.
+    """
+    validators()[method](document)
+
+
 def _built(args: argparse.Namespace) -> dict[str, Any]:
-    flavor = {**_given(args, _FLAVOR), **_named("extra_specs", args.property)}
-    image = _named("properties", args.image_property)
+    flavor = {**_given(args, _FLAVOR), **_named("extra_specs", "--property", args.property)}
+    image = _named("properties", "--image-property", args.image_property)
     backed = {} if args.volume_backed is None else {"is_volume_backed": True}
     instance = {**_given(args, _INSTANCE), **backed, "flavor": flavor}
     if image:
         instance["image"] = image
     tag = {} if args.tag is None else {"tag": args.tag}
-    return {"instance": instance, **_named("limits", args.limit), **tag}
+    return {"instance": instance, **_named("limits", "--limit", args.limit), **tag}
 
 
 def _given(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:
@@ -122,7 +145,10 @@ def _given(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str,
     }
 
 
-def _named(name: str, pairs: list[tuple[str, Any]] | None) -> dict[str, Any]:
+def _named(name: str, option: str, pairs: list[tuple[str, Any]] | None) -> dict[str, Any]:
+    for key, number in Counter(key for key, _ in pairs or ()).items():
+        if number > 1:
+            raise _invalid(f"{option} {key}", "is given more than once")
     return {name: dict(pairs)} if pairs else {}
 
 
@@ -130,7 +156,7 @@ def _from_file(name: str) -> dict[str, Any]:
     try:
         text = Path("/dev/stdin" if name == "-" else name).read_text()
         document = json.loads(text)
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise _invalid(name, f"cannot be read: {exc}") from exc
     if not isinstance(document, dict):
         raise _invalid(name, "must be a JSON object")

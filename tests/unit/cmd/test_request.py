@@ -6,7 +6,9 @@ import json
 import pytest
 
 from rtagent.cmd import request
+from rtagent.cmd.exits import Exit
 from rtagent.errors import InvalidRequest
+from tests.functional.cli.shell import run
 
 
 def parse(*argv: str) -> dict:
@@ -97,7 +99,44 @@ def test_a_file_stands_alone(also):
         parse("--request", "file", *also)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "3", ""])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--property", "hw:cpu_policy=shared", "--property", "hw:cpu_policy=dedicated"],
+        ["--image-property", "hw_cpu_policy=shared", "--image-property", "hw_cpu_policy=shared"],
+        ["--limit", "vcpu=1", "--limit", "vcpu=2"],
+    ],
+)
+def test_a_key_has_one_value(argv):
+    with pytest.raises(InvalidRequest, match=rf"{argv[0]} \w+.*: is given more than once"):
+        parse(*argv)
+
+
+def test_an_operation_id_is_named_or_the_files_or_a_new_one():
+    assert request.identify({}, None) != request.identify({}, None)
+    assert request.identify({"operation_id": "mine"}, None) == "mine"
+    document: dict = {}
+    assert request.identify(document, "named") == "named"
+    assert document == {"operation_id": "named"}
+    assert request.identify({"operation_id": "mine"}, "mine") == "mine"
+    with pytest.raises(InvalidRequest, match="--operation-id: the file says another one"):
+        request.identify({"operation_id": "mine"}, "named")
+
+
+@pytest.mark.parametrize("verb", ["create", "test"])
+def test_what_a_file_says_is_judged_before_anybody_is_asked(tmp_path, verb):
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps({"method": "x", "timeout": 1, "limits": {"vcpu": "two"}}))
+
+    outcome = run("claim", verb, "--request", str(file))
+
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (Exit.USAGE, "", 1)
+    assert "$.instance: is required" in outcome.err
+    assert "$.limits.vcpu: must be an integer or null, not a string" in outcome.err
+    assert "$.method: is not a field here; $.timeout: is not a field here" in outcome.err
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3", "", "[" * 10**5])
 def test_a_file_that_is_no_object_is_told(tmp_path, text):
     file = tmp_path / "request.json"
     file.write_text(text)
