@@ -11,27 +11,23 @@ from oslo_context.context import RequestContext
 
 from rtagent.audit import Auditor
 from rtagent.compute_node import compute_node
-from rtagent.errors import ClaimNotFound, InvalidRequest, NodeNotFound, RtAgentError
+from rtagent.errors import ClaimNotFound, NodeNotFound, RtAgentError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.host import HostState
-from rtagent.model.move import MoveRequest
-from rtagent.model.request import AttachRequest, BuildRequest, Limits
 from rtagent.ports import Clock, Reporter, Service, ServiceRegistry
 from rtagent.rpc import methods, replies
+from rtagent.rpc.claim_requests import attach_request, build_request, tested_request
 from rtagent.rpc.context import actor, request_id
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.method import Arguments, Change, Method
 from rtagent.rpc.methods import VERSION
 from rtagent.rpc.move_endpoint import MoveEndpoint
-from rtagent.rpc.move_requests import move_request
 from rtagent.rpc.served import served
 from rtagent.rpc.validation import digest, validators
 from rtagent.tracker import ResourceTracker
 
-#: The uuid of a claim that is only tested.
-NOT_HELD = "00000000-0000-0000-0000-000000000000"
 #: How much of an error's sentence the log gets: it names what was sent, which has no bound.
 MAX_SENTENCE = 1000
 
@@ -84,7 +80,7 @@ class Endpoint(MoveEndpoint):
 
     @served
     def instance_claim(self, arguments: methods.InstanceClaim, call: Call) -> replies.Claim:
-        request = _build_request(arguments, arguments.operation_id)
+        request = build_request(arguments, arguments.operation_id)
         return self._shown(self._tracker.instance_claim(request, call))
 
     @served
@@ -109,7 +105,7 @@ class Endpoint(MoveEndpoint):
 
     @served
     def test_claim(self, arguments: methods.TestClaim) -> replies.Verdict:
-        decision = self._tracker.test_claim(_tested(arguments))
+        decision = self._tracker.test_claim(tested_request(arguments))
         if isinstance(decision, Granted):
             return replies.Verdict(granted=True, claim=self._shown(decision.claims[0]))
         told = [reason.as_dict() for reason in decision.reasons]
@@ -121,7 +117,7 @@ class Endpoint(MoveEndpoint):
 
     @served
     def claim_pci_devices(self, arguments: methods.ClaimPciDevices, call: Call) -> replies.Claim:
-        request = _attach_request(arguments, arguments.operation_id)
+        request = attach_request(arguments, arguments.operation_id)
         return self._shown(self._tracker.claim_pci_devices(request, call))
 
     @served
@@ -295,35 +291,3 @@ class Endpoint(MoveEndpoint):
 def _primitives(reply: Any) -> Any:
     """JSON's own: no tuple is left, so that every transport gives its caller the same."""
     return msgspec.json.decode(msgspec.json.encode(reply))
-
-
-def _tested(arguments: methods.TestClaim) -> BuildRequest | AttachRequest | MoveRequest:
-    if (arguments.kind == "attach") != (arguments.pci_requests is not None):
-        rule = "must be given for kind attach, and for no other"
-        errors = [{"path": "$.pci_requests", "message": rule}]
-        raise InvalidRequest(method="test_claim", errors=errors)
-    if arguments.kind == "attach":
-        return _attach_request(arguments, NOT_HELD)
-    if arguments.kind == "build":
-        return _build_request(arguments, NOT_HELD)
-    return move_request(arguments, NOT_HELD, arguments.kind, arguments.flavor, arguments.image)
-
-
-def _attach_request(
-    arguments: methods.ClaimPciDevices | methods.TestClaim, claim_uuid: str
-) -> AttachRequest:
-    return AttachRequest(
-        claim_uuid=claim_uuid,
-        instance=arguments.instance,
-        pci_requests=arguments.pci_requests or (),
-    )
-
-
-def _build_request(arguments: methods.BuildArguments, claim_uuid: str) -> BuildRequest:
-    return BuildRequest(
-        claim_uuid=claim_uuid,
-        instance=arguments.instance,
-        limits=arguments.limits or Limits(),
-        extra_resource=arguments.extra_resource or {},
-        tag=arguments.tag,
-    )

@@ -46,9 +46,11 @@ class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
 
 
 class TestClaim(BuildArguments, frozen=True, kw_only=True):
-    """:ivar kind: which claim's decision is asked for; each takes what its own call takes.
-    :ivar pci_requests: of kind ``attach``, and of no other: what is to be added.
-    :ivar flavor: of a move: the new one. :ivar image: likewise.
+    """:ivar kind: which claim's decision is asked for; each takes what its own call takes, and needs
+        what that needs, but for a migration's record.
+    :ivar pci_requests: of kind ``attach``: what is to be added.
+    :ivar flavor: of a resize or a cold migration: the new one. :ivar image: likewise, and of an
+        evacuation.
     """
 
     kind: Literal["build", "attach", "resize", "migration", "live-migration", "evacuation"] = (

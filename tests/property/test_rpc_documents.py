@@ -90,8 +90,9 @@ def answered(agent: Agent, name: str, document: dict[str, Any]) -> None:
         assert error.kwargs["where"] and error.kwargs["rule"]
     except InvalidRequest as error:  # the kind, and what is for another
         assert name == "test_claim"
-        (wrong,) = error.kwargs["errors"]
-        assert wrong["path"] in {"$.migration.migration_type", "$.pci_requests"}
+        arguments = {f"$.{each}" for each in METHODS[name].arguments.__struct_fields__}
+        paths = {wrong["path"] for wrong in error.kwargs["errors"]}
+        assert paths and paths <= {"$.migration.migration_type", *arguments}
     except RtAgentError as error:
         assert error.expected
     agent.tracker.snapshot().check()

@@ -168,13 +168,42 @@ def test_devices_to_be_added_are_tested_as_they_would_be_claimed(agent: Agent):
     assert [(each["requested"], each["available"]) for each in verdict["reasons"]] == [(4, 3)]
 
 
+ONE_VF = [{"count": 1, "alias_name": "vf"}]
+BIGGER = {"vcpus": 9, "memory_mb": 1024}
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"kind": "attach"}, {"pci_requests": [{"count": 1, "alias_name": "vf"}]}]
+    ("asked", "wrong"),
+    [
+        ({"kind": "attach"}, ["pci_requests: is required for kind attach"]),
+        ({"pci_requests": ONE_VF}, ["pci_requests: is not for kind build"]),
+        ({"flavor": BIGGER}, ["flavor: is not for kind build"]),
+        ({"kind": "resize"}, ["flavor: is required for kind resize"]),
+        (
+            {"kind": "live-migration", "flavor": BIGGER, "image": {}},
+            ["flavor: is not for kind live-migration", "image: is not for kind live-migration"],
+        ),
+        ({"kind": "evacuation", "flavor": BIGGER}, ["flavor: is not for kind evacuation"]),
+        (
+            {"kind": "attach", "pci_requests": ONE_VF, "limits": {}, "source": {}},
+            ["limits: is not for kind attach", "source: is not for kind attach"],
+        ),
+    ],
 )
-def test_what_is_to_be_added_is_said_of_additions_only(agent: Agent, wrong):
+def test_a_test_takes_what_its_claims_own_call_takes(agent: Agent, asked, wrong):
     with pytest.raises(InvalidRequest) as refused:
-        agent.invoke("test_claim", instance=build()["instance"], **wrong)
-    assert [each["path"] for each in refused.value.kwargs["errors"]] == ["$.pci_requests"]
+        agent.invoke("test_claim", instance=build()["instance"], **asked)
+    errors = refused.value.kwargs["errors"]
+    assert [f"{each['path']}: {each['message']}" for each in errors] == [f"$.{w}" for w in wrong]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("resize", {"flavor": BIGGER}), ("live-migration", {}), ("evacuation", {"image": {}})],
+)
+def test_a_test_of_a_move_needs_no_record_of_it(agent: Agent, kind, more):
+    verdict = agent.invoke("test_claim", instance=build()["instance"], kind=kind, **more)
+    assert verdict["granted"] == (kind != "resize")
 
 
 def test_limits_and_extra_resources_reach_the_decision(agent: Agent):
