@@ -34,7 +34,7 @@ def claim_devices(state: HostState, request: AttachRequest, call: Call, now: dat
     owner = request.instance.uuid
     main = next((claim for claim in state.claims_of(owner) if claim.kind != ATTACH), None)
     if main is None:
-        raise ClaimNotFound(claim_uuid=f"of instance {owner}")
+        raise ClaimNotFound(owner_id=owner)
     if request.claim_uuid in state.claims:
         raise ClaimConflict(
             f"claim {request.claim_uuid} is there already", claim_uuid=request.claim_uuid

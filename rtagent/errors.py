@@ -149,17 +149,17 @@ class PciRequestAliasNotDefined(InvalidPciRequest):
 class ClaimNotFound(RequestError):
     """No such claim on this node.
 
-    :ivar kwargs: ``claim_uuid``; or, of a claim that is told by its part in a move, ``owner_id``
-        and ``migration_uuid``.
+    :ivar kwargs: ``claim_uuid``; or, of a claim that is told by its owner, ``owner_id`` and, where
+        it is the one for a move, ``migration_uuid``.
     """
 
     @property
     def message(self) -> str:
         if "claim_uuid" in self.kwargs:
             return f"no claim {self.kwargs['claim_uuid']} is known here"
-        return "instance {owner_id} has no claim here for migration {migration_uuid}".format(
-            **self.kwargs
-        )
+        move = self.kwargs.get("migration_uuid")
+        which = f" for migration {move}" if move else ""
+        return f"instance {self.kwargs['owner_id']} has no claim here{which}"
 
 
 class PciDeviceNotFound(RequestError):

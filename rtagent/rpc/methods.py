@@ -46,8 +46,8 @@ class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
 
 
 class TestClaim(BuildArguments, frozen=True, kw_only=True):
-    """:ivar kind: which claim's decision is asked for; each takes what its own call takes, and needs
-        what that needs, but for a migration's record.
+    """:ivar kind: which claim's decision is asked for; each takes what its own call takes, and
+        needs what that needs, but for a migration's record.
     :ivar pci_requests: of kind ``attach``: what is to be added.
     :ivar flavor: of a resize or a cold migration: the new one. :ivar image: likewise, and of an
         evacuation.
@@ -161,6 +161,7 @@ _TABLE = (
         effect="Give up a build and release its claim. An id never seen is recorded as ended, so"
         " that a creating call that arrives later is refused. Idempotent.",
         arguments=ClaimChange,
+        errors=("IllegalTransition",),
     ),
     Method(
         name="release_claim",
@@ -269,7 +270,7 @@ _TABLE = (
         effect="Audit now, and say what was found.",
         arguments=Arguments,
         reply=replies.Audit,
-        errors=("HypervisorUnavailable",),
+        errors=("HypervisorUnavailable", "TrackerBusy"),
     ),
     Method(
         name="sync_placement",

@@ -95,4 +95,5 @@ def answered(agent: Agent, name: str, document: dict[str, Any]) -> None:
         assert paths and paths <= {"$.migration.migration_type", *arguments}
     except RtAgentError as error:
         assert error.expected
+        assert type(error).__name__ in METHODS[name].all_errors
     agent.tracker.snapshot().check()

@@ -14,6 +14,7 @@ from rtagent.errors import (
     ComputeResourcesUnavailable,
     CpuPowerFailed,
     HypervisorUnavailable,
+    IllegalTransition,
     InvalidRequest,
     NodeNotFound,
     NodeNotReady,
@@ -28,7 +29,7 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
 from tests.builders import NODE, uid
 from tests.numa_hosts import NO_SMT
-from tests.rpc_agents import VERSION, Agent, attach, build, documents
+from tests.rpc_agents import VERSION, Agent, attach, build, documents, migration
 
 
 @pytest.fixture
@@ -128,6 +129,16 @@ def test_an_abort_that_comes_first_wins(agent: Agent):
     agent.invoke("abort_instance_claim", claim_uuid=arguments["operation_id"], operation_id=uid())
     with pytest.raises(ClaimExpired):
         agent.invoke("instance_claim", **arguments)
+
+
+def test_a_build_that_is_moving_away_is_not_given_up(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    agent.invoke("activate_claim", **change(claim))
+    out = {"instance_uuid": claim["owner_id"], "migration": migration("migration")}
+    agent.invoke("start_move_out", **out, operation_id=uid())
+    with pytest.raises(IllegalTransition):
+        agent.invoke("abort_instance_claim", **change(claim))
+    assert "IllegalTransition" in METHODS["abort_instance_claim"].all_errors
 
 
 def test_a_refusal_carries_every_reason(agent: Agent):
