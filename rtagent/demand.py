@@ -10,6 +10,7 @@ from rtagent.model.base import MB_IN_GB, Value
 from rtagent.model.flavor import Flavor
 from rtagent.model.request import BuildRequest, ExtraResource
 from rtagent.numa.constraints import Constraints, constraints
+from rtagent.numa.properties import Property
 from rtagent.pci.pmem import pmem_request
 from rtagent.pci.specific import Asked
 
@@ -86,9 +87,13 @@ def _members(resource: str, named: tuple[str, ...], number: int) -> tuple[str, .
 
 
 def _properties(flavor: Flavor) -> Iterator[tuple[str, int]]:
-    """Classes of resources (``resources:CLASS``) that are none of the plain ones."""
+    """Classes of resources (``resources:CLASS``) that are none of the plain ones.
+
+    :raises PropertyInvalid: how many is no number.
+    """
     for key, value in flavor.extra_specs.items():
         group, _, name = key.partition(":")
-        named = group.startswith("resources") and name not in PLAIN_CLASSES
-        if named and value.isdigit() and int(value) > 0:
-            yield name, int(value)
+        if value and group.startswith("resources") and name not in PLAIN_CLASSES:
+            number = Property(key, value).integer(least=0)
+            if number:
+                yield name, number

@@ -3,7 +3,12 @@
 import pytest
 
 from rtagent import claims, demand
-from rtagent.errors import InvalidFlavor, InvalidPciRequest, PciRequestAliasNotDefined
+from rtagent.errors import (
+    InvalidFlavor,
+    InvalidPciRequest,
+    PciRequestAliasNotDefined,
+    PropertyInvalid,
+)
 from rtagent.model.decision import Granted, ReasonCode
 from rtagent.model.flavor import Image
 from rtagent.model.instance import PciRequest
@@ -73,6 +78,18 @@ def test_a_contradiction_names_both_sides():
     with pytest.raises(InvalidFlavor) as caught:
         claims.build(host(), asked, call(), NOON)
     assert set(caught.value.kwargs["properties"]) == {"hw:cpu_policy", "hw_cpu_policy"}
+
+
+@pytest.mark.parametrize("number", ["many", "\u00b2", "-1", "1.5", "9" * 5000])
+def test_how_many_of_a_class_is_a_number(number):
+    with pytest.raises(PropertyInvalid) as caught:
+        demand.of(request(extra_specs={"resources:VGPU": number}))
+    assert caught.value.kwargs["properties"] == {"resources:VGPU": number}
+
+
+@pytest.mark.parametrize("number", ["0", ""])
+def test_none_of_a_class_is_nothing(number):
+    assert not demand.of(request(extra_specs={"resources:VGPU": number})).specific
 
 
 def test_a_pinned_claim_says_which_cpus_it_has():
