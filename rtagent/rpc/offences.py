@@ -132,6 +132,8 @@ _SENTENCES: dict[str, Callable[[Broken], Iterator[Offence]]] = {
     "minimum": _limit("must be at least {}"),
     "maximum": _limit("must be at most {}"),
     "exclusiveMinimum": _limit("must be more than {}"),
+    "minItems": _limit("must have {} or more items"),
+    "minLength": _limit("must have {} or more characters"),
     "maxLength": _limit("must have at most {} characters"),
     "pattern": _limit("must match {}"),
 }

@@ -9,7 +9,7 @@ from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.offences import offences
 from tests.builders import uid
-from tests.rpc_agents import build
+from tests.rpc_agents import build, documents
 
 SCHEMA = schemas.arguments(METHODS["instance_claim"])
 VCPUS = "$.instance.flavor.vcpus"
@@ -131,3 +131,16 @@ def test_arguments_that_are_no_object(document: object):
 def test_a_sentence_does_not_repeat_what_was_sent():
     document = {**build(), "tag": "x" * 1_000_000, "operation_id": "y" * 1_000_000}
     assert all(len(sentence) < 200 for _, sentence in offences(SCHEMA, document))
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "value", "sentence"),
+    [
+        ("quarantine_pci_device", "reason", "", "must have 1 or more characters"),
+        ("claim_pci_devices", "pci_requests", [], "must have 1 or more items"),
+        ("test_claim", "pci_requests", [], "must have 1 or more items"),
+    ],
+)
+def test_what_must_not_be_empty(method: str, field: str, value: Any, sentence: str):
+    document = {**documents()[method], field: value}
+    assert offences(schemas.arguments(METHODS[method]), document) == [(f"$.{field}", sentence)]
