@@ -35,7 +35,7 @@ class ClaimDomain(Act):
         attached = [each for each in map(_claim, others) if each.kind == ATTACH]
         try:
             document = guest.apply(parsed_args.file.read_text(), claim, attached)
-        except (BadDocument, OSError) as error:
+        except (BadDocument, OSError, UnicodeDecodeError) as error:
             wrong = {"path": str(parsed_args.file), "message": str(error)}
             raise InvalidRequest(method="claim domain", errors=[wrong]) from error
         self.app.stdout.write(f"{document}\n")

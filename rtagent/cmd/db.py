@@ -107,7 +107,7 @@ class DbPurge(Act):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--history",
-            type=_days,
+            type=_days_ago,
             metavar="DAYS",
             help="Forget what happened to ended claims, too, when it is older than that.",
         )
@@ -121,12 +121,17 @@ class DbPurge(Act):
         store = SqlStore(engine)
         gone = sum(store.purge(r.node.uuid, before) for r in SqlNodes(engine).records())
         if parsed_args.history is not None:
-            gone += purge_history(engine, now - parsed_args.history)
+            gone += purge_history(engine, parsed_args.history)
         self.app.stdout.write(f"{gone} rows are gone.\n")
 
 
-def _days(text: str) -> timedelta:
-    days = float(text)
+def _days_ago(text: str) -> datetime:
+    """The time so many days ago."""
+    try:
+        days = float(text)
+        then = datetime.now(UTC) - timedelta(days=days)
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days: {error}") from error
     if days < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return timedelta(days=days)
+        raise argparse.ArgumentTypeError(f"{text!r}: must not be negative")
+    return then

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -14,13 +15,35 @@ from cliff.command import Command
 from cliff.commandmanager import CommandManager
 
 import rtagent
+from rtagent.api.address import parse
 from rtagent.cmd.exits import Exit, code, described
 from rtagent.cmd.world import CONFIG_FILE, World
+from rtagent.errors import ConfigError
 
 GROUP = "rtagent.cli"
 
 #: Seconds.
 TIMEOUT = 30.0
+
+
+def address(text: str) -> str:
+    """An address of the read API's kind."""
+    try:
+        parse(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error.kwargs['rule']}") from error
+    return text
+
+
+def seconds(text: str) -> float:
+    """More than none, and not for ever."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return number
 
 
 class Sentences(logging.Formatter):
@@ -95,6 +118,7 @@ class Shell(App):
             )
         parser.add_argument(
             "--socket",
+            type=address,
             metavar="ADDRESS",
             help="The read API's. Default: [api] address of the configuration.",
         )
@@ -105,7 +129,7 @@ class Shell(App):
         )
         parser.add_argument(
             "--timeout",
-            type=float,
+            type=seconds,
             default=TIMEOUT,
             metavar="SECONDS",
             help=f"How long a change waits for its answer. Default: {TIMEOUT:g}.",

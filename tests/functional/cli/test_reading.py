@@ -189,6 +189,35 @@ def test_an_error_is_one_line_and_a_stable_code(rtagent, argv, code, sentence):
     assert sentence in outcome.err
 
 
+@pytest.mark.parametrize("content", [None, b"", b"<domain", b"\xff\xfe"])
+def test_a_domains_document_that_is_none_is_told(rtagent, tmp_path, content):
+    file = tmp_path / "domain.xml"
+    if content is not None:
+        file.write_bytes(content)
+    outcome = rtagent("claim", "domain", uuid(1), str(file))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert outcome.err.startswith(f"rtagent: invalid request to claim domain: {file}: ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--timeout", "0", "audit", "run"], "--timeout: '0' is no number of seconds above 0"),
+        (["--timeout", "nan", "audit", "run"], "--timeout: 'nan' is no number of seconds above 0"),
+        (["--timeout", "a", "audit", "run"], "--timeout: 'a' is no number of seconds above 0"),
+        (["--socket", "here", "node", "list"], "--socket: 'here' must be an absolute path or"),
+        (["db", "purge", "--history", "inf"], "--history: 'inf' is no number of days"),
+        (["db", "purge", "--history", "1e7"], "--history: '1e7' is no number of days"),
+        (["db", "purge", "--history", "-1"], "--history: '-1': must not be negative"),
+    ],
+)
+def test_an_options_value_that_cannot_be_is_a_mistake_of_usage(argv, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(*argv)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_without_an_agent_the_remedy_is_named(tmp_path):
     outcome = run("--socket", str(tmp_path / "none.sock"), "node", "list")
     assert (outcome.code, outcome.out) == (4, "")
