@@ -44,6 +44,7 @@ from rtagent.moving import MoveVerbs
 from rtagent.ports import Clock, Reporter, Silence, Store
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.step import Outcome, Step
+from rtagent.transitions import unchanged
 
 #: How many steps of an audit go into one decision, so that claims get in between.
 CHUNK = 50
@@ -186,6 +187,16 @@ class ResourceTracker(MoveVerbs):
             call,
             answers=False,
         )
+
+    def once(self, call: Call, effect: Callable[[], object]) -> None:
+        """Have an effect on what is none of this state, unless the operation had it before. One
+        that ends in between has it again when it is repeated.
+
+        :raises ClaimConflict: the operation id is another call's. :raises Unavailable:
+        """
+        if self._recorded(call.operation_id) is None:
+            effect()
+        self._call(lambda _, now: unchanged(call, now), call, answers=False)
 
     # -- the audit's and the operator's part ------------------------------------------------------
 

@@ -203,7 +203,9 @@ class Endpoint(MoveEndpoint):
     @served
     def set_service(self, arguments: methods.SetService, call: Call) -> Service:
         host = self._tracker.snapshot().node.host
-        return self._registry.set_disabled(host, arguments.disabled, arguments.disabled_reason)
+        news = arguments.disabled, arguments.disabled_reason
+        self._tracker.once(call, lambda: self._registry.set_disabled(host, *news))
+        return next(each for each in self._registry.services() if each.host == host)
 
     @served
     def ping(self, arguments: Arguments) -> replies.Pong:

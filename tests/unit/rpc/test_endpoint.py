@@ -343,6 +343,17 @@ def test_the_service_is_disabled_with_a_reason(agent: Agent):
     assert not agent.registry.services()[0].disabled
 
 
+def test_a_service_that_is_enabled_again_is_not_disabled_by_a_call_that_comes_late(agent: Agent):
+    first = {"disabled": True, "disabled_reason": "new disks", "operation_id": uid()}
+    disabled = agent.invoke("set_service", **first)
+    assert agent.invoke("set_service", **first) == disabled
+    enabled = agent.invoke("set_service", disabled=False, operation_id=uid())
+    assert agent.invoke("set_service", **first) == enabled
+    with pytest.raises(ClaimConflict):
+        agent.invoke("set_service", disabled=True, operation_id=first["operation_id"])
+    assert not agent.registry.services()[0].disabled
+
+
 def test_ping(agent: Agent):
     agent.clock.advance(7)
     assert agent.invoke("ping") == {
