@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 
+from rtagent.model.base import MAX_INT
+
 KIB_IN_MIB = 1024
+#: KiB; far beyond the pages of any machine.
+MAX_SIZE = MAX_INT
 
 SMALL = "small"
 LARGE = "large"
@@ -39,8 +43,8 @@ def parse_size(text: str) -> int:
     :raises BadPageSize:
     """
     size = Decimal(text) if text.isascii() and text.isdecimal() else _with_unit(text)
-    if size <= 0 or size != int(size):
-        raise BadPageSize(f"{text!r} is not a positive number of whole KiB")
+    if not 0 < size <= MAX_SIZE or size != int(size):
+        raise BadPageSize(f"{text!r} is not a number of whole KiB from 1 to {MAX_SIZE}")
     return int(size)
 
 
