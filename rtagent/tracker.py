@@ -320,7 +320,7 @@ class ResourceTracker(MoveVerbs):
         record = self._recorded(call.operation_id)
         if record is None:
             uuid = error.kwargs.get("claim_uuid")
-            if isinstance(error, ClaimNotFound) and uuid and self._recorded(uuid):
+            if isinstance(error, ClaimNotFound) and uuid and self._has_ended(uuid):
                 raise ClaimExpired(claim_uuid=uuid)
             raise self._refused(call, error)
         if record.ended:
@@ -336,6 +336,11 @@ class ResourceTracker(MoveVerbs):
         if claim is None:
             raise ClaimExpired(claim_uuid=record.claim_uuid)
         return (claim,)
+
+    def _has_ended(self, claim_uuid: str) -> bool:
+        """It was made here, and holds nothing any more. One that is live is not what was meant: it
+        is another's, or of another kind."""
+        return claim_uuid not in self.snapshot().claims and self._recorded(claim_uuid) is not None
 
     def _recorded(self, operation_id: str) -> Operation | None:
         return self._store.operation(self.snapshot().node.uuid, operation_id)

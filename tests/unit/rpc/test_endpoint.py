@@ -179,6 +179,19 @@ def test_devices_to_be_added_are_tested_as_they_would_be_claimed(agent: Agent):
     assert [(each["requested"], each["available"]) for each in verdict["reasons"]] == [(4, 3)]
 
 
+def test_a_claim_that_lives_and_adds_no_devices_has_not_ended(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    other = agent.invoke("instance_claim", **build())
+    added = agent.invoke(
+        "claim_pci_devices", **attach({"uuid": claim["owner_id"], "flavor": claim["flavor"]})
+    )
+    for wrong in (claim, {**added, "owner_id": other["owner_id"]}):
+        its = {"instance_uuid": wrong["owner_id"], "claim_uuid": wrong["uuid"]}
+        for name in ("allocate_pci_devices_for_instance", "unclaim_pci_devices"):
+            with pytest.raises(ClaimNotFound):
+                agent.invoke(name, **its, operation_id=uid())
+
+
 ONE_VF = [{"count": 1, "alias_name": "vf"}]
 BIGGER = {"vcpus": 9, "memory_mb": 1024}
 
