@@ -53,6 +53,18 @@ LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
     "trust": {ACTIVE: ACTIVE, INCOMING: INCOMING, OUTGOING: OUTGOING},
     "evacuated": {ACTIVE: RELEASED, OUTGOING: RELEASED},
 }
+#: What the calls are named whose verbs are named otherwise.
+CALLS: Mapping[str, str] = {
+    "activate": "activate_claim",
+    "renew": "renew_claim",
+    "update": "update_usage",
+    "abort": "abort_instance_claim",
+    "release": "release_claim",
+    "unclaim": "unclaim_pci_devices",
+    "free": "free_pci_device_allocations_for_instance",
+}
+#: What is asked of claims that add devices, and of no others.
+OF_DEVICES = frozenset({"unclaim", "free"})
 #: What no caller asks for by that name.
 OWN_VERBS = frozenset({"stay", "appear", "expire", "suspect", "trust", "evacuated"})
 
@@ -74,10 +86,12 @@ def moved(claim: Claim, verb: str, state: HostState, now: datetime, **other: obj
 
 
 def illegal(claim: Claim, verb: str) -> IllegalTransition:
-    """Says in which state the claim is, and what is legal there."""
-    calls = (name for name in LIFE_CYCLE if name not in OWN_VERBS)
-    legal = ", ".join(sorted(name for name in calls if claim.state in LIFE_CYCLE[name]))
-    return IllegalTransition(claim_uuid=claim.uuid, state=claim.state, verb=verb, legal=legal)
+    """Says in which state the claim is, and which calls are legal there."""
+    others = OWN_VERBS if claim.kind == ATTACH else OWN_VERBS | OF_DEVICES
+    verbs = (each for each in LIFE_CYCLE.keys() - others if claim.state in LIFE_CYCLE[each])
+    legal = ", ".join(sorted(CALLS.get(each, each) for each in verbs))
+    call = CALLS.get(verb, verb)
+    return IllegalTransition(claim_uuid=claim.uuid, state=claim.state, verb=call, legal=legal)
 
 
 def live(state: HostState, claim_uuid: str) -> Claim:

@@ -122,7 +122,7 @@ def test_what_is_claimed_and_what_is_allocated_end_apart():
     assert first.uuid not in ended(state, main.owner_id, "free").claims
     assert second.uuid in ended(state, main.owner_id, "free").claims
     assert second.uuid not in ended(state, main.owner_id, "unclaim", second.uuid).claims
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalTransition, match=r"legal: .*free_pci_device_allocations"):
         ended(state, main.owner_id, "unclaim", first.uuid)
     with pytest.raises(IllegalTransition):
         ended(state, main.owner_id, "free", second.uuid)

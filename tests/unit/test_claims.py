@@ -147,8 +147,9 @@ def test_an_illegal_verb_names_the_state_and_what_is_legal_there():
     with pytest.raises(IllegalTransition) as caught:
         moved(active, "expire", state, NOON)
     assert "is active" in caught.value.message
-    assert "(legal: abort, activate, drop_move_claim, " in caught.value.message
+    assert "(legal: abort_instance_claim, activate_claim, drop_move_claim, " in caught.value.message
     assert "expire" not in caught.value.kwargs["legal"]
+    assert "pci_devices" not in caught.value.kwargs["legal"]
 
 
 @pytest.mark.parametrize("verb", sorted(LIFE_CYCLE))

@@ -259,7 +259,7 @@ def test_a_step_of_the_other_side_names_what_is_legal():
 def test_an_incoming_claim_is_activated_by_nothing_but_the_end_of_its_move():
     dest = Host.named(2)
     claim = dest.expects(facts())
-    with pytest.raises(IllegalTransition, match="is incoming: activate is not legal"):
+    with pytest.raises(IllegalTransition, match="is incoming: activate_claim is not legal"):
         claims.activate(dest.state, claim.uuid, call("activate_claim"), dest.now)
     renewed = dest.decided(claims.renew, claim.uuid, asked=call("renew_claim"))[0]
     assert renewed.expires_at != claim.expires_at
@@ -270,7 +270,7 @@ def test_an_incoming_claim_is_activated_by_nothing_but_the_end_of_its_move():
 def test_an_outgoing_claim_is_no_build_to_be_aborted():
     source, _ = two_hosts()
     out = source.starts_out(facts())
-    with pytest.raises(IllegalTransition, match="is outgoing: abort is not legal"):
+    with pytest.raises(IllegalTransition, match="is outgoing: abort_instance_claim is not legal"):
         source.ends(out, "abort")
     source.ends(out, "release")
 

@@ -12,6 +12,7 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.method import Method
 from rtagent.rpc.methods import METHODS
+from rtagent.transitions import CALLS, LIFE_CYCLE, OWN_VERBS
 from tests.rpc_agents import Agent
 
 ALL = list(METHODS.values())
@@ -55,3 +56,7 @@ def test_errors_exist_and_are_expected(method: Method):
     assert len(set(method.all_errors)) == len(method.all_errors)
     for name in method.all_errors:
         assert getattr(errors, name).expected
+
+
+def test_what_an_illegal_transition_names_are_methods():
+    assert {CALLS.get(verb, verb) for verb in LIFE_CYCLE.keys() - OWN_VERBS} <= set(METHODS)
