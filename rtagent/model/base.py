@@ -14,11 +14,10 @@ MB_IN_GB = 1024
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_INT)]
-Uuid = Annotated[
-    str,
-    # The length refuses a final line feed, before which `$` matches too.
-    Meta(pattern="^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", max_length=36),
-]
+#: The canonical form: of one thing there shall be one id.
+UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+# The length refuses a final line feed, before which `$` matches too.
+Uuid = Annotated[str, Meta(pattern=UUID, max_length=36)]
 
 #: Neither NUL, which PostgreSQL cannot store, nor half of a surrogate pair, which is no UTF-8.
 STORABLE = r"^[^\u0000\ud800-\udfff]*$"

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 from jsonschema import TypeChecker
 
+from rtagent.model.base import STORABLE, UUID
 from rtagent.rpc.primitives import Cleaner, Unusable, member
 from rtagent.rpc.schemas import Schema
 
@@ -119,6 +120,17 @@ def _enum(error: Broken) -> Iterator[Offence]:
     yield _path(error), f"must be one of {_listed(error.validator_value)}"
 
 
+def _pattern(error: Broken) -> Iterator[Offence]:
+    yield _path(error), _PATTERNS[error.validator_value]
+
+
+#: What the patterns of all documents mean.
+_PATTERNS = {
+    UUID: "must be a uuid, in lower case and with its dashes",
+    STORABLE: "must be text that can be stored, without NUL and without halves of characters",
+}
+
+
 def _listed(values: Sequence[object]) -> str:
     return ", ".join(f"'{value}'" for value in values)
 
@@ -135,5 +147,5 @@ _SENTENCES: dict[str, Callable[[Broken], Iterator[Offence]]] = {
     "minItems": _limit("must have {} or more items"),
     "minLength": _limit("must have {} or more characters"),
     "maxLength": _limit("must have at most {} characters"),
-    "pattern": _limit("must match {}"),
+    "pattern": _pattern,
 }
