@@ -569,6 +569,17 @@ def test_leases_end_by_the_monotonic_clock_alone():
     assert tracker.lapsed() == {second.uuid}
 
 
+def test_news_of_an_instance_do_not_prolong_its_lease():
+    clock = ManualClock()
+    tracker = track(MemoryStore(), clock)
+    held = claim(tracker)
+    clock.advance(299)
+    news = InstanceUpdate(uuid=held.owner_id, vm_state="building", task_state="networking")
+    tracker.update_usage(news, call("update_usage"))
+    clock.advance(1)
+    assert tracker.lapsed() == {held.uuid}
+
+
 def test_a_restart_finds_all_that_was_granted_and_leases_run_anew():
     clock, store = ManualClock(), MemoryStore()
     tracker = track(store, clock)

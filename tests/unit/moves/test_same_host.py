@@ -184,6 +184,21 @@ def test_an_attached_device_stays_when_the_move_is_reverted():
     assert here.holders() == {vf(0): GUEST}
 
 
+def test_a_device_that_is_added_during_a_move_stays_as_long_as_either_claim():
+    here = Host().offering(two_gpus_and_a_nic())
+    old = here.runs()
+    told = facts()
+    here.expects(told, SMALL)
+    added = here.attaches()
+    here.starts_out(told)
+    here.drops_dest(told)
+    here.takes_back(told)
+    assert added.uuid in here.state.claims
+    assert here.holders() == {vf(0): GUEST}
+    here.ends(old)
+    assert here.holders() == {}
+
+
 def test_cpus_of_the_two_claims_are_others_where_both_are_counted():
     here = Host.named(1, numa=PINNING)
     here.runs(pinned(3))
