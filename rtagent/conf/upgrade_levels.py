@@ -11,7 +11,8 @@ GROUP = "upgrade_levels"
 OPTS = [
     cfg.StrOpt(
         "rtagent",
-        regex=r"\d+\.\d+",
+        # Another major version is another API, with which no call would come through.
+        regex=r"^1\.\d+$",
         help="""
 The highest version of the agent's RPC API that clients may send, for example ``1.0``. Unset: the
 newest that the client knows.
