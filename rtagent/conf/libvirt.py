@@ -10,13 +10,16 @@ from rtagent.model.base import Value
 
 GROUP = "libvirt"
 
+#: Nova's own choice for QEMU and KVM where no URI is set.
+SYSTEM = "qemu:///system"
+
 OPTS = [
     cfg.StrOpt(
         "connection_uri",
-        default="qemu:///system",
+        default=SYSTEM,
         help="""
 The URI of the hypervisor: ``qemu:///system``, ``qemu:///session``, or ``test:///FILE`` for a
-simulated host (see ``rtagent host simulate``).
+simulated host (see ``rtagent host simulate``). Empty, as it may be in a nova.conf: the default.
 """,
     ),
     cfg.IntOpt(
@@ -90,3 +93,8 @@ class Libvirt(Value, frozen=True, kw_only=True):
     cpu_power_management_strategy: str
     cpu_power_governor_low: str
     cpu_power_governor_high: str
+
+    @property
+    def uri(self) -> str:
+        """Of the hypervisor."""
+        return self.connection_uri or SYSTEM

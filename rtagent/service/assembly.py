@@ -57,7 +57,7 @@ def database(settings: Settings) -> Database:
 def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
     """Libvirt; not connected yet."""
     return LibvirtHypervisor(
-        settings.libvirt.connection_uri,
+        settings.libvirt.uri,
         settings.default.instances_path,
         call_timeout=settings.libvirt.call_timeout,
         reporter=reporter,

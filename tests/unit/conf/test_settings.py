@@ -107,7 +107,11 @@ def test_every_option_is_a_field_and_every_field_an_option():
         ),
         (
             "[upgrade_levels]\nrtagent = new\n",
-            "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '\\\\d+\\\\.\\\\d+'",
+            "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '^1\\\\.\\\\d+$'",
+        ),
+        (
+            "[upgrade_levels]\nrtagent = 21.0\n",
+            "[upgrade_levels] rtagent = 21.0: Value '21.0' doesn't match regex '^1\\\\.\\\\d+$'",
         ),
         (
             "[compute]\ncpu_dedicated_set = 4-1\n",
@@ -209,6 +213,18 @@ call_timeout = 0
 
 def test_a_host_has_the_names_that_nova_lets_it_have(tmp_path):
     assert settings(tmp_path, "[DEFAULT]\nhost = compute_1\n").default.host == "compute_1"
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("", "qemu:///system"),
+        ("connection_uri =\n", "qemu:///system"),
+        ("connection_uri = test:///h\n", "test:///h"),
+    ],
+)
+def test_no_uri_is_that_of_this_machines_own_hypervisor(tmp_path, text, uri):
+    assert settings(tmp_path, f"[libvirt]\n{text}").libvirt.uri == uri
 
 
 @pytest.mark.parametrize("interval", [-1, -60])
