@@ -267,7 +267,11 @@ class RevisionConflict(StoreError):
 class WriterFenced(StoreError):
     """A newer writer has taken this node over; this process must stop."""
 
-    template = "node {node_uuid}: a newer writer holds epoch {theirs}, ours is {ours}: stopping"
+    template = (
+        "node {node_uuid}: a newer writer holds epoch {theirs}, ours is {ours}: stopping. Another"
+        " agent has taken the node over, or its record was removed: see that no other serves it"
+        " before this one is started again"
+    )
 
 
 class ChangeRejected(StoreError):

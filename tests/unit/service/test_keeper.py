@@ -94,3 +94,4 @@ def test_a_newer_writer_is_told_of(world, keeper, told):
 
     assert [str(error) for error in told] == [str(world.tracker.fault)]
     assert "a newer writer holds epoch 2, ours is 1" in str(told[0])
+    assert "see that no other serves it before this one is started again" in str(told[0])
