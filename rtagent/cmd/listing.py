@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from cliff.command import Command
+from cliff.formatters.base import SingleFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
+from stevedore import ExtensionManager
 
+from rtagent.cmd.formats import csv_one
 from rtagent.cmd.rtagent import Shell
 from rtagent.cmd.world import World
 
@@ -25,9 +28,14 @@ class Act(Command):
 
 
 class Show(ShowOne):
-    """A command that prints one thing."""
+    """A command that prints one thing, in every format in which a list is."""
 
     app: Shell
+
+    def _load_formatter_plugins(self) -> ExtensionManager[SingleFormatter]:
+        formats = super()._load_formatter_plugins()
+        formats.extensions.append(csv_one())
+        return formats
 
     @property
     def world(self) -> World:

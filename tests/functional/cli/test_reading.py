@@ -58,6 +58,16 @@ def test_lists_are_the_same_in_every_format(rtagent):
     assert as_value.split() == [str(cell) for row in rows for cell in row]
 
 
+def test_one_thing_is_the_same_in_every_format(rtagent):
+    asked = ["claim", "show", uuid(1), "-c", "uuid", "-c", "state", "-c", "memory_mb", "-f"]
+    shown = {"uuid": uuid(1), "state": "active", "memory_mb": 1024}
+    assert json.loads(rtagent(*asked, "json").out) == shown
+    assert yaml.safe_load(rtagent(*asked, "yaml").out) == shown
+    (row,) = csv.DictReader(io.StringIO(rtagent(*asked, "csv").out))
+    assert row == {name: str(value) for name, value in shown.items()}
+    assert rtagent(*asked, "value").out.split() == list(row.values())
+
+
 def test_claims_are_filtered(rtagent):
     for filters, expected in (
         (["--state", "active"], [uuid(1)]),
