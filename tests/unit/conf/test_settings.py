@@ -215,6 +215,19 @@ def test_a_host_has_the_names_that_nova_lets_it_have(tmp_path):
     assert settings(tmp_path, "[DEFAULT]\nhost = compute_1\n").default.host == "compute_1"
 
 
+def test_power_management_begins_and_ends_with_a_reload(tmp_path):
+    file, dedicated = tmp_path / "rtagent.conf", "[compute]\ncpu_dedicated_set = 2-3\n"
+    file.write_text(dedicated)
+    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+    powered = [read(conf).powered_cpus]
+    for text in ("[libvirt]\ncpu_power_management = True\n", ""):
+        file.write_text(dedicated + text)
+        conf.mutate_config_files()
+        powered.append(read(conf).powered_cpus)
+
+    assert powered == [frozenset(), frozenset({2, 3}), frozenset()]
+
+
 @pytest.mark.parametrize(
     ("text", "uri"),
     [
