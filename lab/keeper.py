@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +10,21 @@ from contextlib import ExitStack
 
 from lab import image
 from lab.host import Host
+from lab.machine import EDU, NVME
 from lab.places import HOSTS
 from lab.profile import PROFILES
 from tests.servers import RabbitMQ
+
+#: What a profile's devices are offered as: the controller with the virtual functions, and QEMU's
+#: teaching device.
+OFFERED = {
+    "pci": {
+        "device_spec": json.dumps([NVME, EDU]),
+        "alias": json.dumps(
+            [{"name": "nvme", "device_type": "type-VF", **NVME}, {"name": "edu", **EDU}]
+        ),
+    }
+}
 
 
 def main(number: int, profile: str) -> None:
@@ -22,7 +35,7 @@ def main(number: int, profile: str) -> None:
         port = stack.enter_context(RabbitMQ()).port
         disk = image.build()
         names = [f"lab{n}" for n in range(1, number + 1)]
-        hosts = [Host(name, PROFILES[profile], disk, port, {}) for name in names]
+        hosts = [Host(name, PROFILES[profile], disk, port, OFFERED) for name in names]
         for host in hosts:
             stack.callback(host.close)
             stack.callback((HOSTS / host.hostname).unlink, missing_ok=True)

@@ -10,6 +10,10 @@ from lab.profile import Profile
 #: Of what is plugged in: where, or QEMU takes the first bus that it finds, an expander's maybe.
 _ROOT_BUS = "bus=pcie.0"
 
+#: How guests know QEMU's NVMe controller, which has the virtual functions, and its teaching device.
+NVME = {"vendor_id": "1b36", "product_id": "0010"}
+EDU = {"vendor_id": "1234", "product_id": "11e8"}
+
 #: Where guests find the broker.
 BROKER = "10.0.2.100:5672"
 

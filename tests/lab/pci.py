@@ -9,9 +9,6 @@ from typing import Any
 
 from tests.lab.rack import Served, wait_until
 
-#: QEMU's NVMe controller, which has the virtual functions, and its teaching device.
-NVME = {"vendor_id": "1b36", "product_id": "0010"}
-EDU = {"vendor_id": "1234", "product_id": "11e8"}
 EVERYTHING = {"address": "*:*:*.*"}
 #: Where profiles with virtual functions have their physical one.
 PORT = "0000:81:00.0"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from lab.machine import EDU
 from rtagent.errors import ComputeResourcesUnavailable
 from tests.builders import uid
-from tests.lab.pci import ALIAS, EDU, EVERYTHING, PORT, devices, kernel, offering
+from tests.lab.pci import ALIAS, EVERYTHING, PORT, devices, kernel, offering
 from tests.lab.rack import CONTEXT, Rack, Served, wait_until
 
 #: MB that the kernel of a cell may keep for itself.

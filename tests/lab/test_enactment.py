@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from lxml import etree
 
+from lab.machine import NVME
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.rpc import replies
 from rtagent.virt.libvirt.guest_devices import given_devices
 from tests.builders import uid
 from tests.lab.guests import create, granted
-from tests.lab.pci import ALIAS, NVME, devices, driver, functions, offering
+from tests.lab.pci import ALIAS, devices, driver, functions, offering
 from tests.lab.rack import CONTEXT, Served, wait_until
 
 #: Name and CPUs of each thread, one per line.

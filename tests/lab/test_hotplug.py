@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.machine import sriov
+from lab.machine import NVME, sriov
 from tests.builders import uid
-from tests.lab.pci import ALIAS, NVME, PORT, devices, functions, kernel, offering
+from tests.lab.pci import ALIAS, PORT, devices, functions, kernel, offering
 from tests.lab.rack import CONTEXT, Served, wait_until
 
 
