@@ -122,6 +122,11 @@ class Kernel:
         return self._stale
 
     @property
+    def down(self) -> str:
+        """Why every decision is refused, or nothing when it is not."""
+        return self._fault.message if isinstance(self._fault, WriterFenced) else self._stale
+
+    @property
     def fault(self) -> RtAgentError | None:
         """`WriterFenced`: the process must stop. `InvariantViolated`: nothing more is granted."""
         return self._fault
@@ -228,8 +233,8 @@ class Kernel:
         """A new place in the queue, or (joined) that of the same operation, which is under way."""
         pending = _Pending(decide, purpose, call, self._clock.monotonic())
         with self._mutex:
-            if self._down():
-                raise StoreUnavailable(self._down())
+            if self.down:
+                raise StoreUnavailable(self.down)
             if call is not None:
                 twin = self._in_flight.setdefault(call.operation_id, pending)
                 if twin is not pending:
@@ -240,9 +245,6 @@ class Kernel:
                 self._leading = pending.leads = True
                 pending.turn.set()
         return pending, False
-
-    def _down(self) -> str:
-        return self._fault.message if isinstance(self._fault, WriterFenced) else self._stale
 
     def _take_turn(self, pending: _Pending, deadline: float) -> None:
         """Until it is done: by another leader, by leading, or by withdrawing in time."""
@@ -371,7 +373,7 @@ class Kernel:
         """
         with self._mutex:
             left = max(0.0, deadline - self._clock.monotonic())
-            settled = self._health.wait_for(lambda: not self._down(), left)
+            settled = self._health.wait_for(lambda: not self.down, left)
         if not settled or call is None:
             raise StoreUnavailable(
                 "the connection was lost during the commit: repeat with the same operation id"

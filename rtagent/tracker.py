@@ -114,8 +114,13 @@ class ResourceTracker(MoveVerbs):
 
     def test_claim(self, request: BuildRequest | AttachRequest | MoveRequest) -> Decision:
         """The answer that `instance_claim`, `claim_pci_devices` or `move_claim` would have now,
-        from the snapshot; changes nothing."""
+        from the snapshot; changes nothing.
+
+        :raises StoreUnavailable: as they would.
+        """
         self._may_create()
+        if self._kernel.down:
+            raise StoreUnavailable(self._kernel.down)
         state, now = self.snapshot(), self._clock.now()
         if isinstance(request, MoveRequest):
             return moves.move_claim(state, request, _test(request.build.claim_uuid), now)

@@ -236,6 +236,7 @@ _TABLE = (
             *FLAVOR_ERRORS,
             "ClaimConflict",
             "ClaimNotFound",
+            "StoreUnavailable",
             "NodeNotReady",
             "HypervisorUnavailable",
         ),

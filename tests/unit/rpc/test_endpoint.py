@@ -271,6 +271,17 @@ def test_reads_are_marked(agent: Agent):
     assert fresh["get_node"]["node"]["vcpus_used"] == 1
 
 
+def test_what_cannot_be_claimed_now_is_not_granted_by_a_test(agent: Agent):
+    agent.store.fail(StoreUnavailable, times=None)
+    arguments = build()
+    with pytest.raises(StoreUnavailable) as refused:
+        agent.invoke("instance_claim", **arguments)
+    with pytest.raises(StoreUnavailable) as told:
+        agent.invoke("test_claim", instance=arguments["instance"])
+    assert told.value.message == refused.value.message
+    assert "StoreUnavailable" in METHODS["test_claim"].all_errors
+
+
 def test_claims_are_read_in_the_order_in_which_they_were_made(agent: Agent):
     made = []
     for _ in range(3):
