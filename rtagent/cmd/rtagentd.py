@@ -13,6 +13,7 @@ from oslo_log import log
 from rtagent import __version__
 from rtagent.clock import SystemClock
 from rtagent.conf import load
+from rtagent.conf.libraries import log_options
 from rtagent.conf.settings import Settings
 from rtagent.errors import ConfigError, IdentityError, SchemaMismatch, WriterFenced
 from rtagent.service import assembly
@@ -33,6 +34,9 @@ TAKE_OVER = cfg.BoolOpt(
 #: What a library says at INFO of itself, not of us.
 QUIETER = ("alembic.runtime.plugins=WARNING",)
 
+#: What oslo.log raises of a file, a level or a facility that it cannot have.
+LOG_REFUSALS = (log.LogConfigError, OSError, RuntimeError, TypeError, ValueError)
+
 LOG = log.getLogger(load.PROJECT)
 
 
@@ -48,7 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for error in group.exceptions:
             print(f"{PROG}: {error}", file=sys.stderr)
         return EX_CONFIG
-    log.setup(conf, load.PROJECT, __version__)
+    try:
+        log.setup(conf, load.PROJECT, __version__)
+    except LOG_REFUSALS as error:
+        print(f"{PROG}: [DEFAULT] {', '.join(log_options(conf))}: {error}", file=sys.stderr)
+        return EX_CONFIG
     return run(conf, args, settings)
 
 

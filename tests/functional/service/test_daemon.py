@@ -92,6 +92,23 @@ def test_every_mistake_in_the_configuration_is_told(daemon):
     assert "rtagentd: [database] connection = oracle://" in daemon.last_lines()
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("log_file", "/nonexistent/rtagentd.log"),
+        ("log_config_append", "/nonexistent/logging.conf"),
+        ("default_log_levels", "nonsense"),
+    ],
+)
+def test_a_log_that_cannot_be_ends_the_start(daemon, option, value):
+    daemon.configure({"DEFAULT": {option: value}})
+    daemon.start()
+
+    assert daemon.wait() == EX_CONFIG
+    assert f"rtagentd: [DEFAULT] {option}" in daemon.last_lines()
+    assert "Traceback" not in daemon.log.read_text()
+
+
 def test_the_operator_takes_over_on_the_command_line_only(daemon):
     daemon.configure({"DEFAULT": {"take_over": True}})
     daemon.start()
@@ -357,6 +374,7 @@ def test_what_a_reload_offers_is_looked_for_at_once(daemon):
         ({"reserved_host_cpus": -1}, "[DEFAULT] reserved_host_cpus = -1"),
         ({"rpc_response_timeout": "soon"}, "[DEFAULT] rpc_response_timeout = soon"),
         ({"use_json": "perhaps"}, "[command line] config_file"),
+        ({"log_config_append": "/nonexistent"}, "[DEFAULT] log_config_append = /nonexistent"),
     ],
 )
 def test_a_bad_reload_changes_nothing(daemon, wrong, told):
