@@ -61,7 +61,7 @@ class ClaimCreate(Decided):
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         arguments = request.arguments(parsed_args)
         operation_id = request.identify(arguments, parsed_args.operation_id)
-        request.check("instance_claim", arguments)
+        request.check("instance_claim", parsed_args, arguments)
         try:
             claim = self.world.call("instance_claim", **arguments)
         except AgentUnreachable as error:
@@ -83,7 +83,7 @@ class ClaimTest(Decided):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         arguments = request.arguments(parsed_args)
-        request.check("test_claim", arguments)
+        request.check("test_claim", parsed_args, arguments)
         verdict = self.world.call("test_claim", **arguments)
         if not verdict["granted"]:
             raise ComputeResourcesUnavailable(reasons=verdict["reasons"])

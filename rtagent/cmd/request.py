@@ -41,6 +41,22 @@ _FIELDS = {
 }
 
 
+def _field(option: str) -> str:
+    return _FIELDS.get(option, option.replace("-", "_"))
+
+
+#: Where the documents have what an option says.
+_PATHS = {
+    **{f"$.instance.{_field(option)}": f"--{option}" for option in _INSTANCE},
+    **{f"$.instance.flavor.{_field(option)}": f"--{option}" for option in _FLAVOR},
+    "$.instance.flavor.extra_specs": "--property",
+    "$.instance.image.properties": "--image-property",
+    "$.limits": "--limit",
+    "$.operation_id": "--operation-id",
+    "$.tag": "--tag",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that describe a request."""
     group = parser.add_argument_group(
@@ -117,12 +133,25 @@ def identify(document: dict[str, Any], operation_id: str | None) -> str:
     return str(named)
 
 
-def check(method: str, document: Mapping[str, Any]) -> None:
-    """That a method takes these arguments: a file may say anything.
+def check(method: str, args: argparse.Namespace, document: Mapping[str, Any]) -> None:
+    """That a method takes this document, which was made of those options.
 
-    :raises InvalidRequest: naming every offending path.
+    :raises InvalidRequest: naming every offending option, or path of the file.
     """
-    validators()[method](document)
+    try:
+        validators()[method](document)
+    except InvalidRequest as error:
+        if args.request is not None:
+            raise
+        offences = [{**each, "path": _by_option(each["path"])} for each in error.kwargs["errors"]]
+        raise InvalidRequest(method=method, errors=offences) from error
+
+
+def _by_option(path: str) -> str:
+    for start, option in _PATHS.items():
+        if path == start or path.startswith(f"{start}."):
+            return f"{option} {path[len(start) + 1 :]}".rstrip()
+    return path
 
 
 def _built(args: argparse.Namespace) -> dict[str, Any]:
@@ -138,11 +167,7 @@ def _built(args: argparse.Namespace) -> dict[str, Any]:
 
 def _given(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:
     values = {name: getattr(args, name.replace("-", "_")) for name in options}
-    return {
-        _FIELDS.get(name, name.replace("-", "_")): value
-        for name, value in values.items()
-        if value is not None
-    }
+    return {_field(name): value for name, value in values.items() if value is not None}
 
 
 def _named(name: str, option: str, pairs: list[tuple[str, Any]] | None) -> dict[str, Any]:

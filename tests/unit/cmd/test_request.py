@@ -136,6 +136,22 @@ def test_what_a_file_says_is_judged_before_anybody_is_asked(tmp_path, verb):
     assert "$.method: is not a field here; $.timeout: is not a field here" in outcome.err
 
 
+@pytest.mark.parametrize("verb", ["create", "test"])
+def test_what_options_say_is_told_by_the_option(verb):
+    limits = ["--limit", "disks=1", "--limit", f"vcpu={2**31}"]
+    outcome = run("claim", verb, "--instance", "u", "--vcpus", "-1", *limits)
+
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (Exit.USAGE, "", 1)
+    for told in (
+        "--instance: must be a uuid",
+        "--memory: is required",
+        "--vcpus: must be",
+        "--limit disks: is not a field here",
+        "--limit vcpu: must be",
+    ):
+        assert told in outcome.err
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", "3", "", "[" * 10**5])
 def test_a_file_that_is_no_object_is_told(tmp_path, text):
     file = tmp_path / "request.json"
