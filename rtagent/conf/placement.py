@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keystoneauth1 import loading
+from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 
 GROUP = "placement"
@@ -38,3 +38,17 @@ def documented() -> list[cfg.Opt]:
         options += loading.get_auth_plugin_conf_options(auth_type)
     cfg.set_defaults(options, **DEFAULTS)
     return list({option.dest: option for option in options}.values())
+
+
+def chosen(conf: cfg.ConfigOpts) -> tuple[str, list[cfg.Opt]]:
+    """The options of the way to authenticate that a parsed configuration chooses, and the group in
+    which they are: another one, if ``auth_section`` names it."""
+    try:
+        # Once more, now that auth_section can be read: auth_type is looked for there.
+        loading.register_auth_conf_options(conf, GROUP)
+        section = conf[GROUP].auth_section or GROUP
+        plugin = conf[section].auth_type
+        options = loading.get_auth_plugin_conf_options(plugin) if plugin else []
+    except (cfg.Error, exceptions.NoMatchingPlugin):  # for others to tell
+        return GROUP, []
+    return section, [*loading.get_auth_common_conf_options(), *options]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from rtagent.conf import placement
 from rtagent.conf.devices import mdev_group, mdev_options, mdev_types
 from rtagent.conf.libraries import LIBRARIES, Group, listed
 
@@ -16,7 +17,7 @@ NAMESPACES = ("rtagent", *LIBRARIES)
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     """One sentence for each such option, in the order of the files."""
-    known = _known([*listed(NAMESPACES), *_mdev(conf)])
+    known = _known([*listed(NAMESPACES), *_mdev(conf), placement.chosen(conf)])
     for file in _files(conf):
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(str(file), sections).parse()

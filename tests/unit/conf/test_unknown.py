@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import pytest
 from oslo_config import cfg, generator
 
 from rtagent.conf import load
@@ -61,6 +62,27 @@ pci_alias = {}
         "[mdev_nvidia-35] instances is not an option of the agent",
         "[mdev_nvidia-36] max_instances is not an option of the agent",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("[placement]\nauth_type = v3token\ntoken = x\nproject = y\n", ["[placement] project"]),
+        (
+            "[placement]\nauth_section = nova\n[nova]\nauth_type = v3token\ntoken = x\nfoo = y\n",
+            ["[nova] foo"],
+        ),
+        (
+            "[placement]\nauth_type = v3applicationcredential\n"
+            "application_credential_id = x\napplication_credential_secret = y\n",
+            [],
+        ),
+        ("[placement]\nauth_type = nonsense\npigeon = x\n", ["[placement] pigeon"]),
+        ("[placement]\nauth_type = $nowhere\npigeon = x\n", ["[placement] pigeon"]),
+    ],
+)
+def test_the_options_of_any_way_to_authenticate_are_known(tmp_path, text, unknown):
+    assert told(tmp_path, text) == [f"{each} is not an option of the agent" for each in unknown]
 
 
 def test_types_that_cannot_be_read_are_for_others_to_tell(tmp_path):
