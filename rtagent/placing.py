@@ -10,7 +10,7 @@ from rtagent import amounts
 from rtagent.demand import Demand
 from rtagent.errors import NodeNotReady
 from rtagent.model.base import Value
-from rtagent.model.claim import SPECIFIC, Claim
+from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason, Refused, refuse
 from rtagent.model.host import HostState
 from rtagent.model.owners import owner_usage
@@ -98,19 +98,15 @@ def _host(state: HostState, owner_id: str) -> Host:
 
 
 def _with_use(state: HostState, owner_id: str, shared: Shared) -> Shared:
-    """And what the owner's domain uses that no claim says: an orphan's devices are its own when it
-    is adopted."""
+    """And what the owner's domain has that no claim says: an orphan's devices are its own when it
+    is adopted; of one that is shut off, as far as nobody else has got them meanwhile."""
     holding = state.holdings.get(owner_id)
-    if holding is None or not holding.active:
+    if holding is None:
         return shared
     claimed = {device.address for claim in state.claims_of(owner_id) for device in claim.pci}
     used = dict.fromkeys(holding.occupancy.devices - claimed, "")
-    members = (name for name, owner in holders(state).items() if owner == owner_id)
-    units = state.units
-    return Shared(
-        devices={**used, **shared.devices},
-        members=shared.members.union(name for name in members if (SPECIFIC, name) not in units),
-    )
+    members = {name for name, owner in holders(state).items() if owner == owner_id}
+    return Shared(devices={**used, **shared.devices}, members=shared.members | members)
 
 
 def device_fit(

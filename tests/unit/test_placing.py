@@ -209,6 +209,15 @@ def test_a_class_that_nobody_offers():
     ]
 
 
+def test_an_orphan_that_is_shut_off_gets_what_it_is_defined_with_unless_somebody_has_it():
+    off = domain(uid(77), [GPU_1], active=False)
+    state = audited(device_host(), seen(device_host(), off))
+    _, claim = built(state, "gpu:1", owner=uid(77))
+    assert addresses(claim) == [GPU_1]
+    state, _ = built(state, "gpu:2")
+    assert refused(state, "gpu:1", owner=uid(77)) == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
+
+
 @pytest.mark.parametrize("owner", [None, uid(77)])
 def test_an_orphan_that_is_adopted_does_not_stand_in_its_own_way(owner):
     state = audited(device_host(), seen(device_host(), domain(uid(77), [GPU_0])))
