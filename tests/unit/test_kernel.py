@@ -4,6 +4,7 @@ A store whose commit waits for the test tells which decisions share a commit, wi
 """
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -457,6 +458,32 @@ def test_a_writer_is_not_fenced_by_its_own_reload():
     assert tracker.recover()
     tracker.prove()
     assert tracker.fault is None
+
+
+class Overtaken(FailingStore):
+    """Something happens between two looks of who asks for the epoch."""
+
+    meanwhile: Callable[[], None]
+
+    def epoch(self, node_uuid: str) -> int:
+        self.meanwhile()
+        return super().epoch(node_uuid)
+
+
+def test_a_writer_is_not_fenced_by_a_reload_while_it_asks():
+    store = Overtaken(MemoryStore())
+    tracker = track(store)
+
+    def reloaded() -> None:
+        store.fail(StoreUnavailable)
+        with pytest.raises(StoreUnavailable):
+            claim(tracker)
+        assert tracker.recover()
+
+    store.meanwhile = reloaded
+    tracker.prove()
+    assert tracker.fault is None
+    assert claim(tracker)
 
 
 def test_rows_that_the_database_refuses_name_the_call():
