@@ -275,7 +275,10 @@ class WriterFenced(StoreError):
 
 
 class ChangeRejected(StoreError):
-    """The database refused the rows."""
+    """The database refused the rows.
+
+    :ivar kwargs: ``taken``: because a key of them is taken; a claim's uuid may be another node's.
+    """
 
 
 class Deadlock(StoreError):

@@ -360,6 +360,12 @@ class ResourceTracker(MoveVerbs):
                 "the connection was lost before the commit and nothing was changed:"
                 " repeat with the same operation id"
             )
+        if error.kwargs.get("taken"):
+            return ClaimConflict(
+                f"operation id {call.operation_id} cannot be used here, maybe because another node"
+                f" of this database has it: take a new one ({error.message})",
+                operation_id=call.operation_id,
+            )
         refused = [{"path": "$", "message": f"the database refused it: {error.message}"}]
         return InvalidRequest(method=call.method, errors=refused)
 

@@ -162,7 +162,8 @@ class MemoryStore:
                     f"node {before.node.uuid} is at revision {row.record.revision},"
                     f" not {before.revision}"
                 )
-            _absent("claim", (c.uuid for c in batch.new_claims), row.claims)
+            for every in self.disk.nodes.values():
+                _absent("claim", (c.uuid for c in batch.new_claims), every.claims)
             _absent("operation id", (o.operation_id for o, _ in batch.operations), row.operations)
             row.write(after, changes, batch)
 
@@ -263,7 +264,7 @@ class MemoryServiceRegistry:
 def _absent(what: str, names: Iterable[str], kept: Mapping[str, object]) -> None:
     for name in names:
         if name in kept:
-            raise ChangeRejected(f"{what} {name} is in the database already")
+            raise ChangeRejected(f"{what} {name} is in the database already", taken=True)
 
 
 def _ratios(policy: Policy) -> Ratios:

@@ -101,7 +101,7 @@ class Transactions:
             return StoreUnavailable(f"{self._backend.title}: {error}")
         cause = f"{self._backend.title}: {_sentence(error)}"
         if isinstance(error, IntegrityError | DataError):
-            return ChangeRejected(cause)
+            return ChangeRejected(cause, taken=isinstance(error, IntegrityError))
         if self._backend.code(error) in self._backend.deadlocks:
             return Deadlock(cause)
         return StoreUnavailable(cause)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
+from rtagent.db.memory import Disk, MemoryStore
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -60,22 +61,22 @@ class GatedStore:
         self.store.commit(before, after, changes)
 
 
-def enroll(store, policy=None):
+def enroll(store, policy=None, node=NODE):
     """What a starting agent does: one epoch more than the record has."""
 
     def rule(records):
         known = next(iter(records), None)
         writer = Writer(machine_id="m", boot_id="b", state_path="/s", process=uid())
         epoch, revision = (known.epoch + 1, known.revision) if known else (1, 0)
-        return NodeRecord(node=NODE, epoch=epoch, revision=revision, writer=writer)
+        return NodeRecord(node=node, epoch=epoch, revision=revision, writer=writer)
 
-    stored = store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule)
+    stored = store.enroll(node.uuid, node.hypervisor_hostname, rule)
     return restored(stored, policy or host().policy)
 
 
-def track(store, clock=None, **kwargs):
+def track(store, clock=None, node=NODE, **kwargs):
     """A tracker on a host that has been observed."""
-    tracker = ResourceTracker(store, clock or ManualClock(), enroll(store), **kwargs)
+    tracker = ResourceTracker(store, clock or ManualClock(), enroll(store, node=node), **kwargs)
     if tracker.snapshot().topology is None:
         with tracker.observing() as base:
             tracker.apply([Step(key=HOST, topology=TOPOLOGY)], base)
@@ -566,6 +567,14 @@ def test_a_test_gives_the_claims_answer_and_changes_nothing():
     assert isinstance(tracker.test_claim(request(8)), Granted)
     assert isinstance(tracker.test_claim(request(9)), Refused)
     assert tracker.snapshot() is before
+
+
+def test_an_operation_id_that_another_node_of_the_database_has_is_a_conflict():
+    disk, asked = Disk(), request()
+    claim(track(MemoryStore(disk)), asked)
+    elsewhere = replace(NODE, uuid=uid(), hypervisor_hostname="hv2.example")
+    with pytest.raises(ClaimConflict, match="another node of this database has it"):
+        claim(track(MemoryStore(disk), node=elsewhere), asked)
 
 
 def test_unknown_claims_are_told_from_ended_ones():

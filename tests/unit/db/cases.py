@@ -269,6 +269,16 @@ class CommitCases:
         holds(store, theirs)
         assert len(store.history(other.uuid)) == 1
 
+    def test_a_claims_uuid_is_one_in_the_whole_database(self, database: Database):
+        other = replace(NODE, uuid=uuid(55), hypervisor_hostname="hv55")
+        store = database.store()
+        state = commit(store, enrolled(store), created(claim(1)))
+        theirs = state_of(store.enroll(other.uuid, "hv55", rule(other, 9)))
+        with pytest.raises(ChangeRejected) as caught:
+            commit(store, theirs, created(replace(claim(1), node_uuid=other.uuid, node="hv55")))
+        assert caught.value.kwargs["taken"]
+        holds(store, state)
+
     def test_reload_raises_the_epoch_and_reads_all(self, database: Database):
         store = database.store()
         state = commit(store, enrolled(store), created(claim(1)))
