@@ -49,6 +49,9 @@ Namespaces of persistent memory that guests may be given, under labels:
 ``LABEL:namespace[|namespace][,LABEL:...]``, for example ``128G:ns0|ns1,MEDIUM:ns2``. They must
 exist already. A label makes the resource class ``CUSTOM_PMEM_NAMESPACE_LABEL``, and flavors ask
 for labels (``hw:pmem``).
+
+The agent knows them by these names alone, and does not see which ones a domain without a claim
+uses: leave those out.
 """,
     ),
     cfg.BoolOpt(
