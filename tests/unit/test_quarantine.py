@@ -38,6 +38,16 @@ def gpus():
     )
 
 
+def test_it_outlives_an_audit_that_began_before_it():
+    base = device_host()
+    moved = [gpu(GPU_0, 1), gpu(GPU_1, 1)]
+    state = audited(base, seen(base, devices=moved), now=kept(base, GPU_0, "it is hot"))
+    assert state.devices[GPU_0].quarantine == "it is hot"
+    state = audited(state, seen(state, devices=moved))
+    assert state.devices[GPU_0].device.numa_node == 1
+    assert state.devices[GPU_0].quarantine == "it is hot"
+
+
 def test_nobody_gets_it_until_it_is_cleared():
     state = kept(device_host(), GPU_0, "it is hot")
     _, claim = built(state, "gpu:1")
