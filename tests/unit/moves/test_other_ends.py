@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent import moves
 from rtagent.errors import ClaimConflict, IllegalTransition
+from rtagent.model.change import Change
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, RESIZE
 from rtagent.model.flavor import Flavor
 from rtagent.model.move import SourceFacts
@@ -195,6 +197,16 @@ def test_of_one_that_could_not_be_seen_all_that_was_claimed_stays_counted(seen):
     held = source.state.holdings[GUEST]
     assert held.occupancy.pcpus == claim.numa_topology.taken
     assert held.memory_mb == 512
+
+
+@pytest.mark.parametrize("seen", [None, {}])
+def test_what_it_was_known_to_use_stays_counted_until_the_host_is_seen(seen):
+    source = Host.named(1)
+    source.runs()
+    grown = replace(domain(), vcpus=5).holding()
+    source.state = source.state.fold(Change(cause="audit", at=source.now, holdings=(grown,)))
+    source.drops_source(facts(EVACUATION), seen)
+    assert source.usage.vcpus == 5
 
 
 def test_what_was_confirmed_is_free_at_once_whatever_was_seen():

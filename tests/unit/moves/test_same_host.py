@@ -64,6 +64,17 @@ def test_a_failure_ends_both_sides_in_one_call():
     assert (here.states, here.status(told)) == (["active"], "error")
 
 
+def test_a_move_that_was_reverted_has_not_failed():
+    here = Host.named(1)
+    here.runs()
+    told = facts()
+    here.expects(told)
+    here.starts_out(told)
+    here.drops_dest(told)
+    here.fails(told)
+    assert (here.states, here.status(told)) == (["active"], "reverted")
+
+
 def test_what_is_not_finished_is_not_confirmed():
     here = Host()
     here.runs()
