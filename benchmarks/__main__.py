@@ -61,8 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
     parser.add_argument("--list", action="store_true", help="name the figures")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="measure only these")
+    parser.add_argument("names", nargs="*", type=_figure, metavar="NAME", help="measure only these")
     return parser
+
+
+def _figure(name: str) -> str:
+    if name not in NAMES:
+        raise argparse.ArgumentTypeError(f"{name} is no figure: tools/bench --list")
+    return name
 
 
 def _table(figures: list[Figure]) -> Table:

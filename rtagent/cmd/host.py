@@ -79,6 +79,8 @@ class HostSimulate(Command):
             vfs=parsed_args.vfs,
             nvmes=parsed_args.nvmes,
         )
+        if parsed_args.domains < 0:
+            raise SimulationError(f"domains = {parsed_args.domains}: it must be at least 0")
         simulate(file, machine, map(_domain, range(parsed_args.domains)))
         self.app.stdout.write(f"{host_uri(file)}\n")
 

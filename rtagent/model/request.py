@@ -38,7 +38,8 @@ ExtraResource = Mapping[Name, Positive | tuple[Name, ...]]
 
 
 class Allocation(Document, frozen=True, kw_only=True):
-    """What one resource provider holds, as Placement shows it.
+    """What one resource provider holds, as Placement shows it. Its form is checked, and no more:
+    the agent decides by what it counts itself.
 
     :ivar resources: amounts by resource class. :ivar generation: the provider's.
     """

@@ -93,9 +93,11 @@ def test_a_host_is_not_overwritten(file):
     assert file.read_bytes() == before
 
 
-def test_impossible_hardware_writes_nothing(file):
-    refused = run("host", "simulate", str(file), "--cores", "0")
-    assert (refused.code, refused.err) == (1, "rtagent: cores = 0: it must be at least 1\n")
+@pytest.mark.parametrize(("of", "number", "least"), [("cores", "0", 1), ("domains", "-1", 0)])
+def test_impossible_hardware_writes_nothing(file, of, number, least):
+    refused = run("host", "simulate", str(file), f"--{of}", number)
+    told = f"rtagent: {of} = {number}: it must be at least {least}\n"
+    assert (refused.code, refused.err) == (1, told)
     assert not file.exists()
     assert not capabilities_path(file).exists()
 
