@@ -122,7 +122,7 @@ def test_errors_keep_their_codes(rtagent, claim):
     conflict = rtagent("claim", "create", "--instance", owner, *SMALL)
     assert (conflict.code, claim in conflict.err) == (6, True)
     invalid = rtagent("claim", "create", "--instance", "x", "--vcpus", "1")
-    assert (invalid.code, "memory_mb" in invalid.err, "uuid" in invalid.err) == (2, True, True)
+    assert (invalid.code, "--memory" in invalid.err, "--instance" in invalid.err) == (2, True, True)
     assert rtagent("claim", "activate", str(uuid4())).code == 5
     for outcome in (conflict, invalid):
         assert (outcome.out, outcome.err.count("\n")) == ("", 1)
