@@ -11,8 +11,7 @@ GROUP = "upgrade_levels"
 OPTS = [
     cfg.StrOpt(
         "rtagent",
-        # Another major version is another API, with which no call would come through.
-        regex=r"^1\.\d+$",
+        regex=r"^\d+\.\d+$",
         help="""
 The highest version of the agent's RPC API that clients may send, for example ``1.0``. Unset: the
 newest that the client knows.

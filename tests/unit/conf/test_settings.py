@@ -107,11 +107,11 @@ def test_every_option_is_a_field_and_every_field_an_option():
         ),
         (
             "[upgrade_levels]\nrtagent = new\n",
-            "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '^1\\\\.\\\\d+$'",
+            "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '^\\\\d+\\\\.\\\\d+$'",
         ),
         (
-            "[upgrade_levels]\nrtagent = 21.0\n",
-            "[upgrade_levels] rtagent = 21.0: Value '21.0' doesn't match regex '^1\\\\.\\\\d+$'",
+            "[upgrade_levels]\nrtagent = v1\n",
+            "[upgrade_levels] rtagent = v1: Value 'v1' doesn't match regex '^\\\\d+\\\\.\\\\d+$'",
         ),
         (
             "[compute]\ncpu_dedicated_set = 4-1\n",
