@@ -30,7 +30,7 @@ from rtagent.errors import (
     TrackerBusy,
     WriterFenced,
 )
-from rtagent.kernel import Kernel, restored
+from rtagent.kernel import NOTES, Kernel, restored
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted, Refused
@@ -38,7 +38,7 @@ from rtagent.model.host import HOST
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.node import NodeRecord, Writer
 from rtagent.ports import Silence
-from rtagent.reconcile.step import Step
+from rtagent.reconcile.step import Move, Step
 from rtagent.tracker import ResourceTracker
 from tests.builders import NODE, TOPOLOGY, ManualClock, call, host, request, uid
 
@@ -459,6 +459,19 @@ def test_a_writer_is_not_fenced_by_its_own_reload():
     assert tracker.recover()
     tracker.prove()
     assert tracker.fault is None
+
+
+def test_whatever_happens_during_an_audit_is_remembered_until_its_end():
+    tracker = track(MemoryStore())
+    with tracker.observing() as base:
+        early = claim(tracker)
+        for _ in range(NOTES + 1):
+            passing = claim(tracker)
+            tracker.release_claim(passing.uuid, call("release_claim"))
+        lapsed = Move(claim_uuid=early.uuid, verb="expire", reason="as it was seen before")
+        outcome = tracker.apply([Step(key=early.owner_id, moves=(lapsed,))], base)
+    assert outcome.skipped == (early.owner_id,)
+    assert early.uuid in tracker.snapshot().claims
 
 
 class Overtaken(FailingStore):
