@@ -1,0 +1,1 @@
+"""How many small changes of the pure core the tests notice."""
