@@ -18,7 +18,7 @@ from benchmarks import audits, claims_inprocess, claims_rpc, devices, numa, plac
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 
-#: What measures which figures.
+#: The figures of each measurement.
 MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     claims_rpc.measure: ("claim_rpc_p50", "claim_rpc_16"),
     claims_rpc.pinned: ("claim_pinned_rpc_16",),
@@ -27,7 +27,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
     audits.contention: ("audit_contention_p99",),
     starts.many: ("start_10000_claims",),
-    starts.weight: ("rss_1000_claims",),
+    starts.memory: ("rss_1000_claims",),
     numa.measure: ("numa_fit_p50", "numa_fit_worst", "numa_refusal"),
     placement.measure: ("placement_first_push", "placement_idle_requests"),
 }
@@ -51,23 +51,23 @@ def main() -> int:
             figures += [figure for figure in measure(bench) if figure.name in wanted]
     console.print(_table(figures))
     if arguments.json:
-        told = {figure.name: figure.as_dict() for figure in figures}
-        Path(arguments.json).write_text(json.dumps(told, indent=2) + "\n")
+        document = {figure.name: figure.as_dict() for figure in figures}
+        Path(arguments.json).write_text(json.dumps(document, indent=2) + "\n")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tools/bench", description="What the agent costs.")
+    parser = argparse.ArgumentParser(prog="tools/bench", description="Measure the agent.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
-    parser.add_argument("--list", action="store_true", help="name the figures")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--list", action="store_true", help="print the names of the figures")
     parser.add_argument("names", nargs="*", type=_figure, metavar="NAME", help="measure only these")
     return parser
 
 
 def _figure(name: str) -> str:
     if name not in NAMES:
-        raise argparse.ArgumentTypeError(f"{name} is no figure: tools/bench --list")
+        raise argparse.ArgumentTypeError(f"{name} is not a figure; see tools/bench --list")
     return name
 
 

@@ -13,9 +13,9 @@ from benchmarks import agents
 from benchmarks.bench import Bench, percentile
 from benchmarks.figure import Figure
 from rtagent.audit import Auditor
-from rtagent.clock import SystemClock
+from rtagent.embedded import SystemClock
 from rtagent.model.change import Call
-from rtagent.ports import Silence
+from rtagent.ports import NullReporter
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.simulate import host_uri
@@ -24,8 +24,8 @@ DOMAINS = 1000
 CLAIMS = 500
 
 
-class Holds(Silence):
-    """Adds up how long the lock was held."""
+class LockTimes(NullReporter):
+    """Adds up the seconds for which the lock was held."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -36,12 +36,12 @@ class Holds(Silence):
 
 
 def idle(bench: Bench) -> Iterator[Figure]:
-    """audit_idle_1000_cpu: CPU of one idle audit, the tenth that is read again included.
-    audit_idle_1000_lock: how long it holds the lock."""
-    directory, holds = bench.directory(), Holds()
-    tracker = agents.tracker(directory, holds)
+    """audit_idle_1000_cpu: CPU time of one idle audit, which reads a tenth of the domains again.
+    audit_idle_1000_lock: the time for which it holds the lock."""
+    directory, holds = bench.directory(), LockTimes()
     hypervisor = _hypervisor(directory)
-    auditor = Auditor(tracker, hypervisor, SystemClock())
+    node = agents.node(directory, hypervisor, holds)
+    tracker, auditor = node.tracker, node.auditor
     auditor.run("warm-up")
     for number in range(DOMAINS):
         agents.activated(tracker, number)
@@ -55,6 +55,7 @@ def idle(bench: Bench) -> Iterator[Figure]:
         cpu.append(time.process_time() - began)
         held.append(holds.seconds)
     assert tracker.snapshot().revision == revision, "an idle audit wrote something"
+    node.close()
     hypervisor.stop()
     yield Figure(name="audit_idle_1000_cpu", value=median(cpu) * 1000, unit="ms", target=25)
     yield Figure(name="audit_idle_1000_lock", value=max(held) * 1000, unit="ms", target=1)
@@ -64,17 +65,18 @@ def contention(bench: Bench) -> Iterator[Figure]:
     """audit_contention_p99: the p99 of claims made during whole cold audits (all XML read) of
     1,000 domains and 500 claims, against the p99 of claims made while nothing else runs."""
     directory = bench.directory()
-    tracker = agents.tracker(directory)
-    clock = SystemClock()
     first = _hypervisor(directory)
-    Auditor(tracker, first, clock).run("warm-up")
+    node = agents.node(directory, first)
+    node.auditor.run("warm-up")
     first.stop()
+    tracker = node.tracker
     for number in range(CLAIMS):
         agents.activated(tracker, number)
     calm = [_claim(tracker) for _ in range(bench.rounds(2000))]
     busy: list[float] = []
     for _ in range(bench.rounds(10)):
         busy += _during_a_cold_audit(tracker, _hypervisor(directory))
+    node.close()
     yield Figure(
         name="audit_contention_p99",
         value=percentile(busy, 0.99) * 1000,
@@ -103,7 +105,7 @@ def _claim(tracker: ResourceTracker) -> float:
     tracker.instance_claim(request, call)
     taken = time.perf_counter() - began
     end = Call(method="release_claim", operation_id=str(uuid.uuid4()), digest="x")
-    tracker.release_claim(request.claim_uuid, end)
+    tracker.release_claim(call.operation_id, end)
     return taken
 
 

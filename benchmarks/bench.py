@@ -1,4 +1,4 @@
-"""Bench: what the figures share: servers, directories, clocks and the size of a round."""
+"""Bench: what the measurements share: servers, directories, timers, numbers of rounds."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CONTEXT = RequestContext(overwrite=False)
 
 
 class Bench:
-    """Servers start when a figure first asks for them, and end with the run."""
+    """Servers start when a measurement first needs them, and end with the run."""
 
     def __init__(self, stack: ExitStack, quick: bool) -> None:
         self._stack, self.quick = stack, quick
 
     def rounds(self, number: int) -> int:
-        """`number`, or a fifth of it in a quick run."""
+        """Return `number`, or a fifth of it in a quick run."""
         return max(1, number // 5) if self.quick else number
 
     @cached_property
@@ -43,7 +43,7 @@ class Bench:
 
     @cached_property
     def transport(self) -> Any:
-        """The way of this one client process to the broker."""
+        """The transport of this process, which is the only client."""
         conf = cfg.ConfigOpts()
         conf([], project="rtagent", default_config_files=[])
         transport = get_transport(conf, self.rabbitmq.transport_url)
@@ -51,17 +51,17 @@ class Bench:
         return transport
 
     def directory(self) -> Path:
-        """A new one, on the disk of the checkout, gone with the run."""
+        """Return a new directory on the disk of the checkout; it is removed after the run."""
         made = tempfile.TemporaryDirectory(prefix=".bench-", dir=Path(__file__).parent)
         return Path(self._stack.enter_context(made))
 
     def keep(self, context: Any) -> Any:
-        """Enter a context that ends with the run."""
+        """Enter a context manager that exits with the run."""
         return self._stack.enter_context(context)
 
 
 def seconds_each(call: Callable[[], object], rounds: int) -> list[float]:
-    """How long each of so many calls took."""
+    """Return the seconds that each of the calls took."""
     taken = []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -71,18 +71,18 @@ def seconds_each(call: Callable[[], object], rounds: int) -> list[float]:
 
 
 def p50_ms(call: Callable[[], object], rounds: int) -> float:
-    """The median call, in milliseconds."""
+    """Return the median time of a call in milliseconds."""
     return median(seconds_each(call, rounds)) * 1000
 
 
 def percentile(taken: Iterable[float], share: float) -> float:
-    """The value that this share of all does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     ordered = sorted(taken)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def calls_per_second(call: Callable[[], object], callers: int, rounds: int) -> float:
-    """From so many threads, `rounds` calls each, all begun together."""
+    """Return the rate of calls from several threads, each with `rounds` calls."""
     ready = threading.Barrier(callers + 1)
 
     def caller() -> None:
@@ -100,7 +100,7 @@ def calls_per_second(call: Callable[[], object], callers: int, rounds: int) -> f
 
 
 def instance(vcpus: int = 1, memory_mb: int = 1) -> dict[str, Any]:
-    """A new instance document."""
+    """Return a new instance document."""
     return {
         "uuid": str(uuid.uuid4()),
         "project_id": "3f1b1b0e5c0f4d0c8a3f6b0a5c7d9e11",

@@ -1,4 +1,4 @@
-"""Claims in one process: the tracker and its store, without a bus."""
+"""Claims in one process: the tracker and its store, without RPC."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Iterator
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
-from rtagent.reconcile.plan import plan
 from rtagent.virt.fake import FakeHypervisor
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """claim_inprocess_16: durable claims a second from 16 threads, SQLite, synchronous=FULL."""
-    tracker = agents.tracker(bench.directory())
-    with tracker.observing() as base:
-        tracker.apply(plan(base, FakeHypervisor().observe(), frozenset()), base)
+    """claim_inprocess_16: durable claims per second from 16 threads, SQLite, synchronous=FULL."""
+    node = agents.node(bench.directory(), FakeHypervisor())
+    node.auditor.run("start")
 
     def claim() -> None:
-        tracker.instance_claim(*agents.build())
+        node.tracker.instance_claim(*agents.build())
 
     calls_per_second(claim, 16, 10)
     value = max(calls_per_second(claim, 16, bench.rounds(500)) for _ in range(3))
+    node.close()
     yield Figure(
         name="claim_inprocess_16", value=value, unit="claims/s", target=2000, at_least=True
     )

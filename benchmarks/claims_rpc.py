@@ -13,7 +13,7 @@ CALLERS = 16
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """claim_rpc_p50: one caller, against echo + one durable commit.
-    claim_rpc_16: sixteen callers, against the echo's calls a second."""
+    claim_rpc_16: sixteen callers, against the echo's calls per second."""
     made = agents.daemon(bench, bench.directory()).start().wait_ready()
     api = agents.client(bench)
     echo = floors.echo(bench)
@@ -29,25 +29,25 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def pinned(bench: Bench) -> Iterator[Figure]:
-    """claim_pinned_rpc_16: sixteen callers that take a host CPU of their own and give it back, each
-    call counted, against the echo's calls a second."""
+    """claim_pinned_rpc_16: sixteen callers that claim a dedicated host CPU and release it, each
+    call counted, against the echo's calls per second."""
     dedicated: dict[str, object] = {"cpu_shared_set": "0-1", "cpu_dedicated_set": "2-31"}
     made = agents.daemon(bench, bench.directory(), compute=dedicated).start().wait_ready()
     api = agents.client(bench)
     echo = floors.echo(bench)
 
-    def take_and_give_back() -> None:
+    def claim_and_release() -> None:
         document = instance(memory_mb=64)
         document["flavor"]["extra_specs"] = {"hw:cpu_policy": "dedicated"}
         claim = api.instance_claim(CONTEXT, document)
         api.release_claim(CONTEXT, claim["uuid"])
 
-    for call in (take_and_give_back, echo):
+    for call in (claim_and_release, echo):
         calls_per_second(call, CALLERS, 5)
     rounds = bench.rounds(100)
     ratios = []
     for _ in range(3):
-        value = 2 * calls_per_second(take_and_give_back, CALLERS, rounds // 2)
+        value = 2 * calls_per_second(claim_and_release, CALLERS, rounds // 2)
         floor = calls_per_second(echo, CALLERS, rounds)
         ratios.append((value / floor, value, floor))
     made.terminate()
@@ -70,7 +70,7 @@ def _sequential(bench: Bench, claim: Callable[[], None], echo: Callable[[], None
 
 
 def _together(bench: Bench, claim: Callable[[], None], echo: Callable[[], None]) -> Figure:
-    """In turns, so that both see the machine alike; the median turn."""
+    """Alternate both, so that they run under the same conditions; return the median turn."""
     turns = sorted(
         (
             calls_per_second(claim, CALLERS, bench.rounds(100)),

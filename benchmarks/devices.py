@@ -14,9 +14,9 @@ from benchmarks.figure import Figure
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine
 
-#: Two GPUs, and a network card with all of its virtual functions.
+#: Two GPUs, and a network card with all its virtual functions.
 MACHINE = Machine(hostname="bench", gpus=2, nics=1, vfs=256)
-#: How many of them guests have already.
+#: The number of virtual functions that are allocated already.
 HELD = 64
 SPECS = [
     {"vendor_id": "10de", "product_id": "13f1"},
@@ -28,8 +28,8 @@ WITH_DEVICE = {"pci_passthrough:alias": "vf:1"}
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """claim_pci_p50: one caller that asks for a virtual function, against the same without one on
-    the same host; in turns, so that both see the machine alike."""
+    """claim_pci_p50: one caller that claims a virtual function, against the same claim without one
+    on the same host. Both alternate, so that they run under the same conditions."""
     pci: dict[str, object] = {"device_spec": json.dumps(SPECS), "alias": json.dumps(ALIAS)}
     made = agents.daemon(bench, bench.directory(), machine=MACHINE, pci=pci).start().wait_ready()
     api = agents.client(bench)
@@ -42,7 +42,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _taken(api: AgentAPI, extra_specs: dict[str, str]) -> float:
-    """Seconds of a claim; it is released unmeasured."""
+    """Return the seconds of a claim. Its release is not measured."""
     document = _document(extra_specs)
     began = time.perf_counter()
     claim = api.instance_claim(CONTEXT, document)

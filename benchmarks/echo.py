@@ -1,4 +1,4 @@
-"""A server that does nothing: python -m benchmarks.echo TRANSPORT_URL. The floor of every call."""
+"""A server that only echoes, the floor of every call: python -m benchmarks.echo TRANSPORT_URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure: one measured number, its floor and its target."""
+"""Figure: one measured value with its floor and its target."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from msgspec import Struct
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """:ivar floor: what the parts that nobody can do without cost in the same run, or None where
-        the target is a plain number.
-    :ivar ratio: value / floor. :ivar target: what the ratio (or the value) is to be.
+    """:ivar floor: the cost of the indispensable parts, measured in the same run; None if the
+        target is an absolute value.
+    :ivar ratio: value / floor. :ivar target: for the ratio, or for the value if there is no floor.
     :ivar at_least: the target is a lower bound.
     """
 
@@ -30,7 +30,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> str:
-        """The target in words."""
+        """The target in words: ``at most 1.5 x the floor``."""
         sign = "at least" if self.at_least else "at most"
         of = self.unit if self.floor is None else "x the floor"
         return f"{sign} {self.target:g} {of}"

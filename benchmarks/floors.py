@@ -1,4 +1,4 @@
-"""Floors: what nobody can do without, measured beside each figure."""
+"""Floors: the cost of indispensable parts, measured in the same run as the figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def echo(bench: Bench) -> Any:
-    """A callable that has an instance document echoed by a server that does nothing."""
+    """Return a call that a server answers with the instance document that it was sent."""
     server = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.echo", bench.rabbitmq.transport_url],
         cwd=ROOT,
@@ -46,7 +46,7 @@ class _Ends:
 
 
 def commit_ms(bench: Bench) -> float:
-    """The median durable commit of one row: SQLite, WAL, synchronous=FULL."""
+    """Return the median of durable commits of one row in ms: SQLite, WAL, synchronous=FULL."""
     connection = sqlite3.connect(bench.directory() / "floor.sqlite", isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

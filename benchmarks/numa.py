@@ -1,4 +1,4 @@
-"""The fit of guests onto NUMA hosts: each question asked many times over, in one thread."""
+"""Fits of guests on NUMA hosts; each question is repeated many times in one thread."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from statistics import median
 from benchmarks.bench import Bench, seconds_each
 from benchmarks.figure import Figure
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.numa_policy import NumaPolicy
-from rtagent.model.numa_usage import NumaUsage
-from rtagent.numa.constraints import Constraints
-from rtagent.numa.devices import Devices
+from rtagent.model.policy import NumaPolicy
+from rtagent.model.usage import NumaUsage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.host import Host
-from rtagent.numa.limits import CellLimits
-from tests.numa_hosts import HUGE, LARGE, asked, cell, pinned, topology
+from rtagent.numa.host_cells import CellLimits, Host
+from rtagent.numa.requirements import NumaRequirements
+from rtagent.numa.search import Devices
+from tests.support.numa_hosts import HUGE, LARGE, cell, pinned, required, topology
 
 GIB = 1024
 NOTHING_NEAR = Reason(
@@ -29,7 +28,7 @@ NOTHING_NEAR = Reason(
 
 
 class Late:
-    """Devices that refuse so many placements before they take one: what a search hates most.
+    """Devices that refuse many placements before they accept one: the worst case of a search.
 
     :param refusals: None: they refuse every one.
     """
@@ -51,7 +50,7 @@ class Late:
 
 
 class Near:
-    """Devices on some cells, each of which the guest must be on."""
+    """Devices in some cells, all of which the guest must use."""
 
     def __init__(self, *cells: int) -> None:
         self._cells = frozenset(cells)
@@ -67,13 +66,14 @@ class Near:
 
 
 #: A guest, and what makes its devices.
-Question = tuple[Constraints, Callable[[], Devices | None]]
+Question = tuple[NumaRequirements, Callable[[], Devices | None]]
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Each is the median time of the slowest of several questions. numa_fit_p50: a guest on two
     sockets of 64 CPUs, 80 % used. numa_fit_worst: 8 guest cells on 16 host cells, whatever the
-    devices do. numa_refusal: of those, one that is refused beside one that is granted."""
+    devices do. numa_refusal: the slowest of those that are refused, against the slowest of those
+    that are granted."""
     busy = _host(2, 32, whole=7)
     usual = [_taken(bench, busy, question, True) for question in _usual()]
     yield Figure(name="numa_fit_p50", value=max(map(median, usual)) * 1000, unit="ms", target=1)
@@ -92,7 +92,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _taken(bench: Bench, host: Host, question: Question, granted: bool) -> list[float]:
-    """Seconds of each answer."""
+    """Return the seconds of each answer."""
     guest, devices = question
 
     def ask() -> object:
@@ -104,8 +104,8 @@ def _taken(bench: Bench, host: Host, question: Question, granted: bool) -> list[
 
 
 def _host(cells: int, cores: int, whole: int) -> Host:
-    """Of each ten cores two are shared; so many are pinned to wholly, and one by a thread. As much
-    of the memory is used, of each page size."""
+    """A host on which two cores of ten are shared, and of nine dedicated ones `whole` have both
+    threads pinned and one has one thread pinned. Memory of each page size is used likewise."""
     there = [cell(n, cores, memory_mb=64 * GIB, huge={LARGE: 4096, HUGE: 16}) for n in range(cells)]
     shared = [core for one in there for core in one.siblings[: cores // 5]]
     dedicated = [core for one in there for core in one.siblings[cores // 5 :]]
@@ -135,8 +135,8 @@ def _usual() -> Iterator[Question]:
     yield pinned(2, 4096, cpu_thread_policy="isolate"), _none
     yield pinned(3, 4096, cpu_thread_policy="require", emulator_threads_policy="isolate"), _none
     yield pinned(8, 8192, numa_nodes="2", mem_page_size="1GB"), _none
-    yield asked(4, 4096, cpu_policy="mixed", cpu_dedicated_mask="^0"), _none
-    yield asked(4, 4096, mem_page_size="any"), _none
+    yield required(4, 4096, cpu_policy="mixed", cpu_dedicated_mask="^0"), _none
+    yield required(4, 4096, mem_page_size="any"), _none
 
 
 def _granted() -> Iterator[Question]:
@@ -155,8 +155,8 @@ def _refused() -> Iterator[Question]:
     yield pinned(8, 8 * GIB * 40, numa_nodes="8"), _none
 
 
-def _guests() -> tuple[Constraints, Constraints]:
-    """Of eight equal cells; and of cells of one vCPU to eight."""
+def _guests() -> tuple[NumaRequirements, NumaRequirements]:
+    """A guest of eight equal cells, and one of cells with one to eight vCPUs."""
     cells = {f"numa_cpus_{n}": f"{n * (n + 1) // 2}-{n * (n + 3) // 2}" for n in range(8)}
     memory = {f"numa_mem_{n}": str(2 * GIB) for n in range(8)}
     return (

@@ -1,4 +1,4 @@
-"""What Placement is asked."""
+"""The number of requests to Placement."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from benchmarks import agents
 from benchmarks.bench import CONTEXT, Bench, instance
 from benchmarks.figure import Figure
 
-#: A provider that is new takes: is it there, which of its traits exist, make it, and one PUT each
-#: of traits and inventories.
+#: The requests for a new provider: whether it exists, which of its traits exist, its creation, and
+#: one PUT each for traits and inventories.
 FIRST_PUSH = 5
 
 

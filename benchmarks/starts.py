@@ -1,4 +1,4 @@
-"""Starting with much in the store, and what it weighs."""
+"""The start with many claims in the store, and the memory of the daemon."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ import psutil
 from benchmarks import agents
 from benchmarks.bench import CONTEXT, Bench, calls_per_second, instance
 from benchmarks.figure import Figure
-from rtagent.clock import SystemClock
-from rtagent.db.engine import open_engine
-from rtagent.db.store import SqlStore
-from rtagent.kernel import restored
-from rtagent.tracker import ResourceTracker
+from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
+from rtagent.virt.simulate import host_uri
 from tests.servers.daemon import Daemon
 
 MANY = 10_000
 
 
 def many(bench: Bench) -> Iterator[Figure]:
-    """start_10000_claims: from the moment before the database is opened to READY, with 10,000 live
-    claims whose domains are there."""
+    """start_10000_claims: from just before the database is opened to READY, with 10,000 live claims
+    whose domains run."""
     made = agents.daemon(bench, bench.directory(), domains=MANY)
     made.start().wait_ready(300)
     made.terminate()
@@ -38,23 +35,21 @@ def many(bench: Bench) -> Iterator[Figure]:
 
 
 def _connected(made: Daemon) -> datetime:
-    """When it knew its hypervisor: the database comes next."""
+    """Return the time at which the hypervisor was connected; the database is opened next."""
     return datetime.fromisoformat(made.wait_logged("connected to")[:23])
 
 
 def _fill(made: Daemon) -> None:
-    """Claims for every domain, written by a tracker of this process on the daemon's database."""
-    engine = open_engine(f"sqlite:///{made.directory}/rtagent.sqlite", 5.0)
-    store = SqlStore(engine)
-    stored = store.load((made.directory / "compute_id").read_text().strip())
-    tracker = ResourceTracker(store, SystemClock(), restored(stored, agents.POLICY))
-    for number in range(MANY):
-        agents.activated(tracker, number)
-    engine.dispose()
+    """Make a claim for every domain in the daemon's database, by a node of this process."""
+    hypervisor = LibvirtHypervisor(host_uri(made.host_file), str(made.storage))
+    with agents.node(made.directory, hypervisor) as node:
+        for number in range(MANY):
+            agents.activated(node.tracker, number)
+    hypervisor.stop()
 
 
-def weight(bench: Bench) -> Iterator[Figure]:
-    """rss_1000_claims: resident memory of rtagentd with 1,000 claims made over the bus."""
+def memory(bench: Bench) -> Iterator[Figure]:
+    """rss_1000_claims: the resident memory of rtagentd after 1,000 claims over RPC."""
     made = agents.daemon(bench, bench.directory()).start().wait_ready()
     api = agents.client(bench)
     calls_per_second(lambda: api.instance_claim(CONTEXT, instance()), 10, 100)

@@ -1,1 +1,1 @@
-"""The main job, played on a simulated hypervisor with real servers beside it."""
+"""The demonstration: the agent's main job on a simulated hypervisor, with real servers."""

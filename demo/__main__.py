@@ -9,40 +9,40 @@ import sys
 
 from rich.console import Console
 
-from demo.stage import PROGRAMS, Stage, Unexpected
-from demo.story import play
+from demo.chapters import play
+from demo.environment import PROGRAMS, Environment, UnexpectedExit
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/demo", description=__doc__)
-    parser.add_argument("--serve", action="store_true", help="leave it running until Ctrl-C")
+    parser.add_argument("--serve", action="store_true", help="keep the agent running until Ctrl-C")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 110)
     try:
-        with Stage(console) as stage:
-            play(stage)
+        with Environment(console) as demo:
+            play(demo)
             if arguments.serve:
-                serve(stage)
-    except Unexpected as error:
-        console.print(f"The story went wrong: {error}", style="red")
+                serve(demo)
+    except UnexpectedExit as error:
+        console.print(f"The demonstration failed: {error}", style="red")
         return 1
-    stage.chapter("The end")
+    demo.chapter("The end")
     return 0
 
 
-def serve(stage: Stage) -> None:
-    """Keep everything up, and say how to talk to it."""
-    stage.chapter("Still running; in a second terminal:")
-    config = shlex.quote(str(stage.daemon.config_file))
+def serve(demo: Environment) -> None:
+    """Keep everything running and print how to reach the agent."""
+    demo.chapter("The agent keeps running. In a second terminal:")
+    config = shlex.quote(str(demo.daemon.config_file))
     line = f"export PATH={shlex.quote(str(PROGRAMS))}:$PATH RTAGENT_CONFIG_FILE={config}"
-    stage.console.print(line, highlight=False, soft_wrap=True)
-    stage.console.print("rtagent node show", highlight=False)
-    stage.say("Ctrl-C (or SIGTERM) ends it.")
+    demo.console.print(line, highlight=False, soft_wrap=True)
+    demo.console.print("rtagent node show", highlight=False)
+    demo.say("Press Ctrl-C (or send SIGTERM) to stop.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         signal.pause()
     except KeyboardInterrupt:
-        stage.console.print()
+        demo.console.print()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The conductor: it moves guests, and asks the agent over the message bus."""
+"""A conductor that moves guests by calling the agent over the message bus."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from oslo_context.context import RequestContext
 from rich.console import Console
 
 from rtagent.rpc.client import AgentAPI
-from tests.stream.home import open_transport
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="conductor", overwrite=False)
 
 
 class Conductor:
-    """:param transport_url: of the broker. :param host: whose agent it calls."""
+    """:param transport_url: of the broker. :param host: the host whose agent is called."""
 
     def __init__(self, console: Console, transport_url: str, host: str) -> None:
         self._console = console
@@ -34,14 +34,14 @@ class Conductor:
         self._transport.cleanup()
 
     def call(self, method: str, what: str, **arguments: Any) -> Any:
-        """Make the call, and show it with its answer.
+        """Make the call and print it with its answer.
 
-        :param what: it is about, for the audience.
+        :param what: the subject of the call, printed in parentheses.
         """
         self._console.print(f"> {method}({what})", style="bold", highlight=False)
         answer = getattr(self._agent, method)(CONTEXT, **arguments)
         if answer is not None:
             devices = ", ".join(device["address"] for device in answer["pci"])
-            told = f"claim {answer['uuid']}: {answer['state']}, holds {devices}"
-            self._console.print(f"  {told}", highlight=False, soft_wrap=True)
+            shown = f"claim {answer['uuid']}: {answer['state']}, holds {devices}"
+            self._console.print(f"  {shown}", highlight=False, soft_wrap=True)
         return answer

@@ -1,4 +1,4 @@
-"""The chapter of the guest that gains a GPU, loses it, and gains it again."""
+"""A guest is resized from one GPU to two, reverted, resized again, and confirmed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lxml import etree
 from rich.syntax import Syntax
 
 from demo.conductor import Conductor
-from demo.stage import Stage
+from demo.environment import Environment
 from rtagent.virt.simulate import domain_xml
 
 GUEST = str(uuid.UUID(int=0xD))
@@ -25,51 +25,51 @@ def flavor(gpus: int) -> dict[str, Any]:
 INSTANCE = {"uuid": GUEST, "display_name": NAME, "vm_state": "active", "flavor": flavor(1)}
 
 
-def resize(stage: Stage, built: str) -> None:
-    """:param built: the claim that the guest has been built with; it ends here."""
-    stage.chapter("The guest is resized from one GPU to two, on a host that has exactly two")
-    stage.run(f"claim activate {built} -c state")
-    define(stage, built)
-    with stage.conductor() as conductor:
-        stage.say("The conductor resizes it, and its user takes that back:")
-        moved = move(stage, conductor)
-        conductor.call("drop_move_claim_at_dest", "revert", **moved)
-        conductor.call("finish_revert", "revert", **moved)
-        define(stage, built)
-        stage.say("Resized once more, and confirmed:")
-        moved = move(stage, conductor)
-        conductor.call("drop_move_claim_at_source", "confirm", **moved)
-        stage.run(AUDIT)
-        stage.run("migration list -c type -c role -c status -c claim")
-        stage.say("The guest is deleted, and both are free at once:")
-        stage.run(f"host simulate edit {stage.host_file} --remove-domain {GUEST}")
-        news = {"uuid": GUEST, "vm_state": "deleted"}
-        conductor.call("update_usage", f"{NAME} is deleted", instance=news)
-    stage.run("pci list --status available -c address -c product_id -c dev_type -c status")
+def resize(demo: Environment, built: str) -> None:
+    """Play the chapter. :param built: uuid of the claim with which the guest was built."""
+    demo.chapter("The guest is resized from one GPU to two, on a host that has exactly two")
+    demo.run(f"claim activate {built} -c state")
+    define(demo, built)
+    with demo.conductor() as conductor:
+        demo.say("The conductor resizes it; then the user reverts the resize:")
+        step = move(demo, conductor)
+        conductor.call("drop_move_claim_at_dest", "revert", **step)
+        conductor.call("finish_revert", "revert", **step)
+        define(demo, built)
+        demo.say("The resize is repeated and confirmed:")
+        step = move(demo, conductor)
+        conductor.call("drop_move_claim_at_source", "confirm", **step)
+        demo.run(AUDIT)
+        demo.run("migration list -c type -c role -c status -c claim")
+        demo.say("The guest is deleted and both GPUs are free at once:")
+        demo.run(f"host simulate edit {demo.host_file} --remove-domain {GUEST}")
+        update = {"uuid": GUEST, "vm_state": "deleted"}
+        conductor.call("update_usage", f"{NAME} is deleted", instance=update)
+    demo.run("pci list --status available -c address -c product_id -c dev_type -c status")
 
 
-def move(stage: Stage, conductor: Conductor) -> dict[str, Any]:
-    """To two GPUs; what the calls that end the move are told."""
+def move(demo: Environment, conductor: Conductor) -> dict[str, Any]:
+    """Resize to two GPUs; return the arguments of the calls that finish the move."""
     resized = conductor.call("resize_claim", f"{NAME}, 2 GPUs", instance=INSTANCE, flavor=flavor(2))
     migration = {"uuid": resized["migration_uuid"], "migration_type": "resize"}
     step = {"instance_uuid": GUEST, "migration": migration}
     conductor.call("start_move_out", NAME, **step)
-    define(stage, resized["uuid"])
+    define(demo, resized["uuid"])
     conductor.call("finish_move", NAME, **step)
     return step
 
 
-def define(stage: Stage, claim: str) -> None:
-    """Have the simulated host run the guest as this claim says, in the place of what it ran."""
-    plain, made = stage.directory / "plain.xml", stage.directory / f"{NAME}.xml"
+def define(demo: Environment, claim: str) -> None:
+    """Run the guest on the simulated host as the claim describes it, replacing its domain."""
+    plain, merged = demo.directory / "plain.xml", demo.directory / f"{NAME}.xml"
     plain.write_text(domain_xml(GUEST, vcpus=VCPUS, memory_mb=MEMORY_MB, name=NAME))
-    made.write_text(stage.run(f"claim domain {claim} {plain}", shown=devices))
-    gone = f"--remove-domain {GUEST} " if GUEST in stage.host_file.read_text() else ""
-    stage.run(f"host simulate edit {stage.host_file} {gone}--add-domain {made}")
+    merged.write_text(demo.run(f"claim domain {claim} {plain}", shown=devices))
+    removal = f"--remove-domain {GUEST} " if GUEST in demo.host_file.read_text() else ""
+    demo.run(f"host simulate edit {demo.host_file} {removal}--add-domain {merged}")
 
 
 def devices(document: str) -> Syntax:
-    """What of it the story is about."""
+    """Return the device elements of a domain document."""
     found = etree.fromstring(document).iterfind("devices/hostdev")
     text = "\n    ".join(etree.tostring(each, encoding="unicode").strip() for each in found)
     return Syntax(f"  ...\n    {text}\n  ...", "xml", background_color="default")

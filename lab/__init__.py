@@ -1,5 +1,6 @@
-"""Lab hosts: hypervisors in software, on which the agent runs as the service that it is.
+"""Lab hosts: emulated hypervisors, on which the agent runs as an installed service.
 
-A real kernel with NUMA cells, threads, huge pages, an IOMMU and SR-IOV, libvirt and QEMU, emulated
-without any help of this machine's processor. `tools/lab` is the command; tests/lab uses the same.
+A host has a Linux kernel with NUMA cells, CPU threads, huge pages, an IOMMU and SR-IOV, and runs
+libvirt and QEMU. The emulation needs no virtualisation support of the processor. `tools/lab` is the
+command; tests/lab uses the same modules.
 """

@@ -1,4 +1,4 @@
-"""A line of JSON out, a line of JSON back: what QEMU's monitor and its guest agent speak."""
+"""Protocol of QEMU's monitor and guest agent: JSON documents, one per line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 
 class ChannelError(Exception):
-    """The other end is away, or it refused; the message says what."""
+    """The other end is unavailable or returned an error; the message says which."""
 
 
 class Channel:
-    """One connection to a unix socket. Everything raises `ChannelError`."""
+    """One connection to a unix socket. Every method raises `ChannelError`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -26,10 +26,10 @@ class Channel:
         try:
             self._socket.sendall(json.dumps(document).encode() + b"\n")
         except OSError as exc:
-            raise ChannelError(f"cannot be told anything: {exc}") from exc
+            raise ChannelError(f"cannot send: {exc}") from exc
 
     def receive(self, timeout: float) -> dict[str, Any]:
-        """The next line, in at most so many seconds."""
+        """Return the next document. :param timeout: seconds to wait for it."""
         self._socket.settimeout(timeout)
         try:
             line = self._lines.readline()
@@ -37,12 +37,12 @@ class Channel:
             raise ChannelError(f"no answer in {timeout} s: {exc}") from exc
         if not line:
             raise ChannelError("the connection was closed")
-        # The guest agent begins a fresh conversation with a byte that is no JSON.
+        # After a reset the guest agent begins with a byte that is not JSON.
         document: dict[str, Any] = json.loads(line.lstrip(b"\xff"))
         return document
 
     def execute(self, command: str, timeout: float, arguments: object = None) -> Any:
-        """A command's answer; events in between are left out."""
+        """Execute a command and return its result; events are ignored."""
         document = {"execute": command}
         self.send(document if arguments is None else {**document, "arguments": arguments})
         while True:
@@ -55,7 +55,7 @@ class Channel:
 
 @contextlib.contextmanager
 def connected(path: Path, timeout: float) -> Iterator[Channel]:
-    """A channel for the length of the block. :param timeout: seconds until somebody listens."""
+    """Connect for the length of the block. :param timeout: seconds to wait for a listener."""
     deadline = time.monotonic() + timeout
     with socket.socket(socket.AF_UNIX) as connection:
         while True:

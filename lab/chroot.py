@@ -1,4 +1,4 @@
-"""Commands in a root file system that is being made."""
+"""Commands in a root file system that is being built."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lab.places import LAB
 
-# In a mount namespace of its own, so that nothing is left mounted. The machine's certificates,
-# because whom it trusts its downloads trust.
+# A separate mount namespace leaves nothing mounted. The machine's certificates are mounted because
+# downloads must trust the same authorities, for instance that of a proxy.
 _ENTER = """
 set -e
 mount -t proc proc "$0/proc"
@@ -28,7 +28,10 @@ class BuildFailed(Exception):
 
 
 def run(*command: str) -> None:
-    """A command on this machine, what it says in the log. :raises BuildFailed:"""
+    """Run a command on this machine, with its output in the log.
+
+    :raises BuildFailed: it ended with another code than 0.
+    """
     clean = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     with LOG.open("a") as log:
         done = subprocess.run(
@@ -40,17 +43,20 @@ def run(*command: str) -> None:
             check=False,
         )
     if done.returncode:
-        told = "\n".join(LOG.read_text(errors="replace").splitlines()[-20:])
-        raise BuildFailed(f"{' '.join(command)} ended with {done.returncode}:\n{told}")
+        tail = "\n".join(LOG.read_text(errors="replace").splitlines()[-20:])
+        raise BuildFailed(f"{' '.join(command)} ended with {done.returncode}:\n{tail}")
 
 
 def inside(root: Path, *command: str) -> None:
-    """A command in that root file system. :raises BuildFailed:"""
+    """Run a command in that root file system.
+
+    :raises BuildFailed: it ended with another code than 0.
+    """
     run("unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, str(root), *command)
 
 
 def write(root: Path, files: Sequence[tuple[str, str]]) -> None:
-    """Files with these contents, by their paths in that root file system."""
+    """Write files. :param files: path in that root file system, and contents."""
     for name, contents in files:
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

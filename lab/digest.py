@@ -1,4 +1,4 @@
-"""Whether something must be made anew: a digest of all that it is made of."""
+"""Digest of all inputs of a build, which shows whether it must be repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.places import ROOT
 
 
 def digest(names: Iterable[str], *more: str) -> str:
-    """Of these files and directories of the checkout, and of more text."""
+    """Return the digest of these files and directories of the checkout, and of more text."""
     made = hashlib.sha256("\0".join(more).encode())
     for path in sorted(_files(names)):
         made.update(f"\0{path.relative_to(ROOT)}\0{path.stat().st_mode}\0".encode())

@@ -1,5 +1,8 @@
-"""What libvirt asks its emulators when it is first asked itself, asked beforehand: it keeps the
-answers, and in a host each of them takes long."""
+"""Fill libvirt's cache of emulator capabilities while the image is built.
+
+libvirt queries each emulator at its first use and caches the result. On an emulated host each of
+these queries takes long.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from pathlib import Path
 
 from lab import chroot
 
-# libvirt asks again where the answers were another with KVM, which a host has not. It ends with the
-# shell, and has seen nothing of this machine's network.
-_ASK = """
+# The cache is invalid if the availability of KVM differs, and a lab host has no KVM. The separate
+# namespaces end libvirtd with the shell and hide this machine's network from it.
+_QUERY = """
 set -e
 mount -t proc proc /proc
 [ ! -e /dev/kvm ] || mount --bind /dev/null /dev/kvm
@@ -18,9 +21,9 @@ virsh --connect qemu:///system capabilities >/dev/null
 """
 
 
-def ask(root: Path) -> None:
-    """Fill libvirt's cache. It is of the files that are there: copies of them are others to it.
+def fill_cache(root: Path) -> None:
+    """Fill libvirt's cache. It is bound to these very files: copies invalidate it.
 
     :raises BuildFailed:
     """
-    chroot.inside(root, "unshare", "--net", "--pid", "--fork", "sh", "-c", _ASK)
+    chroot.inside(root, "unshare", "--net", "--pid", "--fork", "sh", "-c", _QUERY)

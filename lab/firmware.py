@@ -1,6 +1,6 @@
-"""What the emulated firmware tells the kernel of frequencies: two for each CPU.
+"""ACPI table of the emulated firmware with two frequencies for each CPU.
 
-QEMU's own tables tell of none, so there would be no frequency governors.
+QEMU's own tables have no frequencies, so the kernel would have no frequency governors.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-# Both states are written to a port that nothing listens on: an emulated CPU has one speed.
+# The control port is unused: an emulated CPU has one speed.
 _CPU = """
     External (\\_SB.CPUS.C{cpu:03X}, DeviceObj)
     Scope (\\_SB.CPUS.C{cpu:03X})
@@ -29,7 +29,7 @@ _CPU = """
 
 
 def frequencies(directory: Path, cpus: int) -> Path:
-    """An ACPI table for so many CPUs, compiled."""
+    """Compile the table for so many CPUs; return its file."""
     source = directory / "frequencies.asl"
     tables = "".join(_CPU.format(cpu=cpu) for cpu in range(cpus))
     source.write_text(f'DefinitionBlock ("", "SSDT", 2, "RTALAB", "CPUFREQ", 1)\n{{{tables}}}\n')

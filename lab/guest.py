@@ -1,4 +1,4 @@
-"""Commands in the guest, through QEMU's guest agent: no network, no keys."""
+"""Commands on a lab host, through QEMU's guest agent: without network and keys."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from lab.channel import Channel, ChannelError, connected
 from rtagent.model.base import Value
 
-#: Seconds: between two questions whether a command has ended, at first and at last, each of which
-#: costs the guest something; and for one answer of the agent.
-PAUSE, MOST = 0.1, 1.0
+#: Seconds between two polls whether a command has ended: the first pause, and the longest. A poll
+#: takes time on the emulated host.
+PAUSE, LONGEST_PAUSE = 0.1, 1.0
+#: Seconds to wait for one answer of the guest agent.
 ANSWER = 120.0
 
 
 class Done(Value, frozen=True, kw_only=True):
-    """A command that has ended. :ivar code: minus the signal, when one ended it."""
+    """A command that has ended. :ivar code: exit code; minus the signal that ended it."""
 
     code: int
     stdout: str
@@ -32,7 +33,7 @@ class Guest:
         self._path = path
 
     def answers(self) -> bool:
-        """Whether the agent in the guest is up."""
+        """Whether the guest agent is running."""
         try:
             with connected(self._path, 0) as channel:
                 _begin(channel, 2.0)
@@ -41,14 +42,15 @@ class Guest:
         return True
 
     def run(self, command: Sequence[str], timeout: float = 300.0, given: str = "") -> Done:
-        """A program with its arguments, as root. :param given: its standard input.
+        """Run a program as root. :param given: its standard input.
 
-        :raises ChannelError: TimeoutError: it is left running then.
+        :raises ChannelError: the guest agent is unavailable or returned an error.
+        :raises TimeoutError: the program has not ended; it is left running.
         """
         deadline = time.monotonic() + timeout
         with connected(self._path, ANSWER) as channel:
             _begin(channel, ANSWER)
-            pid = channel.execute("guest-exec", ANSWER, _asked(command, given))["pid"]
+            pid = channel.execute("guest-exec", ANSWER, _arguments(command, given))["pid"]
             pause = PAUSE
             while True:
                 status = channel.execute("guest-exec-status", ANSWER, {"pid": pid})
@@ -57,18 +59,18 @@ class Guest:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{command} did not end in {timeout} s")
                 time.sleep(pause)
-                pause = min(2 * pause, MOST)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _begin(channel: Channel, timeout: float) -> None:
-    """Leave behind what an earlier conversation was not answered."""
+    """Discard answers that an earlier connection did not read."""
     token = secrets.randbits(31)
     channel.send({"execute": "guest-sync-delimited", "arguments": {"id": token}})
     while channel.receive(timeout).get("return") != token:
         continue
 
 
-def _asked(command: Sequence[str], given: str) -> dict[str, object]:
+def _arguments(command: Sequence[str], given: str) -> dict[str, object]:
     return {
         "path": command[0],
         "arg": list(command[1:]),

@@ -20,11 +20,11 @@ Config = Mapping[str, Mapping[str, object]]
 
 
 class CommandFailed(Exception):
-    """A command in the guest ended with another code than 0."""
+    """A command on a host ended with another code than 0."""
 
 
 class Host(Server):
-    """`stop()` and `kill()` are what pulling the plug is; `start()` boots from the same disk."""
+    """A lab host. `stop()` and `kill()` cut its power; `start()` boots from the same disk."""
 
     name = "lab"
     start_timeout = 600.0
@@ -32,8 +32,9 @@ class Host(Server):
     def __init__(
         self, hostname: str, profile: Profile, image: Image, broker_port: int, config: Config
     ) -> None:
-        """:param broker_port: of this machine's loopback. :param config: of the agent, beside what
-        the profile decides."""
+        """:param broker_port: of the broker, on this machine's loopback interface.
+        :param config: options of the agent, added to those of the profile.
+        """
         super().__init__()
         self.hostname, self.profile = hostname, profile
         self.guest = Guest(self.directory / "guest.sock")
@@ -67,58 +68,58 @@ class Host(Server):
     def answers(self) -> bool:
         return (self.directory / "guest.sock").exists() and self.guest.answers()
 
-    # -- the guest --------------------------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------------------
 
-    def tell(self, *command: str, timeout: float = 300.0, given: str = "") -> str:
-        """What a command prints that must succeed.
+    def output(self, *command: str, timeout: float = 300.0, given: str = "") -> str:
+        """Run a command and return its output.
 
-        :raises CommandFailed:
+        :raises CommandFailed: it ended with another code than 0.
         """
-        done = self.ask(*command, timeout=timeout, given=given)
+        done = self.execute(*command, timeout=timeout, given=given)
         if done.code:
             raise CommandFailed(f"{command} ended with {done.code}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def ask(self, *command: str, timeout: float = 300.0, given: str = "") -> Done:
-        """How a command ends. :param given: its standard input."""
+    def execute(self, *command: str, timeout: float = 300.0, given: str = "") -> Done:
+        """Run a command and return its result. :param given: its standard input."""
         return self.guest.run(command, timeout, given)
 
     def wait_served(self, timeout: float = 600.0) -> None:
-        """Until systemd says that the agent is up, which is when it said READY=1.
+        """Wait until the service is started, which is when the agent sends READY=1.
 
-        :raises CommandFailed: it is not; with what systemd says of it.
+        :raises CommandFailed: it does not start; with the status that systemd prints.
         """
         start = ["timeout", str(timeout), "systemctl", "start", "rtagent"]
-        if self.ask(*start, timeout=timeout + 30).code:
-            status = self.ask("systemctl", "status", "--no-pager", "--full", "rtagent")
-            raise CommandFailed(f"{self.hostname} does not serve: {status.stdout}")
+        if self.execute(*start, timeout=timeout + 30).code:
+            status = self.execute("systemctl", "status", "--no-pager", "--full", "rtagent")
+            raise CommandFailed(f"{self.hostname} is not ready: {status.stdout}")
 
     # -- the machine ------------------------------------------------------------------------------
 
     def monitor(self, command: str, **arguments: Any) -> Any:
-        """QEMU's answer to a command of its machine protocol."""
+        """Execute a command of QEMU's machine protocol; return its result."""
         with connected(self.directory / "monitor.sock", 10) as channel:
             channel.receive(10)  # the greeting
             channel.execute("qmp_capabilities", 10)
             return channel.execute(command, 10, arguments)
 
     def reset(self) -> None:
-        """The reset button; returns when the guest answers again."""
+        """Reset the machine, and wait until the guest agent answers again."""
         self.monitor("system_reset")
         self._wait()
 
     def boot_id(self) -> str:
-        """The kernel's, another one after each boot."""
-        return self.tell("cat", "/proc/sys/kernel/random/boot_id").strip()
+        """Return the Linux kernel's boot id, which differs after each boot."""
+        return self.output("cat", "/proc/sys/kernel/random/boot_id").strip()
 
     def close(self) -> None:
-        """The console's log stays."""
+        """Power off and remove the directory. The console log stays."""
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _with(profile: Profile, config: Config) -> str:
-    """The agent's configuration file."""
+    """Return the agent's configuration file."""
     sets = {
         "cpu_shared_set": profile.cpu_shared_set,
         "cpu_dedicated_set": profile.cpu_dedicated_set,
@@ -128,7 +129,7 @@ def _with(profile: Profile, config: Config) -> str:
             "transport_url": f"rabbit://guest:guest@{machine.BROKER}/",
             "reserved_host_memory_mb": 512,
         },
-        # libvirt looks at its emulators when it is first asked: here that takes long.
+        # The first call makes libvirt query its emulators, which takes long on an emulated host.
         "libvirt": {"call_timeout": 60},
         "compute": {name: value for name, value in sets.items() if value},
     }

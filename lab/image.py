@@ -1,5 +1,5 @@
-"""The disk of a lab host: the root file system with this checkout's agent, as README.rst installs
-it."""
+"""Disk image of a lab host: the root file system with the agent of this checkout, installed as the
+documentation says."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lab.places import LAB, ROOT
 from lab.root import VENV, base
 from rtagent.model.base import Value
 
-#: What the wheel is made of.
+#: Inputs of the wheel.
 SOURCES = ("README.rst", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
-_INGREDIENTS = (*SOURCES, "etc", "lab/emulators.py", "lab/image.py", "lab/initrd.py")
+_INPUTS = (*SOURCES, "etc", "lab/emulators.py", "lab/image.py", "lab/initrd.py")
 ETC = {
     "rtagent.service": "/etc/systemd/system/rtagent.service",
     "rtagent.sysusers": "/usr/lib/sysusers.d/rtagent.conf",
     "rtagent.tmpfiles": "/usr/lib/tmpfiles.d/rtagent.conf",
 }
-# QEMU's network, of which it would tell a client of DHCP.
+# QEMU's network; a DHCP client would get the same address.
 _NETWORK = """\
 [Unit]
 BindsTo=sys-subsystem-net-devices-eth0.device
@@ -42,13 +42,13 @@ WantedBy=network-online.target
 """
 _FILES = [
     ("/etc/fstab", "/dev/vda / ext4 defaults 0 1\n"),
-    # Made at the first boot, so that no two hosts have the same.
+    # Written at the first boot, so that no two hosts have the same id.
     ("/etc/machine-id", ""),
     ("/etc/modules-load.d/lab.conf", "acpi_cpufreq\ncpufreq_powersave\nvfio_pci\n"),
     ("/etc/systemd/journald.conf.d/lab.conf", "[Journal]\nStorage=volatile\n"),
     ("/etc/systemd/system/lab-network.service", _NETWORK),
 ]
-#: What takes a part of a host's start and is of no use to it.
+#: Units that take time at a start and are of no use on a lab host.
 _MASKED = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -73,7 +73,7 @@ SIZE = "4G"
 
 
 class Image(Value, frozen=True, kw_only=True):
-    """:ivar disk: a raw disk that is not to be changed."""
+    """An image. :ivar disk: a raw disk, which must not be changed."""
 
     disk: Path
     kernel: Path
@@ -81,7 +81,7 @@ class Image(Value, frozen=True, kw_only=True):
 
 
 def build() -> Image:
-    """The image of this checkout; made when there is none. :raises BuildFailed:"""
+    """Return the image of this checkout, built if there is none. :raises BuildFailed:"""
     LAB.mkdir(exist_ok=True)
     with lockutils.external_lock("build", lock_path=str(LAB)):
         return _build()
@@ -89,7 +89,7 @@ def build() -> Image:
 
 def _build() -> Image:
     root = base()
-    here = LAB / f"image-{digest(_INGREDIENTS, root.name)}"
+    here = LAB / f"image-{digest(_INPUTS, root.name)}"
     if not here.exists():
         fresh = LAB / "image.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -107,10 +107,10 @@ def _fill(image: Path, base_root: Path) -> None:
     _install_agent(root)
     chroot.write(root, _FILES)
     chroot.inside(root, "systemctl", "enable", "lab-network", "rtagent")
-    # Or systemd would take D-Bus's, which is the base's, for the machine's.
+    # Otherwise systemd would use D-Bus's id, which is the same on all hosts.
     (root / "var/lib/dbus/machine-id").unlink()
     chroot.inside(root, "systemctl", "mask", *_MASKED)
-    emulators.ask(root)
+    emulators.fill_cache(root)
     initrd.make(root, image / "initrd.img")
     (kernel,) = (root / "boot").glob("vmlinuz-*")
     shutil.copy(kernel, image / "vmlinuz")
@@ -119,7 +119,7 @@ def _fill(image: Path, base_root: Path) -> None:
 
 
 def _install_agent(root: Path) -> None:
-    """The steps of README.rst's first deployment."""
+    """Install the agent with the steps of the documentation."""
     wheel = _wheel(root / "tmp")
     pip = (f"{VENV}/bin/pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check")
     chroot.inside(root, *pip, f"/tmp/{wheel.name}")
@@ -133,7 +133,7 @@ def _install_agent(root: Path) -> None:
 
 
 def _wheel(directory: Path) -> Path:
-    """Built of a copy, because setuptools writes into its tree."""
+    """Build the wheel from a copy, because setuptools writes into its source tree."""
     with tempfile.TemporaryDirectory() as copy:
         for name in SOURCES:
             source = ROOT / name

@@ -1,4 +1,4 @@
-"""What the kernel runs before the disk is there: two modules, and nothing that looks for any."""
+"""Initial RAM disk: it loads two modules and mounts the disk, without searching for hardware."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lab import chroot
 
-# In /init the modules are what modprobe would load, in its order. klibc's programs need nothing but
-# their library.
+# /init loads the modules that modprobe would load, in its order. klibc's programs need only their
+# own library.
 _MAKE = """
 set -e
 kernel=$(basename /lib/modules/*)
@@ -35,6 +35,6 @@ rm -r "$tree"
 
 
 def make(root: Path, to: Path) -> None:
-    """Of what is installed in that root file system. :raises BuildFailed:"""
+    """Build it from what is installed in that root file system. :raises BuildFailed:"""
     chroot.inside(root, "sh", "-c", _MAKE)
     shutil.move(root / "tmp/initrd.img", to)

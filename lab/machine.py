@@ -7,25 +7,25 @@ from collections.abc import Iterator
 
 from lab.profile import Profile
 
-#: Of what is plugged in: where, or QEMU takes the first bus that it finds, an expander's maybe.
+#: The bus of devices. Without it QEMU takes the first bus that it finds, maybe an expander's.
 _ROOT_BUS = "bus=pcie.0"
 
-#: How guests know QEMU's NVMe controller, which has the virtual functions, and its teaching device.
+#: PCI ids of QEMU's NVMe controller, which has the virtual functions, and of its teaching device.
 NVME = {"vendor_id": "1b36", "product_id": "0010"}
 EDU = {"vendor_id": "1234", "product_id": "11e8"}
 
-#: Where guests find the broker.
+#: Address of the broker on a lab host.
 BROKER = "10.0.2.100:5672"
 
 
 def hardware(profile: Profile) -> list[str]:
-    """Everything that the profile decides."""
+    """Return the arguments that depend on the profile."""
     shape = f"sockets={profile.sockets},cores={profile.cores},threads={profile.threads}"
     return [
-        # One clock less, which is slow to read.
+        # No HPET: it is slow to read.
         *("-machine", "q35,kernel-irqchip=off,hpet=off", "-accel", "tcg,thread=multi"),
-        # One with threads, and with no more than a hypervisor needs: what a processor can do, its
-        # kernel saves and restores, and all of it is emulated.
+        # A model with threads and few other features: the kernel saves and restores the state of
+        # each feature, and all of that is emulated.
         *("-cpu", "Nehalem"),
         *("-m", str(profile.cells * profile.cell_memory_mb)),
         *("-smp", f"{profile.cpus},{shape}"),
@@ -46,16 +46,16 @@ def _devices(profile: Profile) -> Iterator[str]:
     if profile.virtual_functions:
         yield from _sriov(profile)
     if profile.grouped_devices:
-        # A conventional bus cannot tell its devices apart: they share a group.
+        # The IOMMU cannot distinguish devices on a conventional bus: they share a group.
         yield from ("-device", f"pcie-pci-bridge,id=conventional,{_ROOT_BUS}")
         for slot in (1, 2):
             yield from ("-device", f"edu,bus=conventional,addr={slot}")
 
 
 def _sriov(profile: Profile) -> Iterator[str]:
-    """Behind an expander that is close to a cell."""
+    """Yield an SR-IOV device behind an expander that has a NUMA node."""
     expander = f"pxb-pcie,id=pxb,bus_nr=128,{_ROOT_BUS}"
-    # Where there is one cell, the kernel would not say that a device is close to it.
+    # With a single cell the kernel would report no NUMA node for the device.
     yield from ("-device", f"{expander},numa_node={profile.cells - 1}")
     yield from ("-device", "pcie-root-port,id=pxb-port,bus=pxb,chassis=1")
     yield from ("-device", "nvme-subsys,id=subsystem")
@@ -63,7 +63,7 @@ def _sriov(profile: Profile) -> Iterator[str]:
 
 
 def sriov(profile: Profile) -> dict[str, str | int]:
-    """The device with the virtual functions, as QEMU's ``device_add`` takes it."""
+    """Return the device with the virtual functions, as arguments of QEMU's ``device_add``."""
     return {
         "driver": "nvme",
         "id": "sriov",
@@ -79,15 +79,19 @@ def sriov(profile: Profile) -> dict[str, str | int]:
 
 
 def peripherals(broker_port: int) -> list[str]:
-    """The same for every host: a disk, a network, and the doors for commands. Sockets are relative
-    to QEMU's directory. :param broker_port: of this machine's loopback."""
+    """Return the arguments that all hosts share: disk, network, and sockets for commands.
+
+    Paths of sockets are relative to QEMU's directory.
+
+    :param broker_port: of the broker, on this machine's loopback interface.
+    """
     forward = f"guestfwd=tcp:{BROKER}-cmd:socat STDIO TCP:127.0.0.1:{broker_port}"
     return [
         *("-nodefaults", "-no-user-config", "-display", "none"),
-        # What the guest has flushed is in the file, which outlives QEMU.
+        # Data that the guest has flushed is in the file and survives the end of QEMU.
         *("-drive", "file=disk.qcow2,if=none,id=disk,cache=writeback"),
         *("-device", f"virtio-blk-pci,drive=disk,{_ROOT_BUS}"),
-        # A network that ends here: the guest reaches the broker, and nothing and nobody else.
+        # A restricted network: the guest reaches only the broker.
         *("-netdev", f"user,id=net,restrict=on,ipv6=off,{forward}"),
         *("-device", f"virtio-net-pci,netdev=net,{_ROOT_BUS}"),
         *("-device", f"virtio-serial-pci,{_ROOT_BUS}"),
@@ -98,22 +102,24 @@ def peripherals(broker_port: int) -> list[str]:
 
 
 def kernel_line(profile: Profile, name: str) -> str:
-    """The kernel's command line."""
+    """Return the Linux kernel's command line."""
     pages = ",".join(f"{cell}:{profile.cell_pages}" for cell in range(profile.cells))
     return (
         f"root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off net.ifnames=0"
         f" systemd.hostname={name} systemd.show_status=error"
-        # What does not run for a while has no fault: this machine is busy.
+        # No watchdogs: a CPU that stands still for a while is not a fault on a busy machine.
         f" tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
         f" intel_iommu=on default_hugepagesz=2M hugepages={pages}"
-        # The emulated IOMMU does not remap interrupts, without which vfio gives no device away.
+        # The emulated IOMMU does not remap interrupts; without this option vfio assigns no device.
         " vfio_iommu_type1.allow_unsafe_interrupts=1"
     )
 
 
 def file_at_boot(path: str, contents: str) -> str:
-    """The value of ``-smbios`` by which systemd makes a file that is not there yet, the
-    agent's to read."""
+    """Return the value of ``-smbios`` that makes systemd create a missing file.
+
+    The agent's group can read the file.
+    """
     escaped = contents.replace("\\", "\\\\").replace("%", "%%").replace("\n", "\\n")
     line = f"f {path} 0640 root rtagent - {escaped}\n"
     encoded = base64.b64encode(line.encode()).decode()

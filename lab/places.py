@@ -1,4 +1,4 @@
-"""Where the lab keeps what it has made: in an ignored directory of the checkout."""
+"""Directories of the lab, in an ignored directory of the checkout."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ ROOT = Path(__file__).resolve().parents[1]
 LAB = ROOT / ".lab"
 #: The last console log of each host.
 CONSOLES = LAB / "consoles"
-#: The directory of each host that runs.
+#: Links to the directories of running hosts.
 HOSTS = LAB / "hosts"

@@ -1,4 +1,4 @@
-"""Profiles: the machines that a lab host can be."""
+"""Profiles: the hardware and CPU sets of lab hosts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from rtagent.model.base import Value
 
 
 class Profile(Value, frozen=True, kw_only=True):
-    """Cells are made of cores in their order, and never of parts of one.
+    """The hardware of a host. Each cell has whole cores, in their order.
 
-    :ivar cores: of each socket. :ivar threads: of each core. :ivar cells: in all.
-    :ivar cell_memory_mb: of each cell. :ivar cell_pages: of 2 MiB, of each cell.
-    :ivar virtual_functions: that an SR-IOV device on the last cell can have; 0: no such device.
+    :ivar cores: per socket. :ivar threads: per core. :ivar cells: in total.
+    :ivar cell_memory_mb: per cell. :ivar cell_pages: pages of 2 MiB per cell.
+    :ivar virtual_functions: the most of the SR-IOV device at the last cell; 0: no such device.
     :ivar grouped_devices: whether two devices share an IOMMU group.
-    :ivar cpu_shared_set: and cpu_dedicated_set: what the agent is configured with; "": nothing.
+    :ivar cpu_shared_set: and ``cpu_dedicated_set``: options of the agent; "": not set.
     """
 
     sockets: int = 1
@@ -31,12 +31,12 @@ class Profile(Value, frozen=True, kw_only=True):
         return self.sockets * self.cores * self.threads
 
     def cell_cpus(self, cell: int) -> range:
-        """The CPUs of a cell."""
+        """Return the CPUs of a cell."""
         each = self.cpus // self.cells
         return range(cell * each, (cell + 1) * each)
 
 
-#: By name; the first one is what `tools/lab boot` boots.
+#: By name; the first one is the default of `tools/lab boot`.
 PROFILES = {
     "two-sockets": Profile(
         sockets=2,

@@ -1,4 +1,4 @@
-"""The root file system without the agent: Debian, libvirt, QEMU, and the libraries of the agent."""
+"""Root file system without the agent: Debian, libvirt, QEMU, and the agent's libraries."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ deb {MIRROR}/debian-security {SUITE}-security main
 _FILES = [
     ("/etc/apt/sources.list", _SOURCES),
     ("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n"),
-    # The kernel's package makes one that nothing boots from (`lab.initrd`).
+    # The kernel's package builds an initial RAM disk that is not used (`lab.initrd`).
     ("/etc/initramfs-tools/conf.d/lab", "MODULES=list\n"),
 ]
 VENV = "/opt/rtagent"
 
-_INGREDIENTS = ("constraints.txt", "lab/chroot.py", "lab/packages.txt", "lab/root.py")
+_INPUTS = ("constraints.txt", "lab/chroot.py", "lab/packages.txt", "lab/root.py")
 
 
 def base() -> Path:
-    """The root file system; made when there is none of these ingredients.
+    """Return the root file system, built if there is none of the current inputs.
 
     :raises BuildFailed:
     """
-    here = LAB / f"base-{digest(_INGREDIENTS, _libraries())}"
+    here = LAB / f"base-{digest(_INPUTS, _libraries())}"
     if not here.exists():
         fresh = LAB / "base.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -72,7 +72,7 @@ def _packages() -> list[str]:
 
 
 def _libraries() -> str:
-    """What the agent's package requires, one per line."""
+    """Return the requirements of the agent's package, one per line."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     return setup["options"]["install_requires"]

@@ -1,4 +1,4 @@
-"""Alembic's entry: on a connection that the caller brings, or offline, for a dialect by name."""
+"""Alembic's entry point: upgrade on the caller's connection, or offline for a named dialect."""
 
 from alembic import context
 
@@ -14,7 +14,7 @@ else:
     context.configure(
         connection=context.config.attributes["connection"],
         target_metadata=metadata,
-        # SQLite can; Alembic thinks that it cannot, because its driver does not by itself.
+        # SQLite has transactional DDL. Alembic assumes otherwise, because the driver alone has not.
         transactional_ddl=context.config.attributes["connection"].dialect.name == "sqlite" or None,
     )
 

@@ -1,4 +1,4 @@
-"""The resource authority of a hypervisor: who holds what on this host."""
+"""The resource authority of a hypervisor: which claim has which resource of this host."""
 
 from importlib.metadata import version
 

@@ -1,34 +1,34 @@
-"""One audit: take a snapshot, observe, plan, apply what still holds, and say so in one sentence."""
+"""One audit: take a snapshot, observe, plan, apply what is still valid, and summarise it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from rtagent import views
 from rtagent.errors import StoreUnavailable
 from rtagent.model.base import Value
 from rtagent.model.device import Device
-from rtagent.model.host import HostState
-from rtagent.model.observation import Domain, Observation, Problem
-from rtagent.ports import Clock, Hypervisor, Reporter, Silence
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem
+from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
+from rtagent.reconcile import drift
 from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.plan import plan
-from rtagent.reconcile.step import Outcome
+from rtagent.reconcile.steps import Outcome
 from rtagent.tracker import ResourceTracker
 
 
 class AuditSummary(Value, frozen=True, kw_only=True):
     """What an audit found and did.
 
-    :ivar cause: ``periodic``, ``request``, ``start``, or the event that called for it.
+    :ivar cause: ``periodic``, ``request``, ``start``, or the event that triggered it.
     :ivar complete: the connection held; what was not seen was not there.
-    :ivar applied: steps. :ivar skipped: steps that lost to a claim made meanwhile.
-    :ivar absent: units that claims hold and that are not there.
-    :ivar refused: why the store took nothing, or "".
+    :ivar applied: steps. :ivar skipped: steps whose key was touched since the snapshot.
+    :ivar absent: resources that claims hold and that the host lacks.
+    :ivar refused: why nothing was written, or "".
     """
 
     cause: str
@@ -46,7 +46,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
 
     @property
     def good(self) -> bool:
-        """The host was seen whole and the store took what there was to write."""
+        """The observation was complete, and what was to be written was written."""
         return self.complete and not self.refused
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
         )
         did = f"applied {self.applied}, skipped {self.skipped}"
         if self.skipped:
-            did += " (touched meanwhile: the next audit's)"
+            did += " (touched meanwhile; left to the next audit)"
         if self.refused:
             did = f"applied nothing: {self.refused}"
         if self.problems:
@@ -69,15 +69,15 @@ class AuditSummary(Value, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """JSON primitives, the sentence included."""
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        return {**told, "sentence": str(self)}
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return {**fields, "sentence": str(self)}
 
 
 class Auditor:
     """Runs audits of a tracker's host, one at a time.
 
-    :ivar last: what the last one found and did. :ivar devices: the host's, as it was shown them.
-    :ivar domains: those that were here when the host was last seen whole; None: it never was.
+    :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
+    :ivar domains: those of the last complete observation.
     """
 
     def __init__(
@@ -88,15 +88,15 @@ class Auditor:
         reporter: Reporter | None = None,
     ) -> None:
         self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
-        self._reporter: Reporter = reporter or Silence()
+        self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         self._one_at_a_time = threading.Lock()
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
-        self.domains: Mapping[str, Domain] | None = None
+        self.domains: ObservedDomains = NEVER_OBSERVED
 
     def run(self, cause: str) -> AuditSummary:
-        """Audit now. The snapshot comes first: claims made while the host is observed are seen as
-        touched and left alone.
+        """Audit now. The snapshot comes first, so that claims which are made while the host is
+        observed count as touched and are left alone.
 
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
@@ -112,11 +112,11 @@ class Auditor:
             problems = (*seen.problems, *device_problems(base, seen))
             state, self.devices = self.tracker.snapshot(), seen.devices
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
-        self._tell(self.last)
+        self._report(self.last)
         return self.last
 
     def _apply(
-        self, base: HostState, seen: Observation, lapsed: frozenset[str]
+        self, base: NodeState, seen: Observation, lapsed: frozenset[str]
     ) -> tuple[Outcome, str]:
         if self.tracker.stale:
             return Outcome(), "the store is down"
@@ -126,17 +126,17 @@ class Auditor:
         except StoreUnavailable as error:
             return Outcome(), error.message
 
-    def _tell(self, summary: AuditSummary) -> None:
+    def _report(self, summary: AuditSummary) -> None:
         self._reporter.timed("audit", summary.cause, summary.seconds)
         self._reporter.counted("audit_skipped", summary.cause, summary.skipped)
         status = "pass" if summary.good and not summary.problems else "warn"
         self._reporter.health("audit", status, "" if status == "pass" else str(summary))
         quiet = status == "pass" and not summary.applied
-        self._reporter.said("debug" if quiet else "info", str(summary))
+        self._reporter.log("debug" if quiet else "info", str(summary))
 
 
 def _summary(
-    state: HostState,
+    state: NodeState,
     cause: str,
     seen: Observation,
     problems: tuple[Problem, ...],
@@ -150,10 +150,10 @@ def _summary(
         applied=len(outcome.applied),
         skipped=len(outcome.skipped),
         claims=len(state.claims),
-        orphans=len(views.orphans(state)),
-        drifts=len(views.drifts(state)),
-        absent=len(views.absent(state)),
-        suspects=len(views.suspects(state)),
+        orphans=len(drift.orphans(state)),
+        drifts=len(drift.drifts(state)),
+        absent=len(drift.absent(state)),
+        suspects=len(drift.suspects(state)),
         seconds=seconds,
         problems=problems,
         refused=refused,

@@ -1,4 +1,4 @@
-"""The node's record, with Nova's field names: what the database and `get_node` show."""
+"""The node's record with Nova's field names, as in the database and in `get_node`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import json
 from typing import Any
 
 from rtagent.model import stats
-from rtagent.model.base import MB_IN_GB
-from rtagent.model.host import HostState
+from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Cell, Topology
-from rtagent.pci.holds import holdings
+from rtagent.model.units import MB_IN_GB, round_up
+from rtagent.pci.allocations import device_allocations
 from rtagent.pci.pools import pools
 
 
-def compute_node(state: HostState) -> dict[str, Any]:
-    """Shape: Nova's ComputeNode fields and the node's revision and epoch, JSON primitives.
+def compute_node(state: NodeState) -> dict[str, Any]:
+    """Return Nova's ComputeNode fields with the node's revision and epoch, as JSON primitives.
 
-    Used amounts count what is reserved; free ones may be negative and are shown so.
+    Used quantities include reserved ones. Free quantities may be negative.
     """
     return {
         **identity(state),
-        **amounts(state),
+        **quantities(state),
         **(described(state.topology, state.policy) if state.topology else {}),
         "numa_topology": numa_topology(state),
         "pci_device_pools": pci_device_pools(state),
@@ -29,8 +29,8 @@ def compute_node(state: HostState) -> dict[str, Any]:
     }
 
 
-def identity(state: HostState) -> dict[str, Any]:
-    """Who the node is, and at which revision."""
+def identity(state: NodeState) -> dict[str, Any]:
+    """Return the identity of the node, its revision and its epoch."""
     return {
         "uuid": state.node.uuid,
         "host": state.node.host,
@@ -41,8 +41,8 @@ def identity(state: HostState) -> dict[str, Any]:
     }
 
 
-def amounts(state: HostState) -> dict[str, Any]:
-    """What is used and free: all that a claim moves."""
+def quantities(state: NodeState) -> dict[str, Any]:
+    """Return the used and free quantities: the fields that claims change."""
     policy, used, counters = state.policy, state.usage, dict(state.counters)
     memory_mb = state.topology.memory_mb if state.topology else 0
     disk_mb = state.topology.disk_mb if state.topology else 0
@@ -51,7 +51,7 @@ def amounts(state: HostState) -> dict[str, Any]:
     return {
         "vcpus_used": policy.reserved_cpus + used.vcpus + used.pcpus,
         "memory_mb_used": memory_used,
-        "local_gb_used": -(-disk_used // MB_IN_GB),
+        "local_gb_used": round_up(disk_used, MB_IN_GB),
         "free_ram_mb": memory_mb - memory_used,
         "free_disk_gb": (disk_mb - disk_used) // MB_IN_GB,
         "disk_available_least": state.disk_available_least,
@@ -66,7 +66,9 @@ def amounts(state: HostState) -> dict[str, Any]:
 
 
 def described(topology: Topology, policy: Policy) -> dict[str, Any]:
-    """What the host is made of. CPUs are those that guests may use, shared and dedicated ones."""
+    """Return the fields that describe the host. ``vcpus`` counts the CPUs that guests may use,
+    shared and dedicated ones.
+    """
     sets = policy.numa
     return {
         "vcpus": len(sets.shared(topology.cpus) | sets.dedicated(topology.cpus)),
@@ -80,13 +82,13 @@ def described(topology: Topology, policy: Policy) -> dict[str, Any]:
     }
 
 
-def numa_topology(state: HostState) -> dict[str, Any] | None:
-    """Cells with what they have and what of it is used; None when the host tells of none.
+def numa_topology(state: NodeState) -> dict[str, Any] | None:
+    """Return the cells with their capacity and usage, or None if the host reports no cells.
 
-    Shape: ``{"cells": [{"id", "cpuset", "pcpuset", "cpu_usage", "pinned_cpus", "siblings",
+    Format: ``{"cells": [{"id", "cpuset", "pcpuset", "cpu_usage", "pinned_cpus", "siblings",
     "memory", "memory_usage", "mempages": [{"size_kb", "total", "used", "reserved"}]}]}``, with the
-    names of Nova's NUMACell: ``cpu_usage`` counts shared vCPUs, ``pinned_cpus`` lists CPUs that are
-    kept idle, too; memory in MB.
+    names of Nova's NUMACell. ``cpu_usage`` counts shared vCPUs. ``pinned_cpus`` includes the idle
+    thread siblings. Memory is in MB.
     """
     if state.topology is None or not state.topology.cells:
         return None
@@ -110,12 +112,12 @@ def numa_topology(state: HostState) -> dict[str, Any] | None:
     }
 
 
-def pci_device_pools(state: HostState) -> list[dict[str, Any]]:
-    """Devices to be had, counted by what they are. Shape: Nova's PciDevicePool, each."""
-    return [pool.as_dict() for pool in pools(holdings(state).available())]
+def pci_device_pools(state: NodeState) -> list[dict[str, Any]]:
+    """Return the available devices, counted by their properties, as Nova's PciDevicePools."""
+    return [pool.as_dict() for pool in pools(device_allocations(state).available())]
 
 
-def _mempages(cell: Cell, state: HostState) -> list[dict[str, int]]:
+def _mempages(cell: Cell, state: NodeState) -> list[dict[str, int]]:
     used, reserved = state.usage.numa.pages, state.policy.numa.reserved_huge_pages.get(cell.id, {})
     return [
         {
@@ -129,7 +131,7 @@ def _mempages(cell: Cell, state: HostState) -> list[dict[str, int]]:
 
 
 def ratios(policy: Policy) -> dict[str, Any]:
-    """The allocation ratios in force."""
+    """Return the allocation ratios in force."""
     return {
         "cpu_allocation_ratio": float(policy.cpu_allocation_ratio),
         "ram_allocation_ratio": float(policy.ram_allocation_ratio),

@@ -1,49 +1,49 @@
-"""Every error of rtagent.
+"""All errors of rtagent.
 
 ::
 
     RtAgentError
-    ├── RequestError                     the caller's to mend; expected, crosses the wire
-    │   ├── InvalidRequest               the document breaks its schema
-    │   │   ├── InvalidFlavor            flavor and image, taken together, describe no guest
-    │   │   │   ├── PropertyInvalid      a value breaks its property's rule
-    │   │   │   ├── PropertyConflict     values of several properties exclude each other
-    │   │   │   └── FlavorImageConflict  the image overrides what the flavor has decided
-    │   │   └── InvalidPciRequest        devices are asked for in a way that means nothing
+    ├── RequestError                     the caller must change the request; expected; crosses RPC
+    │   ├── InvalidRequest               the document violates its schema
+    │   │   ├── InvalidFlavor            flavor and image together describe no valid guest
+    │   │   │   ├── PropertyInvalid      a value violates the rule of its property
+    │   │   │   ├── PropertyConflict     the values of several properties exclude each other
+    │   │   │   └── FlavorImageConflict  the image overrides a decision of the flavor
+    │   │   └── InvalidPciRequest        a request for devices is invalid
     │   │       └── PciRequestAliasNotDefined
     │   ├── ClaimNotFound
-    │   ├── ClaimConflict                the owner has a claim, or the operation id other content
+    │   ├── ClaimConflict                the owner has a claim, or the operation id is in use
     │   ├── ClaimExpired                 the claim has ended
-    │   ├── IllegalTransition            the claim's state does not allow the call
+    │   ├── IllegalTransition            the state of the claim does not allow the call
     │   ├── NodeNotFound
-    │   ├── PciDeviceNotFound            no record of a device has that address
+    │   ├── PciDeviceNotFound            no device with that address is recorded
     │   └── ComputeResourcesUnavailable  refused, with reasons
-    ├── Unavailable                      not now: the same call may succeed later; crosses the wire
-    │   ├── NodeNotReady                 the first good audit is still to come
+    ├── Unavailable                      the same call may succeed later; expected; crosses RPC
+    │   ├── NodeNotReady                 the first successful audit has not finished
     │   ├── StoreUnavailable
     │   ├── TrackerBusy
     │   ├── HypervisorUnavailable
-    │   │   └── CpuPowerFailed           a host CPU cannot be made ready for its guest
-    │   └── AgentUnreachable             found by a client: nobody answers
-    ├── StoreError                       between a store and the tracker; never crosses the wire
-    │   ├── CommitUnknown                the connection went while COMMIT was in flight
-    │   ├── RevisionConflict             the node row has another revision than ours
+    │   │   └── CpuPowerFailed           a host CPU cannot be prepared for its guest
+    │   └── AgentUnreachable             raised by a client: no agent answers
+    ├── StoreError                       between a store and the state writer; never crosses RPC
+    │   ├── CommitUnknown                the connection was lost while COMMIT was in flight
+    │   ├── RevisionConflict             the node's row has another revision
     │   ├── WriterFenced                 a newer writer has raised the epoch
     │   ├── ChangeRejected               the database refused the rows
-    │   ├── Deadlock                     the database chose us as its victim
-    │   └── SchemaMismatch               the database's schema is not the code's
+    │   ├── Deadlock                     the database ended the transaction as a deadlock's victim
+    │   └── SchemaMismatch               the schema of the database is not that of the code
     ├── IdentityError                    this process must not write for this node
-    ├── ConfigError                      an option's value breaks its rule
-    │   └── PciConfigError               a document of an option of [pci] does
+    ├── ConfigError                      the value of an option violates its rule
+    │   └── PciConfigError               a JSON document in an option of [pci] is invalid
     │       ├── PciConfigInvalidSpec     device_spec
     │       └── PciInvalidAlias          alias
     ├── PlacementError
-    │   ├── PlacementConflict            the provider's generation moved
+    │   ├── PlacementConflict            the generation of the provider has changed
     │   └── PlacementUnavailable
-    └── InvariantViolated                a defect of ours: granting stops
+    └── InvariantViolated                a defect in rtagent: granting stops
 
-Data lives in ``kwargs`` (JSON primitives) and the sentence is made from it, so that an error
-reads the same on both sides of the wire.
+The data of an error is in ``kwargs`` (JSON primitives), and its message is made from them. So an
+error reads the same on both sides of RPC.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from typing import Any, ClassVar
 
 
 class RtAgentError(Exception):
-    """The root.
+    """The base of all errors.
 
-    :cvar retriable: the same call may succeed later, unchanged.
-    :cvar expected: the caller's or the surroundings' doing; logged without a traceback.
+    :cvar retriable: the same call may succeed later.
+    :cvar expected: caused by the caller or the environment; logged without a traceback.
     """
 
     template: ClassVar[str] = "{detail}"
@@ -63,7 +63,7 @@ class RtAgentError(Exception):
     expected: ClassVar[bool] = False
 
     def __init__(self, detail: str | None = None, **kwargs: Any) -> None:
-        # oslo.messaging rebuilds an error from args and kwargs: all goes into kwargs.
+        # oslo.messaging rebuilds an error from args and kwargs, so all data goes into kwargs.
         super().__init__()
         if detail is not None:
             kwargs["detail"] = detail
@@ -71,14 +71,14 @@ class RtAgentError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence, made from the data; the same here and on the other side of the wire."""
+        """The message, made from the data."""
         return self.template.format(**{"detail": type(self).__doc__, **self.kwargs})
 
     def __str__(self) -> str:
         return self.message
 
     def as_dict(self) -> dict[str, Any]:
-        """Shape: ``{"error", "message", "retriable", ...kwargs}``, JSON primitives."""
+        """Return ``{"error", "message", "retriable", ...kwargs}``, JSON primitives."""
         return {
             **self.kwargs,
             "error": type(self).__name__,
@@ -88,13 +88,13 @@ class RtAgentError(Exception):
 
 
 class RequestError(RtAgentError):
-    """The call cannot be granted as it stands."""
+    """The request cannot be granted as it is."""
 
     expected = True
 
 
 class InvalidRequest(RequestError):
-    """The document breaks its schema.
+    """The document violates its schema.
 
     :ivar kwargs: ``method`` and ``errors``: a list of ``{"path", "message"}``.
     """
@@ -106,10 +106,10 @@ class InvalidRequest(RequestError):
 
 
 class InvalidFlavor(InvalidRequest):
-    """Flavor and image, taken together, describe no guest.
+    """Flavor and image together describe no valid guest.
 
-    :ivar kwargs: ``properties``: the value of each property concerned, by its name (``hw:...`` in
-        the flavor, ``hw_...`` in the image, ``flavor.vcpus`` and the like); and ``rule``, broken.
+    :ivar kwargs: ``properties``: the values of the properties concerned, by name (``hw:...`` in the
+        flavor, ``hw_...`` in the image, ``flavor.vcpus`` and others); ``rule``: the violated rule.
     """
 
     @property
@@ -119,22 +119,22 @@ class InvalidFlavor(InvalidRequest):
 
 
 class PropertyInvalid(InvalidFlavor):
-    """A value breaks its property's rule."""
+    """A value violates the rule of its property."""
 
 
 class PropertyConflict(InvalidFlavor):
-    """Values of several properties exclude each other."""
+    """The values of several properties exclude each other."""
 
 
 class FlavorImageConflict(InvalidFlavor):
-    """The image asks for something else than the flavor, and may not."""
+    """The image contradicts the flavor where it must not."""
 
 
 class InvalidPciRequest(InvalidRequest):
-    """Devices are asked for in a way that means nothing.
+    """A request for devices is invalid.
 
-    :ivar kwargs: ``where`` it is asked (an extra spec, a request), its ``value``, and the broken
-        ``rule``.
+    :ivar kwargs: ``where``: the source of the request (an extra spec, a PCI request); ``value``;
+        ``rule``: the violated rule.
     """
 
     @property
@@ -147,10 +147,10 @@ class PciRequestAliasNotDefined(InvalidPciRequest):
 
 
 class ClaimNotFound(RequestError):
-    """No such claim on this node.
+    """This node has no such claim.
 
-    :ivar kwargs: ``claim_uuid``; or, of a claim that is told by its owner, ``owner_id`` and, where
-        it is the one for a move, ``migration_uuid``.
+    :ivar kwargs: ``claim_uuid``; or, for a claim that is identified by its owner, ``owner_id`` and,
+        if it is the claim for a move, ``migration_uuid``.
     """
 
     @property
@@ -163,44 +163,43 @@ class ClaimNotFound(RequestError):
 
 
 class PciDeviceNotFound(RequestError):
-    """No device of that address is offered, or held, here."""
+    """This node has no record of a device with that address."""
 
-    template = "no PCI device {address} is known here: rtagent pci list shows those that are"
+    template = "no PCI device {address} is known here: rtagent pci list shows the known devices"
 
 
 class ClaimConflict(RequestError):
-    """The owner has a live claim already, or the operation id was used for something else."""
+    """The owner already has a live claim, or the operation id was used for another request."""
 
 
 class ClaimExpired(RequestError):
-    """The claim has ended; nothing may be started on it."""
+    """The claim has ended. A caller that receives this must not start the domain."""
 
-    template = "claim {claim_uuid} has ended: take a new claim before starting anything"
+    template = "claim {claim_uuid} has ended: make a new claim before starting the domain"
 
 
 class IllegalTransition(RequestError):
-    """The state of the claim, or of the move, does not allow the call.
+    """The state of the claim or of the move does not allow the call.
 
-    :ivar kwargs: ``claim_uuid`` or ``migration_uuid``, its ``state``, the ``verb``, and what is
-        ``legal`` there.
+    :ivar kwargs: ``claim_uuid`` or ``migration_uuid``, its ``state``, the ``verb``, and the verbs
+        that are ``legal`` in that state.
     """
 
     @property
     def message(self) -> str:
         noun = "claim" if "claim_uuid" in self.kwargs else "migration"
-        return "{noun} {uuid} is {state}: {verb} is not legal there (legal: {legal})".format(
-            noun=noun, uuid=self.kwargs[f"{noun}_uuid"], **self.kwargs
-        )
+        template = "{noun} {uuid} is {state}: {verb} is not legal in this state (legal: {legal})"
+        return template.format(noun=noun, uuid=self.kwargs[f"{noun}_uuid"], **self.kwargs)
 
 
 class NodeNotFound(RequestError):
-    """The node named is not this hypervisor."""
+    """The named node is not this hypervisor."""
 
     template = "node {node} is not served here: this agent serves {served}"
 
 
 class ComputeResourcesUnavailable(RequestError):
-    """The host cannot hold what was asked for.
+    """The host does not have the requested resources.
 
     :ivar kwargs: ``reasons``: a list of ``{"code", "resource", "where", "requested",
         "available", "unit", "message"}``, nearest miss first.
@@ -212,7 +211,7 @@ class ComputeResourcesUnavailable(RequestError):
 
 
 class Unavailable(RtAgentError):
-    """Not now; the same call may succeed later."""
+    """The call cannot be served now. The same call may succeed later."""
 
     retriable = True
     expected = True
@@ -227,97 +226,98 @@ class StoreUnavailable(Unavailable):
 
 
 class TrackerBusy(Unavailable):
-    """The call waited its time for the tracker and was withdrawn; nothing was claimed."""
+    """The tracker was busy until the time-out; the request was withdrawn, and nothing changed."""
 
 
 class HypervisorUnavailable(Unavailable):
-    """The hypervisor does not answer; nothing new is claimed until it is back."""
+    """The hypervisor does not answer; no new claims are granted until it does."""
 
 
 class CpuPowerFailed(HypervisorUnavailable):
-    """A host CPU cannot be switched on or off, or given another governor.
+    """A host CPU cannot be switched on or off, or its governor cannot be changed.
 
-    :ivar kwargs: ``cpu``, the ``file`` to which ``wanted`` was written in vain, and ``why``.
+    :ivar kwargs: ``cpu``; the ``file`` to which ``wanted`` could not be written; ``why``.
     """
 
     template = "CPU {cpu}: {wanted} cannot be written to {file}: {why}"
 
 
 class AgentUnreachable(Unavailable):
-    """A client's own finding: no agent answers; whether the call had an effect is not known.
+    """Raised by a client: no agent answers. It is unknown whether the call had an effect.
 
-    :ivar kwargs: ``where`` it was called, ``why`` it failed, and the ``remedy``.
+    :ivar kwargs: ``where``: the address that was called; ``why`` it failed; the ``remedy``.
     """
 
     template = "no agent at {where} ({why}): {remedy}"
 
 
 class StoreError(RtAgentError):
-    """What a store tells the tracker."""
+    """An error that a store reports to the state writer."""
 
 
 class CommitUnknown(StoreError):
-    """The connection went while COMMIT was in flight: the outcome is in the database only."""
+    """The connection was lost while COMMIT was in flight. Only the database has the outcome."""
 
 
 class RevisionConflict(StoreError):
-    """The node's row has another revision than this process's."""
+    """The node's row has another revision than this process."""
 
 
 class WriterFenced(StoreError):
-    """A newer writer has taken this node over; this process must stop."""
+    """A newer writer has taken this node over. This process must stop."""
 
     template = (
-        "node {node_uuid}: a newer writer holds epoch {theirs}, ours is {ours}: stopping. Another"
-        " agent has taken the node over, or its record was removed: see that no other serves it"
-        " before this one is started again"
+        "node {node_uuid}: a newer writer has epoch {theirs}, ours is {ours}: stopping. Another"
+        " agent has taken the node over, or its record was removed: make sure that no other agent"
+        " serves the node before you start this one again"
     )
 
 
 class ChangeRejected(StoreError):
     """The database refused the rows.
 
-    :ivar kwargs: ``taken``: because a key of them is taken; a claim's uuid may be another node's.
+    :ivar kwargs: ``taken``: a key already exists. A claim's uuid may belong to another node.
     """
 
 
 class Deadlock(StoreError):
-    """The database ended the transaction in favour of another; nothing was written."""
+    """The database ended the transaction in favour of another. Nothing was written."""
 
 
 class SchemaMismatch(StoreError):
-    """The database's schema is not the one that this code writes."""
+    """The schema of the database is not the one that this code writes."""
 
 
 class IdentityError(RtAgentError):
-    """This process must not write for this node; the message names the remedy."""
+    """This process must not write for this node. The message names the remedy."""
 
     expected = True
 
 
 class ConfigError(RtAgentError):
-    """An option's value breaks its rule."""
+    """The value of an option violates its rule."""
 
     template = "[{group}] {option} = {value}: {rule}"
     expected = True
 
 
 class PciConfigError(ConfigError):
-    """One of the JSON documents of an option of [pci] is wrong.
+    """A JSON document in an option of [pci] is invalid.
 
-    :ivar kwargs: ``index``: its place among the option's values, from 0, and in a list of
-        documents its place there (``1[0]``); ``key``: in it, or ""; its ``value``; the ``rule``.
+    :ivar kwargs: ``index``: the position among the option's values, from 0, and the position in a
+        list of documents (``1[0]``); ``key``: the key in the document, or ""; its ``value``; the
+        violated ``rule``.
     """
 
     template = "[{group}] {option} {index}: {key} = {value}: {rule}"
 
 
 class PciConfigInvalidSpec(PciConfigError):
-    """[pci] device_spec."""
+    """A document of [pci] device_spec is invalid."""
 
 
 class PciInvalidAlias(PciConfigError):
-    """[pci] alias."""
+    """A document of [pci] alias is invalid."""
 
 
 class PlacementError(RtAgentError):
@@ -327,7 +327,7 @@ class PlacementError(RtAgentError):
 
 
 class PlacementConflict(PlacementError):
-    """Placement's generation of a provider is not the one we knew."""
+    """Placement has another generation of a provider than this process."""
 
 
 class PlacementUnavailable(PlacementError):
@@ -337,4 +337,4 @@ class PlacementUnavailable(PlacementError):
 
 
 class InvariantViolated(RtAgentError):
-    """The state breaks one of its own rules: a defect. Granting stops until a restart."""
+    """The state violates an invariant, by a defect. Granting stops until a restart."""

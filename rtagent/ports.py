@@ -1,4 +1,4 @@
-"""What the core asks of the world. Adapters satisfy these; fakes ship beside them."""
+"""The interfaces between the core and its adapters. Each adapter has a fake for tests."""
 
 from __future__ import annotations
 
@@ -8,113 +8,99 @@ from typing import Any, Protocol
 
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim import Claim
-from rtagent.model.device import PciDevice
-from rtagent.model.holding import Holding
-from rtagent.model.host import HostState
-from rtagent.model.migration import Migration, TakenOver
-from rtagent.model.node import Node, NodeRecord, Ratios, Writer
+from rtagent.model.migration import TakenOver
+from rtagent.model.node import NodeRecord
+from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
-from rtagent.model.specific import SpecificInventory
-from rtagent.model.topology import Topology
+from rtagent.model.stored import Stored
 
 
 class Clock(Protocol):
-    """Time, as an argument."""
+    """The time. It is an argument everywhere, so that tests control it."""
 
     def now(self) -> datetime:
-        """UTC, aware."""
+        """Return the current time, in UTC and with a time zone."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from some fixed point."""
+        """Return seconds since a fixed point in the past."""
         ...
 
 
-class Stored(Value, frozen=True, kw_only=True):
-    """All that a store holds of one node: live claims only."""
-
-    node: Node
-    revision: int
-    epoch: int
-    claims: tuple[Claim, ...] = ()
-    holdings: tuple[Holding, ...] = ()
-    migrations: tuple[Migration, ...] = ()
-    devices: tuple[PciDevice, ...] = ()
-    specific: tuple[SpecificInventory, ...] = ()
-    topology: Topology | None = None
-    ratios: Ratios = Ratios()
-    failed_builds: int = 0
-    disk_available_least: int | None = None
-
-
-#: Given the records with this node's uuid or hypervisor hostname: the record to write (its epoch is
-#: the one that the writer will have), or an `IdentityError`.
+#: The rule of an enrollment. Given the records with this node's uuid or hypervisor hostname, return
+#: the record to write, with the epoch that the writer will have, or raise `IdentityError`.
 Enroll = Callable[[Sequence[NodeRecord]], NodeRecord]
 
 
 class Store(Protocol):
     """Durable state. Every method is one transaction, bounded by the operation timeout.
 
-    All raise `StoreUnavailable` when the database did not do it and state is unchanged.
+    Every method raises `StoreUnavailable` if the database did not execute it; then nothing has
+    changed.
     """
 
     def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
-        """Become the writer: read the records, apply the rule, write the outcome, read everything.
+        """Become the writer of a node: read the records, apply the rule, write its result, and read
+        everything.
 
-        :raises IdentityError: from the rule; nothing is written then.
+        :raises IdentityError: from the rule; then nothing is written.
         """
         ...
 
     def load(self, node_uuid: str) -> Stored:
-        """Everything of the node, read in one transaction; writes nothing."""
+        """Read everything of the node in one transaction. Write nothing."""
         ...
 
     def reload(self, node_uuid: str, epoch: int) -> Stored:
-        """First raise the epoch by one, requiring ours; then read everything.
+        """Raise the epoch by one, requiring the given one; then read everything.
 
-        Writing first waits for, or defeats, a commit that is still in flight. An epoch raised by
-        an earlier reload of this same process (`Writer.process`), whose answer was lost, is ours.
+        The write comes first, because it waits for a commit that is still in flight, or makes that
+        commit fail. If the answer of an earlier reload was lost, the epoch that it has raised still
+        belongs to this store.
 
-        :raises WriterFenced: another process has raised the epoch.
+        :raises WriterFenced: another store has raised the epoch.
         """
         ...
 
-    def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
+    def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         """Write the changes that lead from one state to the other.
 
-        Requires the node's row to have ``before.revision`` and ``before.epoch``.
+        The node's row must have ``before.revision`` and ``before.epoch``.
 
-        :raises RevisionConflict: WriterFenced: Deadlock: nothing was written.
-        :raises ChangeRejected: the database refused the rows (an operation id used before, say).
-        :raises CommitUnknown: the connection went while COMMIT was in flight.
+        :raises RevisionConflict: the row has another revision. Nothing was written.
+        :raises WriterFenced: the row has another epoch. Nothing was written.
+        :raises Deadlock: the database chose another transaction. Nothing was written.
+        :raises ChangeRejected: the database refused the rows, for example because an operation id
+            was used before. Nothing was written.
+        :raises CommitUnknown: the connection was lost while COMMIT was in flight.
         """
         ...
 
     def epoch(self, node_uuid: str) -> int:
-        """Of the node's present writer."""
+        """Return the epoch of the node's current writer."""
         ...
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
-        """The record of an operation id, or None."""
+        """Return the record of an operation id, or None."""
         ...
 
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
-        """Which of the node's claims are of guests that another node has taken over: it has an
-        active claim of kind `evacuation` for the same owner, made after the node's own.
+        """Return the node's claims whose guests another node has taken over, by claim uuid.
 
-        By uuid of this node's claim. A database of its own knows of
-        no other node, and answers with nothing.
+        The other node has an active claim of kind ``evacuation`` for the same owner, made after the
+        claim of this node. A database with one node only has no such claims.
         """
         ...
 
     def purge(self, node_uuid: str, before: datetime) -> int:
-        """Forget operations, and claims released, before that time; how many rows went."""
+        """Delete the operations and the released claims from before that time. Return the number of
+        deleted rows.
+        """
         ...
 
 
 class Service(Value, frozen=True, kw_only=True):
-    """A service's record (Nova's ``services`` row)."""
+    """The record of a service (a row of ``services``, as in Nova)."""
 
     host: str
     binary: str
@@ -127,26 +113,26 @@ class Service(Value, frozen=True, kw_only=True):
 
 
 class ServiceRegistry(Protocol):
-    """Heartbeats. Raises `StoreUnavailable`."""
+    """The services and their heartbeats. Every method raises `StoreUnavailable`."""
 
     def heartbeat(self, host: str, now: datetime) -> Service:
-        """One more report; creates the record the first time. Returns it as it is then."""
+        """Count one more report, and create the record at the first. Return the record."""
         ...
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
-        """Take the host out of, or back into, scheduling."""
+        """Disable or enable the host for scheduling. Return the record."""
         ...
 
     def services(self) -> Sequence[Service]:
-        """All of them, by host."""
+        """Return all services, by host."""
         ...
 
 
 class HostIdentity(Value, frozen=True, kw_only=True):
-    """Who the hypervisor says that it is.
+    """The identity that the hypervisor reports.
 
-    :ivar hostname: libvirt's. :ivar host_uuid: libvirt's host uuid, or "" where it has none of
-        its own (``test://``).
+    :ivar hostname: libvirt's host name.
+    :ivar host_uuid: libvirt's host uuid, or "" if the driver has none of its own (``test://``).
     """
 
     hostname: str
@@ -154,56 +140,59 @@ class HostIdentity(Value, frozen=True, kw_only=True):
 
 
 class Hypervisor(Protocol):
-    """The host, observed. Raises `HypervisorUnavailable` when there is no connection."""
+    """Observes the host. Methods raise `HypervisorUnavailable` without a connection."""
 
     def identity(self) -> HostIdentity:
-        """Connect if needed, and say who is there."""
+        """Connect if needed, and return the identity of the host."""
         ...
 
     def observe(self) -> Observation:
-        """One look at everything. A bad item is a `Problem` in it, never an error."""
+        """Observe the whole host. An item that cannot be read is a `Problem`, never an error."""
         ...
 
     def start(self, on_event: Callable[[str], None]) -> None:
-        """Begin to watch: `on_event` gets a word for each event that calls for a targeted audit
-        (``lifecycle``, ``device``, ``connection``, ``file``). It must return at once."""
+        """Start watching for events.
+
+        :param on_event: called for each event that needs a targeted audit, with its kind
+            (``lifecycle``, ``device``, ``connection``, ``file``). It must return at once.
+        """
         ...
 
     def stop(self) -> None:
-        """Watch no more and close the connection."""
+        """Stop watching, and close the connection."""
         ...
 
 
 class CpuPower(Protocol):
-    """The power of host CPUs, by one strategy. What is so already costs a look.
+    """Manages the power of host CPUs by one strategy. A CPU that is already in the requested state
+    costs one read.
 
-    :ivar switches_off: a CPU that is down is offline, and the hypervisor knows little of it.
-    :raises CpuPowerFailed: naming a CPU with which it did not work; the others are as asked.
+    :ivar switches_off: a CPU that is down is offline, and the hypervisor reports little about it.
+    :raises CpuPowerFailed: names a CPU that could not be changed. The other CPUs were changed.
     """
 
     switches_off: bool
 
     def up(self, cpus: Iterable[int]) -> None:
-        """Have them ready for guests; they are when this returns."""
+        """Make CPUs ready for guests before returning."""
         ...
 
     def down(self, cpus: Iterable[int]) -> None:
-        """Have them cost little; nobody needs them."""
+        """Save power on CPUs that no guest needs."""
         ...
 
 
 class PlacementAPI(Protocol):
-    """Placement's HTTP, one request per call (`ensure_traits`: one more for each that is new;
-    `ensure_classes`: one for each).
+    """Placement's HTTP API. Each call is one request, except that `ensure_traits` sends one more
+    for each new trait, and `ensure_classes` one for each class.
 
-    :raises PlacementConflict: the provider is not as we knew it: its generation moved, or it is
-        gone.
-    :raises PlacementUnavailable: no answer, 5xx, or a token refused.
-    :raises PlacementError: anything else that is not success; ``code`` in kwargs is Placement's.
+    :raises PlacementConflict: the generation of the provider has changed, or it was deleted.
+    :raises PlacementUnavailable: no answer, 5xx, or a refused token.
+    :raises PlacementError: any other failure; ``code`` in kwargs is Placement's error code.
     """
 
     def provider(self, uuid: str) -> Mapping[str, Any] | None:
-        """``GET /resource_providers/{uuid}``, or None when there is none."""
+        """``GET /resource_providers/{uuid}``: the provider, or None."""
         ...
 
     def provider_named(self, name: str) -> Mapping[str, Any] | None:
@@ -213,71 +202,79 @@ class PlacementAPI(Protocol):
     def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
         """``POST /resource_providers``: the provider as created.
 
-        :raises PlacementError: with the code of a duplicate: the name or the uuid is taken.
+        :raises PlacementError: with the code of a duplicate: the name or the uuid exists.
         """
         ...
 
     def delete_provider(self, uuid: str) -> None:
-        """``DELETE /resource_providers/{uuid}``; one that is gone already is no error.
+        """``DELETE /resource_providers/{uuid}``. A provider that does not exist is not an error.
 
-        :raises PlacementError: with the code of one in use: somebody has an allocation from it.
+        :raises PlacementError: with the code of a provider in use: it has allocations.
         """
         ...
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
-        """``{"inventories": {class: {...}}, "resource_provider_generation"}``."""
+        """Return ``{"inventories": {class: {...}}, "resource_provider_generation"}``."""
         ...
 
     def put_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Mapping[str, Any]]
     ) -> int:
-        """Replace all; the new generation."""
+        """Replace all. Return the new generation."""
         ...
 
     def traits(self, uuid: str) -> Mapping[str, Any]:
-        """``{"traits": [...], "resource_provider_generation"}``."""
+        """Return ``{"traits": [...], "resource_provider_generation"}``."""
         ...
 
     def put_traits(self, uuid: str, generation: int, traits: Sequence[str]) -> int:
-        """Replace all; the new generation."""
+        """Replace all. Return the new generation."""
         ...
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
-        """Create the CUSTOM_* names that do not exist yet; those of `names` that exist then."""
+        """Create the missing CUSTOM_* traits. Return those of `names` that exist afterwards."""
         ...
 
     def ensure_classes(self, names: Sequence[str]) -> None:
-        """Create the CUSTOM_* resource classes among `names` that do not exist yet."""
+        """Create the missing CUSTOM_* resource classes among `names`."""
         ...
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
-        """``{"allocations": {consumer: {...}}}`` of a provider."""
+        """Return ``{"allocations": {consumer: {...}}}`` of a provider."""
         ...
 
 
 class Reporter(Protocol):
-    """Told what happens; every method is called without a lock held and must return at once."""
+    """Receives reports. Methods are called without a lock held, and must return at once."""
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
-        """A duration, by name (``lock_wait``, ``lock_hold``, ``audit``, ``rpc``, ``placement``)
-        and purpose."""
+        """Report a duration, by name (``lock_wait``, ``lock_hold``, ``audit``, ``rpc``,
+        ``placement``) and purpose.
+        """
         ...
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
-        """Something happened: ``refused`` by code, ``granted`` by kind, ``skipped`` ..."""
+        """Count an event: ``refused`` by code, ``granted`` by kind, ``skipped`` and others."""
         ...
 
     def health(self, part: str, status: str, output: str = "") -> None:
-        """A part's state: ``pass``, ``warn`` or ``fail``, and why."""
+        """Report the health of a part: ``pass``, ``warn`` or ``fail``, and the reason."""
         ...
 
-    def said(self, level: str, sentence: str) -> None:
-        """A sentence for the log: ``debug``, ``info``, ``warning`` or ``error``."""
+    def log(self, level: str, sentence: str) -> None:
+        """Log a sentence at a level: ``debug``, ``info``, ``warning`` or ``error``."""
+        ...
+
+    def named(self, origin: str) -> Reporter:
+        """Return a reporter that logs under this name: the ``__name__`` of the module that uses it.
+
+        So each module has a log level of its own; everything else is shared.
+        """
         ...
 
 
-class Silence:
-    """A Reporter that is told everything and says nothing."""
+class NullReporter:
+    """A `Reporter` that drops everything."""
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
         pass
@@ -288,22 +285,8 @@ class Silence:
     def health(self, part: str, status: str, output: str = "") -> None:
         pass
 
-    def said(self, level: str, sentence: str) -> None:
+    def log(self, level: str, sentence: str) -> None:
         pass
 
-
-__all__ = [
-    "Clock",
-    "CpuPower",
-    "Enroll",
-    "HostIdentity",
-    "Hypervisor",
-    "PlacementAPI",
-    "Reporter",
-    "Service",
-    "ServiceRegistry",
-    "Silence",
-    "Store",
-    "Stored",
-    "Writer",
-]
+    def named(self, origin: str) -> Reporter:
+        return self

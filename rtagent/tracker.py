@@ -1,8 +1,7 @@
-"""ResourceTracker: who holds what on this node; every verb of a claim's life.
+"""ResourceTracker: the single authority on the claims of this node.
 
-Each public verb hands one pure rule of `claims` to the kernel, which decides it on the state of the
-moment, makes it durable, and publishes it. One operation id has one effect: its row is written in
-the same transaction as the change, and answers a repeat.
+Each method that changes something submits one pure rule to the state writer, which decides it on
+the current state, makes the change durable, and publishes the new state.
 """
 
 from __future__ import annotations
@@ -12,228 +11,240 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 
-from rtagent import attach, claims, moves, quarantine
-from rtagent.errors import (
-    ChangeRejected,
-    ClaimConflict,
-    ClaimExpired,
-    ClaimNotFound,
-    CommitUnknown,
-    ComputeResourcesUnavailable,
-    InvalidRequest,
-    InvariantViolated,
-    NodeNotReady,
-    RequestError,
-    RtAgentError,
-    StoreError,
-    StoreUnavailable,
-    Unavailable,
-)
-from rtagent.kernel import Kernel, Listener
-from rtagent.leases import Leases
-from rtagent.model.change import Call, Change, Operation
+from rtagent import claims
+from rtagent.errors import RtAgentError, StoreUnavailable, Unavailable
+from rtagent.lifecycle import attach, moves, quarantine
+from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
-from rtagent.model.decision import Decision, Granted, Refused
-from rtagent.model.host import HostState
+from rtagent.model.decision import Decision
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import TakenOver
 from rtagent.model.move import MoveRequest
+from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest, BuildRequest
-from rtagent.moving import MoveVerbs
-from rtagent.ports import Clock, Reporter, Silence, Store
+from rtagent.ports import Clock, NullReporter, Reporter, Store
 from rtagent.reconcile.apply import apply
-from rtagent.reconcile.step import Outcome, Step
-from rtagent.transitions import unchanged
+from rtagent.reconcile.steps import Outcome, Step
+from rtagent.state.move_operations import MoveOperations
+from rtagent.state.operations import Operations
+from rtagent.state.published import Listener
+from rtagent.state.writer import StateWriter
 
 #: How many steps of an audit go into one decision, so that claims get in between.
 CHUNK = 50
+#: The call that a claim is tested with. Its operation id is the uuid of the claim in the answer.
+TEST_CALL = Call(
+    method="test_claim", operation_id="00000000-0000-0000-0000-000000000000", digest=""
+)
 
 
-class ResourceTracker(MoveVerbs):
-    """The single writer of a node's state. Thread-safe."""
+class ResourceTracker:
+    """The single writer of a node's state. Thread-safe.
+
+    :ivar moves: the methods of moves.
+    """
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        state: HostState,
+        state: NodeState,
         reporter: Reporter | None = None,
         *,
         timeout: float = 30.0,
     ) -> None:
         """:param timeout: seconds that a call may wait for its turn."""
         self._store, self._clock = store, clock
-        self._reporter: Reporter = reporter or Silence()
-        self._leases = Leases(clock, state)
-        self._kernel = Kernel(store, clock, state, self._reporter, timeout, self._note)
-        self._held_back: Unavailable | None = None
+        reporter = reporter or NullReporter()
+        self._writer = StateWriter(store, clock, state, reporter, timeout)
+        self._operations = Operations(self._writer, store, clock, reporter)
+        self.moves = MoveOperations(self._operations)
 
     def __repr__(self) -> str:
-        status = self.fault or self._kernel.stale or self._held_back or "granting"
+        status = self.fault or self._writer.status.stale or self._operations.suspended or "granting"
         return f"<ResourceTracker {self.snapshot()!r} {status}>"
 
-    # -- what it is -----------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------
 
-    def snapshot(self) -> HostState:
+    def snapshot(self) -> NodeState:
         """The last published state. Immutable; takes no lock."""
-        return self._kernel.state
+        return self._writer.published.current
 
     @property
     def stale(self) -> bool:
-        """The store is down or an outcome unknown: snapshots may be behind, writes are refused."""
-        return bool(self._kernel.stale)
+        """The store is down or the outcome of a commit is unknown: snapshots may be behind, and
+        every change is refused."""
+        return bool(self._writer.status.stale)
 
     @property
     def fault(self) -> RtAgentError | None:
-        """`WriterFenced`: the process must stop. `InvariantViolated`: nothing more is granted."""
-        return self._kernel.fault
+        """`WriterFenced`: the process must stop. `InvariantViolated`: no claim is granted."""
+        return self._writer.status.fault
 
     @property
     def waiting(self) -> int:
         """How many calls are queued behind the commit that is under way."""
-        return self._kernel.waiting
+        return self._writer.waiting
 
     def listen(self, listener: Listener) -> None:
-        """Have `listener` told of every publication, off the lock; it must return at once."""
-        self._kernel.listen(listener)
+        """Call `listener` after every publication, outside all locks. It must return at once."""
+        self._writer.published.listen(listener)
 
-    def hold_back(self, error: Unavailable | None) -> None:
-        """Answer creating calls with this error from now on; None: grant again."""
-        self._held_back = error
+    def suspend_creation(self, error: Unavailable | None) -> None:
+        """Answer creating calls with this error from now on; None: create claims again."""
+        self._operations.suspend_creation(error)
 
     # -- claims ---------------------------------------------------------------------------------
 
     def instance_claim(self, request: BuildRequest, call: Call) -> Claim:
-        """Hold resources for a build.
+        """Claim resources for a build.
 
         :raises ComputeResourcesUnavailable: ClaimConflict: ClaimExpired: Unavailable:
         """
-        self._may_create()
-        return self._call(lambda s, now: claims.build(s, request, call, now), call)[0]
+        return self._operations.create(
+            lambda state, now: claims.build(state, request, call, now), call
+        )
 
     def test_claim(self, request: BuildRequest | AttachRequest | MoveRequest) -> Decision:
-        """The answer that `instance_claim`, `claim_pci_devices` or `move_claim` would have now,
-        from the snapshot; changes nothing.
+        """Decide a request on the snapshot, as `instance_claim`, `claim_pci_devices` or
+        `moves.move_claim` would. Changes nothing.
 
-        :raises StoreUnavailable: as they would.
+        :raises Unavailable: as they would.
         """
-        self._may_create()
-        if self._kernel.down:
-            raise StoreUnavailable(self._kernel.down)
+        self._operations.check_creation()
+        if down := self._writer.status.down:
+            raise StoreUnavailable(down)
         state, now = self.snapshot(), self._clock.now()
         if isinstance(request, MoveRequest):
-            return moves.move_claim(state, request, _test(request.build.claim_uuid), now)
-        test = _test(request.claim_uuid)
+            return moves.move_claim(state, request, TEST_CALL, now)
         if isinstance(request, AttachRequest):
-            return attach.claim_devices(state, request, test, now)
-        return claims.build(state, request, test, now)
+            return attach.claim_devices(state, request, TEST_CALL, now)
+        return claims.build(state, request, TEST_CALL, now)
 
     def activate_claim(self, claim_uuid: str, call: Call) -> Claim:
-        """Answered before the domain is started. :raises ClaimNotFound: ClaimExpired:"""
-        return self._call(lambda s, now: claims.activate(s, claim_uuid, call, now), call)[0]
+        """Activate a claim before its domain is started. A caller that receives `ClaimExpired` must
+        not start the domain.
+
+        :raises ClaimNotFound: ClaimExpired: IllegalTransition: Unavailable:
+        """
+        return self._operations.change(
+            lambda state, now: claims.activate(state, claim_uuid, call, now), call
+        )
 
     def renew_claim(self, claim_uuid: str, call: Call) -> Claim:
-        """A new lease. :raises ClaimNotFound: ClaimExpired:"""
-        return self._call(lambda s, now: claims.renew(s, claim_uuid, call, now), call)[0]
+        """Renew the lease of a claim.
+
+        :raises ClaimNotFound: ClaimExpired: IllegalTransition: Unavailable:
+        """
+        return self._operations.change(
+            lambda state, now: claims.renew(state, claim_uuid, call, now), call
+        )
 
     def abort_instance_claim(self, claim_uuid: str, call: Call) -> None:
-        """Release whatever the claim holds; of an id never seen, refuse it for ever."""
-        self._call(
-            lambda s, now: claims.end(s, claim_uuid, "abort", call, now), call, answers=False
+        """Give up a build and release its claim. An unknown id is recorded as ended, so that a late
+        creating call with that id is refused."""
+        self._operations.execute(
+            lambda state, now: claims.end(state, claim_uuid, "abort", call, now), call
         )
 
     def release_claim(self, claim_uuid: str, call: Call) -> None:
-        """Release whatever the claim holds."""
-        self._call(
-            lambda s, now: claims.end(s, claim_uuid, "release", call, now), call, answers=False
+        """Release everything that the claim has. An unknown id is recorded as ended."""
+        self._operations.execute(
+            lambda state, now: claims.end(state, claim_uuid, "release", call, now), call
         )
 
-    def update_usage(self, news: InstanceUpdate, call: Call) -> None:
-        """An instance's new state; `deleted` and `shelved_offloaded` release."""
-        self._call(lambda s, now: claims.update(s, news, call, now), call, answers=False)
+    def update_usage(self, facts: InstanceUpdate, call: Call) -> None:
+        """Record an instance's new state; `deleted` and `shelved_offloaded` release its claims."""
+        self._operations.execute(lambda state, now: claims.update(state, facts, call, now), call)
 
     def build_failed(self, call: Call) -> None:
-        """One more failed build in a row."""
-        self._call(lambda s, now: claims.count_build(s, False, call, now), call, answers=False)
+        """Count one more failed build in a row."""
+        self._operations.execute(
+            lambda state, now: claims.count_build(state, False, call, now), call
+        )
 
     def build_succeeded(self, call: Call) -> None:
-        """The row of failed builds ends."""
-        self._call(lambda s, now: claims.count_build(s, True, call, now), call, answers=False)
+        """End the row of failed builds."""
+        self._operations.execute(
+            lambda state, now: claims.count_build(state, True, call, now), call
+        )
 
     # -- devices --------------------------------------------------------------------------------
 
     def claim_pci_devices(self, request: AttachRequest, call: Call) -> Claim:
-        """Hold devices for a guest that is here.
+        """Claim devices for a guest that is here.
 
         :raises ComputeResourcesUnavailable: ClaimNotFound: ClaimConflict: ClaimExpired:
         """
-        self._may_create()
-        return self._call(lambda s, now: attach.claim_devices(s, request, call, now), call)[0]
+        return self._operations.create(
+            lambda state, now: attach.claim_devices(state, request, call, now), call
+        )
 
     def allocate_pci_devices(self, owner_id: str, claim_uuid: str, call: Call) -> Claim:
-        """Answered before they are given to the guest. :raises ClaimNotFound: ClaimExpired:"""
-        return self._call(lambda s, now: attach.activate(s, owner_id, claim_uuid, call, now), call)[
-            0
-        ]
+        """Activate an attach claim before its devices are attached to the guest.
+
+        :raises ClaimNotFound: ClaimExpired: Unavailable:
+        """
+        return self._operations.change(
+            lambda state, now: attach.activate(state, owner_id, claim_uuid, call, now), call
+        )
 
     def end_pci_claims(self, owner_id: str, claim_uuid: str | None, verb: str, call: Call) -> None:
-        """Release what was only claimed (``unclaim``), or what the guest had (``free``)."""
-        self._call(
-            lambda s, now: attach.end(s, owner_id, claim_uuid, verb, call, now),
-            call,
-            answers=False,
+        """Release attach claims: building ones (``unclaim``), or active ones (``free``)."""
+        self._operations.execute(
+            lambda state, now: attach.end(state, owner_id, claim_uuid, verb, call, now), call
         )
 
     def set_quarantine(self, address: str, reason: str | None, call: Call) -> None:
-        """Keep a device back, or give it free again. :raises PciDeviceNotFound:"""
-        self._call(
-            lambda s, now: quarantine.quarantine(s, address, reason, call, now),
-            call,
-            answers=False,
+        """Put a device into quarantine for a reason, or clear it (None).
+
+        :raises PciDeviceNotFound:
+        """
+        self._operations.execute(
+            lambda state, now: quarantine.quarantine(state, address, reason, call, now), call
         )
 
     def once(self, call: Call, effect: Callable[[], object]) -> None:
-        """Have an effect on what is none of this state, unless the operation had it before. One
-        that ends in between has it again when it is repeated.
+        """Have an effect outside the state, unless the operation had it before.
 
-        :raises ClaimConflict: the operation id is another call's. :raises Unavailable:
+        If the process ends between the effect and the record, a repeat has the effect again.
+
+        :raises ClaimConflict: the operation id was used for another call. :raises Unavailable:
         """
-        if self._recorded(call.operation_id) is None:
-            effect()
-        self._call(lambda _, now: unchanged(call, now), call, answers=False)
+        self._operations.once(call, effect)
 
-    # -- the audit's and the operator's part ------------------------------------------------------
+    # -- audits and the operator ------------------------------------------------------------------
 
     def set_policy(self, policy: Policy, *, anew: bool = False) -> None:
-        """Reserves and ratios from now on; what is held stays held (P10).
+        """Set reserves and ratios. What is held stays held (P10).
 
-        :param anew: write the node's row even if they are as before.
+        :param anew: write the node's row even if they are unchanged.
         """
 
-        def decide(state: HostState) -> tuple[Change | None, None]:
+        def decide(state: NodeState) -> tuple[Change | None, None]:
             now = self._clock.now()
             changed = anew or policy != state.policy
             return (Change(cause="policy", at=now, policy=policy) if changed else None), None
 
-        self._kernel.submit(decide, "policy")
+        self._writer.submit(decide, "policy")
 
-    def observing(self) -> AbstractContextManager[HostState]:
-        """An audit's base: while it is in use, what is touched is remembered."""
-        return self._kernel.observing()
+    def observing(self) -> AbstractContextManager[NodeState]:
+        """The base of an audit. As long as the context lasts, touched keys stay noted."""
+        return self._writer.published.observing()
 
-    def apply(self, steps: Sequence[Step], base: HostState) -> Outcome:
+    def apply(self, steps: Sequence[Step], base: NodeState) -> Outcome:
         """Apply the steps that still hold, in chunks.
 
         :raises StoreUnavailable: some chunks may have been applied.
         """
         outcome = Outcome()
         for chunk in _chunks(steps):
-            outcome = outcome.plus(self._kernel.submit(partial(self._apply, chunk, base), "audit"))
+            outcome = outcome.plus(self._writer.submit(partial(self._apply, chunk, base), "audit"))
         return outcome
 
     def _apply(
-        self, steps: Sequence[Step], base: HostState, state: HostState
+        self, steps: Sequence[Step], base: NodeState, state: NodeState
     ) -> tuple[Change | None, Outcome]:
         return apply(state, steps, base.revision, self._clock.now())
 
@@ -244,133 +255,46 @@ class ResourceTracker(MoveVerbs):
         """
         return self._store.evacuated(self.snapshot().node.uuid)
 
-    def forget_moves(self, before: datetime) -> int:
-        """Forget the moves that were over before that time; how many there were.
+    def purge_moves(self, before: datetime) -> int:
+        """Remove the records of moves that ended before that time; how many were removed.
 
         :raises StoreUnavailable: TrackerBusy:
         """
 
-        def decide(state: HostState) -> tuple[Change | None, int]:
-            change = moves.forget(state, before, self._clock.now())
+        def decide(state: NodeState) -> tuple[Change | None, int]:
+            change = moves.purge(state, before, self._clock.now())
             return change, len(change.migration_removals) if change else 0
 
-        forgotten: int = self._kernel.submit(decide, "purge")
-        return forgotten
+        purged: int = self._writer.submit(decide, "purge")
+        return purged
 
     def lapsed(self) -> frozenset[str]:
-        """Claims whose lease has run out, by the monotonic clock."""
-        return self._leases.lapsed()
+        """Claims whose lease has lapsed, by the monotonic clock."""
+        return self._writer.leases.lapsed()
 
     def restart_leases(self) -> None:
-        """Every lease runs a full term again: store or hypervisor were away."""
-        self._leases.restart(self.snapshot().policy.claim_expiry_time)
+        """Let every lease run a full term again: store or hypervisor were away."""
+        self._writer.leases.restart(self.snapshot().policy.claim_expiry_time)
 
     def wait_stale(self, timeout: float) -> bool:
-        """Whether the tracker is stale, after waiting at most that many seconds for it."""
-        return self._kernel.wait_stale(timeout)
+        """Wait at most that many seconds until the tracker is stale; whether it is."""
+        return self._writer.status.wait_stale(timeout)
 
     def recover(self) -> bool:
-        """When stale: reload, once. The caller repeats it, with back-off, until it is True."""
-        return self._kernel.recover()
+        """Reload the state once, if it is stale. The caller repeats this, with back-off, until it
+        returns True."""
+        return self._writer.recovery.recover()
 
-    def prove(self) -> None:
-        """See whether the node is still ours, though nothing is to be written; `fault` tells.
+    def check_epoch(self) -> None:
+        """Read the node's epoch. If a newer writer has raised it, `fault` becomes `WriterFenced`.
 
         :raises StoreUnavailable:
         """
-        self._kernel.prove()
-
-    def _note(self, before: HostState, changes: Sequence[Change]) -> None:
-        if changes:
-            self._leases.note(before, changes)
-        else:  # reloaded
-            self._leases.begin(self.snapshot())
-
-    # -- one call -------------------------------------------------------------------------------
-
-    def _may_create(self) -> None:
-        if isinstance(self._kernel.fault, InvariantViolated):
-            raise NodeNotReady(f"granting has stopped: {self._kernel.fault.message}")
-        if self._held_back is not None:
-            # Without what is left of the times before: each would add its frames to it.
-            raise self._held_back.with_traceback(None)
-
-    def _call(
-        self, rule: Callable[..., Decision], call: Call, answers: bool = True
-    ) -> tuple[Claim, ...]:
-        """One effect for each operation id.
-
-        The operation's row is written with the change, so a repeat is refused by the database, if
-        not by the rule; what was recorded then tells the answer. :param answers: with a claim.
-        """
-
-        def decide(state: HostState) -> tuple[Change | None, Decision]:
-            decision = rule(state, self._clock.now())
-            return (decision.change if isinstance(decision, Granted) else None), decision
-
-        try:
-            decision = self._kernel.submit(decide, call.method, call)
-            if isinstance(decision, Refused):
-                raise refusal(decision)
-        except (RequestError, ChangeRejected, CommitUnknown) as error:
-            return self._repeat(call, error, answers)
-        self._reporter.counted("granted", call.method)
-        granted: tuple[Claim, ...] = decision.claims
-        return granted
-
-    def _repeat(
-        self, call: Call, error: RequestError | StoreError, answers: bool
-    ) -> tuple[Claim, ...]:
-        """The answer to an operation that was recorded before; without a record, the error."""
-        record = self._recorded(call.operation_id)
-        if record is None:
-            uuid = error.kwargs.get("claim_uuid")
-            if isinstance(error, ClaimNotFound) and uuid and self._has_ended(uuid):
-                raise ClaimExpired(claim_uuid=uuid)
-            raise self._refused(call, error)
-        if record.ended:
-            raise ClaimExpired(claim_uuid=call.operation_id)
-        if record.digest != call.digest:
-            raise ClaimConflict(
-                f"operation id {call.operation_id} was used for another {record.method}",
-                operation_id=call.operation_id,
-            )
-        if not answers:
-            return ()
-        claim = self.snapshot().claims.get(record.claim_uuid or "")
-        if claim is None:
-            raise ClaimExpired(claim_uuid=record.claim_uuid)
-        return (claim,)
-
-    def _has_ended(self, claim_uuid: str) -> bool:
-        """It was made here, and holds nothing any more. One that is live is not what was meant: it
-        is another's, or of another kind."""
-        return claim_uuid not in self.snapshot().claims and self._recorded(claim_uuid) is not None
-
-    def _recorded(self, operation_id: str) -> Operation | None:
-        return self._store.operation(self.snapshot().node.uuid, operation_id)
-
-    def _refused(self, call: Call, error: RequestError | StoreError) -> RtAgentError:
-        if isinstance(error, RequestError):
-            for reason in error.kwargs.get("reasons", ()):
-                self._reporter.counted("refused", reason["code"])
-            return error
-        if isinstance(error, CommitUnknown):
-            return StoreUnavailable(
-                "the connection was lost before the commit and nothing was changed:"
-                " repeat with the same operation id"
-            )
-        if error.kwargs.get("taken"):
-            return ClaimConflict(
-                f"operation id {call.operation_id} cannot be used here, maybe because another node"
-                f" of this database has it: take a new one ({error.message})",
-                operation_id=call.operation_id,
-            )
-        refused = [{"path": "$", "message": f"the database refused it: {error.message}"}]
-        return InvalidRequest(method=call.method, errors=refused)
+        self._writer.recovery.check_epoch()
 
 
 def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+    """Parts of about `CHUNK` steps; a step is never separated from those that are joined to it."""
     start = 0
     while start < len(steps):
         end = start + CHUNK
@@ -378,12 +302,3 @@ def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
             end += 1
         yield steps[start:end]
         start = end
-
-
-def _test(claim_uuid: str) -> Call:
-    return Call(method="test_claim", operation_id=claim_uuid, digest="")
-
-
-def refusal(refused: Refused) -> ComputeResourcesUnavailable:
-    """The error that carries a refusal to its caller."""
-    return ComputeResourcesUnavailable(reasons=[reason.as_dict() for reason in refused.reasons])

@@ -74,7 +74,7 @@ install_venv() {
     say "Installing into ${venv} (${python})"
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || die "cannot make $venv"
     PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -qq --use-pep517 \
-        --disable-pip-version-check --constraint "$root/constraints.txt" --editable "$root[test]" \
+        --disable-pip-version-check --constraint "$root/constraints.txt" --editable "$root[doc,test]" \
         </dev/null || die "pip failed"
     echo "$want $root" >"$stamp"
 }

@@ -1,4 +1,4 @@
-"""Services, nodes, claims, units, foreign domains, operations, history."""
+"""Create services, nodes, claims, units, foreign domains, operations, history."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -28,67 +28,71 @@ Amount = sa.BigInteger
 
 _HELD = ("node_uuid", "kind", "unit", "owner_id")
 
+_NODE_AMOUNTS = (
+    "vcpus",
+    "memory_mb",
+    "local_gb",
+    "vcpus_used",
+    "memory_mb_used",
+    "local_gb_used",
+    "free_ram_mb",
+    "free_disk_gb",
+    "disk_available_least",
+    "current_workload",
+    "running_vms",
+)
+_NODE_DOCUMENTS = ("numa_topology", "pci_device_pools", "supported_hv_specs", "metrics", "stats")
+
 
 def upgrade() -> None:
+    _create_services()
+    _create_compute_nodes()
+    _create_claims()
+    _create_units()
+    _create_foreign_domains()
+    _create_operations()
+    _create_claim_events()
+
+
+def _create_services() -> None:
     op.create_table(
         "services",
-        _needed("host", Name),
-        _needed("binary", Name),
-        _needed("report_count", Amount),
+        _required("host", Name),
+        _required("binary", Name),
+        _required("report_count", Amount),
         sa.Column("last_seen_up", Moment),
-        _needed("disabled", sa.Boolean),
+        _required("disabled", sa.Boolean),
         sa.Column("disabled_reason", Document),
-        _needed("forced_down", sa.Boolean),
-        _needed("version", sa.Integer),
+        _required("forced_down", sa.Boolean),
+        _required("version", sa.Integer),
         sa.PrimaryKeyConstraint("host", "binary", name="pk_services"),
         **_OPTIONS,
     )
+
+
+def _create_compute_nodes() -> None:
     op.create_table(
         "compute_nodes",
-        _needed("uuid", Uuid),
-        _needed("host", Name),
-        _needed("hypervisor_hostname", Name),
+        _required("uuid", Uuid),
+        _required("host", Name),
+        _required("hypervisor_hostname", Name),
         sa.Column("hypervisor_type", Name),
         sa.Column("hypervisor_version", Amount),
-        _needed("host_ip", Name),
+        _required("host_ip", Name),
         sa.Column("cpu_info", Document),
-        *(
-            sa.Column(name, Amount)
-            for name in (
-                "vcpus",
-                "memory_mb",
-                "local_gb",
-                "vcpus_used",
-                "memory_mb_used",
-                "local_gb_used",
-                "free_ram_mb",
-                "free_disk_gb",
-                "disk_available_least",
-                "current_workload",
-                "running_vms",
-            )
-        ),
-        *(
-            sa.Column(name, Document)
-            for name in (
-                "numa_topology",
-                "pci_device_pools",
-                "supported_hv_specs",
-                "metrics",
-                "stats",
-            )
-        ),
+        *(sa.Column(name, Amount) for name in _NODE_AMOUNTS),
+        *(sa.Column(name, Document) for name in _NODE_DOCUMENTS),
         sa.Column("cpu_allocation_ratio", sa.Double),
         sa.Column("ram_allocation_ratio", sa.Double),
         sa.Column("disk_allocation_ratio", sa.Double),
-        _needed("revision", Amount),
-        _needed("epoch", Amount),
+        _required("revision", Amount),
+        _required("epoch", Amount),
         sa.Column("writer_machine_id", Name),
         sa.Column("writer_boot_id", Name),
         sa.Column("writer_state_path", Document),
         sa.Column("raised_by", Uuid),
         sa.Column("topology", Document),
-        _needed("failed_builds", Amount),
+        _required("failed_builds", Amount),
         sa.Column("deleted_at", Moment),
         sa.PrimaryKeyConstraint("uuid", name="pk_compute_nodes"),
         **_OPTIONS,
@@ -97,49 +101,55 @@ def upgrade() -> None:
         "ix_compute_nodes_hypervisor_hostname", "compute_nodes", ["hypervisor_hostname"]
     )
     op.create_index("ix_compute_nodes_host", "compute_nodes", ["host"])
+
+
+def _create_claims() -> None:
     op.create_table(
         "claims",
-        _needed("uuid", Uuid),
-        _needed("node_uuid", Uuid),
-        _needed("owner_type", Name),
-        _needed("owner_id", Name),
-        _needed("kind", Name),
-        _needed("state", Name),
+        _required("uuid", Uuid),
+        _required("node_uuid", Uuid),
+        _required("owner_type", Name),
+        _required("owner_id", Name),
+        _required("kind", Name),
+        _required("state", Name),
         sa.Column("suspect", Document),
-        _needed("vcpus", Amount),
-        _needed("pcpus", Amount),
-        _needed("memory_mb", Amount),
-        _needed("disk_mb", Amount),
+        _required("vcpus", Amount),
+        _required("pcpus", Amount),
+        _required("memory_mb", Amount),
+        _required("disk_mb", Amount),
         sa.Column("migration_uuid", Uuid),
-        _needed("created_at", Moment),
-        _needed("updated_at", Moment),
+        _required("created_at", Moment),
+        _required("updated_at", Moment),
         sa.Column("expires_at", Moment),
-        _needed("revision", Amount),
-        _needed("document", Document),
+        _required("revision", Amount),
+        _required("document", Document),
         sa.PrimaryKeyConstraint("uuid", name="pk_claims"),
         sa.UniqueConstraint("uuid", "owner_id", name="uq_claims_uuid_owner_id"),
-        _of_node("claims"),
+        _node_key("claims"),
         **_OPTIONS,
     )
     op.create_index("ix_claims_node_uuid_state", "claims", ["node_uuid", "state"])
+
+
+def _create_units() -> None:
     op.create_table(
         "units",
-        _needed("node_uuid", Uuid),
-        _needed("kind", Kind),
-        _needed("unit", Name),
-        _needed("owner_id", Name),
+        _required("node_uuid", Uuid),
+        _required("kind", Kind),
+        _required("unit", Name),
+        _required("owner_id", Name),
         sa.PrimaryKeyConstraint("node_uuid", "kind", "unit", name="pk_units"),
         sa.UniqueConstraint(*_HELD, name="uq_units_node_uuid_kind_unit_owner_id"),
-        _of_node("units"),
+        _node_key("units"),
         **_OPTIONS,
     )
     op.create_table(
         "claim_units",
-        _needed("claim_uuid", Uuid),
-        _needed("node_uuid", Uuid),
-        _needed("kind", Kind),
-        _needed("unit", Name),
-        _needed("owner_id", Name),
+        _required("claim_uuid", Uuid),
+        _required("node_uuid", Uuid),
+        _required("kind", Kind),
+        _required("unit", Name),
+        _required("owner_id", Name),
         sa.PrimaryKeyConstraint("claim_uuid", "kind", "unit", name="pk_claim_units"),
         sa.ForeignKeyConstraint(
             _HELD,
@@ -154,46 +164,55 @@ def upgrade() -> None:
         **_OPTIONS,
     )
     op.create_index("ix_claim_units_node_uuid_kind_unit_owner_id", "claim_units", list(_HELD))
+
+
+def _create_foreign_domains() -> None:
     op.create_table(
         "foreign_domains",
-        _needed("node_uuid", Uuid),
-        _needed("domain_uuid", Uuid),
-        _needed("name", Document),
-        _needed("active", sa.Boolean),
-        _needed("vcpus", Amount),
-        _needed("memory_mb", Amount),
-        _needed("occupancy", Document),
+        _required("node_uuid", Uuid),
+        _required("domain_uuid", Uuid),
+        _required("name", Document),
+        _required("active", sa.Boolean),
+        _required("vcpus", Amount),
+        _required("memory_mb", Amount),
+        _required("occupancy", Document),
         sa.PrimaryKeyConstraint("node_uuid", "domain_uuid", name="pk_foreign_domains"),
-        _of_node("foreign_domains"),
+        _node_key("foreign_domains"),
         **_OPTIONS,
     )
+
+
+def _create_operations() -> None:
     op.create_table(
         "operations",
-        _needed("node_uuid", Uuid),
-        _needed("operation_id", Name),
-        _needed("digest", Name),
-        _needed("method", Name),
+        _required("node_uuid", Uuid),
+        _required("operation_id", Name),
+        _required("digest", Name),
+        _required("method", Name),
         sa.Column("claim_uuid", Uuid),
-        _needed("ended", sa.Boolean),
-        _needed("at", Moment),
+        _required("ended", sa.Boolean),
+        _required("at", Moment),
         sa.PrimaryKeyConstraint("node_uuid", "operation_id", name="pk_operations"),
-        _of_node("operations"),
+        _node_key("operations"),
         **_OPTIONS,
     )
+
+
+def _create_claim_events() -> None:
     op.create_table(
         "claim_events",
         sa.Column("id", Serial, autoincrement=True, nullable=False),
-        _needed("claim_uuid", Uuid),
-        _needed("node_uuid", Uuid),
-        _needed("action", Name),
-        _needed("at", Moment),
-        _needed("actor", Document),
-        _needed("request_id", Document),
+        _required("claim_uuid", Uuid),
+        _required("node_uuid", Uuid),
+        _required("action", Name),
+        _required("at", Moment),
+        _required("actor", Document),
+        _required("request_id", Document),
         sa.Column("before", Document),
-        _needed("after", Document),
-        _needed("reason", Document),
+        _required("after", Document),
+        _required("reason", Document),
         sa.PrimaryKeyConstraint("id", name="pk_claim_events"),
-        _of_node("claim_events"),
+        _node_key("claim_events"),
         **_OPTIONS,
     )
     op.create_index(
@@ -201,11 +220,11 @@ def upgrade() -> None:
     )
 
 
-def _needed(name: str, kind: object) -> sa.Column:
+def _required(name: str, kind: object) -> sa.Column:
     return sa.Column(name, kind, nullable=False)
 
 
-def _of_node(table: str) -> sa.ForeignKeyConstraint:
+def _node_key(table: str) -> sa.ForeignKeyConstraint:
     return sa.ForeignKeyConstraint(
         ["node_uuid"], ["compute_nodes.uuid"], name=f"fk_{table}_node_uuid"
     )

@@ -1,4 +1,4 @@
-"""PCI devices, and what there is of specific resources."""
+"""Add PCI devices and inventories of assignable resources."""
 
 import sqlalchemy as sa
 from alembic import op

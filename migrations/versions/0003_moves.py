@@ -1,4 +1,4 @@
-"""Migrations: each side's record of a move."""
+"""Add migrations: a record for each side of a move."""
 
 import sqlalchemy as sa
 from alembic import op

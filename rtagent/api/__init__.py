@@ -1,4 +1,5 @@
-"""The read API: what the agent knows, as JSON over HTTP on a unix socket.
+"""The read API: the agent's state as JSON over HTTP, on a unix socket or a loopback port.
 
-Every answer is made from the published snapshot; no handler asks anybody else.
+Every reply is made from the published snapshot: no view calls the store, the hypervisor or another
+service.
 """

@@ -1,4 +1,4 @@
-"""ReadClient: asks a running agent."""
+"""ReadClient: the client of the read API."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rtagent import errors
 from rtagent.api.address import LOOPBACK, Address, TcpAddress
 from rtagent.errors import AgentUnreachable, RtAgentError
 
-#: Seconds within which a healthy agent has long answered.
+#: Seconds within which a healthy agent answers.
 TIMEOUT = 10.0
 
 REMEDY = "is rtagentd running? (--offline reads the database)"
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP over a unix socket, or over TCP."""
+    """An HTTP connection over a unix socket, or over TCP."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         port = address.port if isinstance(address, TcpAddress) else None
@@ -43,12 +43,12 @@ class ReadClient:
         self._address, self._timeout = address, timeout
 
     def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
-        """The document at a path: ``get("nodes", name)``, ``get("claims", state="active")``.
+        """Return the document at a path: ``get("nodes", name)``, ``get("claims", state="active")``.
 
-        A health document comes back whatever its status.
+        A health document is returned for any status.
 
-        :param filters: those that are None are left out.
-        :raises AgentUnreachable: nobody answers. :raises RtAgentError: as the agent told it.
+        :param filters: filters that are None are not sent.
+        :raises AgentUnreachable: there is no reply. :raises RtAgentError: the reply is an error.
         """
         path = "/" + "/".join(quote(segment, safe="") for segment in segments)
         query = urlencode({key: value for key, value in filters.items() if value is not None})
@@ -64,16 +64,16 @@ class ReadClient:
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as exc:
-            why = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
-            raise AgentUnreachable(where=str(self._address), why=why, remedy=REMEDY) from exc
+            reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+            raise AgentUnreachable(where=str(self._address), why=reason, remedy=REMEDY) from exc
         finally:
             connection.close()
 
 
 def as_error(document: Mapping[str, Any]) -> RtAgentError:
-    """The error that a document tells of, in its own type where it has one."""
-    told = {k: v for k, v in document.items() if k not in ("error", "retriable", "message")}
-    kind = getattr(errors, str(document["error"]), None)
-    if isinstance(kind, type) and issubclass(kind, RtAgentError):
-        return kind(**told)
+    """Return the error in a document, as its own type if `rtagent.errors` has that type."""
+    fields = {k: v for k, v in document.items() if k not in ("error", "retriable", "message")}
+    type_ = getattr(errors, str(document["error"]), None)
+    if isinstance(type_, type) and issubclass(type_, RtAgentError):
+        return type_(**fields)
     return RtAgentError(document["message"])

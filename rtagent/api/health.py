@@ -1,4 +1,4 @@
-"""Health and readiness, as documents."""
+"""JSON views of the agent's health and readiness."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from rtagent.model.health import Check, Status, worst
 MEDIA_TYPE = "application/health+json"
 
 
-def document(checks: Sequence[Check]) -> Mapping[str, Any]:
-    """Shape: ``{"status", "serviceId", "releaseId", "checks": {part: [{"status", "time",
-    "output"?}]}}``; ``output`` only where there is something to say."""
+def health(checks: Sequence[Check]) -> Mapping[str, Any]:
+    """``{"status", "serviceId", "releaseId", "checks": {part: [{"status", "time", "output"?}]}}``;
+    ``output`` only if it is not empty."""
     return {
         "status": worst(checks),
         "serviceId": "rtagent",
         "releaseId": rtagent.__version__,
-        "checks": {check.part: [_one(check)] for check in checks},
+        "checks": {check.part: [_check(check)] for check in checks},
     }
 
 
-def readiness(held_back: RtAgentError | None) -> Mapping[str, Any]:
-    """Shape: ``{"ready"}``, and the error with which creating calls are answered meanwhile."""
-    if held_back is None:
+def readiness(error: RtAgentError | None) -> Mapping[str, Any]:
+    """``{"ready"}``, and the fields of the error that creating calls get while it is false."""
+    if error is None:
         return {"ready": True}
-    return {**held_back.as_dict(), "ready": False}
+    return {**error.as_dict(), "ready": False}
 
 
 def status(healthy: bool) -> HTTPStatus:
-    """What a load balancer looks at."""
+    """The status code, for load balancers."""
     return HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def healthy(checks: Sequence[Check]) -> bool:
-    """Whether the agent does its work, a warning or not."""
+    """Whether no part has failed. Warnings do not count."""
     return worst(checks) != Status.FAIL
 
 
-def _one(check: Check) -> Mapping[str, Any]:
-    said = {"output": check.output} if check.output else {}
-    return {"status": check.status, "time": check.time, **said}
+def _check(check: Check) -> Mapping[str, Any]:
+    output = {"output": check.output} if check.output else {}
+    return {"status": check.status, "time": check.time, **output}

@@ -1,4 +1,4 @@
-"""The state, as Prometheus text."""
+"""The state as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -13,20 +13,28 @@ from prometheus_client.registry import Collector
 from rtagent.api import nodes
 from rtagent.model.claim import LIVE_STATES
 from rtagent.model.health import Check, Status
-from rtagent.model.host import HostState
+from rtagent.model.node_state import NodeState
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: What tells pools of devices apart here.
+#: The labels of a pool of devices.
 _POOL = ("vendor_id", "product_id", "dev_type", "numa_node")
 
-_AMOUNTS = ("total", "reserved", "claimable", "used", "free")
+_QUANTITIES = ("total", "reserved", "claimable", "used", "free")
+
+
+_COUNTED = {
+    "orphans": "Number of domains without a claim",
+    "drifts": "Number of differences between domains and their claims",
+    "absent": "Number of units that claims have and the host does not",
+    "suspects": "Number of claims whose domain the agent cannot account for",
+}
 
 
 class StateCollector(Collector):
-    """Gauges of one state; amounts in the resource class's unit, disk in MB."""
+    """Gauges of one state. Quantities are in the unit of the resource class; disk is in MB."""
 
-    def __init__(self, state: HostState, stale: bool, checks: Sequence[Check]) -> None:
+    def __init__(self, state: NodeState, stale: bool, checks: Sequence[Check]) -> None:
         self._state, self._stale, self._checks = state, stale, checks
 
     def collect(self) -> Iterator[Metric]:
@@ -35,19 +43,19 @@ class StateCollector(Collector):
         yield self._health()
 
     def _node(self) -> Iterator[Metric]:
-        node = nodes.node(self._state)
-        yield _gauge("rtagent_revision", "Changes that this node has seen", node["revision"])
-        yield _gauge("rtagent_stale", "1 while reads may be behind the database", self._stale)
+        node = nodes.document(self._state)
+        yield _gauge("rtagent_revision", "Number of changes of this node", node["revision"])
+        yield _gauge("rtagent_stale", "1 while the database may be newer than reads", self._stale)
         for name in ("orphans", "drifts", "absent", "suspects"):
-            yield _gauge(f"rtagent_{name}", f"How many {name} there are", node[name])
-        for amount in _AMOUNTS:
+            yield _gauge(f"rtagent_{name}", _COUNTED[name], node[name])
+        for quantity in _QUANTITIES:
             gauge = GaugeMetricFamily(
-                f"rtagent_resource_{amount}",
-                f"What is {amount}, in units of the resource",
+                f"rtagent_resource_{quantity}",
+                f"Quantity that is {quantity}, in the unit of the resource",
                 labels=("resource", "unit"),
             )
-            for resource, amounts in node["inventories"].items():
-                gauge.add_metric((resource, amounts["unit"]), amounts[amount])
+            for resource, inventory in node["inventories"].items():
+                gauge.add_metric((resource, inventory["unit"]), inventory[quantity])
             yield gauge
 
         by_status = node["pci_devices"]
@@ -55,13 +63,13 @@ class StateCollector(Collector):
         yield self._pools(node["pci_device_pools"])
 
     def _pools(self, pools: Sequence[Mapping[str, Any]]) -> Metric:
-        """Added up: labels tell less of a pool than its tags do."""
+        """Pools with the same labels are added up: they may differ in other tags."""
         numbers = Counter[tuple[str, ...]]()
         for pool in pools:
-            said = {**pool["tags"], **pool}
-            numbers[tuple(_word(said[name]) for name in _POOL)] += pool["count"]
+            fields = {**pool["tags"], **pool}
+            numbers[tuple(_label(fields[name]) for name in _POOL)] += pool["count"]
         gauge = GaugeMetricFamily(
-            "rtagent_pci_pool_devices", "PCI devices to be had, by what they are", labels=_POOL
+            "rtagent_pci_pool_devices", "Available PCI devices by pool", labels=_POOL
         )
         for labels, number in numbers.items():
             gauge.add_metric(labels, number)
@@ -74,7 +82,7 @@ class StateCollector(Collector):
 
     def _health(self) -> Metric:
         gauge = GaugeMetricFamily(
-            "rtagent_health", "1 for the status that a part has", labels=("part", "status")
+            "rtagent_health", "1 for the present status of a part", labels=("part", "status")
         )
         for check in self._checks:
             for status in Status:
@@ -83,9 +91,9 @@ class StateCollector(Collector):
 
 
 def text(
-    state: HostState, stale: bool, checks: Sequence[Check], registry: CollectorRegistry
+    state: NodeState, stale: bool, checks: Sequence[Check], registry: CollectorRegistry
 ) -> bytes:
-    """The state's gauges, then the process's own metrics."""
+    """The gauges of the state, then the metrics of the process."""
     own = CollectorRegistry()
     own.register(StateCollector(state, stale, checks))
     return generate_latest(own) + generate_latest(registry)
@@ -97,10 +105,10 @@ def _gauge(name: str, help_: str, value: float) -> Metric:
 
 def _by(label: str, name: str, help_: str, numbers: Mapping[str, int]) -> Metric:
     gauge = GaugeMetricFamily(name, help_, labels=(label,))
-    for word, number in numbers.items():
-        gauge.add_metric((word,), number)
+    for value, number in numbers.items():
+        gauge.add_metric((value,), number)
     return gauge
 
 
-def _word(value: object) -> str:
+def _label(value: object) -> str:
     return "" if value is None else str(value)

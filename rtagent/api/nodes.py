@@ -1,4 +1,4 @@
-"""Nodes, as documents."""
+"""JSON views of nodes."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 from rtagent.api import pci
 from rtagent.compute_node import compute_node
 from rtagent.errors import NodeNotFound
-from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
-from rtagent.views import absent, drifts, orphans, suspects
+from rtagent.model.node_state import NodeState
+from rtagent.reconcile.drift import absent, drifts, orphans, suspects
 
 
-def collection(state: HostState) -> Mapping[str, Any]:
-    """Shape: ``{"nodes": [node]}``; an agent serves one."""
-    return {"nodes": [node(state)]}
+def nodes(state: NodeState) -> Mapping[str, Any]:
+    """``{"nodes": [node]}``; an agent serves one."""
+    return {"nodes": [document(state)]}
 
 
-def member(state: HostState, name: str) -> Mapping[str, Any]:
-    """Shape: ``{"node": node}``.
+def node(state: NodeState, name: str) -> Mapping[str, Any]:
+    """``{"node": node}``.
 
     :param name: the node's uuid or its hypervisor_hostname.
     :raises NodeNotFound:
     """
     check_served(state, name)
-    return {"node": node(state)}
+    return {"node": document(state)}
 
 
-def check_served(state: HostState, name: str) -> None:
+def check_served(state: NodeState, name: str) -> None:
     """:raises NodeNotFound: the name is neither the node's uuid nor its hypervisor_hostname."""
     if name not in (state.node.uuid, state.node.hypervisor_hostname):
         raise NodeNotFound(node=name, served=state.node.hypervisor_hostname)
 
 
-def node(state: HostState) -> dict[str, Any]:
-    """Shape: Nova's ComputeNode fields, ``inventories`` (amounts by resource), ``pci_devices`` (how
-    many by status), and how many ``claims``, ``orphans``, ``drifts``, ``absent`` (held, not there)
-    and ``suspects`` there are."""
+def document(state: NodeState) -> dict[str, Any]:
+    """Nova's ComputeNode fields; ``inventories`` by resource class; ``pci_devices``, counted by
+    status; and the number of ``claims``, ``orphans``, ``drifts``, ``absent`` (units that claims
+    have and the host does not) and ``suspects``."""
     return {
         **compute_node(state),
         "inventories": _inventories(state),
@@ -50,20 +50,22 @@ def node(state: HostState) -> dict[str, Any]:
     }
 
 
-def _inventories(state: HostState) -> dict[str, Any]:
+def _inventories(state: NodeState) -> dict[str, Any]:
     if state.topology is None:
         return {}
-    offered = inventories(state.topology, state.policy)
+    found = inventories(state.topology, state.policy)
     return {
-        "VCPU": _amounts(offered.vcpus, state.usage.vcpus, "vCPUs"),
-        "PCPU": _amounts(offered.pcpus, state.usage.pcpus, "CPUs"),
-        "MEMORY_MB": _amounts(offered.memory_mb, state.usage.memory_mb, "MB"),
-        "DISK_GB": _amounts(offered.disk_mb, state.usage.disk_mb, "MB"),
+        "VCPU": _inventory(found.vcpus, state.usage.vcpus, "vCPUs"),
+        "PCPU": _inventory(found.pcpus, state.usage.pcpus, "CPUs"),
+        "MEMORY_MB": _inventory(found.memory_mb, state.usage.memory_mb, "MB"),
+        "DISK_GB": _inventory(found.disk_mb, state.usage.disk_mb, "MB"),
     }
 
 
-def _amounts(inventory: Inventory, used: int, unit: str) -> dict[str, Any]:
-    """Used is what claims and foreign domains hold; free may be negative and is shown so."""
+def _inventory(inventory: Inventory, used: int, unit: str) -> dict[str, Any]:
+    """:param used: the usage of claims and of foreign domains. If it exceeds the claimable
+    quantity, ``free`` is negative.
+    """
     return {
         "unit": unit,
         "total": inventory.total,

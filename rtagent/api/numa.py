@@ -1,4 +1,4 @@
-"""The host's CPUs, cells and pages with who has what of them, as documents."""
+"""JSON views of a host's CPUs, NUMA cells and memory pages: use and owner."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rtagent.api.nodes import check_served
-from rtagent.api.owners import holder
+from rtagent.api.owners import claim_of
 from rtagent.model.base import Value
 from rtagent.model.claim import PCPU, Claim
-from rtagent.model.host import HostState
+from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Cell, Topology
-from rtagent.numa.room import Room, rooms
+from rtagent.numa.host_cells import CellCapacity, cell_capacities
 
-#: What becomes of a host CPU: a guest's own, idle beside one, for shared vCPUs, for pinning and not
-#: taken, taken by a domain without a claim, the host's own, switched off.
+#: The uses of a host CPU: pinned by a claim; left idle for a pinned sibling; for shared vCPUs; free
+#: for pinning; used by a domain without a claim; the host's own; offline.
 CLAIMED, KEPT, SHARED, FREE, FOREIGN, HOST, OFFLINE = USES = (
     "claimed",
     "kept",
@@ -29,9 +29,10 @@ CLAIMED, KEPT, SHARED, FREE, FOREIGN, HOST, OFFLINE = USES = (
 class Cpu(Value, frozen=True, kw_only=True):
     """One host CPU.
 
-    :ivar use: one of `USES`. :ivar owner_id: the instance, or the foreign domain, that has it.
-    :ivar name: of that one. :ivar claim_uuid: None where no claim says so.
-    :ivar intruders: uuids of domains that are confined to it beside its owner.
+    :ivar use: one of `USES`.
+    :ivar owner_id: uuid of the instance or of the foreign domain; None: no owner.
+    :ivar name: of the instance or domain. :ivar claim_uuid: None: no claim has the CPU.
+    :ivar intruders: uuids of other domains that are pinned to it.
     """
 
     id: int
@@ -45,8 +46,9 @@ class Cpu(Value, frozen=True, kw_only=True):
 class Pool(Value, frozen=True, kw_only=True):
     """Memory pages of one size.
 
-    :ivar size_kb: KiB. :ivar used: pages. Those of the smallest size hold what was given without an
-        explicit one. :ivar free: pages; negative where more is used than there is.
+    :ivar size_kb: KiB.
+    :ivar used: pages. Memory without an explicit page size counts as pages of the smallest size.
+    :ivar free: pages; negative if more are used than exist.
     """
 
     size_kb: int
@@ -59,9 +61,9 @@ class Pool(Value, frozen=True, kw_only=True):
 class CellMap(Value, frozen=True, kw_only=True):
     """One NUMA cell.
 
-    :ivar memory_mb: MB. :ivar memory_used_mb: MB that were given with a place.
-    :ivar vcpus: shared ones that were given this place.
-    :ivar cores: the CPUs of each core side by side; those that are offline, one by one.
+    :ivar memory_mb: MB. :ivar memory_used_mb: MB of the claims that are assigned to cells.
+    :ivar vcpus: shared vCPUs of the claims that are assigned to this cell.
+    :ivar cores: for each core its CPUs; for each CPU that is offline a core of its own.
     """
 
     id: int
@@ -73,24 +75,24 @@ class CellMap(Value, frozen=True, kw_only=True):
     pages: tuple[Pool, ...]
 
 
-def collection(state: HostState) -> Mapping[str, Any]:
-    """Shape: ``{"numa": [host]}``; an agent serves one."""
-    return {"numa": [host(state)]}
+def hosts(state: NodeState) -> Mapping[str, Any]:
+    """``{"numa": [host]}``; an agent serves one."""
+    return {"numa": [document(state)]}
 
 
-def member(state: HostState, name: str) -> Mapping[str, Any]:
-    """Shape: ``{"numa": host}``.
+def host(state: NodeState, name: str) -> Mapping[str, Any]:
+    """``{"numa": host}``.
 
     :param name: the node's uuid or its hypervisor_hostname.
     :raises NodeNotFound:
     """
     check_served(state, name)
-    return {"numa": host(state)}
+    return {"numa": document(state)}
 
 
-def host(state: HostState) -> dict[str, Any]:
-    """Shape: ``{"uuid", "hypervisor_hostname", "cells": [CellMap]}``; no cells where the hypervisor
-    tells of none, or has not been seen."""
+def document(state: NodeState) -> dict[str, Any]:
+    """``{"uuid", "hypervisor_hostname", "cells": [CellMap]}``; no cells if the hypervisor reports
+    none, or has not been observed yet."""
     return {
         "uuid": state.node.uuid,
         "hypervisor_hostname": state.node.hypervisor_hostname,
@@ -98,74 +100,73 @@ def host(state: HostState) -> dict[str, Any]:
     }
 
 
-def _cells(state: HostState, topology: Topology) -> Iterator[CellMap]:
+def _cells(state: NodeState, topology: Topology) -> Iterator[CellMap]:
     uses = _Uses(state, topology)
-    room_of = {room.id: room for room in rooms(topology, state.usage.numa, state.policy.numa)}
-    for cell in topology.cells:
-        room = room_of[cell.id]
+    capacities = cell_capacities(topology, state.usage.numa, state.policy.numa)
+    for cell, capacity in zip(topology.cells, capacities, strict=True):
         yield CellMap(
             id=cell.id,
             sockets=tuple(sorted(cell.sockets)),
-            memory_mb=room.memory_mb,
-            memory_used_mb=room.memory_used,
-            vcpus=room.vcpus,
+            memory_mb=capacity.memory_mb,
+            memory_used_mb=capacity.memory_used,
+            vcpus=capacity.vcpus,
             cores=tuple(tuple(map(uses.cpu, core)) for core in _cores(cell)),
-            pages=tuple(_pools(room, state.policy.numa.reserved_huge_pages.get(cell.id, {}))),
+            pages=tuple(_pools(capacity, state.policy.numa.reserved_huge_pages.get(cell.id, {}))),
         )
 
 
 def _cores(cell: Cell) -> Iterator[tuple[int, ...]]:
-    together = frozenset[int]().union(*cell.siblings)
-    alone = (frozenset({cpu}) for cpu in (cell.cpus | cell.offline) - together)
-    for core in sorted((*cell.siblings, *alone), key=min):
+    in_cores = frozenset[int]().union(*cell.siblings)
+    single = (frozenset({cpu}) for cpu in (cell.cpus | cell.offline) - in_cores)
+    for core in sorted((*cell.siblings, *single), key=min):
         yield tuple(sorted(core))
 
 
-def _pools(room: Room, reserved: Mapping[int, int]) -> Iterator[Pool]:
-    for size, (total, free) in room.pages.items():
+def _pools(capacity: CellCapacity, reserved: Mapping[int, int]) -> Iterator[Pool]:
+    for size, (total, free) in capacity.pages.items():
         kept = reserved.get(size, 0)
         yield Pool(size_kb=size, total=total, reserved=kept, used=total - kept - free, free=free)
 
 
 class _Uses:
-    """Who has each CPU of a host."""
+    """The use of each CPU of a host."""
 
-    def __init__(self, state: HostState, topology: Topology) -> None:
+    def __init__(self, state: NodeState, topology: Topology) -> None:
         self._state, self._online = state, topology.cpus
         self._shared = state.policy.numa.shared(topology.cpus)
         self._dedicated = state.policy.numa.dedicated(topology.cpus)
 
     def cpu(self, number: int) -> Cpu:
-        """A claim goes before all else: what is offline and held is held."""
-        seen = self._confined(number)
-        claim = holder(self._state, (PCPU, str(number)))
+        """A claimed CPU is shown as claimed, also if it is offline or used by other domains."""
+        seen = self._pinned(number)
+        claim = claim_of(self._state, (PCPU, str(number)))
         if claim is not None:
-            return self._held(number, claim, seen)
+            return self._claimed(number, claim, seen)
         if number not in self._online:
             return Cpu(id=number, use=OFFLINE)
         if seen and number not in self._shared:
-            first = self._state.holdings[seen[0]]
+            first = self._state.domain_usages[seen[0]]
             return Cpu(
                 id=number, use=FOREIGN, owner_id=seen[0], name=first.name, intruders=seen[1:]
             )
-        return Cpu(id=number, use=self._offered(number))
+        return Cpu(id=number, use=self._unowned(number))
 
-    def _offered(self, number: int) -> str:
+    def _unowned(self, number: int) -> str:
         if number in self._dedicated:
             return FREE
         return SHARED if number in self._shared else HOST
 
-    def _confined(self, number: int) -> tuple[str, ...]:
-        """Domains that differ from their claims, or have none, and may run there."""
+    def _pinned(self, number: int) -> tuple[str, ...]:
+        """Uuids of domains that differ from their claims, or have none, and may run there."""
         return tuple(
             sorted(
-                holding.domain_uuid
-                for holding in self._state.holdings.values()
-                if holding.active and number in holding.occupancy.pcpus
+                domain_usage.domain_uuid
+                for domain_usage in self._state.domain_usages.values()
+                if domain_usage.active and number in domain_usage.occupancy.pcpus
             )
         )
 
-    def _held(self, number: int, claim: Claim, seen: tuple[str, ...]) -> Cpu:
+    def _claimed(self, number: int, claim: Claim, seen: tuple[str, ...]) -> Cpu:
         kept = claim.numa_topology is not None and number in claim.numa_topology.kept
         return Cpu(
             id=number,

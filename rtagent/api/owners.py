@@ -1,17 +1,15 @@
-"""Who has something, as documents name him."""
+"""The owner of a unit (a CPU, a device, an assigned resource) in JSON views."""
 
 from __future__ import annotations
 
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim, Unit
-from rtagent.model.host import HostState
+from rtagent.model.node_state import NodeState
 
 
 class Owner(Value, frozen=True, kw_only=True):
-    """Who has a unit.
-
-    :ivar owner_id: the instance, or the foreign domain. :ivar name: of that one.
-    :ivar claim_uuid: None where no claim says so.
+    """:ivar owner_id: uuid of the instance or of the foreign domain; None if the unit is free.
+    :ivar name: the name of the instance or domain. :ivar claim_uuid: None if no claim has the unit.
     """
 
     owner_id: str | None = None
@@ -19,23 +17,26 @@ class Owner(Value, frozen=True, kw_only=True):
     claim_uuid: str | None = None
 
 
-NOBODY = Owner()
+NO_OWNER = Owner()
 
 
-def holder(state: HostState, unit: Unit) -> Claim | None:
-    """The claim that has a unit; of several, which are one owner's, the first."""
+def claim_of(state: NodeState, unit: Unit) -> Claim | None:
+    """The claim that has a unit; of several of the same owner, the first."""
     owner = state.units.get(unit)
     claims = state.claims_of(owner) if owner else ()
     return next((claim for claim in claims if unit in claim.units), None)
 
 
-def owner_of(state: HostState, owner_id: str | None, claim: Claim | None) -> Owner:
-    """:param owner_id: who has it, or None. :param claim: by which he does; None: his domain was
-    seen to use it."""
+def owner_of(state: NodeState, owner_id: str | None, claim: Claim | None) -> Owner:
+    """Describe an owner.
+
+    :param owner_id: None if the unit is free.
+    :param claim: by which the owner has the unit; None: its domain was observed to use it.
+    """
     if owner_id is None:
-        return NOBODY
+        return NO_OWNER
     if claim is not None:
         name = claim.instance.display_name
         return Owner(owner_id=owner_id, name=name, claim_uuid=claim.uuid)
-    holding = state.holdings.get(owner_id)
-    return Owner(owner_id=owner_id, name=holding.name if holding else None)
+    domain_usage = state.domain_usages.get(owner_id)
+    return Owner(owner_id=owner_id, name=domain_usage.name if domain_usage else None)

@@ -1,4 +1,4 @@
-"""PCI devices with who has them, and why others are not to be had, as documents."""
+"""JSON views of PCI devices: owner, status, and why a device is unavailable."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from rtagent.errors import InvalidRequest, PciDeviceNotFound
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import DEV_TYPES
-from rtagent.model.host import HostState
-from rtagent.pci.holds import holdings
-from rtagent.pci.states import STATES, Holdings
-from rtagent.pci.tags import said
+from rtagent.model.node_state import NodeState
+from rtagent.pci.allocations import DeviceAllocations, device_allocations
+from rtagent.pci.device_states import STATES
+from rtagent.pci.specs import tags_as_dict
 
 
 class Device(Value, frozen=True, kw_only=True):
-    """One device that is offered, or held, or kept back.
+    """One device that is in the inventory, allocated or in quarantine.
 
-    :ivar node: hypervisor_hostname. :ivar numa_node: None: the device does not know.
-    :ivar tags: what a device specification says of it, where that is other than usual.
-    :ivar status: one of `STATES`. :ivar reason: why it is so, where that is not plain, or "".
-    :ivar owner_id: the instance, or the foreign domain, that has it. :ivar name: of that one.
-    :ivar claim_uuid: None where no claim says so.
-    :ivar others: uuids of whoever has hold of it, too: of another part of what it makes, or as a
-        domain that uses what a claim of another holds.
-    :ivar quarantine: why nobody gets it until it is cleared, or None.
+    :ivar node: hypervisor_hostname. :ivar numa_node: None: the device does not report one.
+    :ivar tags: the tags of its device specification that differ from the defaults.
+    :ivar status: one of `STATES`. :ivar reason: the reason of the status if it needs one, or "".
+    :ivar owner_id: uuid of the instance or of the foreign domain; None: the device is free.
+    :ivar name: of the instance or domain. :ivar claim_uuid: None: no claim has the device.
+    :ivar others: uuids of its other users: instances with another mdev of it, and domains that use
+        a device which a claim of another owner has.
+    :ivar quarantine: the reason of its quarantine, or None.
     """
 
     node: str
@@ -50,8 +50,8 @@ class Device(Value, frozen=True, kw_only=True):
     reason: str = ""
 
 
-#: What a collection can be narrowed by: the field, and the values that it can have, if those are
-#: few.
+#: By the name of the filter: the field that it compares, and its valid values if the set of them is
+#: fixed.
 _Filter = tuple[Callable[[Device], str | None], tuple[str, ...]]
 _FILTERS: Mapping[str, _Filter] = {
     "address": (lambda device: device.address, ()),
@@ -63,37 +63,37 @@ _FILTERS: Mapping[str, _Filter] = {
 FILTERS = frozenset(_FILTERS)
 
 
-def collection(state: HostState, filters: Mapping[str, str]) -> Mapping[str, Any]:
-    """Shape: ``{"pci": [Device]}``, by address.
+def devices(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:
+    """``{"pci": [Device]}``, by address.
 
-    :param filters: ``instance`` is the uuid of an owner; all of those given must match.
-    :raises InvalidRequest: a value that no device can have.
+    :param filters: ``instance`` is the uuid of an owner; all that are given must match.
+    :raises InvalidRequest: no device can have such a value.
     """
     _check(filters)
-    held = holdings(state)
-    devices = (_device(state, held, address) for address in sorted(state.devices))
-    chosen = (
-        device
-        for device in devices
-        if all(_FILTERS[name][0](device) == wanted for name, wanted in filters.items())
+    allocations = device_allocations(state)
+    every = (_device(state, allocations, address) for address in sorted(state.devices))
+    matching = (
+        each
+        for each in every
+        if all(_FILTERS[name][0](each) == wanted for name, wanted in filters.items())
     )
-    return {"pci": tuple(chosen)}
+    return {"pci": tuple(matching)}
 
 
-def member(state: HostState, address: str) -> Mapping[str, Any]:
-    """Shape: ``{"pci": Device}``.
+def device(state: NodeState, address: str) -> Mapping[str, Any]:
+    """``{"pci": Device}``.
 
-    :raises PciDeviceNotFound: nobody offers it, and nobody holds it.
+    :raises PciDeviceNotFound: the device is neither in the inventory nor allocated.
     """
     if address not in state.devices:
         raise PciDeviceNotFound(address=address)
-    return {"pci": _device(state, holdings(state), address)}
+    return {"pci": _device(state, device_allocations(state), address)}
 
 
-def counts(state: HostState) -> dict[str, int]:
-    """How many devices have each status."""
-    held = holdings(state)
-    numbers = Counter(held.state(address).state for address in state.devices)
+def counts(state: NodeState) -> dict[str, int]:
+    """The number of devices with each status."""
+    allocations = device_allocations(state)
+    numbers = Counter(allocations.state(address).state for address in state.devices)
     return {status: numbers[status] for status in STATES}
 
 
@@ -108,11 +108,11 @@ def _check(filters: Mapping[str, str]) -> None:
         raise InvalidRequest(method="GET /pci", errors=errors)
 
 
-def _device(state: HostState, held: Holdings, address: str) -> Device:
-    line = held.state(address)
-    device = line.device.device
-    owner = owner_of(state, line.owner_id, _claim(state, line.owner_id, address))
-    holders = {hold.owner_id for hold in held.holds_of(address)}
+def _device(state: NodeState, allocations: DeviceAllocations, address: str) -> Device:
+    found = allocations.state(address)
+    device = found.device.device
+    owner = owner_of(state, found.owner_id, _claim(state, found.owner_id, address))
+    users = {each.owner_id for each in allocations.allocations_of(address)}
     return Device(
         node=state.node.hypervisor_hostname,
         address=address,
@@ -123,22 +123,22 @@ def _device(state: HostState, held: Holdings, address: str) -> Device:
         parent_addr=device.parent_addr,
         iommu_group=device.iommu_group,
         net_name=device.net_name,
-        resource_class=line.device.resource_class,
-        tags=said(line.device.tags),
-        status=line.state,
+        resource_class=found.device.resource_class,
+        tags=tags_as_dict(found.device.tags),
+        status=found.state,
         owner_id=owner.owner_id,
         name=owner.name,
         claim_uuid=owner.claim_uuid,
-        others=tuple(sorted(holders - {owner.owner_id})),
-        quarantine=line.device.quarantine,
-        reason=line.reason,
+        others=tuple(sorted(users - {owner.owner_id})),
+        quarantine=found.device.quarantine,
+        reason=found.reason,
     )
 
 
-def _claim(state: HostState, owner_id: str | None, address: str) -> Claim | None:
-    """By which the owner has it, or a part of what it makes."""
+def _claim(state: NodeState, owner_id: str | None, address: str) -> Claim | None:
+    """The owner's claim that has the device, or an mdev of it."""
     for claim in state.claims_of(owner_id) if owner_id is not None else ():
-        parts = (unit.provider for unit in claim.resources)
-        if address in (*(device.address for device in claim.pci), *parts):
+        providers = (unit.provider for unit in claim.resources)
+        if address in (*(each.address for each in claim.pci), *providers):
             return claim
     return None

@@ -1,4 +1,4 @@
-"""Reply: an answer before it is written to a connection."""
+"""Reply: a status and a body, before HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rtagent.model.base import Value
 
 JSON = "application/json"
 
-#: The status of each error that a view may raise; what is not here is a defect.
+#: The status of each error that a view may raise. Any other error is a defect.
 STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.BAD_REQUEST,
     ClaimNotFound: HTTPStatus.NOT_FOUND,
@@ -31,23 +31,22 @@ STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
 
 
 class Reply(Value, frozen=True, kw_only=True):
-    """:ivar body: the whole body; not sent to HEAD."""
+    """:ivar body: the whole body, also of a reply to HEAD, which does not send it."""
 
     status: HTTPStatus = HTTPStatus.OK
     media_type: str = JSON
     body: bytes
-    headers: Mapping[str, str] = {}
 
 
 def document(
     content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
 ) -> Reply:
-    """A JSON document of values and primitives, ending in a line feed."""
+    """Encode values and primitives as a JSON document that ends with a line feed."""
     return Reply(status=status, media_type=media_type, body=msgspec.json.encode(content) + b"\n")
 
 
 def problem(status: HTTPStatus, message: str) -> Mapping[str, Any]:
-    """An error of HTTP's own, in the shape of all errors: ``{"error", "message", "retriable"}``."""
+    """An error of HTTP in the form of all errors: ``{"error", "message", "retriable"}``."""
     return {
         "error": status.phrase.title().replace(" ", ""),
         "message": message,
@@ -56,8 +55,8 @@ def problem(status: HTTPStatus, message: str) -> Mapping[str, Any]:
 
 
 def status_of(error: RtAgentError) -> HTTPStatus:
-    """The status with which an error is told."""
-    for kind, status in STATUS.items():
-        if isinstance(error, kind):
+    """The status of a reply with that error."""
+    for type_, status in STATUS.items():
+        if isinstance(error, type_):
             return status
     return HTTPStatus.INTERNAL_SERVER_ERROR

@@ -1,30 +1,29 @@
-"""Specific resources (virtual GPUs, namespaces of persistent memory) with who has each, as
-documents."""
+"""JSON views of assigned resources (virtual GPUs, persistent memory namespaces): owner, status."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rtagent.api.owners import NOBODY, Owner, holder, owner_of
+from rtagent.api.owners import NO_OWNER, Owner, claim_of, owner_of
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.base import Value
-from rtagent.model.claim import LEASED_STATES, SPECIFIC, Claim
-from rtagent.model.host import HostState
-from rtagent.model.specific import SpecificUnit
-from rtagent.pci.holds import holders
+from rtagent.model.claim import LEASED_STATES, RESOURCE, Claim
+from rtagent.model.node_state import NodeState
+from rtagent.pci.assigned_resources import missing, resource_users
+from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
 from rtagent.pci.mdev import mdev_uuid
-from rtagent.pci.specific import missing
-from rtagent.pci.states import ALLOCATED, AVAILABLE, CLAIMED
 
 
 class Resource(Value, frozen=True, kw_only=True):
-    """One unit that is offered, or held.
+    """One resource that is in an inventory or assigned to a claim.
 
     :ivar node: hypervisor_hostname.
-    :ivar provider: the address of the device that makes it, or "" for the host itself.
-    :ivar mdev_uuid: that its mediated device has, or will have; None where it is none.
-    :ivar status: ``available``, ``claimed`` or ``allocated``, as of a device.
-    :ivar owner_id: and the other two: as of a device. :ivar present: it is there to be had.
+    :ivar provider: the address of its device, or "" for the host itself.
+    :ivar mdev_uuid: the uuid of its mediated device, which may not exist yet; None: it has none.
+    :ivar status: ``available``, ``claimed`` or ``allocated``, as for a PCI device.
+    :ivar owner_id: as for a PCI device, like ``name`` and ``claim_uuid``.
+    :ivar present: whether the host has it.
     """
 
     node: str
@@ -39,15 +38,18 @@ class Resource(Value, frozen=True, kw_only=True):
     present: bool
 
 
-def collection(state: HostState) -> Mapping[str, Any]:
-    """Shape: ``{"resources": [Resource]}``: what there is, then what is held and gone."""
-    owners = holders(state)
+def resources(state: NodeState) -> Mapping[str, Any]:
+    """``{"resources": [Resource]}``: those in inventories, then those that claims have and the host
+    does not."""
+    owners = resource_users(state)
     gone = (
-        unit for claim in state.claims.values() for unit in missing(state.specific, claim.resources)
+        unit
+        for claim in state.claims.values()
+        for unit in missing(state.resource_inventories, claim.resources)
     )
     return {
         "resources": (
-            *(_resource(state, unit, owners, present=True) for unit in _there(state)),
+            *(_resource(state, unit, owners, present=True) for unit in _present(state)),
             *(
                 _resource(state, unit, owners, present=False)
                 for unit in sorted(set(gone), key=_name)
@@ -56,22 +58,22 @@ def collection(state: HostState) -> Mapping[str, Any]:
     }
 
 
-def _there(state: HostState) -> Iterator[SpecificUnit]:
-    for each in state.specific:
+def _present(state: NodeState) -> Iterator[AssignedResource]:
+    for each in state.resource_inventories:
         for name in each.identifiers:
-            yield SpecificUnit(
+            yield AssignedResource(
                 provider=each.provider, resource_class=each.resource_class, identifier=name
             )
 
 
-def _name(unit: SpecificUnit) -> str:
+def _name(unit: AssignedResource) -> str:
     return unit.identifier
 
 
 def _resource(
-    state: HostState, unit: SpecificUnit, owners: Mapping[str, str], *, present: bool
+    state: NodeState, unit: AssignedResource, owners: Mapping[str, str], *, present: bool
 ) -> Resource:
-    claim = holder(state, (SPECIFIC, unit.identifier))
+    claim = claim_of(state, (RESOURCE, unit.identifier))
     owner = owner_of(state, owners.get(unit.identifier), claim)
     return Resource(
         node=state.node.hypervisor_hostname,
@@ -88,6 +90,6 @@ def _resource(
 
 
 def _status(owner: Owner, claim: Claim | None) -> str:
-    if owner == NOBODY:
+    if owner == NO_OWNER:
         return AVAILABLE
     return CLAIMED if claim is not None and claim.state in LEASED_STATES else ALLOCATED

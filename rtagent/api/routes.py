@@ -1,131 +1,138 @@
-"""Which view answers which path."""
+"""The paths of the read API, and the view that answers each path."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rtagent.api import (
-    claims,
-    drift,
-    health,
-    metrics,
-    migrations,
-    nodes,
-    numa,
-    orphans,
-    pci,
-    resources,
-)
+from prometheus_client import CollectorRegistry
+
+from rtagent.api import claims, health, metrics, nodes, numa, pci, resources
 from rtagent.api.reply import JSON, Reply, document, problem, status_of
-from rtagent.api.sources import Sources
 from rtagent.errors import InvalidRequest, RtAgentError
 from rtagent.model.base import Value
-from rtagent.model.host import HostState
+from rtagent.model.health import Check
+from rtagent.model.node_state import NodeState
 
 Query = Mapping[str, str]
 
 
-class Look(Value, frozen=True, kw_only=True):
-    """One request's look at the agent: everything in the answer is of the same moment."""
+class Sources(Value, frozen=True, kw_only=True):
+    """The sources of the views. The callables return at once, without a lock or a remote call.
+
+    :ivar snapshot: the published state. :ivar stale: whether the database may be newer.
+    :ivar checks: the health of the agent's parts.
+    :ivar creation_error: the error that calls that create claims get now, or None.
+    :ivar registry: the metrics of the process.
+    """
+
+    snapshot: Callable[[], NodeState]
+    stale: Callable[[], bool]
+    checks: Callable[[], Sequence[Check]]
+    creation_error: Callable[[], RtAgentError | None]
+    registry: CollectorRegistry
+
+
+class View(Value, frozen=True, kw_only=True):
+    """The agent's data for one request, so that the whole reply shows the same state."""
 
     sources: Sources
-    state: HostState
+    state: NodeState
     stale: bool
 
-    def tell(
+    def reply(
         self,
         content: Mapping[str, Any],
         status: HTTPStatus = HTTPStatus.OK,
         media_type: str = JSON,
     ) -> Reply:
-        """The document, with the revision that it was made from."""
+        """The content with ``revision`` and ``stale`` of the state that it was made from."""
         whole = {**content, "revision": self.state.revision, "stale": self.stale}
         return document(whole, status, media_type)
 
 
-def _health(look: Look) -> Reply:
-    checks = look.sources.checks()
+def _health(view: View) -> Reply:
+    checks = view.sources.checks()
     status = health.status(health.healthy(checks))
-    return look.tell(health.document(checks), status, health.MEDIA_TYPE)
+    return view.reply(health.health(checks), status, health.MEDIA_TYPE)
 
 
-def _ready(look: Look) -> Reply:
-    held_back = look.sources.held_back()
-    return look.tell(health.readiness(held_back), health.status(held_back is None))
+def _ready(view: View) -> Reply:
+    error = view.sources.creation_error()
+    return view.reply(health.readiness(error), health.status(error is None))
 
 
-def _metrics(look: Look) -> Reply:
-    checks, registry = look.sources.checks(), look.sources.registry
-    body = metrics.text(look.state, look.stale, checks, registry)
+def _metrics(view: View) -> Reply:
+    checks, registry = view.sources.checks(), view.sources.registry
+    body = metrics.text(view.state, view.stale, checks, registry)
     return Reply(body=body, media_type=metrics.MEDIA_TYPE)
 
 
-#: By the path's only segment.
-COLLECTIONS: Mapping[str, Callable[[Look, Query], Reply]] = {
-    "nodes": lambda look, _: look.tell(nodes.collection(look.state)),
-    "claims": lambda look, query: look.tell(claims.collection(look.state, query)),
-    "pci": lambda look, query: look.tell(pci.collection(look.state, query)),
-    "resources": lambda look, _: look.tell(resources.collection(look.state)),
-    "migrations": lambda look, query: look.tell(migrations.collection(look.state, query)),
-    "orphans": lambda look, _: look.tell(orphans.collection(look.state)),
-    "drift": lambda look, _: look.tell(drift.collection(look.state)),
-    "numa": lambda look, _: look.tell(numa.collection(look.state)),
-    "health": lambda look, _: _health(look),
-    "ready": lambda look, _: _ready(look),
-    "metrics": lambda look, _: _metrics(look),
+#: ``/NAME``
+COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
+    "nodes": lambda view, _: view.reply(nodes.nodes(view.state)),
+    "claims": lambda view, query: view.reply(claims.claims(view.state, query)),
+    "pci": lambda view, query: view.reply(pci.devices(view.state, query)),
+    "resources": lambda view, _: view.reply(resources.resources(view.state)),
+    "migrations": lambda view, query: view.reply(claims.migrations(view.state, query)),
+    "orphans": lambda view, _: view.reply(claims.orphans(view.state)),
+    "drift": lambda view, _: view.reply(claims.drift(view.state)),
+    "numa": lambda view, _: view.reply(numa.hosts(view.state)),
+    "health": lambda view, _: _health(view),
+    "ready": lambda view, _: _ready(view),
+    "metrics": lambda view, _: _metrics(view),
 }
 
-#: By the first of two segments; the second names the member.
-MEMBERS: Mapping[str, Callable[[Look, str], Reply]] = {
-    "nodes": lambda look, name: look.tell(nodes.member(look.state, name)),
-    "claims": lambda look, name: look.tell(claims.member(look.state, name)),
-    "pci": lambda look, address: look.tell(pci.member(look.state, address)),
-    "numa": lambda look, name: look.tell(numa.member(look.state, name)),
+#: ``/NAME/ITEM``
+ITEMS: Mapping[str, Callable[[View, str], Reply]] = {
+    "nodes": lambda view, name: view.reply(nodes.node(view.state, name)),
+    "claims": lambda view, uuid: view.reply(claims.claim(view.state, uuid)),
+    "pci": lambda view, address: view.reply(pci.device(view.state, address)),
+    "numa": lambda view, name: view.reply(numa.host(view.state, name)),
 }
 
-#: The filters that a collection takes.
+#: The filters of each collection that has any.
 FILTERS: Mapping[str, frozenset[str]] = {
-    "claims": claims.FILTERS,
-    "migrations": migrations.FILTERS,
+    "claims": claims.CLAIM_FILTERS,
+    "migrations": claims.MIGRATION_FILTERS,
     "pci": pci.FILTERS,
 }
 
 
 def answer(sources: Sources, target: str) -> Reply:
-    """The answer to a GET.
+    """The reply to a GET.
 
-    :param target: path and query, as they stand in the request line.
+    :param target: path and query as in the request line, percent-encoded.
     """
     stale = sources.stale()
-    look = Look(sources=sources, state=sources.snapshot(), stale=stale)
+    view = View(sources=sources, state=sources.snapshot(), stale=stale)
     try:
-        return _dispatch(look, target)
+        return _dispatch(view, target)
     except RtAgentError as error:
-        return look.tell(error.as_dict(), status_of(error))
+        return view.reply(error.as_dict(), status_of(error))
 
 
-def _dispatch(look: Look, target: str) -> Reply:
+def _dispatch(view: View, target: str) -> Reply:
     path, _, query = target.partition("?")
     segments = [unquote(part) for part in path.strip("/").split("/")]
     if len(segments) == 1 and segments[0] in COLLECTIONS:
-        return COLLECTIONS[segments[0]](look, _query(segments[0], query))
-    if len(segments) == 2 and segments[0] in MEMBERS:
-        return MEMBERS[segments[0]](look, segments[1])
+        return COLLECTIONS[segments[0]](view, _query(segments[0], query))
+    if len(segments) == 2 and segments[0] in ITEMS:
+        return ITEMS[segments[0]](view, segments[1])
     known = ", ".join(f"/{name}" for name in COLLECTIONS)
     missing = problem(HTTPStatus.NOT_FOUND, f"nothing is at {path}; there are {known}")
-    return look.tell(missing, HTTPStatus.NOT_FOUND)
+    return view.reply(missing, HTTPStatus.NOT_FOUND)
 
 
-def _query(noun: str, text: str) -> Query:
+def _query(name: str, text: str) -> Query:
     query = dict(parse_qsl(text, keep_blank_values=True))
-    allowed = FILTERS.get(noun, frozenset())
+    allowed = FILTERS.get(name, frozenset())
     unknown = sorted(query.keys() - allowed)
     if unknown:
-        rule = f"not a filter of /{noun}; there are: {', '.join(sorted(allowed)) or 'none'}"
+        rule = f"not a filter of /{name}; there are: {', '.join(sorted(allowed)) or 'none'}"
         raise InvalidRequest(
-            method=f"GET /{noun}", errors=[{"path": name, "message": rule} for name in unknown]
+            method=f"GET /{name}", errors=[{"path": each, "message": rule} for each in unknown]
         )
     return query

@@ -1,130 +1,338 @@
-"""rtagent claim: the reading commands."""
+"""rtagent claim: list and show claims, and make the calls of a conductor."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
-from rtagent.cmd.columns import Nothing, Pairs, Yes, when
-from rtagent.cmd.devices import Devices, Requests, Resources
-from rtagent.cmd.listing import List, Show
-from rtagent.cmd.place import Place
+import msgspec
+from cliff.formatters.base import ListFormatter
+from stevedore import ExtensionManager
 
-Row = tuple[Sequence[str], Sequence[Any]]
+from rtagent.cmd import claim_request
+from rtagent.cmd.base import Action, List, Row, Rows, Show, Text
+from rtagent.cmd.exit_codes import Exit
+from rtagent.cmd.output import (
+    AssignedResources,
+    Assignment,
+    Devices,
+    KeyValues,
+    OrEmpty,
+    PciRequests,
+    YesNo,
+    timestamp,
+)
+from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable, InvalidRequest
+from rtagent.model.claim import ATTACH, Claim
 
+_Document = Mapping[str, Any]
 
-class ClaimList(List):
-    """List the live claims, oldest first"""
-
-    nouns = "claims"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--instance", metavar="UUID", help="Only this instance's.")
-        parser.add_argument("--state", help="Only those in this state, active for one.")
-        parser.add_argument("--long", action="store_true", help="More columns.")
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        claims = self.world.read("claims", instance=parsed_args.instance, state=parsed_args.state)[
-            "claims"
-        ]
-        columns = _LONG if parsed_args.long else _SHORT
-        return tuple(columns), [tuple(cell(c) for cell in columns.values()) for c in claims]
+REASON_COLUMNS = ("resource", "requested", "available", "unit", "where", "code")
 
 
-class ClaimShow(Show):
-    """Show a live claim, whole"""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("claim", metavar="UUID")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        return shown(self.world.read("claims", parsed_args.claim)["claim"])
-
-
-def shown(claim: Mapping[str, Any]) -> Row:
-    """A claim's document, field by field."""
-    return tuple(_WHOLE), tuple(cell(claim) for cell in _WHOLE.values())
-
-
-def _fact(name: str) -> Any:
-    return lambda claim: Nothing(claim["instance"].get(name))
-
-
-def _field(name: str) -> Any:
+def _field(name: str) -> Callable[[_Document], Any]:
     return lambda claim: claim[name]
 
 
-def _maybe(name: str) -> Any:
-    return lambda claim: Nothing(claim.get(name))
+def _optional(name: str) -> Callable[[_Document], Any]:
+    return lambda claim: OrEmpty(claim.get(name))
 
 
-def _time(name: str) -> Any:
-    return lambda claim: when(claim.get(name))
+def _of_instance(name: str) -> Callable[[_Document], Any]:
+    return lambda claim: OrEmpty(claim["instance"].get(name))
 
 
-def _pairs(name: str) -> Any:
-    return lambda claim: Pairs(claim.get(name) or {})
+def _time(name: str) -> Callable[[_Document], Any]:
+    return lambda claim: timestamp(claim.get(name))
 
 
-_SHORT = {
+def _key_values(name: str) -> Callable[[_Document], Any]:
+    return lambda claim: KeyValues(claim.get(name) or {})
+
+
+_LIST_COLUMNS = {
     "uuid": _field("uuid"),
     "instance_uuid": _field("owner_id"),
-    "display_name": _fact("display_name"),
+    "display_name": _of_instance("display_name"),
     "state": _field("state"),
-    "suspect": lambda claim: Yes(claim["suspect"]),
+    "suspect": lambda claim: YesNo(claim["suspect"]),
     "vcpus": _field("vcpus"),
     "memory_mb": _field("memory_mb"),
     "disk_mb": _field("disk_mb"),
     "created_at": _time("created_at"),
 }
-
-_LONG = {
-    **_SHORT,
+_LONG_LIST_COLUMNS = {
+    **_LIST_COLUMNS,
     "expires_at": _time("expires_at"),
     "kind": _field("kind"),
     "node": _field("node"),
-    "project_id": _fact("project_id"),
-    "vm_state": _fact("vm_state"),
-    "task_state": _fact("task_state"),
-    "tag": _maybe("tag"),
+    "project_id": _of_instance("project_id"),
+    "vm_state": _of_instance("vm_state"),
+    "task_state": _of_instance("task_state"),
+    "tag": _optional("tag"),
 }
-
-_WHOLE = {
+_SHOW_COLUMNS = {
     "uuid": _field("uuid"),
     "state": _field("state"),
-    "suspect": _maybe("suspect"),
+    "suspect": _optional("suspect"),
     "kind": _field("kind"),
     "instance_uuid": _field("owner_id"),
     **{
-        name: _fact(name)
+        name: _of_instance(name)
         for name in ("display_name", "project_id", "user_id", "vm_state", "task_state", "os_type")
     },
-    "is_volume_backed": lambda claim: Yes(claim["instance"].get("is_volume_backed")),
+    "is_volume_backed": lambda claim: YesNo(claim["instance"].get("is_volume_backed")),
     "host": _field("host"),
     "node": _field("node"),
     "vcpus": _field("vcpus"),
     "pcpus": _field("pcpus"),
     "memory_mb": _field("memory_mb"),
     "disk_mb": _field("disk_mb"),
-    "numa_topology": lambda claim: Place(claim["numa_topology"]),
+    "numa_topology": lambda claim: Assignment(claim["numa_topology"]),
     "pci": lambda claim: Devices(claim["pci"]),
-    "resources": lambda claim: Resources(claim["resources"]),
-    "flavor": _pairs("flavor"),
-    "image": lambda claim: Pairs(claim["image"].get("properties") or {}),
-    "limits": _pairs("limits"),
-    "pci_requests": lambda claim: Requests(claim["pci_requests"]),
-    "extra_resource": _pairs("extra_resource"),
-    "tag": _maybe("tag"),
-    "migration_uuid": _maybe("migration_uuid"),
+    "resources": lambda claim: AssignedResources(claim["resources"]),
+    "flavor": _key_values("flavor"),
+    "image": lambda claim: KeyValues(claim["image"].get("properties") or {}),
+    "limits": _key_values("limits"),
+    "pci_requests": lambda claim: PciRequests(claim["pci_requests"]),
+    "extra_resource": _key_values("extra_resource"),
+    "tag": _optional("tag"),
+    "migration_uuid": _optional("migration_uuid"),
     "created_at": _time("created_at"),
     "updated_at": _time("updated_at"),
     "expires_at": _time("expires_at"),
     "revision": _field("revision"),
 }
+_HISTORY_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
+    "at": lambda event: timestamp(event.at.isoformat()),
+    "action": lambda event: event.action,
+    "before": lambda event: OrEmpty(event.before and event.before.state),
+    "after": lambda event: event.after.state,
+    "vcpus": lambda event: event.after.vcpus,
+    "memory_mb": lambda event: event.after.memory_mb,
+    "disk_mb": lambda event: event.after.disk_mb,
+    "migration_uuid": lambda event: OrEmpty(event.after.migration_uuid),
+    "actor": lambda event: event.actor,
+    "request_id": lambda event: event.request_id,
+    "reason": lambda event: event.reason,
+}
+
+
+class ClaimList(List):
+    """List the claims that have not ended, oldest first."""
+
+    nouns = "claims"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--instance", metavar="UUID", help="Only claims of this instance.")
+        parser.add_argument("--state", help="Only claims in this state, for example active.")
+        parser.add_argument("--long", action="store_true", help="Show more columns.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        filters = {"instance": parsed_args.instance, "state": parsed_args.state}
+        claims = self.app.client.read("claims", **filters)["claims"]
+        columns = _LONG_LIST_COLUMNS if parsed_args.long else _LIST_COLUMNS
+        return tuple(columns), [tuple(cell(c) for cell in columns.values()) for c in claims]
+
+
+class ClaimShow(Show):
+    """Show all fields of a claim that has not ended."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _with_uuid(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        return _row(self.app.client.read("claims", parsed_args.claim)["claim"])
+
+
+class ClaimHistory(List):
+    """List the events of a claim from the database, also after it has ended."""
+
+    nouns = "events of that claim"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _with_uuid(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        events = self.app.client.database.history(parsed_args.claim)
+        cells = _HISTORY_COLUMNS.values()
+        return tuple(_HISTORY_COLUMNS), [tuple(cell(event) for cell in cells) for event in events]
+
+
+class ClaimDomain(Text):
+    """Print a libvirt domain document with the resources of a claim.
+
+    The CPUs, cells, pages and devices in FILE are replaced by those of the claim; all else stays.
+    Devices that are attached to the guest stay, too.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = _with_uuid(super().get_parser(prog_name))
+        parser.add_argument("file", metavar="FILE", type=Path, help="A libvirt domain document.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        from rtagent.virt.libvirt import guest
+        from rtagent.virt.libvirt.document import BadDocument
+
+        claim = _claim(self.app.client.read("claims", parsed_args.claim)["claim"])
+        others = self.app.client.read("claims", instance=claim.owner_id)["claims"]
+        attached = [each for each in map(_claim, others) if each.kind == ATTACH]
+        try:
+            document = guest.apply(parsed_args.file.read_text(), claim, attached)
+        except (BadDocument, OSError, UnicodeDecodeError) as error:
+            mistake = {"path": str(parsed_args.file), "message": str(error)}
+            raise InvalidRequest(method="claim domain", errors=[mistake]) from error
+        return ("claim", "document"), (claim.uuid, document)
+
+
+class _Decision(Show):
+    """A command that prints a claim, or the reasons for a refusal."""
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        try:
+            return super().run(parsed_args)
+        except ComputeResourcesUnavailable as refused:
+            self._print_reasons(refused.kwargs["reasons"], parsed_args)
+            self.app.LOG.error("refused: %s", refused)
+            return Exit.REFUSED
+
+    def _print_reasons(self, reasons: Sequence[_Document], args: argparse.Namespace) -> None:
+        """Print a list. Formats for a single item that lists do not have are replaced by table."""
+        formats: ExtensionManager[ListFormatter] = ExtensionManager(
+            "cliff.formatter.list", invoke_on_load=True
+        )
+        name = args.formatter if args.formatter in formats.names() else "table"
+        formatter = formats[name].obj
+        assert formatter is not None
+        rows = [tuple(reason[column] for column in REASON_COLUMNS) for reason in reasons]
+        formatter.emit_list(REASON_COLUMNS, rows, self.app.stdout, args)
+
+
+class ClaimCreate(_Decision):
+    """Create a claim for a build: state building, with a lease.
+
+    A refusal lists all reasons, the smallest shortfall first, and the exit code is 3.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        claim_request.add_arguments(parser)
+        parser.add_argument(
+            "--operation-id",
+            metavar="UUID",
+            help="The operation id, which becomes the uuid of the claim. The id of an earlier call"
+            " repeats that call. Default: that of the file, or a new one.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        arguments = claim_request.arguments(parsed_args)
+        operation_id = claim_request.identify(arguments, parsed_args.operation_id)
+        claim_request.check("instance_claim", parsed_args, arguments)
+        try:
+            claim = self.app.client.call("instance_claim", **arguments)
+        except AgentUnreachable as error:
+            remedy = (
+                f"{error.kwargs['remedy']} The claim may have been granted: repeat the command with"
+                f" --operation-id {operation_id}, or abort that claim"
+            )
+            raise AgentUnreachable(**{**error.kwargs, "remedy": remedy}) from error
+        return _row(claim)
+
+
+class ClaimTest(_Decision):
+    """Show whether a claim would be granted now; nothing is claimed.
+
+    A refusal lists all reasons, the smallest shortfall first, and the exit code is 3.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        claim_request.add_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        arguments = claim_request.arguments(parsed_args)
+        claim_request.check("test_claim", parsed_args, arguments)
+        verdict = self.app.client.call("test_claim", **arguments)
+        if not verdict["granted"]:
+            raise ComputeResourcesUnavailable(reasons=verdict["reasons"])
+        return _row(verdict["claim"])
+
+
+class _Update(Show):
+    """A call that returns the claim."""
+
+    method: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _with_uuid(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        return _row(self.app.client.call(self.method, parsed_args.claim))
+
+
+class ClaimActivate(_Update):
+    """Activate a building claim, before its domain is started: the lease ends."""
+
+    method = "activate_claim"
+
+
+class ClaimRenew(_Update):
+    """Renew the lease of a building claim."""
+
+    method = "renew_claim"
+
+
+class _End(Action):
+    """A call that ends a claim. A claim that has ended before is no error.
+
+    :cvar ended: the past participle for the message.
+    """
+
+    method: ClassVar[str]
+    ended: ClassVar[str]
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _with_uuid(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.app.client.call(self.method, parsed_args.claim)
+        self.app.LOG.info("claim %s is %s", parsed_args.claim, self.ended)
+
+
+class ClaimRelease(_End):
+    """Release a claim and all its resources.
+
+    A domain that runs on it is not touched: it becomes an orphan.
+    """
+
+    method, ended = "release_claim", "released"
+
+
+class ClaimAbort(_End):
+    """Abort a build and release its claim.
+
+    An operation id that the agent does not know is recorded as ended, so that a later call with
+    that id is refused.
+    """
+
+    method, ended = "abort_instance_claim", "aborted"
+
+
+def _with_uuid(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("claim", metavar="UUID", help="The uuid of the claim.")
+    return parser
+
+
+def _row(claim: _Document) -> Row:
+    return tuple(_SHOW_COLUMNS), tuple(cell(claim) for cell in _SHOW_COLUMNS.values())
+
+
+def _claim(document: _Document) -> Claim:
+    return msgspec.convert(document, Claim, strict=False, str_keys=True)

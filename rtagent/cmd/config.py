@@ -1,50 +1,41 @@
-"""rtagent config: the daemon's configuration, judged and documented."""
+"""rtagent config: check and document the configuration of the daemon."""
 
 from __future__ import annotations
 
 import argparse
+import io
 
 from oslo_config import cfg, generator
 
-from rtagent.cmd.listing import Act
-from rtagent.conf import reference
+from rtagent.cmd.base import Row, Text
 from rtagent.conf.unknown import NAMESPACES, unknown
-from rtagent.service import assembly
+from rtagent.service.configuration import checked
 
+#: Characters of a line of the sample.
 WIDTH = 100
 
 
-class ConfigCheck(Act):
-    """Judge the configuration as the daemon would, without starting anything"""
+class ConfigCheck(Text):
+    """Check the configuration as the daemon does, without starting anything."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        conf = self.world.conf
-        for sentence in unknown(conf):
-            self.app.LOG.warning(sentence)
-        for doubt in assembly.checked(conf).doubts():
-            self.app.LOG.warning(doubt)
-        files = ", ".join(map(str, conf.config_file or ())) or "no file: the defaults"
-        self.app.stdout.write(f"The configuration is good ({files}).\n")
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        conf = self.app.client.conf
+        for warning in unknown(conf):
+            self.app.LOG.warning(warning)
+        for warning in checked(conf).doubts():
+            self.app.LOG.warning(warning)
+        files = list(map(str, conf.config_file or ()))
+        shown = ", ".join(files) or "no file: the defaults"
+        return ("files", "message"), (files, f"The configuration is good ({shown}).")
 
 
-class ConfigGenerate(Act):
-    """Print a sample configuration: every option with its help and default"""
+class ConfigGenerate(Text):
+    """Print a sample configuration: every option with its help and its default."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--reference",
-            action="store_true",
-            help="rtagent's own options as a page of reStructuredText instead.",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        if parsed_args.reference:
-            self.app.stdout.write(reference.render())
-            return
-        conf = cfg.ConfigOpts()
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        conf, sample = cfg.ConfigOpts(), io.StringIO()
         generator.register_cli_opts(conf)
         namespaces = [word for name in NAMESPACES for word in ("--namespace", name)]
         conf([*namespaces, "--wrap-width", str(WIDTH)])
-        generator.generate(conf, self.app.stdout)
+        generator.generate(conf, sample)
+        return ("sample",), (sample.getvalue(),)

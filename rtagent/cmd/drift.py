@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any
 
-from rtagent.cmd.listing import List
+from rtagent.cmd.base import List, Rows
 
 COLUMNS = ("instance_uuid", "claim_uuid", "resource", "claimed", "observed", "unit", "problem")
 
 
 class DriftList(List):
-    """List what domains have that their claims do not say
+    """List the differences between domains and their claims.
 
-    The larger of the two amounts is counted. A host CPU or a device that is held, and gone, offline
-    or no longer offered, is an AssignedResourceNotFound: it stays with its holder. Nothing is
-    repaired by itself.
+    The larger quantity counts as used. A claimed host CPU or device that is removed, offline or no
+    longer in the inventory is an AssignedResourceNotFound: the claim keeps it. The agent does not
+    change a domain or a claim because of drift.
     """
 
     nouns = "drift"
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         return COLUMNS, [
-            (d["owner_id"], *(d[name] for name in COLUMNS[1:]))
-            for d in self.world.read("drift")["drift"]
+            (each["owner_id"], *(each[name] for name in COLUMNS[1:]))
+            for each in self.app.client.read("drift")["drift"]
         ]

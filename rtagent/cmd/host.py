@@ -1,4 +1,4 @@
-"""rtagent host: simulated hosts."""
+"""rtagent host: simulated hosts for libvirt's test driver."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import argparse
 import uuid
 from pathlib import Path
 
-from cliff.command import Command
-
+from rtagent.cmd.base import Action, Row, Text
 from rtagent.model.pages import parse_size
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, host_uri, simulate
 
-#: What each domain of ``--domains`` is like.
+#: The size of each domain of ``--domains``.
 VCPUS, MEMORY_MB = 1, 64
 
 
-class HostSimulate(Command):
-    """Write a simulated host
+class HostSimulate(Text):
+    """Write a simulated host to a file.
 
-    FILE is a host for libvirt's test driver, and FILE.capabilities.xml beside it says what the
-    driver cannot. The printed URI is for [libvirt] connection_uri.
+    FILE is a host for libvirt's test driver. FILE.capabilities.xml contains what that driver does
+    not report. The command prints the URI for [libvirt] connection_uri.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         default = Machine()
-        parser.add_argument("file", metavar="FILE", type=Path)
+        parser.add_argument("file", metavar="FILE", type=Path, help="The new file.")
         for option, value, what in (
             ("sockets", default.sockets, "CPU sockets"),
             ("cores", default.cores, "cores of each socket"),
@@ -35,32 +34,30 @@ class HostSimulate(Command):
             ("nics", default.nics, "network cards with SR-IOV (XL710, 8086:1583)"),
             ("vfs", default.vfs, "virtual functions of each network card (8086:154c)"),
             ("nvmes", default.nvmes, "NVMe controllers (1b36:0010)"),
-            (
-                "domains",
-                0,
-                f"domains that run, of {VCPUS} vCPU and {MEMORY_MB} MB each",
-            ),
+            ("domains", 0, f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each"),
         ):
-            help_ = f"{what}. Default: %(default)s."
+            help_ = f"The number of {what}. Default: %(default)s."
             parser.add_argument(f"--{option}", metavar="N", type=int, default=value, help=help_)
-        parser.add_argument("--cells", metavar="N", type=int, help="NUMA cells. Default: sockets.")
+        parser.add_argument(
+            "--cells", metavar="N", type=int, help="The number of NUMA cells. Default: sockets."
+        )
         parser.add_argument(
             "--pages",
             metavar="SIZE=N",
             type=_pages,
             action="append",
             default=[],
-            help="N pages of this size (KiB, or with a unit: 2MB) are set aside in each cell. May"
-            " be repeated.",
+            help="Set N huge pages of this size aside in each cell. SIZE is in KiB, or has a unit:"
+            " 2MB. May be repeated.",
         )
         parser.add_argument(
             "--hostname",
             default=default.hostname,
-            help="The name that the host has. Default: %(default)s.",
+            help="The name of the host. Default: %(default)s.",
         )
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
         file: Path = parsed_args.file
         if file.exists():
             raise SimulationError(
@@ -82,28 +79,24 @@ class HostSimulate(Command):
         if parsed_args.domains < 0:
             raise SimulationError(f"domains = {parsed_args.domains}: it must be at least 0")
         simulate(file, machine, map(_domain, range(parsed_args.domains)))
-        self.app.stdout.write(f"{host_uri(file)}\n")
+        return ("file", "uri"), (str(file), host_uri(file))
 
 
-class HostSimulateEdit(Command):
-    """Change what is in a simulated host
+class HostSimulateEdit(Action):
+    """Change a simulated host.
 
-    All changes are made at once, or none. An agent that watches the host sees them as it would see
-    domains and devices come and go on a real one.
+    All changes are made at once, or none. An agent that watches the host sees domains and devices
+    come and go as on a real host.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("file", metavar="FILE", type=Path)
+        parser.add_argument("file", metavar="FILE", type=Path, help="The file of the host.")
         for option, metavar, what in (
-            ("--remove-domain", "UUID", "Take this domain away."),
-            ("--remove-device", "NAME", "Take this node device away."),
-            (
-                "--add-domain",
-                "XML",
-                "Add this domain: its document, or a file with it.",
-            ),
-            ("--add-device", "XML", "Add this node device: likewise."),
+            ("--remove-domain", "UUID", "Remove this domain."),
+            ("--remove-device", "NAME", "Remove this node device."),
+            ("--add-domain", "XML", "Add this domain: a document, or a file that contains it."),
+            ("--add-device", "XML", "Add this node device: a document, or a file."),
         ):
             parser.add_argument(
                 option,
@@ -117,19 +110,19 @@ class HostSimulateEdit(Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         domains = [_document(name) for name in parsed_args.add_domain]
         devices = [_document(name) for name in parsed_args.add_device]
-        with edit(parsed_args.file) as world:
+        with edit(parsed_args.file) as host:
             for domain_uuid in parsed_args.remove_domain:
-                world.remove_domain(domain_uuid)
+                host.remove_domain(domain_uuid)
             for name in parsed_args.remove_device:
-                world.remove_device(name)
+                host.remove_device(name)
             for document in domains:
-                world.add_domain(document)
+                host.add_domain(document)
             for document in devices:
-                world.add_device(document)
+                host.add_device(document)
 
 
 def _pages(text: str) -> tuple[int, int]:
-    """Size (KiB) and number."""
+    """Return the size in KiB and the number."""
     size, _, number = text.partition("=")
     try:
         return parse_size(size), int(number)
@@ -137,14 +130,14 @@ def _pages(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not SIZE=N: {error}") from error
 
 
-def _document(name: str) -> str:
-    """`name` is a file or the document itself."""
-    if name.lstrip().startswith("<"):
-        return name
+def _document(text: str) -> str:
+    """Return a document that is given itself or as the name of a file."""
+    if text.lstrip().startswith("<"):
+        return text
     try:
-        return Path(name).read_text()
+        return Path(text).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SimulationError(f"{name}: {error}") from error
+        raise SimulationError(f"{text}: {error}") from error
 
 
 def _domain(number: int) -> str:

@@ -1,18 +1,23 @@
-"""rtagent node: the hypervisor and its amounts."""
+"""rtagent node: show the capacity and usage of a node, remove its record."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from rtagent.cmd.columns import Nothing, Pairs
-from rtagent.cmd.devices import Numbers, Pools
-from rtagent.cmd.listing import List, Show
-from rtagent.errors import NodeNotFound
-from rtagent.model.base import MB_IN_GB
+from rtagent.cmd.base import Action, List, Row, Rows, Show
+from rtagent.cmd.client import Client
+from rtagent.cmd.output import Counts, KeyValues, OrEmpty, PciPools
+from rtagent.errors import ClaimConflict, IdentityError, NodeNotFound
+from rtagent.model.node import NodeRecord
+from rtagent.model.units import MB_IN_GB, round_up
+
+if TYPE_CHECKING:
+    from rtagent.db.nodes import Rule
 
 LIST_COLUMNS = (
     "hypervisor_hostname",
@@ -30,7 +35,7 @@ LIST_COLUMNS = (
     "suspects",
 )
 
-FACTS = (
+IDENTITY = (
     "uuid",
     "host",
     "hypervisor_hostname",
@@ -38,7 +43,7 @@ FACTS = (
     "hypervisor_version",
     "host_ip",
 )
-COUNTS = (
+STATUS = (
     "pci_devices",
     "pci_device_pools",
     "disk_available_least",
@@ -54,86 +59,138 @@ COUNTS = (
     "epoch",
 )
 
-#: What a person reads otherwise than as one word.
-_COLUMNS: Mapping[str, type[FormattableColumn[Any]]] = {
-    "pci_devices": Numbers,
-    "pci_device_pools": Pools,
-    "stats": Pairs,
+_CELLS: Mapping[str, type[FormattableColumn[Any]]] = {
+    "pci_devices": Counts,
+    "pci_device_pools": PciPools,
+    "stats": KeyValues,
 }
 
-_AMOUNTS = ("total", "reserved", "claimable", "used", "free")
+_QUANTITIES = ("total", "reserved", "claimable", "used", "free")
 
 
-class Amounts(FormattableColumn[Mapping[str, Mapping[str, Any]]]):
-    """A line for each resource. Disk is in GB to a person: total, claimable and free rounded down,
-    what is taken rounded up."""
+class Inventories(FormattableColumn[Mapping[str, Mapping[str, Any]]]):
+    """A line for each resource.
+
+    Disk is shown in GB: total, claimable and free are rounded down, reserved and used up.
+    """
 
     def human_readable(self) -> str:
-        rows: list[tuple[str, ...]] = [("", "ratio", *_AMOUNTS)]
-        for resource, amounts in self._value.items():
-            ratio = f"{amounts['allocation_ratio']:g}"
-            rows.append((resource, ratio, *(_shown(resource, amounts, a) for a in _AMOUNTS)))
+        rows: list[tuple[str, ...]] = [("", "ratio", *_QUANTITIES)]
+        for resource, quantities in self._value.items():
+            ratio = f"{quantities['allocation_ratio']:g}"
+            rows.append(
+                (resource, ratio, *(_quantity(resource, quantities, a) for a in _QUANTITIES))
+            )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(_aligned(row, widths) for row in rows)
 
 
-def _shown(resource: str, amounts: Mapping[str, Any], name: str) -> str:
-    amount = amounts[name]
+class NodeList(List):
+    """List the nodes: that of the agent, or with --offline all nodes of the database."""
+
+    nouns = "nodes"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        nodes = self.app.client.read("nodes")["nodes"]
+        return LIST_COLUMNS, [tuple(node.get(name) for name in LIST_COLUMNS) for node in nodes]
+
+
+class NodeShow(Show):
+    """Show a node: what it has, what is reserved, used and free.
+
+    "used" is what claims and foreign domains use; "claimable" is (total - reserved) * ratio.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return add_node(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        node = read_node(self.app.client, "nodes", parsed_args.node)
+        inventories = Inventories(node["inventories"])
+        status = (_CELLS.get(name, OrEmpty)(node[name]) for name in STATUS)
+        return (
+            (*IDENTITY, "inventories", *STATUS),
+            (*map(node.get, IDENTITY), inventories, *status),
+        )
+
+
+class NodeRemove(Action):
+    """Remove a node's record from the database.
+
+    This is refused while the node has claims or its agent is up. The history stays. If an agent
+    with the same uuid starts again, the record is restored.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("node", help="The uuid or hypervisor_hostname of the node.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        now = datetime.now(UTC)
+        rule = removal_rule(now, self.app.client.settings.default.service_down_time)
+        node = self.app.client.database.remove_node(parsed_args.node, rule, now).node
+        self.app.LOG.info("node %s (%s) is removed", node.hypervisor_hostname, node.uuid)
+
+
+def add_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the optional argument that names a node."""
+    parser.add_argument(
+        "node",
+        nargs="?",
+        help="The uuid or hypervisor_hostname of the node. Default: the only one.",
+    )
+    return parser
+
+
+def read_node(client: Client, noun: str, name: str | None) -> Mapping[str, Any]:
+    """Return the document of one node.
+
+    :param noun: ``nodes`` or ``numa``, a path of the read API. :param name: None: the only one.
+    :raises NodeNotFound: there is no such node, or no name is given and there is not just one.
+    """
+    if name is not None:
+        found: Mapping[str, Any] = client.read(noun, name)[noun.removesuffix("s")]
+        return found
+    documents = client.read(noun)[noun]
+    if len(documents) != 1:
+        served = ", ".join(each["hypervisor_hostname"] for each in documents) or "none"
+        raise NodeNotFound(node="(unnamed)", served=served)
+    only: Mapping[str, Any] = documents[0]
+    return only
+
+
+def removal_rule(now: datetime, service_down_time: int) -> Rule:
+    """Return the rule that decides whether a record may be removed at this time.
+
+    :param service_down_time: seconds after the last heartbeat when an agent counts as down.
+    """
+
+    def rule(record: NodeRecord, live_claims: int) -> None:
+        name = f"node {record.node.hypervisor_hostname} ({record.node.uuid})"
+        if live_claims:
+            raise ClaimConflict(f"{name} has {live_claims} live claims: release them first")
+        if record.last_seen_up is None:
+            return
+        silent = now - record.last_seen_up
+        if silent < timedelta(seconds=service_down_time):
+            raise IdentityError(
+                f"{name}: its agent sent a heartbeat {max(0, int(silent.total_seconds()))} s ago:"
+                f" stop it, and wait until service_down_time ({service_down_time} s) is over"
+            )
+
+    return rule
+
+
+def _quantity(resource: str, quantities: Mapping[str, Any], name: str) -> str:
+    quantity = quantities[name]
     if resource != "DISK_GB":
-        return str(amount)
-    taken = name in ("reserved", "used")
-    return str(-(-amount // MB_IN_GB) if taken else amount // MB_IN_GB)
+        return str(quantity)
+    upwards = name in ("reserved", "used")
+    return str(round_up(quantity, MB_IN_GB) if upwards else quantity // MB_IN_GB)
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     first, *others = zip(row, widths, strict=True)
     cells = (text.rjust(width) for text, width in others)
     return "  ".join((first[0].ljust(first[1]), *cells))
-
-
-def _count(node: Mapping[str, Any], name: str) -> FormattableColumn[Any]:
-    return _COLUMNS.get(name, Nothing)(node[name])
-
-
-class NodeList(List):
-    """List the nodes: one here, all of the database's with --offline"""
-
-    nouns = "nodes"
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        nodes = self.world.read("nodes")["nodes"]
-        return LIST_COLUMNS, [tuple(node.get(name) for name in LIST_COLUMNS) for node in nodes]
-
-
-class NodeShow(Show):
-    """Show a node: what it has, what is reserved, used and free
-
-    "used" is what claims and foreign domains hold; "claimable" is (total - reserved) * ratio.
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "node", nargs="?", help="Its uuid or hypervisor_hostname. Default: the one there is."
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        node = self._node(parsed_args.node)
-        amounts = Amounts(node["inventories"])
-        return (
-            (*FACTS, "inventories", *COUNTS),
-            (*map(node.get, FACTS), amounts, *(_count(node, name) for name in COUNTS)),
-        )
-
-    def _node(self, name: str | None) -> Mapping[str, Any]:
-        if name is not None:
-            found: Mapping[str, Any] = self.world.read("nodes", name)["node"]
-            return found
-        nodes = self.world.read("nodes")["nodes"]
-        if len(nodes) != 1:
-            served = ", ".join(node["hypervisor_hostname"] for node in nodes) or "none"
-            raise NodeNotFound(node="(unnamed)", served=served)
-        return nodes[0]

@@ -1,37 +1,55 @@
-"""rtagent numa: who has what of the host's CPUs, cells and pages."""
+"""rtagent numa: a map of the host's CPUs and pages with their owners."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
-from rtagent.cmd.listing import Show
-from rtagent.cmd.numa_map import draw
-from rtagent.errors import NodeNotFound
+from rtagent.api.numa import CLAIMED, FOREIGN, FREE, HOST, KEPT, OFFLINE, SHARED
+from rtagent.cmd.base import Row, Show
+from rtagent.cmd.node import add_node, read_node
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.pages import format_size
 
 COLUMNS = ("uuid", "hypervisor_hostname", "cells")
 
+STYLES = {
+    CLAIMED: "bold cyan",
+    KEPT: "yellow",
+    SHARED: "blue",
+    FREE: "green",
+    FOREIGN: "bold red",
+    HOST: "dim",
+    OFFLINE: "dim strike",
+}
+
+#: The number of characters of an owner's name in the map, and of a bar.
+NAME, BAR = 10, 30
+#: Characters of a bar for used, reserved and free pages: in a terminal, and in plain ASCII.
+BLOCKS, ASCII = "█▒░", "#=."
+
+Document = Mapping[str, Any]
+
 
 class NumaShow(Show):
-    """Show a map of the host's CPUs and pages: every CPU with its owner, siblings side by side
+    """Show a map of the host's CPUs and pages: each CPU with its owner, thread siblings together.
 
-    "claimed" CPUs bear the name of their instance; "kept" ones are idle beside them; "foreign" ones
-    are used by a domain without a claim; "!" marks one on which another domain runs, too. In any
-    other format than the table: the document.
+    A "claimed" CPU has the name of its instance; a "kept" CPU is reserved to stay idle next to it;
+    a "foreign" CPU is used by a domain without a claim; "!" marks a CPU that another domain uses,
+    too. All formats but the table print the document.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "node", nargs="?", help="Its uuid or hypervisor_hostname. Default: the one there is."
-        )
-        return parser
+        return add_node(super().get_parser(prog_name))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        host = self._host(parsed_args.node)
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        host = read_node(self.app.client, "numa", parsed_args.node)
         return COLUMNS, tuple(host[name] for name in COLUMNS)
 
     def produce_output(
@@ -46,13 +64,86 @@ class NumaShow(Show):
         draw(dict(zip(column_names, data, strict=True)), console)
         return 0
 
-    def _host(self, name: str | None) -> Mapping[str, Any]:
-        if name is not None:
-            found: Mapping[str, Any] = self.world.read("numa", name)["numa"]
-            return found
-        hosts = self.world.read("numa")["numa"]
-        if len(hosts) != 1:
-            served = ", ".join(host["hypervisor_hostname"] for host in hosts) or "none"
-            raise NodeNotFound(node="(unnamed)", served=served)
-        only: Mapping[str, Any] = hosts[0]
-        return only
+
+def draw(host: Document, console: Console) -> None:
+    """Print a document of ``/numa`` as a map; in plain ASCII if the console is not a terminal."""
+    console.print(Text(host["hypervisor_hostname"], style="bold"))
+    if not host["cells"]:
+        console.print("The hypervisor reports no NUMA cells.")
+    glyphs = BLOCKS if console.is_terminal else ASCII
+    for cell in host["cells"]:
+        console.print()
+        console.print(_cell(cell, glyphs))
+    owners = list(_owners(host))
+    if owners:
+        console.print()
+        for line in owners:
+            console.print(line, soft_wrap=True)
+
+
+def _cell(cell: Document, glyphs: str) -> RenderableType:
+    cores = cell["cores"]
+    digits = max((len(str(cpu["id"])) for core in cores for cpu in core), default=1)
+    width = max((len(_label(cpu)) for core in cores for cpu in core), default=1)
+    drawn = Columns([_core(core, digits, width) for core in cores], padding=(0, 1))
+    pools = [_pool(pool, glyphs) for pool in cell["pages"] if pool["total"]]
+    return Group(_title(cell), Padding(Group(drawn, *pools), (0, 0, 0, 2)))
+
+
+def _title(cell: Document) -> Text:
+    sockets = format_cpu_spec(cell["sockets"])
+    title = Text(f"cell {cell['id']}", style="bold")
+    where = f" (socket {sockets})" if sockets else ""
+    title.append(
+        f"{where}: {cell['memory_used_mb']} of {cell['memory_mb']} MB assigned,"
+        f" {cell['vcpus']} shared vCPUs assigned",
+        style="not bold",
+    )
+    return title
+
+
+def _core(core: list[Document], digits: int, width: int) -> Text:
+    drawn = Text("[")
+    for cpu in core:
+        if len(drawn) > 1:
+            drawn.append(" |")
+        drawn.append(f" {cpu['id']:>{digits}} ")
+        drawn.append(_label(cpu).ljust(width), style=STYLES[cpu["use"]])
+    return drawn.append(" ]")
+
+
+def _label(cpu: Document) -> str:
+    """Return the owner or the use of a CPU, with ``!`` if another domain uses it, too."""
+    name = _short(cpu) if cpu["use"] == CLAIMED else cpu["use"]
+    return f"{name}!" if cpu["intruders"] else name
+
+
+def _short(cpu: Document) -> str:
+    return str(cpu["name"] or cpu["owner_id"][:8])[:NAME]
+
+
+def _pool(pool: Document, glyphs: str) -> Text:
+    lengths = [round(BAR * pool[part] / pool["total"]) for part in ("used", "reserved")]
+    used, reserved = min(lengths[0], BAR), min(lengths[1], max(0, BAR - lengths[0]))
+    bar = (used, reserved, BAR - used - reserved)
+    drawn = Text(f"{format_size(pool['size_kb']):>7} pages ")
+    for glyph, length, use in zip(glyphs, bar, (CLAIMED, HOST, FREE), strict=True):
+        drawn.append(glyph * length, style=STYLES[use])
+    return drawn.append(
+        f" {pool['used']} used, {pool['reserved']} reserved, {pool['total']} in all"
+    )
+
+
+def _owners(host: Document) -> Iterator[Text]:
+    """Yield a line for each owner on the map, with its full name and its CPUs."""
+    owned: dict[tuple[str, str], list[Document]] = {}
+    for cell in host["cells"]:
+        for cpu in (cpu for core in cell["cores"] for cpu in core):
+            if cpu["owner_id"] is not None:
+                owned.setdefault((cpu["use"], cpu["owner_id"]), []).append(cpu)
+    for (use, owner), cpus in owned.items():
+        numbers = format_cpu_spec(cpu["id"] for cpu in cpus)
+        name = f" {cpus[0]['name']}" if cpus[0]["name"] else ""
+        kind = "domain" if use == FOREIGN else "instance"
+        line = Text(use, style=STYLES[use])
+        yield line.append(f" {numbers}: {kind}{name} ({owner})", style="not bold default")

@@ -1,34 +1,98 @@
-"""OfflineReader: the read API's documents, made from what the database holds."""
+"""The database without the daemon: what ``--offline`` reads and ``node remove`` writes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from prometheus_client import CollectorRegistry
 
 from rtagent.api.client import as_error
-from rtagent.api.routes import answer
-from rtagent.api.sources import Sources
+from rtagent.api.routes import Sources, answer
+from rtagent.conf.settings import Settings
+from rtagent.db import migrate
+from rtagent.db.engine import open_existing
+from rtagent.db.history import ClaimEvent
+from rtagent.db.nodes import Rule, SqlNodes
+from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.store import SqlStore
 from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAgentError
-from rtagent.model.host import HostState
+from rtagent.model.node import NodeRecord
+from rtagent.model.node_state import NodeState, restore
+from rtagent.model.stored import Stored
+from rtagent.ports import Service
+
+
+class OfflineDatabase:
+    """The database of the daemon, found in the same configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open it. A schema newer than this program is read, too.
+
+        :raises StoreUnavailable: its file does not exist; a read must not create it.
+        :raises SchemaMismatch: it has no schema yet.
+        """
+        self._settings = settings
+        options = settings.database
+        self._engine = engine = open_existing(options.connection, options.operation_timeout)
+        if migrate.version(engine) is None:
+            migrate.check(engine)
+        self._nodes, self._store = SqlNodes(engine), SqlStore(engine)
+        self._registry = SqlServiceRegistry(engine)
+
+    def states(self) -> Sequence[NodeState]:
+        """Return the state of each node, as its agent would restore it.
+
+        The policy of another host's node is not in this configuration; it is assumed to be the same
+        as here.
+        """
+        present = (record for record in self._nodes.records() if record.deleted_at is None)
+        return [self._state(self._store.load(record.node.uuid)) for record in present]
+
+    def history(self, claim_uuid: str) -> Sequence[ClaimEvent]:
+        """Return the events of a claim, oldest first, on removed nodes, too."""
+        return [
+            event
+            for record in self._nodes.records()
+            for event in self._store.history(record.node.uuid, claim_uuid)
+        ]
+
+    def services(self) -> Sequence[Service]:
+        """Return all services, by host."""
+        return self._registry.services()
+
+    def remove_node(self, name: str, rule: Rule, now: datetime) -> NodeRecord:
+        """Mark the record of a node as removed.
+
+        :param name: its uuid or hypervisor_hostname. :param rule: decides whether it may go.
+        :raises NodeNotFound: there is no such node. :raises SchemaMismatch: the schema is not that
+            of this program. :raises RtAgentError: the rule's refusal.
+        """
+        migrate.check(self._engine)
+        present = [record.node for record in self._nodes.records() if record.deleted_at is None]
+        found = [node for node in present if name in (node.uuid, node.hypervisor_hostname)]
+        if len(found) != 1:
+            known = ", ".join(f"{node.hypervisor_hostname} ({node.uuid})" for node in present)
+            raise NodeNotFound(node=name, served=known or "none")
+        return self._nodes.remove(found[0].uuid, rule, now)
+
+    def _state(self, stored: Stored) -> NodeState:
+        return restore(stored, self._settings.policy(stored.ratios))
 
 
 class OfflineReader:
-    """The nodes of a database, each as its own agent would show it.
+    """The read API's documents of nodes that are loaded from a database."""
 
-    :param states: as they were loaded.
-    """
-
-    def __init__(self, states: Sequence[HostState]) -> None:
+    def __init__(self, states: Sequence[NodeState]) -> None:
         self._states = states
 
     def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
-        """The document at a path: a collection of all nodes', or the member that one of them has.
+        """Return the document at a path: a collection over all nodes, or one item of any node.
 
-        :raises RtAgentError: as an agent would tell it; that there is no node.
+        :raises RtAgentError: the error that an agent would return, or there is no node.
         """
         if not self._states:
             raise RtAgentError("the database has no node: has rtagentd ever run here?")
@@ -36,26 +100,26 @@ class OfflineReader:
         target = "/" + "/".join(quote(part, safe="") for part in segments)
         target = f"{target}?{query}" if query else target
         if len(segments) > 1:
-            return self._member(target)
-        documents = [_ask(state, target) for state in self._states]
+            return self._item(target)
+        documents = [_read(state, target) for state in self._states]
         noun = segments[0]
         return {**documents[0], noun: [item for found in documents for item in found[noun]]}
 
-    def _member(self, target: str) -> dict[str, Any]:
+    def _item(self, target: str) -> dict[str, Any]:
         for state in self._states[:-1]:
             try:
-                return _ask(state, target)
+                return _read(state, target)
             except (ClaimNotFound, NodeNotFound, PciDeviceNotFound):
                 continue
-        return _ask(self._states[-1], target)
+        return _read(self._states[-1], target)
 
 
-def _ask(state: HostState, target: str) -> dict[str, Any]:
+def _read(state: NodeState, target: str) -> dict[str, Any]:
     sources = Sources(
         snapshot=lambda: state,
         stale=lambda: False,
         checks=tuple,
-        held_back=lambda: None,
+        creation_error=lambda: None,
         registry=CollectorRegistry(),
     )
     document: dict[str, Any] = json.loads(answer(sources, target).body)

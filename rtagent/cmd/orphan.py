@@ -1,30 +1,31 @@
-"""rtagent orphan: domains that no claim accounts for."""
+"""rtagent orphan: domains without a claim."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any
 
-from rtagent.cmd.columns import Yes
-from rtagent.cmd.listing import List
+from rtagent.cmd.base import List, Rows
+from rtagent.cmd.output import YesNo
 
 COLUMNS = ("domain_uuid", "name", "running", "vcpus", "memory_mb")
 
 
 class OrphanList(List):
-    """List the domains that are here without a claim
+    """List the domains on the host that have no claim.
 
-    What they use is counted, so that nobody else is granted it.
+    Their resources count as used, so that no claim gets them.
     """
 
     nouns = "orphans"
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        orphans = self.world.read("orphans")["orphans"]
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         return COLUMNS, [
-            (o["domain_uuid"], o["name"], Yes(o["active"]), o["vcpus"], o["memory_mb"])
-            for o in orphans
+            (
+                each["domain_uuid"],
+                each["name"],
+                YesNo(each["active"]),
+                each["vcpus"],
+                each["memory_mb"],
+            )
+            for each in self.app.client.read("orphans")["orphans"]
         ]

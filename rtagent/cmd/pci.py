@@ -1,18 +1,18 @@
-"""rtagent pci: devices of the host, who has them, and which are kept back."""
+"""rtagent pci: list and show PCI devices, quarantine and clear them."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rtagent.cmd.columns import Lines, Nothing, Pairs
-from rtagent.cmd.listing import Act, List, Show
+from rtagent.cmd.base import Action, List, Row, Rows, Show
+from rtagent.cmd.output import KeyValues, Lines, OrEmpty
 from rtagent.errors import NodeNotFound, PciDeviceNotFound
 from rtagent.model.device import DEV_TYPES
-from rtagent.pci.states import STATES
+from rtagent.pci.device_states import STATES
 
-SHORT = (
+LIST_COLUMNS = (
     "address",
     "vendor_id",
     "product_id",
@@ -23,8 +23,16 @@ SHORT = (
     "name",
     "reason",
 )
-LONG = (*SHORT, "parent_addr", "iommu_group", "net_name", "tags", "claim_uuid", "node")
-WHOLE = (
+LONG_LIST_COLUMNS = (
+    *LIST_COLUMNS,
+    "parent_addr",
+    "iommu_group",
+    "net_name",
+    "tags",
+    "claim_uuid",
+    "node",
+)
+SHOW_COLUMNS = (
     "node",
     "address",
     "vendor_id",
@@ -46,64 +54,54 @@ WHOLE = (
 )
 
 
-def _cell(device: Mapping[str, Any], name: str) -> Any:
-    value = device[name]
-    if name == "tags":
-        return Pairs(value)
-    return Lines(value) if name == "others" else Nothing(value)
-
-
 class PciList(List):
-    """List the PCI devices that are offered, held or kept back, with who has each
+    """List the PCI devices that are in the inventory or in use, with status and owner.
 
-    "unclaimable" and "unavailable" ones are nobody's and not to be had; "reason" says why. A
-    "removed" one has left the host, or the specifications.
+    A device that is "unclaimable" or "unavailable" has no owner and cannot be claimed; "reason"
+    says why. A "removed" device has left the host or the specifications.
     """
 
     nouns = "devices"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--status", help=f"Only those: {', '.join(STATES)}.")
-        parser.add_argument("--type", help=f"Only those: {', '.join(DEV_TYPES)}.")
-        parser.add_argument("--instance", metavar="UUID", help="Only this owner's.")
-        parser.add_argument("--node", metavar="NAME", help="Only those of this hypervisor.")
-        parser.add_argument("--long", action="store_true", help="More columns.")
+        parser.add_argument("--status", help=f"Only this status: {', '.join(STATES)}.")
+        parser.add_argument("--type", help=f"Only this type: {', '.join(DEV_TYPES)}.")
+        parser.add_argument("--instance", metavar="UUID", help="Only devices of this owner.")
+        parser.add_argument("--node", metavar="NAME", help="Only devices of this hypervisor.")
+        parser.add_argument("--long", action="store_true", help="Show more columns.")
         return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        devices = self.world.read(
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        devices = self.app.client.read(
             "pci",
             status=parsed_args.status,
             dev_type=parsed_args.type,
             instance=parsed_args.instance,
             node=parsed_args.node,
         )["pci"]
-        columns = LONG if parsed_args.long else SHORT
+        columns = LONG_LIST_COLUMNS if parsed_args.long else LIST_COLUMNS
         return columns, [tuple(_cell(device, name) for name in columns) for device in devices]
 
 
 class PciShow(Show):
-    """Show a PCI device, whole"""
+    """Show all fields of a PCI device."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_address(parser)
+        parser = _with_address(super().get_parser(prog_name))
         parser.add_argument(
-            "--node", metavar="NAME", help="Its hypervisor. Default: the one there is."
+            "--node", metavar="NAME", help="The hypervisor of the device. Default: the only one."
         )
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
         device = self._device(parsed_args.address, parsed_args.node)
-        return WHOLE, tuple(_cell(device, name) for name in WHOLE)
+        return SHOW_COLUMNS, tuple(_cell(device, name) for name in SHOW_COLUMNS)
 
     def _device(self, address: str, node: str | None) -> Mapping[str, Any]:
-        """A database may have several nodes with a device there."""
+        """Read the device. Several nodes of a database may have one at the same address."""
         found: Sequence[Mapping[str, Any]]
-        found = self.world.read("pci", address=address, node=node)["pci"]
+        found = self.app.client.read("pci", address=address, node=node)["pci"]
         if not found:
             raise PciDeviceNotFound(address=address)
         if len(found) > 1:
@@ -112,39 +110,47 @@ class PciShow(Show):
         return found[0]
 
 
-class PciQuarantine(Act):
-    """Keep a PCI device back: nobody gets it from now on
+class PciQuarantine(Action):
+    """Quarantine a PCI device: no new claim gets it.
 
-    Who holds it keeps it.
+    A claim to which the device is assigned keeps it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_address(parser)
-        parser.add_argument("--reason", required=True, help="Why, for whoever asks for it.")
+        parser = _with_address(super().get_parser(prog_name))
+        parser.add_argument(
+            "--reason", required=True, help="The reason, which `pci list` and refusals show."
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        address = parsed_args.address
-        self.world.call("quarantine_pci_device", address, parsed_args.reason)
-        self.app.LOG.info("device %s is kept back", address)
+        self.app.client.call("quarantine_pci_device", parsed_args.address, parsed_args.reason)
+        self.app.LOG.info("device %s is quarantined", parsed_args.address)
 
 
-class PciClear(Act):
-    """Give a PCI device free that was kept back
+class PciClear(Action):
+    """End the quarantine of a PCI device.
 
-    By an operator, or because it is for one use and was used: wipe it first.
+    An operator quarantined it, or it is for one-time use and was used: wipe it first.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_address(parser)
-        return parser
+        return _with_address(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.world.call("clear_pci_device", parsed_args.address)
-        self.app.LOG.info("device %s is kept back no longer", parsed_args.address)
+        self.app.client.call("clear_pci_device", parsed_args.address)
+        self.app.LOG.info("device %s is no longer quarantined", parsed_args.address)
 
 
-def _add_address(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="ADDRESS", help="As `pci list` shows it: dddd:bb:ss.f.")
+def _with_address(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument(
+        "address", metavar="ADDRESS", help="The address as in `pci list`: dddd:bb:ss.f."
+    )
+    return parser
+
+
+def _cell(device: Mapping[str, Any], name: str) -> Any:
+    value = device[name]
+    if name == "tags":
+        return KeyValues(value)
+    return Lines(value) if name == "others" else OrEmpty(value)

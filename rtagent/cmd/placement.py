@@ -1,21 +1,22 @@
-"""rtagent placement: what Placement has of this host, and what it shall have.
+"""rtagent placement: compare what Placement has of this host with what the agent wants.
 
-Both come from the database and Placement itself, so that they answer while the agent is down; to
-bring it up to date takes the agent.
+``diff`` and ``show`` read the database and Placement, so that they work while the agent is down.
+``sync`` needs the agent.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from cliff.columns import FormattableColumn
 
-from rtagent.cmd.columns import Lines, Pairs
-from rtagent.cmd.listing import List, Show
-from rtagent.cmd.world import World
+from rtagent.cmd.base import List, Row, Rows, Show
+from rtagent.cmd.client import Client
+from rtagent.cmd.output import Lines
 from rtagent.errors import (
     ConfigError,
     HypervisorUnavailable,
@@ -23,22 +24,23 @@ from rtagent.errors import (
     PlacementError,
     RtAgentError,
 )
-from rtagent.model.host import HostState
-from rtagent.placement import reading, tree
+from rtagent.model.node_state import NodeState
+from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
-from rtagent.placement.differences import Difference, differences
+from rtagent.placement.diff import Difference, differences
 from rtagent.placement.loading import load
-from rtagent.placement.ownership import OwnershipFile, gone
-from rtagent.placement.provider import Record, Tree
+from rtagent.placement.ownership import OwnershipFile, obsolete_providers
+from rtagent.placement.provider import InventoryRecord, Tree
+from rtagent.placement.synchroniser import read_provider
 
 COLUMNS = ("provider", "kind", "item", "placement", "agent")
 
 
 class PlacementDiff(List):
-    """List what the agent would change in Placement
+    """List what the agent would change in Placement.
 
-    Nothing is listed while Placement shows what it shall: of the host, and of each of its devices
-    that has a provider of its own. What others have set there is not compared.
+    The list is empty if Placement has what the agent wants, of the host and of each device with a
+    provider of its own. What other clients have set there is not compared.
     """
 
     nouns = "differences"
@@ -46,82 +48,85 @@ class PlacementDiff(List):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _with_node(super().get_parser(prog_name))
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        api, ownership = _api(self.world), OwnershipFile(self.world.settings.default.state_path)
-        wanted_tree = _wanted(self.world, parsed_args.node)
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        client = self.app.client
+        api, ownership = _api(client), OwnershipFile(client.settings.default.state_path)
+        wanted_tree = _wanted_tree(client, parsed_args.node)
         return COLUMNS, [
             _row(difference)
-            for wanted in (*wanted_tree.providers, *gone(ownership, wanted_tree))
+            for wanted in (*wanted_tree.providers, *obsolete_providers(ownership, wanted_tree))
             for difference in differences(
-                reading.read(api, wanted), wanted, ownership.of(wanted.uuid)
+                read_provider(api, wanted), wanted, ownership.of(wanted.uuid)
             )
         ]
 
 
 class PlacementShow(Show):
-    """Show what Placement has of a node
+    """Show what Placement has of a node.
 
-    "used" is the sum of the allocations; traits are listed apart by whether the agent has set them.
+    "used" is the sum of the allocations. Traits that the agent has set are listed apart from those
+    of other clients.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _with_node(super().get_parser(prog_name))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        api, ownership = _api(self.world), OwnershipFile(self.world.settings.default.state_path)
-        root = _wanted(self.world, parsed_args.node).providers[0]
-        seen, ours = reading.read(api, root), ownership.of(root.uuid)
-        if seen is None:
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        client = self.app.client
+        api, ownership = _api(client), OwnershipFile(client.settings.default.state_path)
+        root = _wanted_tree(client, parsed_args.node).providers[0]
+        current = read_provider(api, root)
+        if current is None:
             raise PlacementError(f"Placement has no provider {root.name} ({root.uuid})")
         allocations = api.allocations(root.uuid)["allocations"]
-        mine = root.ruled.traits | ours.traits
+        ours = root.exclusive.traits | ownership.of(root.uuid).traits
         shown = {
             "uuid": root.uuid,
             "name": root.name,
-            "inventories": Records(dict(_records(seen.inventories, allocations))),
-            "our_traits": Lines(sorted(seen.traits & mine)),
-            "other_traits": Lines(sorted(seen.traits - mine)),
+            "inventories": Records(dict(_records(current.inventories, allocations))),
+            "our_traits": Lines(sorted(current.traits & ours)),
+            "other_traits": Lines(sorted(current.traits - ours)),
             "consumers": len(allocations),
         }
         return tuple(shown), tuple(shown.values())
 
 
 class PlacementSync(Show):
-    """Have the agent bring Placement up to date now
+    """Have the agent synchronise Placement now.
 
-    It reads anew what Placement has, also where it thinks that it knows, and pushes what differs.
+    The agent reads everything from Placement again and sends what differs.
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        synced = self.world.call("sync_placement")
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        synced = self.app.client.call("sync_placement")
         return tuple(synced), tuple(synced.values())
 
 
-class Records(Pairs):
-    """A line for each class."""
+class Records(FormattableColumn[Mapping[str, Mapping[str, Any]]]):
+    """A line for each resource class."""
 
     def human_readable(self) -> str:
-        return "\n".join(f"{name}: {_told(record)}" for name, record in self._value.items())
+        return "\n".join(f"{name}: {_summary(record)}" for name, record in self._value.items())
 
 
-class Side(Pairs):
-    """One side of a difference, in one line to a person."""
+class Side(FormattableColumn[Any]):
+    """One side of a difference, in one line."""
 
     def human_readable(self) -> str:
-        return self._value if isinstance(self._value, str) else _told(self._value)
+        return self._value if isinstance(self._value, str) else _summary(self._value)
 
 
 def _with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "node", nargs="?", help="Its uuid or hypervisor_hostname. Default: this host's."
+        "node",
+        nargs="?",
+        help="The uuid or hypervisor_hostname of the node. Default: that of this host.",
     )
     return parser
 
 
-def _api(world: World) -> HttpPlacement:
-    api = load(world.conf)
+def _api(client: Client) -> HttpPlacement:
+    api = load(client.conf)
     if api is None:
         raise ConfigError(
             group="placement", option="auth_type", value="", rule="unset: nothing is published"
@@ -129,21 +134,21 @@ def _api(world: World) -> HttpPlacement:
     return api
 
 
-def _wanted(world: World, name: str | None) -> Tree:
-    """What Placement shall show of a node."""
-    state = _state(world, name)
-    services = {service.host: service for service in world.database.services()}
+def _wanted_tree(client: Client, name: str | None) -> Tree:
+    """Return what Placement should have of a node."""
+    state = _state(client, name)
+    services = {service.host: service for service in client.database.services()}
     service = services.get(state.node.host)
     disabled = service is not None and (service.disabled or service.forced_down)
-    wanted = tree.build(state, disabled, _hypervisor_up(world))
+    wanted = tree.build(state, disabled, _hypervisor_up(client))
     if wanted is None:
         raise RtAgentError(f"{state.node.hypervisor_hostname} has not been audited yet")
     return wanted
 
 
-def _state(world: World, name: str | None) -> HostState:
-    states = world.database.states()
-    host = world.settings.default.host
+def _state(client: Client, name: str | None) -> NodeState:
+    states = client.database.states()
+    host = client.settings.default.host
     found = [
         state
         for state in states
@@ -156,10 +161,13 @@ def _state(world: World, name: str | None) -> HostState:
     return found[0]
 
 
-def _hypervisor_up(world: World) -> bool:
-    """Unless the agent says otherwise: the database does not know."""
+def _hypervisor_up(client: Client) -> bool:
+    """Whether the agent reports that the hypervisor is up. The database does not have that.
+
+    Without an agent the hypervisor is assumed to be up.
+    """
     try:
-        world.reader.get("ready")
+        client.reader.get("ready")
     except HypervisorUnavailable:
         return False
     except RtAgentError:
@@ -173,7 +181,7 @@ def _row(difference: Difference) -> Sequence[Any]:
 
 
 def _records(
-    records: Mapping[str, Record], allocations: Mapping[str, Any]
+    records: Mapping[str, InventoryRecord], allocations: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     used: Counter[str] = Counter()
     for allocation in allocations.values():
@@ -182,6 +190,6 @@ def _records(
         yield name, {**msgspec.to_builtins(records[name]), "used": used[name]}
 
 
-def _told(record: Mapping[str, Any]) -> str:
-    told = ("total", "reserved", "allocation_ratio", "max_unit", "used")
-    return ", ".join(f"{name} {record[name]:g}" for name in told if name in record)
+def _summary(record: Mapping[str, Any]) -> str:
+    fields = ("total", "reserved", "allocation_ratio", "max_unit", "used")
+    return ", ".join(f"{name} {record[name]:g}" for name in fields if name in record)

@@ -1,36 +1,35 @@
-"""rtagent resource: virtual GPUs, namespaces of persistent memory, and who has each."""
+"""rtagent resource: virtual GPUs and persistent memory with their owners."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from typing import Any
 
-from rtagent.cmd.columns import Nothing, Yes
-from rtagent.cmd.listing import List
+from rtagent.cmd.base import List, Rows
+from rtagent.cmd.output import OrEmpty, YesNo
 
 COLUMNS = ("resource_class", "identifier", "status", "owner_id", "name", "present")
-LONG = (*COLUMNS, "provider", "mdev_uuid", "claim_uuid", "node")
+LONG_COLUMNS = (*COLUMNS, "provider", "mdev_uuid", "claim_uuid", "node")
 
 
 class ResourceList(List):
-    """List the units of specific resources (virtual GPUs, persistent memory) with who has each
+    """List the assigned resources (virtual GPUs, persistent memory) with their owners.
 
-    One that is held and not present is gone, or offered no more; it stays with its holder.
+    One that is claimed and not present was removed from the host or from the configuration; the
+    claim keeps it.
     """
 
-    nouns = "specific resources"
+    nouns = "assigned resources"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--long", action="store_true", help="More columns.")
+        parser.add_argument("--long", action="store_true", help="Show more columns.")
         return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        columns = LONG if parsed_args.long else COLUMNS
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        columns = LONG_COLUMNS if parsed_args.long else COLUMNS
         return columns, [
-            tuple(Yes(each[name]) if name == "present" else Nothing(each[name]) for name in columns)
-            for each in self.world.read("resources")["resources"]
+            tuple(
+                YesNo(each[name]) if name == "present" else OrEmpty(each[name]) for name in columns
+            )
+            for each in self.app.client.read("resources")["resources"]
         ]

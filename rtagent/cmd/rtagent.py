@@ -3,90 +3,94 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import logging
 import math
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from itertools import takewhile
 from typing import Any, NoReturn, TextIO
 
 from cliff.app import App
 from cliff.command import Command
 from cliff.commandmanager import CommandManager
+from cliff.help import HelpCommand
 
 import rtagent
 from rtagent.api.address import parse
-from rtagent.cmd.exits import Exit, code, described
-from rtagent.cmd.world import CONFIG_FILE, World
+from rtagent.cmd.client import CONFIG_FILE, Client
+from rtagent.cmd.exit_codes import Exit, exit_code, exit_code_help
 from rtagent.errors import ConfigError
 
+#: The group of entry points that are commands.
 GROUP = "rtagent.cli"
 
-#: Seconds.
+#: Seconds for which a command waits for the reply to an RPC call.
 TIMEOUT = 30.0
 
 
-def address(text: str) -> str:
-    """An address of the read API's kind."""
-    try:
-        parse(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error.kwargs['rule']}") from error
-    return text
-
-
-def seconds(text: str) -> float:
-    """More than none, and not for ever."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return number
-
-
-class Sentences(logging.Formatter):
-    """Every line begins with the program's name; an error group has a line for each error."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        told = record.msg
-        lines = (
-            [str(error) for error in told.exceptions]
-            if isinstance(told, BaseExceptionGroup)
-            else record.getMessage().splitlines()
-        )
-        return "\n".join(f"rtagent: {line}" for line in lines)
-
-
 class Commands(CommandManager):
-    """Cliff's, but that a command is imported when it is run and not before."""
+    """The commands by name. Unlike cliff's manager it imports a command only to run it."""
 
     def load_commands(self, namespace: str) -> None:
         self.group_list.append(namespace)
         for point in entry_points(group=namespace):
             self.commands[point.name.replace("_", " ")] = point
 
+    def starting_with(self, words: Sequence[str]) -> dict[str, str]:
+        """Return the commands whose first words these are, with the first lines of their help."""
+        found = sorted(name for name in self.commands if name.split()[: len(words)] == [*words])
+        return {name: _summary(self.commands[name].load()) for name in found}
+
+
+class Help(HelpCommand):
+    """Print the help of a command, or list the commands that begin with a word."""
+
+    app: Shell
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        words = parsed_args.cmd
+        commands = self.app.command_manager
+        assert isinstance(commands, Commands)
+        try:
+            if words:
+                commands.find_command(words)
+        except ValueError:
+            return self._list(words, commands.starting_with(words))
+        return super().take_action(parsed_args)
+
+    def _list(self, words: Sequence[str], found: dict[str, str]) -> int:
+        if not found:
+            self.app.LOG.error("no command begins with: %s", " ".join(words))
+            return Exit.USAGE
+        width = max(map(len, found))
+        for name, summary in found.items():
+            self.app.stdout.write(f"  {name:{width}}  {summary.rstrip('.')}\n")
+        return Exit.OK
+
 
 class Shell(App):
     """The application.
 
-    :ivar world: where commands read and write: the agent, the database, the configuration.
+    :ivar client: the configuration, the reads and the calls of the command that is run.
     """
 
     NAME = "rtagent"
     LOG = logging.getLogger("rtagent")
 
-    world: World
+    client: Client
 
     def __init__(self, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
         super().__init__(
-            description="Ask and tell the resource agent of this hypervisor.",
+            description="Show and change what the resource agent of a hypervisor manages.",
             version=rtagent.__version__,
             command_manager=Commands(GROUP),
             stdout=stdout,
             stderr=stderr,
+            deferred_help=True,  # or --help after a command would print the global help
         )
+        self.command_manager.add_command("help", Help)
         self._failure: BaseException | None = None
 
     def build_option_parser(
@@ -100,58 +104,36 @@ class Shell(App):
             version,
             {
                 "prog": self.NAME,
-                "epilog": described(),
+                "epilog": exit_code_help(),
                 "formatter_class": argparse.RawDescriptionHelpFormatter,
                 "allow_abbrev": False,
             },
         )
-        for option, what, default in (
-            ("--config-file", "FILE", f"${CONFIG_FILE}, or as oslo.config finds it"),
-            ("--config-dir", "DIR", "as oslo.config finds it"),
-        ):
-            parser.add_argument(
-                option,
-                action="append",
-                default=[],
-                metavar=what,
-                help=f"The daemon's own; may be repeated. Default: {default}.",
-            )
-        parser.add_argument(
-            "--socket",
-            type=address,
-            metavar="ADDRESS",
-            help="The read API's. Default: [api] address of the configuration.",
-        )
-        parser.add_argument(
-            "--offline",
-            action="store_true",
-            help="Read the database instead of asking the agent.",
-        )
-        parser.add_argument(
-            "--timeout",
-            type=seconds,
-            default=TIMEOUT,
-            metavar="SECONDS",
-            help=f"How long a change waits for its answer. Default: {TIMEOUT:g}.",
-        )
+        _add_options(parser)
         return parser
 
     def configure_logging(self) -> None:
         super().configure_logging()
         console = logging.getLogger().handlers[-1]
-        console.setFormatter(Sentences())
+        console.setFormatter(MessageFormatter())
         if self.options.verbose_level <= self.DEFAULT_VERBOSE_LEVEL:
             console.addFilter(logging.Filter(self.NAME))
 
     def initialize_app(self, argv: list[str]) -> None:
-        self.world = World(self.options, self.LOG)
+        self.client = Client(self.options, self.LOG)
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command. ``rtagent COMMAND ... --help`` arrives here as ``help COMMAND ...``."""
+        if argv[0] == "help":
+            argv = ["help", *takewhile(lambda word: not word.startswith("-"), argv[1:])]
+        return super().run_subcommand(argv)
 
     def clean_up(self, cmd: Command, result: int, err: BaseException | None) -> None:
         self._failure = err
-        self.world.close()
+        self.client.close()
 
     def interact(self) -> NoReturn:
-        """No interactive mode: without a command there is only help."""
+        """Print the help. There is no interactive mode."""
         self.parser.print_help(self.stderr)
         raise SystemExit(Exit.USAGE)
 
@@ -163,9 +145,79 @@ class Shell(App):
         finally:
             root.handlers[:] = handlers
             root.setLevel(level)
-        return result if self._failure is None else code(self._failure)
+        return result if self._failure is None else exit_code(self._failure)
+
+
+class MessageFormatter(logging.Formatter):
+    """Begins each line with the program's name. An error group has a line for each error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.msg
+        lines = (
+            [str(each) for each in error.exceptions]
+            if isinstance(error, BaseExceptionGroup)
+            else record.getMessage().splitlines()
+        )
+        return "\n".join(f"rtagent: {line}" for line in lines)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    for option, metavar, what, default in (
+        ("--config-file", "FILE", "A configuration file", f"${CONFIG_FILE}, then"),
+        ("--config-dir", "DIR", "A directory of configuration files", ""),
+    ):
+        where = f"{default} the daemon's default locations".strip()
+        parser.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar=metavar,
+            help=f"{what} of the daemon; may be repeated. Default: {where}.",
+        )
+    parser.add_argument(
+        "--socket",
+        type=_address,
+        metavar="ADDRESS",
+        help="The address of the read API. Default: [api] address of the configuration.",
+    )
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="Read the database instead of the read API of the agent.",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=TIMEOUT,
+        metavar="SECONDS",
+        help=f"How long to wait for the reply to an RPC call. Default: {TIMEOUT:g}.",
+    )
+
+
+def _address(text: str) -> str:
+    """Return an address of the read API."""
+    try:
+        parse(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error.kwargs['rule']}") from error
+    return text
+
+
+def _seconds(text: str) -> float:
+    """Return a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return number
+
+
+def _summary(command: type[Command]) -> str:
+    return (inspect.getdoc(command) or "").partition("\n")[0].rstrip(".")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point; returns the exit code."""
+    """Run the command line and return the exit code."""
     return Shell().run(list(sys.argv[1:] if argv is None else argv))

@@ -1,53 +1,52 @@
-"""rtagent schema: the RPC API, for conductors in any language."""
+"""rtagent schema: the methods and JSON Schemas of the RPC API, for conductors in any language."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from rtagent.cmd.columns import Lines, Yes
-from rtagent.cmd.listing import Act, List, Show
+from rtagent.cmd.base import List, Row, Rows, Show, Text
+from rtagent.cmd.output import Lines, YesNo
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.reference import reference
 
 
 class Document(FormattableColumn[Mapping[str, Any]]):
-    """Indented JSON to a person."""
+    """Indented JSON."""
 
     def human_readable(self) -> str:
         return json.dumps(self._value, indent=2)
 
 
 class SchemaList(List):
-    """List the methods of the RPC API"""
+    """List the methods of the RPC API."""
 
     nouns = "methods"
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         columns = ("Method", "Changes state", "Effect")
-        return columns, ((m.name, Yes(m.changes), m.effect) for m in METHODS.values())
+        return columns, ((m.name, YesNo(m.changes), m.effect) for m in METHODS.values())
 
 
 class SchemaShow(Show):
-    """Show a method's JSON Schemas: its arguments, taken as one object, and its reply"""
+    """Show the JSON Schemas of a method: its arguments, as one object, and its reply."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "method", metavar="METHOD", choices=list(METHODS), help="see: schema list"
+            "method",
+            metavar="METHOD",
+            choices=list(METHODS),
+            help="The name of a method, from `schema list`.",
         )
         return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
         method = METHODS[parsed_args.method]
         return ("method", "effect", "arguments", "reply", "errors"), (
             method.name,
@@ -58,8 +57,8 @@ class SchemaShow(Show):
         )
 
 
-class SchemaReference(Act):
-    """Print the reference of the RPC API, a page of reStructuredText"""
+class SchemaReference(Text):
+    """Print the reference of the RPC API, a page of reStructuredText."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.app.stdout.write(reference())
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        return ("reference",), (reference(),)

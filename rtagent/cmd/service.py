@@ -1,14 +1,14 @@
-"""rtagent service: the agents and their part in scheduling."""
+"""rtagent service: list the services, disable and enable this host for scheduling."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rtagent.cmd.columns import Nothing, Yes, when
-from rtagent.cmd.listing import Act, List
+from rtagent.cmd.base import Action, List, Rows
+from rtagent.cmd.output import OrEmpty, YesNo, timestamp
 from rtagent.ports import Service
 
 COLUMNS = (
@@ -24,19 +24,44 @@ COLUMNS = (
 
 
 class ServiceList(List):
-    """List the services of the database
+    """List the services of the database.
 
-    A service is up while its last heartbeat is younger than service_down_time.
+    A service is up while its last heartbeat is more recent than service_down_time.
     """
 
     nouns = "services"
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        down_time = self.world.settings.default.service_down_time
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        down_time = self.app.client.settings.default.service_down_time
         oldest = datetime.now(UTC) - timedelta(seconds=down_time)
-        return COLUMNS, [_row(service, oldest) for service in self.world.database.services()]
+        services = self.app.client.database.services()
+        return COLUMNS, [_row(service, oldest) for service in services]
+
+
+class ServiceDisable(Action):
+    """Disable this host for scheduling.
+
+    Placement gets the trait COMPUTE_STATUS_DISABLED. Calls are served as before.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--reason", required=True, help="The reason, which `service list` shows."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        service = self.app.client.call("set_service", True, parsed_args.reason)
+        self.app.LOG.info("%s is disabled: %s", service["host"], parsed_args.reason)
+
+
+class ServiceEnable(Action):
+    """Enable this host for scheduling."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        service = self.app.client.call("set_service", False)
+        self.app.LOG.info("%s is enabled", service["host"])
 
 
 def _row(service: Service, oldest: datetime) -> Sequence[Any]:
@@ -46,33 +71,9 @@ def _row(service: Service, oldest: datetime) -> Sequence[Any]:
         service.host,
         service.binary,
         "up" if up else "down",
-        when(seen.isoformat() if seen else None),
-        Yes(service.disabled),
-        Nothing(service.disabled_reason),
-        Yes(service.forced_down),
+        timestamp(seen.isoformat() if seen else None),
+        YesNo(service.disabled),
+        OrEmpty(service.disabled_reason),
+        YesNo(service.forced_down),
         service.version,
     )
-
-
-class ServiceDisable(Act):
-    """Take this host out of scheduling
-
-    Claims are granted as before to whoever asks; Placement shows COMPUTE_STATUS_DISABLED.
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--reason", required=True, help="Why, for those who wonder.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        service = self.world.call("set_service", True, parsed_args.reason)
-        self.app.LOG.info("%s is disabled: %s", service["host"], parsed_args.reason)
-
-
-class ServiceEnable(Act):
-    """Take this host back into scheduling"""
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        service = self.world.call("set_service", False)
-        self.app.LOG.info("%s is enabled", service["host"])

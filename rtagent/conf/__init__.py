@@ -1,1 +1,1 @@
-"""Options: one module per group, each with the frozen values that its options are read into."""
+"""The configuration: one module for each option group, read into one frozen `Settings`."""

@@ -13,11 +13,11 @@ OPTS = [
         "address",
         default="$state_path/rtagent.sock",
         help="""
-Where the read API listens: the path of a unix socket, or ``127.0.0.1:PORT`` for a metrics scraper
-on this host.
+The address on which the read API listens: the path of a unix socket, or ``127.0.0.1:PORT`` for a
+metrics scraper on this host.
 
-Who may open the socket may read every claim: it is made for the agent's own user and group. A port
-may be read by every local user.
+Every user who can open the socket can read all claims. The socket is created for the agent's own
+user and group; a TCP port can be read by every local user.
 """,
     ),
 ]

@@ -1,4 +1,4 @@
-"""[claims]: how long a claim waits for its guest, how long the past is kept, how moves count."""
+"""[claims]: the lease of a claim, the retention of records, and how a resize is counted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ OPTS = [
         min=10,
         mutable=True,
         help="""
-The lease of a claim that is being built, in seconds. A caller that needs longer renews it. After
-it, the claim ends as soon as an audit has seen that no guest runs on it.
+The lease of a claim in state ``building`` or ``incoming``, in seconds; at least 10. A caller that
+needs more time renews the claim. When the lease has lapsed, the claim ends as soon as a complete
+audit has found no domain for it.
 """,
     ),
     cfg.IntOpt(
@@ -25,9 +26,10 @@ it, the claim ends as soon as an audit has seen that no guest runs on it.
         min=20,
         mutable=True,
         help="""
-Seconds for which the outcome of a call is kept, so that a repeat under the same operation id is
-answered and not done twice; at least twice ``claim_expiry_time``. Released claims, and migrations
-that have ended, are kept as long.
+The time for which the outcome of a call is kept, in seconds; at least 20, and at least twice
+``claim_expiry_time``. A call that is repeated within this time with the same operation id gets the
+recorded answer and is not executed again. Released claims and finished migrations are kept for the
+same time.
 """,
     ),
     cfg.BoolOpt(
@@ -35,10 +37,14 @@ that have ended, are kept as long.
         default=False,
         mutable=True,
         help="""
-While an instance is resized on its own host it has two claims. False: both are counted in full.
-True: of each resource the larger of the two is counted, and both may be pinned to the same CPUs,
-since only one of the two guests ever runs: a resize then fits a host that is nearly full. (Devices
-that the instance has are its new claim's in either case.)
+Count only the larger of the two claims that an instance has while it is resized on its own host.
+
+* False: both claims are counted in full.
+* True: of each resource the larger quantity is counted, and both claims may be pinned to the same
+  host CPUs, because only one of the two guests ever runs. A resize then fits a host that is nearly
+  full.
+
+In both cases the new claim reuses the devices that the instance has already.
 """,
     ),
 ]

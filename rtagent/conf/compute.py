@@ -1,4 +1,4 @@
-"""[compute]: the part of the hypervisor that Placement sees."""
+"""[compute]: the host CPUs for guests, NUMA packing, and the refresh from Placement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ OPTS = [
         min=0,
         mutable=True,
         help="""
-Seconds after which what Placement has of this host is read again, in case somebody else changed
-it. 0: never; it is read once and then only after a conflict.
+The interval at which the records of this host are read from Placement again, in seconds, to find
+changes that others made. 0: read them once, and afterwards only after a conflict.
 """,
     ),
     cfg.Opt(
@@ -25,12 +25,12 @@ it. 0: never; it is read once and then only after a conflict.
         type=CpuSet(),
         mutable=True,
         help="""
-Host CPUs on which shared vCPUs float, and emulators with ``hw:emulator_threads_policy=share``:
-numbers and ranges, each taken out again when it begins with ``^``: ``0-3,^1,8``. They are what VCPU
-offers.
+The host CPUs for shared vCPUs, and for emulator threads with
+``hw:emulator_threads_policy=share``. A list of CPU numbers and ranges; ``^`` excludes a number or a
+range that an earlier entry included: ``0-3,^1,8``. They are the inventory of resource class VCPU.
 
-When unset: all online CPUs, or none if ``cpu_dedicated_set`` is set. Each CPU must be there and
-online, and in one of the two sets only.
+Unset: all online CPUs, or none if ``cpu_dedicated_set`` is set. Every CPU must exist, be online and
+be in only one of the two sets.
 """,
     ),
     cfg.Opt(
@@ -38,10 +38,11 @@ online, and in one of the two sets only.
         type=CpuSet(),
         mutable=True,
         help="""
-Host CPUs of which a guest with ``hw:cpu_policy`` ``dedicated`` or ``mixed`` gets some for itself,
-written like ``cpu_shared_set``. They are what PCPU offers; when unset, no CPU is pinned.
+The host CPUs for dedicated vCPUs, that is, for guests with ``hw:cpu_policy`` ``dedicated`` or
+``mixed``. Written like ``cpu_shared_set``. They are the inventory of resource class PCPU. Unset: no
+guest is pinned to host CPUs.
 
-A CPU that leaves the set, or the host, while a guest holds it stays with that guest.
+If a CPU leaves the set or the host while a guest is pinned to it, the guest keeps it.
 """,
     ),
     cfg.BoolOpt(
@@ -49,8 +50,10 @@ A CPU that leaves the set, or the host, while a guest holds it stays with that g
         default=False,
         mutable=True,
         help="""
-Place a guest on the NUMA cells of the host that are used most, as long as it fits, which keeps
-whole cells free. When false: on those that are used least.
+The order in which the NUMA cells of the host are tried for a guest.
+
+* True: the most used cell first, so that whole cells stay free.
+* False: the least used cell first.
 """,
     ),
 ]
@@ -58,7 +61,7 @@ whole cells free. When false: on those that are used least.
 
 class Compute(Value, frozen=True, kw_only=True):
     """:ivar resource_provider_association_refresh: seconds; 0: never.
-    :ivar cpu_shared_set: and cpu_dedicated_set: host CPUs, or None where the option is unset.
+    :ivar cpu_shared_set: and cpu_dedicated_set: host CPUs, or None if the option is unset.
     """
 
     resource_provider_association_refresh: int

@@ -1,4 +1,4 @@
-"""[database]: where claims are made durable."""
+"""[database]: the database of claims."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OPTS = [
         help="""
 The SQLAlchemy URL of the database.
 
-The embedded default is a file in the state directory; its schema is made at the first start.
-``postgresql+psycopg://USER:PASSWORD@HOST/NAME`` and ``mysql+pymysql://...`` are made ready with
-``rtagent db sync``.
+The default is an embedded database in a file of the state directory; its schema is created at the
+first start. For ``postgresql+psycopg://USER:PASSWORD@HOST/NAME`` and ``mysql+pymysql://...``,
+create or upgrade the schema with ``rtagent db sync``.
 """,
     ),
     cfg.IntOpt(
@@ -27,9 +27,9 @@ The embedded default is a file in the state directory; its schema is made at the
         min=1,
         max=300,
         help="""
-Seconds within which the database must have done one operation (connect, statement and lock
-time-outs are set from it). A claim that it does not answer in time is refused with an error that
-may be retried; it is never left hanging.
+The time limit of one database operation in seconds, from 1 to 300. It sets the time-outs for
+connections, statements and locks. When the database does not answer a claim in time, the caller
+gets a retriable error.
 """,
     ),
 ]

@@ -1,7 +1,8 @@
-"""[DEFAULT]: who this agent is, how often it acts, and what the operator keeps back."""
+"""[DEFAULT]: the identity of the agent, its intervals, and the resources reserved for the host."""
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Sequence
 
@@ -13,8 +14,10 @@ from rtagent.model.base import Value
 
 GROUP = "DEFAULT"
 
-#: What a caller's limits may ask for, too.
+#: The largest allocation ratio; also the largest one in a caller's limits.
 MAX_RATIO = 1_000_000
+#: Seconds between two periodic audits if ``update_resources_interval`` is 0.
+AUDIT_INTERVAL = 60.0
 
 OPTS = [
     cfg.HostDomainOpt(
@@ -25,40 +28,40 @@ OPTS = [
 The name of this service: of its RPC server, its heartbeat and its claims.
 
 It must be unique in the cloud. It may be the name of the machine, but it need not be: the
-hypervisor is told apart by libvirt's host name and by the uuid in ``state_path``/compute_id.
+hypervisor is identified by libvirt's host name and by the uuid in ``state_path``/compute_id.
 """,
     ),
     cfg.HostAddressOpt(
         "my_ip",
         default=netutils.get_my_ipv4(),
         sample_default="<the address of the default route's interface>",
-        help="The address of this host on the management network, shown on the node's record.",
+        help="The address of this host on the management network. It is part of the node's record.",
     ),
     cfg.StrOpt(
         "state_path",
         default="/var/lib/rtagent",
         help="""
-The directory of what must outlive the process: the node's identity (compute_id), the embedded
-database and the socket of the read API.
+The state directory: the node's identity (compute_id), the embedded database and the socket of the
+read API. An absolute path.
 
-One agent per directory: a second one is refused.
+A directory serves one agent; a second one is refused.
 """,
     ),
     cfg.StrOpt(
         "instances_path",
         default="$state_path/instances",
         help="""
-Where the disks of the guests are stored. The file system that holds this directory is the
-host's disk: its size is what DISK_GB offers.
+The directory of the guests' disks; an absolute path. The size of the file system that contains it
+is the inventory of resource class DISK_GB.
 """,
     ),
     cfg.StrOpt(
         "lock_path",
         default="/run/lock",
         help="""
-The directory of the lock that keeps a second agent off the same hypervisor, whatever state
-directory that one has. It must be the same for every process of this machine, and be emptied at
-boot. Not used with test:// connections, which have no machine of their own.
+The directory of the lock that keeps a second agent off the same hypervisor, even if that agent has
+another state directory. An absolute path. It must be the same for all agents on this machine,
+and must be emptied at boot. Not used for test:// connections.
 """,
     ),
     cfg.IntOpt(
@@ -66,10 +69,11 @@ boot. Not used with test:// connections, which have no machine of their own.
         default=0,
         mutable=True,
         help="""
-Seconds between two periodic audits of the hypervisor. Events of libvirt start one in between.
+The interval between two periodic audits of the hypervisor in seconds. Events of libvirt start
+further audits.
 
-* 0: the default rate, one a minute
-* below 0: no periodic audit, only those that events and callers start
+* 0: the default interval of 60 seconds
+* below 0: no periodic audits, only those that events and callers start
 """,
     ),
     cfg.IntOpt(
@@ -77,7 +81,10 @@ Seconds between two periodic audits of the hypervisor. Events of libvirt start o
         default=10,
         min=1,
         mutable=True,
-        help="Seconds between two heartbeats of this service in the database.",
+        help="""
+The interval between two heartbeats of this service in the database in seconds; at least 1. The
+agent checks its own RPC server at the same interval.
+""",
     ),
     cfg.IntOpt(
         "service_down_time",
@@ -85,10 +92,11 @@ Seconds between two periodic audits of the hypervisor. Events of libvirt start o
         min=2,
         mutable=True,
         help="""
-Seconds without a heartbeat after which a service counts as down; more than ``report_interval``.
+The time without a heartbeat after which a service counts as down, in seconds; at least 2, and more
+than ``report_interval``.
 
-While the last heartbeat of a node's writer is younger, an agent on another machine refuses to take
-the node over.
+An agent on another machine refuses to take a node over while the last heartbeat of the node's agent
+is younger than this.
 """,
     ),
     cfg.IntOpt(
@@ -96,14 +104,14 @@ the node over.
         default=512,
         min=0,
         mutable=True,
-        help="Memory in MB that the host keeps for itself.",
+        help="The memory that is reserved for the host, in MB.",
     ),
     cfg.IntOpt(
         "reserved_host_disk_mb",
         default=0,
         min=0,
         mutable=True,
-        help="Disk in MB that the host keeps for itself.",
+        help="The disk space that is reserved for the host, in MB.",
     ),
     cfg.IntOpt(
         "reserved_host_cpus",
@@ -111,8 +119,8 @@ the node over.
         min=0,
         mutable=True,
         help="""
-Physical CPUs that the host keeps for itself. Not together with ``[compute] cpu_shared_set`` or
-``cpu_dedicated_set``, which leave out what the host keeps.
+The number of physical CPUs that are reserved for the host. It cannot be combined with ``[compute]
+cpu_shared_set`` or ``cpu_dedicated_set``: leave the host's CPUs out of these sets instead.
 """,
     ),
     cfg.MultiOpt(
@@ -120,8 +128,8 @@ Physical CPUs that the host keeps for itself. Not together with ``[compute] cpu_
         item_type=HugePages(),
         mutable=True,
         help="""
-Huge pages that the host keeps for itself: ``node:0,size:2048,count:64`` is 64 pages of 2048 KiB on
-NUMA cell 0. The size may have a unit (``1GB``). May be given several times, once for each cell and
+Huge pages that are reserved for the host: ``node:0,size:2048,count:64`` is 64 pages of 2048 KiB in
+NUMA cell 0. The size is in KiB, or has a unit (``1GB``). May be repeated, once for each cell and
 size.
 """,
     ),
@@ -132,13 +140,13 @@ size.
             max=MAX_RATIO,
             mutable=True,
             help=f"""
-How many times over {what} may be promised to guests.
+How many times {what} can be allocated to guests; at most 1,000,000.
 
-When unset (or 0.0), the ratio on the node's record holds, and ``initial_{name}_allocation_ratio``
-where there is none yet.
+Unset or 0.0: the ratio in the node's record applies, or ``initial_{name}_allocation_ratio`` if the
+record has none yet.
 """,
         )
-        for name, what in (("cpu", "each CPU"), ("ram", "memory"), ("disk", "disk"))
+        for name, what in (("cpu", "each CPU"), ("ram", "the memory"), ("disk", "the disk"))
     ),
     *(
         cfg.FloatOpt(
@@ -148,7 +156,8 @@ where there is none yet.
             max=MAX_RATIO,
             mutable=True,
             help=f"""
-The ``{name}_allocation_ratio`` of a node whose record has none: read when the node is new.
+The ``{name}_allocation_ratio`` of a node whose record has none, that is, of a new node. From
+0.000001 to 1,000,000.
 """,
         )
         for name, default in (("cpu", 4.0), ("ram", 1.0), ("disk", 1.0))
@@ -177,3 +186,9 @@ class Default(Value, frozen=True, kw_only=True):
     initial_cpu_allocation_ratio: float
     initial_ram_allocation_ratio: float
     initial_disk_allocation_ratio: float
+
+    @property
+    def audit_interval(self) -> float:
+        """Seconds between two periodic audits; infinite if there are none."""
+        seconds = self.update_resources_interval
+        return math.inf if seconds < 0 else seconds or AUDIT_INTERVAL

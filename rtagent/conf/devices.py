@@ -18,30 +18,29 @@ OPTS = [
         mutable=True,
         deprecated_name="enabled_vgpu_types",
         help="""
-Types of mediated devices that guests may be given, as the driver names them: ``nvidia-35,
-nvidia-36``.
+The types of mediated devices for guests, as the driver names them: ``nvidia-35, nvidia-36``.
 
-Of each, ``[mdev_<type>]`` tells more. With several types each must name the ``device_addresses``
-on which it is enabled; if one does not, the first type of all is enabled alone, wherever it is
-found.
+The group ``[mdev_<type>]`` has the options of one type. With several types, each group must set
+``device_addresses``; if one does not, only the first type is enabled, on every device that supports
+it.
 """,
     ),
 ]
 
 
 class Devices(Value, frozen=True, kw_only=True):
-    """:ivar enabled_mdev_types: as they are written."""
+    """:ivar enabled_mdev_types: as the operator wrote them."""
 
     enabled_mdev_types: Sequence[str]
 
 
 def mdev_group(type_: str) -> str:
-    """The group that tells of a type of mediated devices."""
+    """Return the name of the option group of a type of mediated devices."""
     return f"mdev_{type_}"
 
 
 def mdev_options(type_: str) -> list[cfg.Opt]:
-    """The options of that group."""
+    """Return the options of that group."""
     return [
         cfg.ListOpt(
             "device_addresses",
@@ -49,8 +48,8 @@ def mdev_options(type_: str) -> list[cfg.Opt]:
             mutable=True,
             deprecated_group=f"vgpu_{type_}",
             help="""
-PCI addresses of the devices on which the type is enabled: ``0000:84:00.0, 0000:85:00.0``. A
-device has one type at most.
+The PCI addresses of the devices on which the type is enabled: ``0000:84:00.0, 0000:85:00.0``. A
+device can have only one type.
 """,
         ),
         cfg.StrOpt(
@@ -58,23 +57,23 @@ device has one type at most.
             default=VGPU,
             mutable=True,
             help="""
-The resource class of the type's devices: ``VGPU``, or ``CUSTOM_`` and capitals, digits and
-underscores.
+The resource class of the devices of this type: ``VGPU``, or ``CUSTOM_`` followed by capital
+letters, digits and underscores.
 """,
         ),
         cfg.IntOpt(
             "max_instances",
             mutable=True,
             help="""
-How many devices of the type one physical device offers at most; at least 1. Unset: as many as it
-makes.
+The maximum number of devices of this type on one physical device; at least 1. Unset: as many as the
+physical device supports.
 """,
         ),
     ]
 
 
 def mdev_types(conf: cfg.ConfigOpts) -> Sequence[str]:
-    """The types of a parsed configuration; none when they cannot be read."""
+    """Return the enabled types of a parsed configuration; none if they cannot be read."""
     try:
         return tuple(conf.devices.enabled_mdev_types)
     except (ValueError, cfg.Error):

@@ -1,4 +1,4 @@
-"""[libvirt]: the connection to the hypervisor."""
+"""[libvirt]: the hypervisor, persistent memory, and the power of host CPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtagent.model.base import Value
 
 GROUP = "libvirt"
 
-#: Nova's own choice for QEMU and KVM where no URI is set.
+#: Nova's own default for QEMU and KVM if no URI is set.
 SYSTEM = "qemu:///system"
 
 OPTS = [
@@ -19,7 +19,9 @@ OPTS = [
         default=SYSTEM,
         help="""
 The URI of the hypervisor: ``qemu:///system``, ``qemu:///session``, or ``test:///FILE`` for a
-simulated host (see ``rtagent host simulate``). Empty, as it may be in a nova.conf: the default.
+simulated host (see ``rtagent host simulate``). An empty value, which a nova.conf may have, means
+the
+default.
 """,
     ),
     cfg.IntOpt(
@@ -28,8 +30,9 @@ simulated host (see ``rtagent host simulate``). Empty, as it may be in a nova.co
         min=1,
         max=600,
         help="""
-Seconds after which a call that hangs in libvirt is given up. It costs the item that was being read
-(a domain, say), or the audit when nothing answers, never the agent.
+The time limit of a call to libvirt in seconds, from 1 to 600. A call that does not return in time
+fails the item that is read, for example one domain, or the whole audit if libvirt does not answer
+at all. The agent itself is never blocked.
 """,
     ),
     cfg.IntOpt(
@@ -38,20 +41,21 @@ Seconds after which a call that hangs in libvirt is given up. It costs the item 
         min=1,
         max=99,
         mutable=True,
-        help="The priority of vCPUs that run under the kernel's realtime scheduler (SCHED_FIFO).",
+        help="""
+The priority of realtime vCPUs in the scheduler of Linux (SCHED_FIFO), from 1 to 99.
+""",
     ),
     cfg.ListOpt(
         "pmem_namespaces",
         default=[],
         mutable=True,
         help="""
-Namespaces of persistent memory that guests may be given, under labels:
-``LABEL:namespace[|namespace][,LABEL:...]``, for example ``128G:ns0|ns1,MEDIUM:ns2``. They must
-exist already. A label makes the resource class ``CUSTOM_PMEM_NAMESPACE_LABEL``, and flavors ask
-for labels (``hw:pmem``).
+The persistent memory namespaces for guests, by label: ``LABEL:namespace[|namespace][,LABEL:...]``,
+for example ``128G:ns0|ns1,MEDIUM:ns2``. The namespaces must exist. Each label makes a resource
+class ``CUSTOM_PMEM_NAMESPACE_LABEL``; flavors request labels (``hw:pmem``).
 
-The agent knows them by these names alone, and does not see which ones a domain without a claim
-uses: leave those out.
+The agent only knows the namespaces by these names, and cannot see which of them a domain without a
+claim uses. Do not list namespaces that such domains use.
 """,
     ),
     cfg.BoolOpt(
@@ -59,34 +63,40 @@ uses: leave those out.
         default=False,
         mutable=True,
         help="""
-Have host CPUs of ``[compute] cpu_dedicated_set`` that no guest holds save power. The agent's unit
-needs a drop-in for it: rtagent-cpu-power.conf. A reload that ends it has all of them ready.
+Save power on the host CPUs of ``[compute] cpu_dedicated_set`` to which no guest is pinned. The
+agent's systemd unit needs the drop-in rtagent-cpu-power.conf for this. When a reload turns the
+option off, all of these CPUs are brought back to full power.
 """,
     ),
     cfg.StrOpt(
         "cpu_power_management_strategy",
         default="cpu_state",
         choices=[
-            ("cpu_state", "they are switched off, and on again before a guest is started on them"),
-            ("governor", "they have another frequency governor"),
+            (
+                "cpu_state",
+                "CPUs are set offline, and online again before a guest is started on them",
+            ),
+            ("governor", "CPUs are given another frequency governor"),
         ],
-        help="How they save it. ``cpu_state`` leaves CPU 0 alone, as the kernel does.",
+        help="""
+How power is saved on unused CPUs. ``cpu_state`` never sets CPU 0 offline; Linux does not allow it.
+""",
     ),
     cfg.StrOpt(
         "cpu_power_governor_low",
         default="powersave",
-        help="With strategy ``governor``: the governor of CPUs that no guest holds.",
+        help="The governor of CPUs to which no guest is pinned, with strategy ``governor``.",
     ),
     cfg.StrOpt(
         "cpu_power_governor_high",
         default="performance",
-        help="With strategy ``governor``: the governor of CPUs that a guest holds.",
+        help="The governor of CPUs to which a guest is pinned, with strategy ``governor``.",
     ),
 ]
 
 
 class Libvirt(Value, frozen=True, kw_only=True):
-    """:ivar call_timeout: seconds. :ivar pmem_namespaces: as they are written."""
+    """:ivar call_timeout: seconds. :ivar pmem_namespaces: as the operator wrote them."""
 
     connection_uri: str
     call_timeout: int
@@ -99,5 +109,5 @@ class Libvirt(Value, frozen=True, kw_only=True):
 
     @property
     def uri(self) -> str:
-        """Of the hypervisor."""
+        """The URI of the hypervisor; the default if the option is empty."""
         return self.connection_uri or SYSTEM

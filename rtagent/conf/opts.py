@@ -1,4 +1,4 @@
-"""All options: registered on a configuration, or listed for the generator of the sample."""
+"""All options: to be registered on a configuration, or listed for the sample file."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _MODULES = (default, api, claims, compute, database, devices, libvirt, pci, upgr
 
 
 def groups() -> list[tuple[str, list[cfg.Opt]]]:
-    """Each group of rtagent's own with its options."""
+    """Return rtagent's own groups with their options."""
     return [(module.GROUP, module.OPTS) for module in _MODULES]
 
 
 def section(group: str) -> str | None:
-    """The group's name as oslo.config takes it."""
+    """Return the group's name as oslo.config expects it: None for DEFAULT."""
     return None if group == default.GROUP else group
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """All options of this project but those of `register_mdev`, and those of Placement's client."""
+    """Register the options of rtagent, except those of `register_mdev`, and of keystoneauth1."""
     for group, options in groups():
         conf.register_opts(options, section(group))
     placement.register(conf)
 
 
 def register_mdev(conf: cfg.ConfigOpts, types: Iterable[str]) -> None:
-    """The options of types of mediated devices, whose names are in the configuration itself."""
+    """Register the groups of the mediated device types that the configuration names."""
     for type_ in types:
         conf.register_opts(devices.mdev_options(type_), devices.mdev_group(type_))
 
 
 def list_opts() -> Sequence[tuple[str, Sequence[cfg.Opt]]]:
-    """What oslo.config's generator and validator ask for (``oslo.config.opts``)."""
+    """Return all options for oslo.config's generator and validator (``oslo.config.opts``)."""
     mdev = (devices.mdev_group("<type>"), devices.mdev_options("<type>"))
     return [*groups(), mdev, (placement.GROUP, placement.documented())]

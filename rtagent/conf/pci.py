@@ -1,4 +1,4 @@
-"""[pci]: which devices of the host guests may be given, and under which names."""
+"""[pci]: the devices of the host that guests can be given, and the names to request them by."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ OPTS = [
             cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT"),
         ],
         help="""
-Devices that guests may be given: a JSON object, or a list of them. May be given several times;
-of all of them the first that matches a device says what it is.
+The devices that guests can be given: a JSON object, or a list of objects. May be repeated. The
+first object that matches a device, in the order of the file, defines its properties.
 
-What makes a device match; what is left out matches any:
+Keys that select devices; a key that is absent matches every device:
 
-* ``vendor_id``, ``product_id``: hexadecimal, or ``*``
+* ``vendor_id``, ``product_id``: hexadecimal numbers, or ``*``
 * ``address``: ``[[[[domain]:]bus]:][slot][.[function]]``, where each field is hexadecimal, ``*``
-  or left out; or an object with a regular expression for each of ``domain``, ``bus``, ``slot``
-  and ``function``, which matches from the beginning of the field. An address of one physical
-  function stands for its virtual functions, too.
-* ``devname``: the host's name of a network interface, its virtual functions included. Not with
-  ``address``.
+  or absent; or an object with a regular expression for each of ``domain``, ``bus``, ``slot`` and
+  ``function``, which must match from the start of the field. The address of one physical function
+  also selects its virtual functions.
+* ``devname``: the name of a network interface on the host; it also selects the interface's virtual
+  functions. It cannot be combined with ``address``.
 
-What is said of a device that does:
+Keys that define properties of the selected devices:
 
-* ``physical_network``: of a network card; ``null`` for tunnelled networks
-* ``trusted``: a port may ask for a virtual function that is trusted (yes or no; default: no)
-* ``remote_managed``: a virtual function of a SmartNIC with its own control plane (default: no);
-  one whose card has no serial number is not offered
-* ``managed``: libvirt binds the device to its driver and back (default: yes)
-* ``live_migratable``: the device moves with a guest that runs (default: no)
-* ``one_time_use``: given out once, and then kept back until it is cleared (default: no); not for
-  virtual functions
-* ``resource_class``, ``traits`` (with commas): as Placement is to know it
+* ``physical_network``: the physical network of a network card; ``null`` for tunnelled networks
+* ``trusted``: a port may request this virtual function as a trusted one (yes or no; default: no)
+* ``remote_managed``: the virtual function belongs to a SmartNIC with its own control plane
+  (default: no). A virtual function whose card has no serial number is not available to guests.
+* ``managed``: libvirt detaches the device from its host driver and reattaches it (default: yes)
+* ``live_migratable``: the device can be live-migrated with its guest (default: no)
+* ``one_time_use``: after its first use the device is quarantined until an operator clears it
+  (default: no). Not for virtual functions.
+* ``resource_class``, ``traits`` (separated by commas): for the provider in Placement
 
 ::
 
@@ -51,7 +51,7 @@ What is said of a device that does:
   device_spec = {"address": "0000:20:00.0", "physical_network": "physnet1", "trusted": "true"}
   device_spec = {"address": {"bus": "8[0-9a-f]", "function": "[2-7]"}, "physical_network": null}
 
-A device that leaves the specifications while a guest holds it stays with that guest.
+A device that no longer matches a specification while a guest uses it stays with that guest.
 """,
     ),
     cfg.BoolOpt(
@@ -59,18 +59,20 @@ A device that leaves the specifications while a guest holds it stays with that g
         default=False,
         mutable=True,
         help="""
-Tell Placement of the devices of ``device_spec``: a child provider for each, or for each physical
-function with its virtual functions counted on it. Without it Placement knows of none.
+Publish the devices of ``device_spec`` to Placement: a child provider for each device, or for each
+physical function, whose inventory counts its virtual functions. False: Placement has no records of
+devices.
 
-Not told are devices with a ``physical_network``, which ports are given. Of the others:
+Devices with a ``physical_network``, which belong to ports, are not published. The rules for the
+others:
 
-* no ``device_spec`` has a ``devname``
-* the virtual functions of one physical function have the same ``resource_class`` and the same
-  ``traits``
-* no physical function is offered together with its virtual functions
+* No ``device_spec`` has a ``devname``.
+* The virtual functions of one physical function have the same ``resource_class`` and the same
+  ``traits``.
+* No physical function is available to guests together with its virtual functions.
 
-What breaks that when the agent starts ends the start. A device that breaks it when it is plugged in
-later is not told to Placement; the audit says so.
+The agent does not start with a device that breaks a rule. A device that breaks a rule and appears
+later is not published; the audit reports it.
 """,
     ),
     cfg.MultiStrOpt(
@@ -80,17 +82,17 @@ later is not told to Placement; the audit says so.
         deprecated_name="pci_alias",
         deprecated_group="DEFAULT",
         help="""
-A name under which flavors ask for devices (``pci_passthrough:alias=NAME:COUNT``): a JSON object,
-or a list of them. May be given several times; objects with the same name are alternatives.
+A name by which flavors request devices (``pci_passthrough:alias=NAME:COUNT``): a JSON object, or a
+list of objects. May be repeated; objects with the same name are alternatives.
 
-* ``name``: must be there
-* ``vendor_id``, ``product_id``: hexadecimal, both; or ``resource_class``, or all three
-* ``device_type``: ``type-PCI``, ``type-PF``, ``type-VF`` or ``vdpa``. A physical function, or a
-  vDPA device, is given only to who names its type.
-* ``numa_policy``: ``required``, ``legacy`` (the default: required of devices that know their
-  NUMA node), ``preferred`` or ``socket``; the same for every alternative
-* ``traits``: with commas, each of which the device must have
-* ``live_migratable``: yes or no; left out, either will do
+* ``name``: required
+* ``vendor_id`` and ``product_id``, both hexadecimal; or ``resource_class``; or all three
+* ``device_type``: ``type-PCI``, ``type-PF``, ``type-VF`` or ``vdpa``. A physical function or a vDPA
+  device is only allocated for an alias that names its type.
+* ``numa_policy``: ``required``, ``legacy`` (the default: required if the device reports its NUMA
+  node), ``preferred`` or ``socket``; the same for all alternatives
+* ``traits``: separated by commas; the device must have all of them
+* ``live_migratable``: yes or no; absent: both match
 
 ::
 
@@ -101,7 +103,7 @@ or a list of them. May be given several times; objects with the same name are al
 
 
 class Pci(Value, frozen=True, kw_only=True):
-    """The documents as they are written."""
+    """The JSON documents as the operator wrote them."""
 
     device_spec: Sequence[str]
     report_in_placement: bool

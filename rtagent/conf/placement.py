@@ -1,4 +1,4 @@
-"""[placement]: keystoneauth1's own options for reaching Placement."""
+"""[placement]: keystoneauth1's own options for the connection to Placement."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from oslo_config import cfg
 
 GROUP = "placement"
 
-#: The ways to authenticate whose options are documented; any plugin of keystoneauth1 works.
+#: The authentication types whose options are documented. Every plugin of keystoneauth1 works.
 DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
 
-#: Ours where keystoneauth1 has none. Without a timeout it would wait for ever; it counts for the
-#: connection and for each piece of an answer, in seconds.
+#: Defaults where keystoneauth1 has none. Without a timeout it would wait for ever. The timeout is
+#: in seconds, for the connection and for each part of an answer.
 DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "public"], "timeout": 30}
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Session, adapter and auth options; the plugin's own are registered when it is loaded.
+    """Register the session, adapter and authentication options.
 
-    Without ``auth_type`` nothing is published to Placement.
+    Those of the authentication plugin are registered when it is loaded. Without ``auth_type``
+    nothing is published to Placement.
     """
     loading.register_session_conf_options(conf, GROUP)
     loading.register_auth_conf_options(conf, GROUP)
@@ -28,7 +29,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def documented() -> list[cfg.Opt]:
-    """Every option once, for the sample configuration."""
+    """Return every option once, for the sample configuration."""
     options = [
         *loading.get_auth_common_conf_options(),
         *loading.get_session_conf_options(),
@@ -41,14 +42,18 @@ def documented() -> list[cfg.Opt]:
 
 
 def chosen(conf: cfg.ConfigOpts) -> tuple[str, list[cfg.Opt]]:
-    """The options of the way to authenticate that a parsed configuration chooses, and the group in
-    which they are: another one, if ``auth_section`` names it."""
+    """Return the options of the authentication type that a parsed configuration selects.
+
+    :returns: the group that contains them, which ``auth_section`` may name, and the options. Errors
+        in these options are reported elsewhere: the result has no options then.
+    """
     try:
-        # Once more, now that auth_section can be read: auth_type is looked for there.
+        # Registered again, because auth_section can be read only now, and auth_type is in the group
+        # that it names.
         loading.register_auth_conf_options(conf, GROUP)
         section = conf[GROUP].auth_section or GROUP
         plugin = conf[section].auth_type
         options = loading.get_auth_plugin_conf_options(plugin) if plugin else []
-    except (cfg.Error, exceptions.NoMatchingPlugin):  # for others to tell
+    except (cfg.Error, exceptions.NoMatchingPlugin):
         return GROUP, []
     return section, [*loading.get_auth_common_conf_options(), *options]

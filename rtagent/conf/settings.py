@@ -1,7 +1,7 @@
-"""Settings: the whole configuration as one frozen value, read once and at each reload.
+"""Settings: the whole configuration as one frozen value, read at the start and at each reload.
 
-A value that breaks its option's type or bounds, or a rule between options, is a `ConfigError`;
-all of them are raised at once, as an `ExceptionGroup`.
+A value that violates its option's type or bounds, or a rule between options, is a `ConfigError`.
+All of them are raised together, as an `ExceptionGroup`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from rtagent.conf.database import Database
 from rtagent.conf.default import Default
 from rtagent.conf.devices import Devices, mdev_group, mdev_options
 from rtagent.conf.libvirt import Libvirt
-from rtagent.conf.numa import numa_policy
+from rtagent.conf.load import Mistakes, mistake, note, values
 from rtagent.conf.pci import Pci
-from rtagent.conf.pci_policy import DeviceOptions
-from rtagent.conf.reading import Mistakes, mistake, note, values
+from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
 from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
+from rtagent.model.node import Ratios
+from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.numa import cpu_sets
 from rtagent.pci.mdev import MdevSettings
 
@@ -36,7 +37,7 @@ RATIOS = ("cpu", "ram", "disk")
 
 
 class Settings(Value, frozen=True, kw_only=True):
-    """One field per option group; each has one field per option.
+    """One field for each option group, which has one field for each option.
 
     :ivar mdev: the groups of the enabled types of mediated devices, by type.
     """
@@ -52,21 +53,33 @@ class Settings(Value, frozen=True, kw_only=True):
     upgrade_levels: UpgradeLevels
     mdev: Mapping[str, MdevSettings]
 
+    def policy(self, recorded: Ratios) -> Policy:
+        """Return the policy that results from these settings for a node with these
+        recorded ratios.
+        """
+        pci = self.device_options.policy()
+        return make_policy(self.default, self.claims, self.numa_policy, pci, recorded)
+
+    @property
+    def numa_policy(self) -> NumaPolicy:
+        """The policy for CPUs, cells and pages."""
+        return numa_policy(self.default, self.compute, self.libvirt)
+
     @property
     def device_options(self) -> DeviceOptions:
-        """What the operator says of devices."""
+        """The options for devices."""
         return DeviceOptions(
             pci=self.pci, devices=self.devices, mdev=self.mdev, libvirt=self.libvirt
         )
 
     @property
     def powered_cpus(self) -> frozenset[int]:
-        """Host CPUs whose power is managed."""
+        """The host CPUs whose power is managed; none if power management is off."""
         managed, dedicated = self.libvirt.cpu_power_management, self.compute.cpu_dedicated_set
         return dedicated or frozenset() if managed else frozenset()
 
     def doubts(self) -> list[str]:
-        """A sentence for each thing that is allowed, and hardly meant."""
+        """Return a sentence for each setting that is valid but probably not intended."""
         return [f"{doubt.item}: {doubt.message}" for doubt in self.device_options.doubts()]
 
 
@@ -83,10 +96,21 @@ _GROUPS = {
 }
 
 
-def read(conf: cfg.ConfigOpts) -> Settings:
-    """The settings of a parsed configuration.
+class SettingsHolder:
+    """The settings in force. A reload replaces them as a whole.
 
-    :raises ExceptionGroup: of `ConfigError`: every mistake that it has.
+    A thread reads `current` each time that it needs a setting, so a reload takes effect at the
+    thread's next turn.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.current = settings
+
+
+def read(conf: cfg.ConfigOpts) -> Settings:
+    """Return the settings of a parsed configuration.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake in the configuration.
     """
     settings, mistakes = judge(conf)
     refuse(mistakes)
@@ -94,7 +118,10 @@ def read(conf: cfg.ConfigOpts) -> Settings:
 
 
 def judge(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
-    """The settings, and every mistake: what cannot be read counts as its default, to judge on."""
+    """Return the settings and every mistake.
+
+    An option that cannot be read counts as its default, so that the other rules can be checked.
+    """
     mistakes: Mistakes = {}
     options = dict(opts.groups())
     groups = {
@@ -109,13 +136,13 @@ def judge(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
 
 
 def refuse(mistakes: Mistakes) -> None:
-    """:raises ExceptionGroup: of all of them, if there are any."""
+    """Raise the mistakes, if there are any. :raises ExceptionGroup: of all of them."""
     if mistakes:
         raise ExceptionGroup("the configuration cannot be used", list(mistakes.values()))
 
 
 def broken_rules(settings: Settings) -> Iterator[ConfigError]:
-    """The rules that one option's type cannot express."""
+    """Check the rules that the types of single options cannot express."""
     default, claims = settings.default, settings.claims
     for name in RATIOS:
         for option in (f"{name}_allocation_ratio", f"initial_{name}_allocation_ratio"):
@@ -131,7 +158,7 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
             "service_down_time",
             default.service_down_time,
             f"must be more than report_interval ({default.report_interval}),"
-            " or a service would be down between two heartbeats",
+            " or a service would count as down between two heartbeats",
         )
     if claims.operation_retention < 2 * claims.claim_expiry_time:
         yield mistake(
@@ -139,12 +166,11 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
             "operation_retention",
             claims.operation_retention,
             f"must be at least twice claim_expiry_time ({claims.claim_expiry_time}),"
-            " or a repeated call could be done twice",
+            " or a repeated call could be executed twice",
         )
     yield from _reserved_twice(default.reserved_huge_pages or ())
     yield from _power(settings)
-    numa = numa_policy(default, settings.compute, settings.libvirt)
-    yield from cpu_sets.contradictions(numa, default.reserved_host_cpus)
+    yield from cpu_sets.contradictions(settings.numa_policy, default.reserved_host_cpus)
     yield from settings.device_options.mistakes()
 
 
@@ -152,10 +178,10 @@ def _power(settings: Settings) -> Iterator[ConfigError]:
     if not settings.libvirt.cpu_power_management:
         return
     if not settings.compute.cpu_dedicated_set:
-        rule = "needs [compute] cpu_dedicated_set: it is those CPUs that it manages"
+        rule = "needs [compute] cpu_dedicated_set, whose CPUs it manages"
         yield mistake("libvirt", "cpu_power_management", True, rule)
     if settings.libvirt.connection_uri.startswith("test:"):
-        rule = "is not for a simulated host: the CPUs would be this machine's"
+        rule = "cannot be used with a simulated host: it would manage the CPUs of this machine"
         yield mistake("libvirt", "cpu_power_management", True, rule)
 
 
@@ -163,7 +189,7 @@ def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:
     pools = Counter((pages.node, pages.size) for pages in reserved)
     for pages in reserved:
         if pools.pop((pages.node, pages.size), 0) > 1:
-            rule = f"says twice how many pages of {pages.size} KiB cell {pages.node} reserves"
+            rule = f"reserves pages of {pages.size} KiB in cell {pages.node} twice"
             yield mistake("DEFAULT", "reserved_huge_pages", pages, rule)
 
 

@@ -1,4 +1,6 @@
-"""Types of options that oslo.config does not have. What they raise says the rule that is broken."""
+"""Option types that oslo.config does not have. Their errors name the rule that the
+value violates.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from rtagent.model.pages import parse_size
 
 
 class CpuSet(types.ConfigType):
-    """CPUs as operators write them: ``0-3,^1,8``. Nothing at all is an option that is not set."""
+    """CPUs as operators write them: ``0-3,^1,8``. An empty value counts as unset."""
 
     def __init__(self) -> None:
         super().__init__(type_name="CPU set")
@@ -28,7 +30,7 @@ class CpuSet(types.ConfigType):
 
 
 class ReservedPages(Value, frozen=True, kw_only=True):
-    """Pages of one size on one cell that the host keeps.
+    """Pages of one size in one cell that are reserved for the host.
 
     :ivar node: the cell. :ivar size: KiB.
     """
@@ -52,13 +54,13 @@ class HugePages(types.ConfigType):
         """:raises ValueError: BadPageSize:"""
         if isinstance(value, ReservedPages):
             return value
-        told = self._pairs(value)
-        if told.keys() != {"node", "size", "count"}:
-            raise ValueError(f"{value!r} must say node, size and count, and nothing else")
+        fields = self._pairs(value)
+        if fields.keys() != {"node", "size", "count"}:
+            raise ValueError(f"{value!r} must have node, size and count, and no other key")
         return ReservedPages(
-            node=_number("node", told["node"]),
-            size=parse_size(told["size"]),
-            count=_number("count", told["count"]),
+            node=_number("node", fields["node"]),
+            size=parse_size(fields["size"]),
+            count=_number("count", fields["count"]),
         )
 
     def _formatter(self, value: ReservedPages) -> str:

@@ -1,4 +1,4 @@
-"""Options that a file sets and that nothing reads: misspelt ones, most often."""
+"""Options that a file sets but that are never read; most often they are misspelt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rtagent.conf import placement
 from rtagent.conf.devices import mdev_group, mdev_options, mdev_types
 from rtagent.conf.libraries import LIBRARIES, Group, listed
 
-#: Whose options a file may have.
+#: The namespaces of the options that a file may have.
 NAMESPACES = ("rtagent", *LIBRARIES)
 
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """One sentence for each such option, in the order of the files."""
+    """Yield one sentence for each unknown option, in the order of the files."""
     known = _known([*listed(NAMESPACES), *_mdev(conf), placement.chosen(conf)])
     for file in _files(conf):
         sections: dict[str, dict[str, list[str]]] = {}
@@ -27,6 +27,36 @@ def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
                     yield f"{file}: [{group}] {option} is not an option of the agent"
 
 
+def deprecated(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yield one sentence for each deprecated option or name that a file sets, in their order."""
+    groups = [*listed(NAMESPACES), *_mdev(conf), placement.chosen(conf)]
+    advice = _deprecated(groups)
+    for file in _files(conf):
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(file), sections).parse()
+        for group, options in sections.items():
+            for option in options:
+                if found := advice.get((group, option.replace("-", "_"))):
+                    yield f"{file}: [{group}] {option} is deprecated{found}"
+
+
+def _deprecated(groups: Iterable[Group]) -> dict[tuple[str, str], str]:
+    """Return what to do about each deprecated name, by group and name."""
+    advice, current = dict[tuple[str, str], str](), set[tuple[str, str]]()
+    for group, options in groups:
+        name = str(group or "DEFAULT")
+        for option in options:
+            if option.deprecated_for_removal:
+                reason = " ".join((option.deprecated_reason or "").split())
+                advice[name, option.dest] = f" for removal. {reason}".rstrip()
+            else:
+                current.add((name, option.dest))
+            for old in option.deprecated_opts:
+                old_name = (str(old.group or name), (old.name or option.dest).replace("-", "_"))
+                advice.setdefault(old_name, f": use [{name}] {option.dest}")
+    return {name: text for name, text in advice.items() if name not in current}
+
+
 def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
     yield from map(Path, conf.config_file or ())
     for directory in conf.config_dir or ():
@@ -34,7 +64,7 @@ def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
 
 
 def _mdev(conf: cfg.ConfigOpts) -> Iterator[Group]:
-    """Of the types that are enabled: those of others are not read."""
+    """The groups of the enabled types; those of other types are not read."""
     for type_ in mdev_types(conf):
         yield mdev_group(type_), mdev_options(type_)
 
@@ -50,7 +80,7 @@ def _known(groups: Iterable[Group]) -> frozenset[tuple[str, str]]:
 
 
 def _names(option: cfg.Opt) -> Iterator[tuple[str | None, str | None]]:
-    """Each with its group where that is another than the option's."""
+    """Each name, with its group if that differs from the option's."""
     yield None, option.dest
     for old in option.deprecated_opts:
         yield old.group, old.name or option.dest

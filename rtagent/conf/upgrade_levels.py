@@ -1,4 +1,4 @@
-"""[upgrade_levels]: the versions to be spoken while hosts of two releases work together."""
+"""[upgrade_levels]: the RPC versions to send while hosts of two releases work together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTS = [
         regex=r"^\d+\.\d+$",
         help="""
 The highest version of the agent's RPC API that clients may send, for example ``1.0``. Unset: the
-newest that the client knows.
+newest version that the client has.
 """,
     ),
 ]

@@ -1,1 +1,1 @@
-"""Durable state: SQL stores, and doubles that behave like them."""
+"""Stores: durable state in SQL and in memory, and stores that fail on purpose for tests."""

@@ -1,4 +1,4 @@
-"""A copy of the database, taken while it is in use."""
+"""Back up the database while it is in use."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rtagent.errors import RtAgentError
 
 
 def backup(engine: Engine, target: Path) -> None:
-    """Copy an SQLite database, as it is at one moment, to a file that does not exist yet. Commits
-    go on meanwhile.
+    """Copy an SQLite database, in a consistent state, to a new file. Commits continue meanwhile.
 
-    :raises RtAgentError: it cannot be done; for a server's database, naming the tool that can.
+    :raises RtAgentError: the copy failed, or the database is on a server: the message names the
+        server's own tool.
     """
     kind = backend(engine.dialect.name)
     if kind.native_backup is not None:
-        raise RtAgentError(f"{kind.title} has a tool of its own for this: {kind.native_backup}")
+        raise RtAgentError(f"{kind.title} has its own tool for backups: {kind.native_backup}")
     try:
-        # Claims name their tenants: for the owner's eyes.
+        # Claims name projects and users, so only the file's owner may read it.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
         raise RtAgentError(f"{target}: {error.strerror}") from error

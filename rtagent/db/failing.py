@@ -1,4 +1,4 @@
-"""A store that fails when told to."""
+"""A store that fails when a test requests it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TypeVar
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
-from rtagent.model.host import HostState
 from rtagent.model.migration import TakenOver
-from rtagent.ports import Enroll, Store, Stored
+from rtagent.model.node_state import NodeState
+from rtagent.model.stored import Stored
+from rtagent.ports import Enroll, Store
 
 _T = TypeVar("_T")
 
@@ -28,9 +29,9 @@ class _Fault(Value, frozen=True, kw_only=True):
 
 
 class FailingStore:
-    """A `Store` that passes each call on, but for those that it was told to fail.
+    """A `Store` that passes each call on, except those that `fail` selects.
 
-    `calls` counts them all, by method.
+    :ivar calls: the number of calls, by method.
     """
 
     def __init__(self, store: Store) -> None:
@@ -47,17 +48,17 @@ class FailingStore:
         on: Collection[str] = ("commit",),
         after: bool = False,
     ) -> None:
-        """Fail the next calls of these methods; replaces what was told before.
+        """Fail the next calls of these methods. Replaces an earlier `fail`.
 
-        :param error: makes the error: a class of rtagent.errors will do.
-        :param times: how many calls; None: all, until `heal`.
-        :param after: do the work first: `CommitUnknown` with and without it are the two outcomes
-            of a connection lost during COMMIT.
+        :param error: makes the error; a class of rtagent.errors, for example.
+        :param times: the number of calls; None: all, until `heal`.
+        :param after: do the work first. `CommitUnknown` with and without it are the two outcomes of
+            a connection that is lost during COMMIT.
         """
         self._fault = _Fault(error=error, left=times, on=on, after=after)
 
     def heal(self) -> None:
-        """Fail no more."""
+        """Stop failing."""
         self._fault = None
 
     def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
@@ -69,7 +70,7 @@ class FailingStore:
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         return self._do("reload", lambda: self._store.reload(node_uuid, epoch))
 
-    def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
+    def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         self._do("commit", lambda: self._store.commit(before, after, changes))
 
     def epoch(self, node_uuid: str) -> int:

@@ -1,4 +1,4 @@
-"""Places at which the process can be told to die: every boundary of a store's transactions."""
+"""Failpoints: boundaries of a store's transactions at which a test can kill the process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from datetime import datetime
 
 from rtagent.errors import ConfigError
 from rtagent.model.change import Change, Operation
-from rtagent.model.host import HostState
 from rtagent.model.migration import TakenOver
-from rtagent.ports import Enroll, Store, Stored
+from rtagent.model.node_state import NodeState
+from rtagent.model.stored import Stored
+from rtagent.ports import Enroll, Store
 
-#: The environment variable that names one. ``commit.after:3`` dies at the third passing,
-#: ``commit.after/renew_claim:3`` at the third by a commit that has a change of that cause in it.
+#: The environment variable that names a failpoint. ``commit.after:3`` kills the process when the
+#: point is passed for the third time. ``commit.after/renew_claim:3`` kills it when a commit with a
+#: change of that cause passes the point for the third time.
 VARIABLE = "RTAGENT_FAILPOINT"
 
-#: In the order in which they are passed. ``before`` and ``after`` are `FailpointStore`'s, around a
-#: whole transaction (after: durable, not yet answered); the others are inside `SqlStore`'s.
+#: In the order in which they are passed. `FailpointStore` passes ``before`` and ``after``, around a
+#: whole transaction (after: durable, but not yet answered). `SqlStore` passes the others, inside.
 POINTS = (
     "enroll.before",
     "enroll.node",
@@ -41,25 +43,25 @@ POINTS = (
 
 
 def die() -> None:
-    """End this process as a power cut would."""
+    """Kill this process, as a power failure would."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Failpoint:
-    """Counts how often one of `POINTS` is passed, and dies at the n-th time."""
+    """Count how often one of `POINTS` is passed, and kill the process at the n-th time."""
 
     def __init__(
         self, name: str, passing: int = 1, die: Callable[[], None] = die, *, cause: str = ""
     ) -> None:
-        """:param cause: count only the commits of a change with that cause; "" counts them all."""
+        """:param cause: count only commits with a change of that cause; "" counts all."""
         if name not in POINTS or passing < 1 or (cause and not name.startswith("commit.")):
             raise ConfigError(
                 group="environment",
                 option=VARIABLE,
                 value=f"{name}{cause and '/'}{cause}:{passing}",
-                rule="must be NAME or NAME:N, N from 1, NAME one of "
+                rule="must be NAME or NAME:N, with N from 1 and NAME one of "
                 + ", ".join(POINTS)
-                + "; /CAUSE may follow the name of a commit's",
+                + "; /CAUSE may follow a NAME that begins with commit",
             )
         self._name, self._left, self._die, self._cause = name, passing, die, cause
         self._lock = threading.Lock()
@@ -67,7 +69,7 @@ class Failpoint:
 
     @classmethod
     def parse(cls, text: str, die: Callable[[], None] = die) -> Failpoint:
-        """From ``NAME[/CAUSE][:N]``.
+        """Parse ``NAME[/CAUSE][:N]``.
 
         :raises ConfigError:
         """
@@ -77,11 +79,11 @@ class Failpoint:
         return cls(name, number, die, cause=cause)
 
     def committing(self, changes: Sequence[Change]) -> None:
-        """A commit of these begins; there is one at a time."""
+        """Note that a commit of these changes begins. There is one commit at a time."""
         self._causes = frozenset(change.cause for change in changes)
 
     def passed(self, name: str) -> None:
-        """To be called at each of `POINTS`, by its name."""
+        """Note that one of `POINTS` is passed."""
         if name != self._name or (self._cause and self._cause not in self._causes):
             return
         with self._lock:
@@ -91,8 +93,9 @@ class Failpoint:
 
 
 class FailpointStore:
-    """A `Store` that passes its calls on and tells the failpoint. An `SqlStore` beneath it is
-    given `Failpoint.passed` too."""
+    """A `Store` that passes its calls on, and reports boundaries to a failpoint. An `SqlStore`
+    below it needs `Failpoint.passed`, too.
+    """
 
     def __init__(self, store: Store, failpoint: Failpoint) -> None:
         self._store, self._failpoint, self._passed = store, failpoint, failpoint.passed
@@ -112,7 +115,7 @@ class FailpointStore:
         self._passed("reload.after")
         return stored
 
-    def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
+    def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         self._failpoint.committing(changes)
         self._passed("commit.before")
         self._store.commit(before, after, changes)
@@ -129,6 +132,6 @@ class FailpointStore:
 
     def purge(self, node_uuid: str, before: datetime) -> int:
         self._passed("purge.before")
-        gone = self._store.purge(node_uuid, before)
+        deleted = self._store.purge(node_uuid, before)
         self._passed("purge.after")
-        return gone
+        return deleted

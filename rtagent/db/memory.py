@@ -1,4 +1,4 @@
-"""A store without a database, with the same rules."""
+"""Stores in memory, with the rules of the SQL stores."""
 
 from __future__ import annotations
 
@@ -8,38 +8,74 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.db.batch import Batch, Kept, net
-from rtagent.db.event import ClaimEvent
-from rtagent.db.held import HeldUnits
+from rtagent.db.commit import Batch, net_batch
+from rtagent.db.history import ClaimEvent
+from rtagent.db.operation_rows import OperationRow, OperationRows
 from rtagent.db.registry import BINARY, VERSION
+from rtagent.db.unit_rows import NO_UNIT_ROWS, ClaimUnitRow, UnitRows
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
-from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOING, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOING, Claim, Unit
 from rtagent.model.device import PciDevice
-from rtagent.model.holding import Holding
-from rtagent.model.host import HostState
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import DEST, Migration, TakenOver
 from rtagent.model.node import NodeRecord, Ratios
+from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
-from rtagent.model.specific import SpecificInventory
+from rtagent.model.stored import Stored
 from rtagent.model.topology import Topology
-from rtagent.ports import Enroll, Service, Stored
+from rtagent.ports import Enroll, Service
+
+
+class HeldUnits(Value, frozen=True, kw_only=True):
+    """The rows of ``units`` and ``claim_units`` of a node, with the rules of their keys.
+
+    :ivar owners: by unit. :ivar claims: the rows of the claims that hold the units.
+    """
+
+    owners: Mapping[Unit, str] = {}
+    claims: frozenset[ClaimUnitRow] = frozenset()
+
+    def after(self, rows: UnitRows) -> HeldUnits:
+        """Apply the rows of a commit.
+
+        :raises ChangeRejected: a unit would have two owners, or be freed while a claim has it.
+        """
+        if rows is NO_UNIT_ROWS:
+            return self
+        owners = dict(self.owners)
+        claims = self.claims.difference(rows.gone_claim_units)
+        held = {(row.kind, row.unit) for row in claims}
+        for row in rows.gone_units:
+            if (row.kind, row.unit) in held:
+                raise ChangeRejected(f"a claim still has {row.kind} {row.unit}")
+            owners.pop((row.kind, row.unit), None)
+        for row in rows.new_units:
+            if (row.kind, row.unit) in owners:
+                raise ChangeRejected(f"{row.kind} {row.unit} already has an owner")
+            owners[row.kind, row.unit] = row.owner_id
+        for row in rows.new_claim_units:
+            if row in claims or owners.get((row.kind, row.unit)) != row.owner_id:
+                raise ChangeRejected(f"{row.kind} {row.unit} does not belong to {row.owner_id}")
+        return HeldUnits(owners=owners, claims=claims.union(rows.new_claim_units))
 
 
 class _Node:
-    """One node's rows. Changed only under the disk's lock, and only when every check passed."""
+    """The rows of one node. They change only under the disk's lock, after all checks."""
 
     def __init__(self, record: NodeRecord) -> None:
         self.record = record
         self.raised_by: object = None
         self.claims: dict[str, Claim] = {}
         self.units = HeldUnits()
-        self.holdings: dict[str, Holding] = {}
+        self.domain_usages: dict[str, DomainUsage] = {}
         self.migrations: dict[str, Migration] = {}
-        self.operations: dict[str, Kept] = {}
+        self.operations: dict[str, OperationRow] = {}
         self.events: list[ClaimEvent] = []
         self.devices: dict[str, PciDevice] = {}
-        self.specific: tuple[SpecificInventory, ...] = ()
+        self.resource_inventories: tuple[ResourceInventory, ...] = ()
         self.topology: Topology | None = None
         self.ratios = Ratios()
         self.failed_builds = 0
@@ -55,55 +91,66 @@ class _Node:
             claims=tuple(
                 replace(c, **where) for c in self.claims.values() if c.state in LIVE_STATES
             ),
-            holdings=tuple(self.holdings.values()),
+            domain_usages=tuple(self.domain_usages.values()),
             migrations=tuple(self.migrations.values()),
             devices=tuple(self.devices[address] for address in sorted(self.devices)),
-            specific=self.specific,
+            resource_inventories=self.resource_inventories,
             topology=self.topology,
             ratios=self.ratios,
             failed_builds=self.failed_builds,
             disk_available_least=self.disk_available_least,
         )
 
-    def moved_by(self, claim: Claim) -> str | None:
-        """The move that made a claim."""
+    def migration_of(self, claim: Claim) -> str | None:
+        """Return the uuid of the migration for which a claim was made."""
         records = self.migrations.values()
         made = (m.uuid for m in records if m.role == DEST and m.claim_uuid == claim.uuid)
         return next(made, None)
 
     def require(self, epoch: int) -> None:
+        """:raises WriterFenced: the node has another epoch."""
         if self.record.epoch != epoch:
             raise WriterFenced(
                 node_uuid=self.record.node.uuid, ours=epoch, theirs=self.record.epoch
             )
 
-    def write(self, after: HostState, changes: Sequence[Change], batch: Batch) -> None:
+    def write(self, after: NodeState, changes: Sequence[Change], batch: Batch) -> None:
+        """Write a commit.
+
+        :raises ChangeRejected: the keys of the units refuse it; nothing is written then.
+        """
         self.units = self.units.after(batch.units)
         self.record = replace(self.record, revision=after.revision)
-        self.claims.update((c.uuid, c) for c in batch.new_claims + batch.changed_claims)
-        self.holdings.update(
-            (h.domain_uuid, h) for h in batch.new_holdings + batch.changed_holdings
-        )
-        for domain_uuid in batch.gone_holdings:
-            del self.holdings[domain_uuid]
-        moves = batch.migrations
-        self.migrations.update((each.uuid, each) for each in (*moves.new, *moves.changed))
-        for uuid in moves.gone:
+        for claim in (*batch.claims.new, *batch.claims.changed):
+            self.claims[claim.uuid] = claim
+        for usage in (*batch.domains.new, *batch.domains.changed):
+            self.domain_usages[usage.domain_uuid] = usage
+        for domain_uuid in batch.domains.gone:
+            del self.domain_usages[domain_uuid]
+        for migration in (*batch.migrations.new, *batch.migrations.changed):
+            self.migrations[migration.uuid] = migration
+        for uuid in batch.migrations.gone:
             del self.migrations[uuid]
-        self.operations.update((kept[0].operation_id, kept) for kept in batch.operations)
-        for kept in batch.ended:
-            self.operations.setdefault(kept[0].operation_id, kept)
+        self._write_operations(batch.operations)
         self.events.extend(batch.events)
-        self.devices, self.specific = dict(after.devices), after.specific
+        self.devices, self.resource_inventories = dict(after.devices), after.resource_inventories
         self.topology = after.topology
         self.failed_builds = after.failed_builds
         self.disk_available_least = after.disk_available_least
         if any(change.policy for change in changes):
             self.ratios = _ratios(after.policy)
 
+    def _write_operations(self, rows: OperationRows) -> None:
+        for row in rows.new:
+            self.operations[row.operation.operation_id] = row
+        for row in rows.ended:
+            self.operations.setdefault(row.operation.operation_id, row)
+
 
 class Disk:
-    """What outlives a process: hand it to the next store to play a restart, or to two at once."""
+    """The rows, which outlive a process. Give one disk to a second store for a restart, or for two
+    writers at once.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -111,7 +158,7 @@ class Disk:
         self.services: dict[tuple[str, str], Service] = {}
 
     def node(self, uuid: str) -> _Node:
-        """:raises StoreUnavailable: there is none."""
+        """:raises StoreUnavailable: there is no such node."""
         try:
             return self.nodes[uuid]
         except KeyError:
@@ -119,7 +166,7 @@ class Disk:
 
 
 class MemoryStore:
-    """`Store` on a `Disk`."""
+    """A `Store` on a `Disk`."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
@@ -132,7 +179,7 @@ class MemoryStore:
                 if uuid == row.record.node.uuid
                 or hypervisor_hostname == row.record.node.hypervisor_hostname
             )
-            chosen = enroll([self._seen(record) for record in found])
+            chosen = enroll([self._with_heartbeat(record) for record in found])
             row = self.disk.nodes.setdefault(chosen.node.uuid, _Node(chosen))
             row.record = replace(chosen, revision=row.record.revision)
             row.raised_by = None
@@ -145,15 +192,15 @@ class MemoryStore:
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         with self.disk.lock:
             row = self.disk.node(node_uuid)
-            # As in SQL: an epoch that this very store has raised is still its own.
+            # As in the SQL store, an epoch that this store has raised still belongs to it.
             if row.raised_by is not self or row.record.epoch < epoch:
                 row.require(epoch)
             row.record = replace(row.record, epoch=row.record.epoch + 1)
             row.raised_by = self
             return row.stored()
 
-    def commit(self, before: HostState, after: HostState, changes: Sequence[Change]) -> None:
-        batch = net(before, after, changes)
+    def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
+        batch = net_batch(before, after, changes)
         with self.disk.lock:
             row = self.disk.node(before.node.uuid)
             row.require(before.epoch)
@@ -163,8 +210,9 @@ class MemoryStore:
                     f" not {before.revision}"
                 )
             for every in self.disk.nodes.values():
-                _absent("claim", (c.uuid for c in batch.new_claims), every.claims)
-            _absent("operation id", (o.operation_id for o, _ in batch.operations), row.operations)
+                _require_absent("claim", (c.uuid for c in batch.claims.new), every.claims)
+            ids = (new.operation.operation_id for new in batch.operations.new)
+            _require_absent("operation id", ids, row.operations)
             row.write(after, changes, batch)
 
     def epoch(self, node_uuid: str) -> int:
@@ -173,9 +221,9 @@ class MemoryStore:
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         with self.disk.lock:
-            row = self.disk.nodes.get(node_uuid)
-            kept = row.operations.get(operation_id) if row else None
-            return kept[0] if kept else None
+            node = self.disk.nodes.get(node_uuid)
+            row = node.operations.get(operation_id) if node else None
+            return row.operation if row else None
 
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         with self.disk.lock:
@@ -185,23 +233,23 @@ class MemoryStore:
                 if claim.state in (ACTIVE, OUTGOING) and claim.kind != ATTACH
             ]
             others = [
-                (claim, row.moved_by(claim))
+                (claim, row.migration_of(claim))
                 for uuid, row in self.disk.nodes.items()
                 if uuid != node_uuid
                 for claim in row.claims.values()
                 if claim.state == ACTIVE and claim.kind == EVACUATION
             ]
         return {
-            claim.uuid: TakenOver(host=other.host, migration_uuid=move)
+            claim.uuid: TakenOver(host=other.host, migration_uuid=migration)
             for claim in mine
-            for other, move in others
+            for other, migration in others
             if other.owner_id == claim.owner_id and other.created_at > claim.created_at
         }
 
     def purge(self, node_uuid: str, before: datetime) -> int:
         with self.disk.lock:
             row = self.disk.node(node_uuid)
-            old = [name for name, (_, at) in row.operations.items() if at < before]
+            old = [name for name, operation in row.operations.items() if operation.at < before]
             released = [
                 claim.uuid
                 for claim in row.claims.values()
@@ -214,18 +262,18 @@ class MemoryStore:
             return len(old) + len(released)
 
     def history(self, node_uuid: str, claim_uuid: str | None = None) -> tuple[ClaimEvent, ...]:
-        """A claim's events, or all of the node's, oldest first."""
+        """Return the events of a claim, or of all claims of the node, oldest first."""
         with self.disk.lock:
             events = self.disk.node(node_uuid).events
             return tuple(e for e in events if claim_uuid in (None, e.claim_uuid))
 
-    def _seen(self, record: NodeRecord) -> NodeRecord:
+    def _with_heartbeat(self, record: NodeRecord) -> NodeRecord:
         service = self.disk.services.get((record.node.host, BINARY))
         return replace(record, last_seen_up=service.last_seen_up if service else None)
 
 
 class MemoryServiceRegistry:
-    """`ServiceRegistry` on a `Disk`."""
+    """A `ServiceRegistry` on a `Disk`."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
@@ -233,7 +281,7 @@ class MemoryServiceRegistry:
     def heartbeat(self, host: str, now: datetime) -> Service:
         with self.disk.lock:
             old = self._service(host)
-            return self._keep(
+            return self._write(
                 replace(
                     old,
                     report_count=old.report_count + 1,
@@ -244,7 +292,7 @@ class MemoryServiceRegistry:
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
         with self.disk.lock:
-            return self._keep(
+            return self._write(
                 replace(self._service(host), disabled=disabled, disabled_reason=reason)
             )
 
@@ -256,15 +304,15 @@ class MemoryServiceRegistry:
         new = Service(host=host, binary=BINARY, version=VERSION)
         return self.disk.services.get((host, BINARY), new)
 
-    def _keep(self, service: Service) -> Service:
+    def _write(self, service: Service) -> Service:
         self.disk.services[service.host, service.binary] = service
         return service
 
 
-def _absent(what: str, names: Iterable[str], kept: Mapping[str, object]) -> None:
+def _require_absent(what: str, names: Iterable[str], rows: Mapping[str, object]) -> None:
     for name in names:
-        if name in kept:
-            raise ChangeRejected(f"{what} {name} is in the database already", taken=True)
+        if name in rows:
+            raise ChangeRejected(f"{what} {name} is already in the database", taken=True)
 
 
 def _ratios(policy: Policy) -> Ratios:

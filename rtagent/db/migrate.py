@@ -1,4 +1,4 @@
-"""The schema's version: what it is, what it must be, and how it gets there."""
+"""The version of the schema: read, check and upgrade it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 #: The revision that this code reads and writes. Revisions are numbered, so that an older program
-#: can tell a newer schema from an older one.
-HEAD = "0003"
+#: recognises a newer schema.
+HEAD = "0004"
 
 
 class Revision(Value, frozen=True, kw_only=True):
-    """:ivar name: a number. :ivar what: what came with it."""
+    """A revision of the schema.
+
+    :ivar name: its number. :ivar summary: what it changes.
+    """
 
     name: str
-    what: str
+    summary: str
 
 
 def version(engine: Engine) -> str | None:
-    """The database's revision; None: it has none yet.
+    """Return the revision of the database, or None if it has no schema yet.
 
     :raises StoreUnavailable:
     """
-    with Transactions(engine).look() as connection:
+    with Transactions(engine).query() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None
         found = connection.scalar(text("SELECT version_num FROM alembic_version"))
@@ -43,9 +46,9 @@ def version(engine: Engine) -> str | None:
 
 
 def check(engine: Engine) -> None:
-    """That the schema is the one that this code writes.
+    """Check that the schema is the one that this code writes.
 
-    :raises SchemaMismatch: naming the remedy.
+    :raises SchemaMismatch: the message names the remedy.
     :raises StoreUnavailable:
     """
     found = version(engine)
@@ -56,17 +59,17 @@ def check(engine: Engine) -> None:
     if found > HEAD:
         raise SchemaMismatch(
             f"the database's schema is {found}, newer than this program's {HEAD}: install the"
-            " release that made it, or a later one"
+            " release that created it, or a later one"
         )
     raise SchemaMismatch(
         f"the database's schema is {found}, this program's is {HEAD}: run rtagent db sync"
     )
 
 
-def sync(engine: Engine) -> None:
-    """Bring the schema to `HEAD`. On SQLite and PostgreSQL all of it or nothing.
+def sync(engine: Engine, revision: str = HEAD) -> None:
+    """Upgrade the schema to a revision. On SQLite and PostgreSQL, all of it or nothing.
 
-    :raises SchemaMismatch: it is newer.
+    :raises SchemaMismatch: the database's schema is newer than `HEAD`.
     :raises StoreUnavailable:
     """
     from alembic import command
@@ -74,12 +77,16 @@ def sync(engine: Engine) -> None:
     found = version(engine)
     if found is not None and found > HEAD:
         check(engine)
-    with Transactions(engine).rewrite() as connection, _config(connection=connection) as config:
-        command.upgrade(config, HEAD)
+    with (
+        Transactions(engine).write_repeatable() as connection,
+        _config(connection=connection) as config,
+    ):
+        command.upgrade(config, revision)
 
 
 def ready(engine: Engine) -> None:
-    """What a daemon does at its start: an empty SQLite database is made ready, any other must be.
+    """Prepare the database at the start of a daemon: create the schema of an empty SQLite database,
+    and check that of any other.
 
     :raises SchemaMismatch:
     :raises StoreUnavailable:
@@ -90,9 +97,10 @@ def ready(engine: Engine) -> None:
 
 
 def script(url: str) -> str:
-    """The statements of `sync` on an empty database, for an administrator to run.
+    """Return the statements of `sync` on an empty database, for an administrator to run.
 
-    :param url: the database's; nothing is connected. :raises ConfigError:
+    :param url: the URL of the database. No connection is made.
+    :raises ConfigError:
     """
     from alembic import command
 
@@ -104,12 +112,12 @@ def script(url: str) -> str:
 
 
 def revisions() -> list[Revision]:
-    """Every revision of the schema that this program knows, oldest first."""
+    """Return all revisions of the schema that this program has, oldest first."""
     from alembic.script import ScriptDirectory
 
     with _config() as config:
         scripts = reversed(list(ScriptDirectory.from_config(config).walk_revisions()))
-        return [Revision(name=script.revision, what=script.doc) for script in scripts]
+        return [Revision(name=script.revision, summary=script.doc) for script in scripts]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Forgetting: what is kept for a time only, deleted a little at a time."""
+"""Purge rows that are kept for a limited time, in chunks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from rtagent.db.schema import claim_events, claims, operations
 from rtagent.db.transaction import Transactions
 from rtagent.model.claim import LIVE_STATES, RELEASED
 
-#: How many rows one transaction deletes, so that commits get in between.
+#: The number of rows that one transaction deletes, so that commits are not blocked for long.
 CHUNK = 1000
 
 
 def purge_node(transactions: Transactions, node_uuid: str, before: datetime) -> int:
-    """Operations, and claims released, before that time; how many rows went."""
+    """Delete the operations and the released claims from before that time. Return the number of
+    deleted rows.
+    """
     old = operations.c.node_uuid == node_uuid, operations.c.at < before
     released = (
         claims.c.node_uuid == node_uuid,
@@ -29,7 +31,8 @@ def purge_node(transactions: Transactions, node_uuid: str, before: datetime) -> 
 
 
 def purge_history(engine: Engine, before: datetime) -> int:
-    """Events before that time, of every node, but those of live claims; how many rows went.
+    """Delete the events from before that time, of all nodes, except those of live claims. Return
+    the number of deleted rows.
 
     :raises StoreUnavailable:
     """
@@ -39,14 +42,14 @@ def purge_history(engine: Engine, before: datetime) -> int:
 
 
 def _purge(transactions: Transactions, table: Table, key: str, *condition: Any) -> int:
-    """Found without a lock, and deleted by key, so that the lock is held for a moment."""
+    """Find rows without a lock, and delete them by key, so that each lock is short."""
     chunk = select(table.c[key]).where(*condition).limit(CHUNK)
-    gone = 0
+    deleted = 0
     while True:
-        with transactions.look() as connection:
+        with transactions.query() as connection:
             keys = connection.scalars(chunk).all()
         if not keys:
-            return gone
-        with transactions.rewrite() as connection:
+            return deleted
+        with transactions.write_repeatable() as connection:
             found = delete(table).where(*condition, table.c[key].in_(keys))
-            gone += connection.execute(found).rowcount
+            deleted += connection.execute(found).rowcount

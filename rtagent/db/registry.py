@@ -1,4 +1,4 @@
-"""Services and their heartbeats, in SQL."""
+"""Rows of ``services``: services and their heartbeats."""
 
 from __future__ import annotations
 
@@ -12,42 +12,43 @@ from rtagent.db.schema import services
 from rtagent.db.transaction import Transactions
 from rtagent.ports import Service
 
-#: The program, as Nova's ``services.binary`` names it.
+#: The name of the program in ``services.binary``, as in Nova.
 BINARY = "rtagentd"
-#: Goes up when what a service understands changes.
+#: Incremented when the RPC API or the data that a service understands changes.
 VERSION = 1
 
 _COLUMNS = Service.__struct_fields__
 
 
 class SqlServiceRegistry:
-    """`ServiceRegistry` on an engine of `open_engine`. Thread-safe."""
+    """A `ServiceRegistry` on an engine of `open_engine`. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._transactions = Transactions(engine)
 
     def heartbeat(self, host: str, now: datetime) -> Service:
-        beats = services.c.report_count + 1
+        count = services.c.report_count + 1
         return self._write(
             host,
-            {"report_count": beats, "last_seen_up": now, "version": VERSION},
+            {"report_count": count, "last_seen_up": now, "version": VERSION},
             Service(host=host, binary=BINARY, report_count=1, last_seen_up=now, version=VERSION),
         )
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
-        news: dict[str, Any] = {"disabled": disabled, "disabled_reason": reason}
-        return self._write(host, news, Service(host=host, binary=BINARY, version=VERSION, **news))
+        fields: dict[str, Any] = {"disabled": disabled, "disabled_reason": reason}
+        new = Service(host=host, binary=BINARY, version=VERSION, **fields)
+        return self._write(host, fields, new)
 
     def services(self) -> Sequence[Service]:
         query = _select().order_by(services.c.host, services.c.binary)
-        with self._transactions.look() as connection:
+        with self._transactions.query() as connection:
             return [_service(row) for row in connection.execute(query)]
 
-    def _write(self, host: str, news: dict[str, Any], new: Service) -> Service:
-        """Change the host's record, or make it; returns it as it is then."""
+    def _write(self, host: str, fields: dict[str, Any], new: Service) -> Service:
+        """Update the host's record, or insert the new one. Return the record as it is then."""
         key = services.c.host == host, services.c.binary == BINARY
-        with self._transactions.rewrite() as connection:
-            changed = connection.execute(update(services).where(*key).values(news))
+        with self._transactions.write_repeatable() as connection:
+            changed = connection.execute(update(services).where(*key).values(fields))
             if changed.rowcount == 0:
                 _insert(connection, new)
             return _service(connection.execute(_select().where(*key)).one())

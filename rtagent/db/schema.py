@@ -1,24 +1,85 @@
-"""The tables. Amounts are integers in the unit that the column's name says; documents are JSON."""
+"""The tables, and column types that mean the same in SQLite, PostgreSQL, MariaDB and MySQL.
+
+Quantities are integers in the unit that the column's name states. Documents are JSON.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
+    String,
     Table,
+    Text,
     UniqueConstraint,
 )
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from rtagent.db.types import Document, Kind, Name, Serial, UtcDateTime, Uuid
+_MYSQL = ("mysql", "mariadb")
+
+#: A key that the database generates. SQLite generates keys for INTEGER only.
+Serial = BigInteger().with_variant(Integer(), "sqlite")
+
+Uuid = String(36)
+Name = String(255)
+#: Short, because MariaDB limits the length of a key of this and two names.
+Kind = String(32)
+
+#: A JSON document. MariaDB's TEXT is limited to 64 KiB.
+Document = Text().with_variant(mysql.MEDIUMTEXT(), *_MYSQL)
+
+_encode = msgspec.json.Encoder().encode
+
+
+def to_document(value: object) -> str:
+    """Return the JSON text of a value for a `Document` column, with sets and mappings sorted."""
+    # Two steps: the encoder alone does not sort mappings with integer keys.
+    return _encode(msgspec.to_builtins(value, str_keys=True, order="deterministic")).decode()
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware datetime, stored as UTC without a time zone, with microseconds."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        # By default MariaDB's DATETIME drops fractions of a second.
+        return mysql.DATETIME(fsp=6) if dialect.name in _MYSQL else DateTime()
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any] | None:
+        # The text that SQLAlchemy makes, in one step: a commit has five of these for each claim.
+        return _sqlite_text if dialect.name == "sqlite" else super().bind_processor(dialect)
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+# Several rows of one commit have the same timestamp.
+@lru_cache(maxsize=256)
+def _sqlite_text(value: datetime | None) -> str | None:
+    # Without the time zone "+00:00".
+    return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
+
 
 metadata = MetaData(
     naming_convention={
@@ -29,10 +90,10 @@ metadata = MetaData(
     }
 )
 
-# Ids are compared byte by byte, as the other databases do.
+# MariaDB compares ids byte by byte with this collation, as the other databases do.
 _MYSQL_OPTIONS: dict[str, Any] = {
     f"{dialect}_{option}": value
-    for dialect in ("mysql", "mariadb")
+    for dialect in _MYSQL
     for option, value in (
         ("engine", "InnoDB"),
         ("default_charset", "utf8mb4"),
@@ -64,9 +125,9 @@ services = _table(
     Column("version", Integer, nullable=False),
 )
 
-#: Nova's ComputeNode fields; then what makes the row the lock of its node (revision, epoch), who
-#: writes it (``raised_by``: the store that raised the epoch since the writer enrolled), and what a
-#: restart needs.
+#: Nova's ComputeNode fields; then the columns that make the row the lock of its node (revision,
+#: epoch), the writer's identity (``raised_by``: the store that raised the epoch since the writer
+#: enrolled), and the facts that a restart needs.
 compute_nodes = _table(
     "compute_nodes",
     Column("uuid", Uuid, primary_key=True),
@@ -102,14 +163,14 @@ compute_nodes = _table(
     Column("writer_state_path", Document),
     Column("raised_by", Uuid),
     Column("topology", Document),
-    Column("specific", Document),
+    Column("resource_inventories", Document),
     Column("failed_builds", BigInteger, nullable=False),
     Column("deleted_at", UtcDateTime),
     Index(None, "hypervisor_hostname"),
     Index(None, "host"),
 )
 
-#: A released claim keeps its row until it is purged.
+#: The row of a released claim stays until it is purged.
 claims = _table(
     "claims",
     Column("uuid", Uuid, primary_key=True),
@@ -134,7 +195,7 @@ claims = _table(
     UniqueConstraint("uuid", "owner_id"),
 )
 
-#: Concrete things (host CPUs) that are held, each by one owner.
+#: Units (host CPUs, PCI devices, assigned resources) that are held, each by one owner.
 units = _table(
     "units",
     Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
@@ -144,8 +205,8 @@ units = _table(
     UniqueConstraint("node_uuid", "kind", "unit", "owner_id"),
 )
 
-#: Which live claims of the owner hold a unit. The keys see to it that two claims of one owner may,
-#: that claims of two owners never do, and that a unit is not freed while one does.
+#: The live claims that hold a unit. By the keys, two claims of one owner may hold the same unit,
+#: claims of two owners never do, and a unit is not freed while a claim has it.
 claim_units = _table(
     "claim_units",
     Column("claim_uuid", Uuid, primary_key=True),
@@ -161,8 +222,8 @@ claim_units = _table(
     Index(None, "node_uuid", "kind", "unit", "owner_id"),
 )
 
-#: Nova's PciDevice fields. Who holds a device, and its status, are derived from the claims: here
-#: they are to be looked at, written with whatever moves them, and never read back.
+#: Nova's PciDevice fields. The owner and the status of a device are derived from the claims. They
+#: are written with each change, for people to read; the agent never reads them back.
 pci_devices = _table(
     "pci_devices",
     Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
@@ -180,7 +241,7 @@ pci_devices = _table(
     Column("extra_info", Document, nullable=False),
 )
 
-#: Domains that no claim accounts for, or that differ from their owner's claim.
+#: Domains without a claim, and domains that differ from their owner's claim.
 foreign_domains = _table(
     "foreign_domains",
     Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
@@ -192,7 +253,7 @@ foreign_domains = _table(
     Column("occupancy", Document, nullable=False),
 )
 
-#: Each side of a move has a row of its own, which its own agent alone writes.
+#: Each side of a move has its own row, which only the agent of that side writes.
 migrations = _table(
     "migrations",
     Column("uuid", Uuid, primary_key=True),
@@ -225,7 +286,7 @@ operations = _table(
     Column("at", UtcDateTime, nullable=False),
 )
 
-#: Only ever appended to. It outlives the claims that it speaks of.
+#: Rows are only appended. They outlive the claims that they describe.
 claim_events = _table(
     "claim_events",
     Column("id", Serial, primary_key=True),

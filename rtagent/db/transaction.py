@@ -1,13 +1,15 @@
-"""Transactions, and the one place where the database's errors become ours."""
+"""Transactions, prepared statements, and the translation of database errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection, Engine, RootTransaction
+from sqlalchemy import Connection, Dialect, Engine, RootTransaction
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.sql.expression import UpdateBase
 
 from rtagent.db.backends import Backend, backend
 from rtagent.errors import (
@@ -22,7 +24,10 @@ _FOREIGN = (DBAPIError, PoolTimeout, UnicodeError)
 
 
 class Transactions:
-    """Begins them, ends them, and says what an error in them means."""
+    """Begin and end transactions, and translate their errors.
+
+    Every method raises `StoreUnavailable` if the database did not execute the transaction.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._backend: Backend = backend(engine.dialect.name)
@@ -32,27 +37,24 @@ class Transactions:
         self._serial = engine.execution_options(writes=True, **self._backend.serial)
 
     @contextmanager
-    def look(self) -> Iterator[Connection]:
-        """To read once.
-
-        :raises StoreUnavailable: as all of these do when the database did not do it.
-        """
+    def query(self) -> Iterator[Connection]:
+        """Open a connection for one read."""
         with self._translated(), self._plain.connect() as connection:
             yield connection
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """To read several times, all of one moment."""
+    def snapshot(self) -> Iterator[Connection]:
+        """Open a connection for several reads that see one moment."""
         with self._translated(), self._snapshot.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """To write: committed at the end of the block, rolled back when it raises.
+        """Open a transaction. Commit it at the end of the block; roll it back on an error.
 
         :raises ChangeRejected: the database refused the rows.
-        :raises Deadlock: it ended the transaction in favour of another.
-        :raises CommitUnknown: the connection went while COMMIT was in flight.
+        :raises Deadlock: the database ended the transaction in favour of another.
+        :raises CommitUnknown: the connection was lost while COMMIT was in flight.
         """
         with self._translated(), self._writing.connect() as connection:
             transaction = connection.begin()
@@ -60,11 +62,11 @@ class Transactions:
             self._commit(transaction)
 
     @contextmanager
-    def rewrite(self, *, serial: bool = False) -> Iterator[Connection]:
-        """To write what the next try may write again.
+    def write_repeatable(self, *, serial: bool = False) -> Iterator[Connection]:
+        """Open a transaction that may be done again if its outcome is unknown.
 
-        :param serial: as if no other such transaction ran at the same time.
-        :raises StoreUnavailable: it was not done, or it is not known whether it was.
+        :param serial: isolate it from other such transactions.
+        :raises StoreUnavailable: it was not committed, or it is unknown whether it was.
         """
         engine = self._serial if serial else self._writing
         try:
@@ -80,26 +82,26 @@ class Transactions:
         try:
             yield
         except _FOREIGN as error:
-            raise self._meaning(error) from error
+            raise self._translation(error) from error
 
     def _commit(self, transaction: RootTransaction) -> None:
         try:
             transaction.commit()
         except DBAPIError as error:
-            meaning = self._meaning(error)
-            if isinstance(meaning, StoreUnavailable) and not self._unwritten(error):
-                meaning = CommitUnknown(meaning.message)
-            raise meaning from error
+            translation = self._translation(error)
+            if isinstance(translation, StoreUnavailable) and not self._unwritten(error):
+                translation = CommitUnknown(translation.message)
+            raise translation from error
 
     def _unwritten(self, error: DBAPIError) -> bool:
         return self._backend.code(error) in self._backend.unwritten
 
-    def _meaning(self, error: Exception) -> RtAgentError:
+    def _translation(self, error: Exception) -> RtAgentError:
         if isinstance(error, UnicodeError):
-            return ChangeRejected(f"text that cannot be written as UTF-8: {error}")
+            return ChangeRejected(f"the text has no UTF-8 encoding: {error}")
         if not isinstance(error, DBAPIError):
             return StoreUnavailable(f"{self._backend.title}: {error}")
-        cause = f"{self._backend.title}: {_sentence(error)}"
+        cause = f"{self._backend.title}: {_first_line(error)}"
         if isinstance(error, IntegrityError | DataError):
             return ChangeRejected(cause, taken=isinstance(error, IntegrityError))
         if self._backend.code(error) in self._backend.deadlocks:
@@ -107,7 +109,43 @@ class Transactions:
         return StoreUnavailable(cause)
 
 
-def _sentence(error: DBAPIError) -> str:
-    """What the driver says, on one line: PyMySQL brings a number before it."""
+class Statement:
+    """An INSERT, UPDATE or DELETE that is compiled once for a dialect.
+
+    Commits send these thousands of times a second. SQLAlchemy's own cache saves the compilation,
+    but not the lookup in the cache, nor the unused result object.
+    """
+
+    def __init__(self, dialect: Dialect, clause: UpdateBase, columns: Sequence[str]) -> None:
+        """:param columns: the columns for which each row has a value."""
+        compiled = clause.compile(dialect=dialect, column_keys=list(columns))
+        self._sql = str(compiled)
+        # Names of the bound parameters. For positional parameters, in the order of the statement.
+        self._by_position = compiled.positional
+        self._names: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.binds)
+        converters = (
+            compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+            for name in self._names
+        )
+        self._converters = [(at, convert) for at, convert in enumerate(converters) if convert]
+
+    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Execute the statement for these rows, if there are any. Return the number of rows of the
+        table that matched.
+        """
+        if not rows:
+            return 0
+        parameters: Any = [self._parameters(row) for row in rows]
+        return connection.exec_driver_sql(self._sql, parameters).rowcount
+
+    def _parameters(self, row: Mapping[str, Any]) -> Any:
+        values = [row[name] for name in self._names]
+        for at, convert in self._converters:
+            values[at] = convert(values[at])
+        return tuple(values) if self._by_position else dict(zip(self._names, values, strict=True))
+
+
+def _first_line(error: DBAPIError) -> str:
+    """Return the first line of the driver's message. PyMySQL puts a number before it."""
     text = str(error.orig.args[-1] if error.orig and error.orig.args else error.orig)
     return text.strip().partition("\n")[0]

@@ -1,1 +1,1 @@
-"""The nouns: frozen values, no behaviour but what a value can say of itself."""
+"""Frozen values: the data model of the project. No I/O, no clock."""

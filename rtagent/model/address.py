@@ -1,4 +1,4 @@
-"""Addresses of devices, and the two ways in which an operator names a set of them."""
+"""PCI addresses, and the two patterns by which an operator names a set of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from rtagent.model.base import Value
 
-#: The largest value of each field, which fixes how many hex digits it is written with. A domain of
-#: more than 16 bits, as some software-made buses have, is none that a guest can be given
-#: (LP1897528).
+#: The largest value of each field. Some virtual buses have domains of more than 16 bits; a device
+#: there cannot be passed to a guest (LP1897528).
 LIMITS: Mapping[str, int] = {"domain": 0xFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
+#: The number of hex digits of each field.
 WIDTHS: Mapping[str, int] = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
 
 ANY = "*"
@@ -20,11 +20,13 @@ _WHOLE = re.compile(r"([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)\.([0-9a-fA-F]
 
 
 class BadAddress(ValueError):
-    """No address, or no pattern of addresses; the message is the rule that it breaks."""
+    """The text is neither a PCI address nor a pattern of addresses. The message is the violated
+    rule.
+    """
 
 
 class Address(NamedTuple):
-    """The four fields as they are written: lower case, zeros in front."""
+    """The four fields in canonical form: lower case, zero-padded."""
 
     domain: str
     bus: str
@@ -36,9 +38,9 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """The address of one device, in its usual form.
+    """Parse ``domain:bus:slot.function``.
 
-    :raises BadAddress: it has not the form, or a field is beyond its limit.
+    :raises BadAddress: the text has another form, or a field exceeds its limit.
     """
     found = _WHOLE.fullmatch(text)
     if found is None:
@@ -48,51 +50,62 @@ def parse_address(text: str) -> Address:
 
 
 def make_address(domain: int, bus: int, slot: int, function: int) -> Address:
-    """:raises BadAddress: a field is beyond its limit."""
+    """Build an address from its four numbers.
+
+    :raises BadAddress: a field exceeds its limit.
+    """
     numbers = zip(LIMITS, (domain, bus, slot, function), strict=True)
     return Address(*(_field(name, f"{number:x}") for name, number in numbers))
 
 
 class AddressGlob(Value, frozen=True):
-    """``[[[[domain]:]bus]:][slot][.[function]]``, where a field is hex, ``*`` or left out."""
+    """``[[[[domain]:]bus]:][slot][.[function]]``; each field is hex, ``*`` or omitted (any)."""
 
     fields: tuple[str, str, str, str]
 
     @property
     def single(self) -> bool:
-        """It names one address."""
+        """Whether the pattern names exactly one address."""
         return ANY not in self.fields
 
     def matches(self, address: Address) -> bool:
-        """Field by field."""
-        return all(mine in (ANY, theirs) for mine, theirs in zip(self.fields, address, strict=True))
+        """Compare field by field."""
+        return all(
+            pattern in (ANY, field) for pattern, field in zip(self.fields, address, strict=True)
+        )
 
 
 class AddressRegex(Value, frozen=True):
-    """A regular expression for each field, which need match its beginning only (Nova's rule); a
-    field that is left out is any."""
+    """A regular expression for each field; an omitted field matches anything.
+
+    An expression matches a prefix of its field (Nova's rule).
+    """
 
     fields: tuple[str, str, str, str]
 
     @property
     def single(self) -> bool:
-        """It names one address: what is written is nothing but hex digits."""
+        """Whether the pattern names exactly one address: every field consists of hex digits."""
         return all(_HEX.fullmatch(field) for field in self.fields)
 
     def matches(self, address: Address) -> bool:
-        """Field by field."""
+        """Compare field by field."""
         return all(
-            re.match(mine, theirs) for mine, theirs in zip(self.fields, address, strict=True)
+            re.match(pattern, field) for pattern, field in zip(self.fields, address, strict=True)
         )
 
 
 AddressPattern = AddressGlob | AddressRegex
 
+#: Matches every address.
 EVERY = AddressGlob((ANY, ANY, ANY, ANY))
 
 
 def parse_glob(text: str) -> AddressGlob:
-    """:raises BadAddress: naming the field."""
+    """Parse an `AddressGlob`.
+
+    :raises BadAddress: the message names the field.
+    """
     front, _, function = text.partition(".")
     fronts = front.split(":")
     if len(fronts) > 3:
@@ -105,10 +118,13 @@ def parse_glob(text: str) -> AddressGlob:
 
 
 def parse_regex(fields: Mapping[str, object]) -> AddressRegex:
-    """:raises BadAddress: naming the field."""
+    """Parse an `AddressRegex` from expressions by field name.
+
+    :raises BadAddress: the message names the field.
+    """
     unknown = sorted(fields.keys() - LIMITS.keys())
     if unknown:
-        raise BadAddress(f"{unknown[0]}: the fields of an address are {', '.join(LIMITS)}")
+        raise BadAddress(f"{unknown[0]}: unknown field; the fields are {', '.join(LIMITS)}")
     domain, bus, slot, function = (_regex(name, fields.get(name, ".*")) for name in LIMITS)
     return AddressRegex((domain, bus, slot, function))
 
@@ -119,7 +135,7 @@ def _regex(name: str, field: object) -> str:
     try:
         re.compile(field)
     except re.error as error:
-        raise BadAddress(f"{name}: no regular expression: {error}") from error
+        raise BadAddress(f"{name}: not a regular expression: {error}") from error
     return field
 
 

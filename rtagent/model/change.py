@@ -1,25 +1,44 @@
-"""Change: the only way in which state moves. The store writes it and memory folds it, so that the
-two cannot have different logic."""
+"""Change: the only way in which a node's state changes.
+
+The store writes a Change and memory folds the same Change: the two cannot follow different logic.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
+from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
-from rtagent.model.holding import Holding
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import Migration
 from rtagent.model.policy import Policy
-from rtagent.model.specific import SpecificInventory
 from rtagent.model.topology import Topology
 
 
-class Call(Value, frozen=True, kw_only=True):
-    """Who asks, and under which operation id.
+class Operation(Value, frozen=True, kw_only=True):
+    """The record that an operation id has had its effect.
 
+    :ivar claim_uuid: the claim whose current state answers a repeat, or None.
+    :ivar ended: the claim with this uuid was ended before it was created: a creating call with this
+        operation id is refused.
+    """
+
+    operation_id: str
+    digest: str
+    method: str
+    claim_uuid: str | None = None
+    ended: bool = False
+
+
+class Call(Value, frozen=True, kw_only=True):
+    """One call that changes state.
+
+    :ivar operation_id: a UUID chosen by the caller. A claim that the call creates has this uuid.
     :ivar digest: of the method and its arguments: the same id with another digest is a conflict.
-    :ivar actor: the user id of the request's context, or the agent's own part ("audit").
+    :ivar actor: the user id of the request's context, or a part of the agent ("audit").
     """
 
     method: str
@@ -28,19 +47,25 @@ class Call(Value, frozen=True, kw_only=True):
     request_id: str = ""
     actor: str = ""
 
+    def operation(self, *claims: Claim) -> Operation:
+        """The record of this call. A repeat is answered with the first of the claims."""
+        return Operation(
+            operation_id=self.operation_id,
+            digest=self.digest,
+            method=self.method,
+            claim_uuid=claims[0].uuid if claims else None,
+        )
 
-class Operation(Value, frozen=True, kw_only=True):
-    """The record that an operation id has had its effect.
+    def change(self, now: datetime, **parts: Any) -> Change:
+        """A change that is caused by this call."""
+        return Change(
+            cause=self.method, at=now, actor=self.actor, request_id=self.request_id, **parts
+        )
 
-    :ivar claim_uuid: the claim whose present state answers a repeat, or None.
-    :ivar ended: the id belongs to a creating call that was aborted before it was seen.
-    """
 
-    operation_id: str
-    digest: str
-    method: str
-    claim_uuid: str | None = None
-    ended: bool = False
+def ended_operation(claim_uuid: str) -> Operation:
+    """The record that refuses a later creating call whose claim would have this uuid."""
+    return Operation(operation_id=claim_uuid, digest="", method="abort", ended=True)
 
 
 class Event(Value, frozen=True, kw_only=True):
@@ -56,14 +81,15 @@ class Event(Value, frozen=True, kw_only=True):
 
 
 class Change(Value, frozen=True, kw_only=True):
-    """One transition, whole: all of it or nothing.
+    """A change of state, applied completely or not at all.
 
-    :ivar cause: the RPC method, or ``audit``, ``reload``.
-    :ivar puts: claims that are new or changed, live. :ivar ends: claims that are released by it.
-    :ivar holdings: foreign or drifting domains, new or changed. :ivar unholdings: domain uuids.
+    :ivar cause: the RPC method, or ``audit``, ``policy``, ``purge``, ``reload``.
+    :ivar puts: new or changed claims, live. :ivar ends: claims that it releases.
+    :ivar domain_usages: of foreign or drifting domains, new or changed.
+    :ivar domain_usage_removals: domain uuids.
     :ivar migrations: new or changed. :ivar migration_removals: uuids.
     :ivar devices: new or changed. :ivar device_removals: addresses.
-    :ivar specific: what there is of specific resources.
+    :ivar resource_inventories: all inventories of assigned resources; None: unchanged.
     :ivar disk_available_least: GB, observed.
     """
 
@@ -73,13 +99,13 @@ class Change(Value, frozen=True, kw_only=True):
     request_id: str = ""
     puts: tuple[Claim, ...] = ()
     ends: tuple[Claim, ...] = ()
-    holdings: tuple[Holding, ...] = ()
-    unholdings: tuple[str, ...] = ()
+    domain_usages: tuple[DomainUsage, ...] = ()
+    domain_usage_removals: tuple[str, ...] = ()
     migrations: tuple[Migration, ...] = ()
     migration_removals: tuple[str, ...] = ()
     devices: tuple[PciDevice, ...] = ()
     device_removals: tuple[str, ...] = ()
-    specific: tuple[SpecificInventory, ...] | None = None
+    resource_inventories: tuple[ResourceInventory, ...] | None = None
     topology: Topology | None = None
     policy: Policy | None = None
     failed_builds: int | None = None
@@ -89,7 +115,7 @@ class Change(Value, frozen=True, kw_only=True):
 
     @property
     def owners(self) -> frozenset[str]:
-        """Every owner that this touches."""
+        """Every owner that this change affects."""
         claims = (claim.owner_id for claim in self.puts + self.ends)
-        held = (holding.domain_uuid for holding in self.holdings)
-        return frozenset((*claims, *held, *self.unholdings))
+        domains = (domain_usage.domain_uuid for domain_usage in self.domain_usages)
+        return frozenset((*claims, *domains, *self.domain_usage_removals))

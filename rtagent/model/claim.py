@@ -1,51 +1,50 @@
-"""A claim: who holds what, and since when. The claim is the record; usage is its sum."""
+"""Claims: the resources that are assigned to an owner on a node. Usage is the sum of the claims."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
-from rtagent.model.numa_usage import assigned
 from rtagent.model.request import ExtraResource, Limits
-from rtagent.model.specific import SpecificUnit
-from rtagent.model.usage import Usage
+from rtagent.model.usage import Usage, assignment_usage
 
-#: Held for a build that has not begun to run; leased.
+#: Held for a build that does not run yet. Leased.
 BUILDING = "building"
 #: Held until a call, or a positive fact, releases it.
 ACTIVE = "active"
-#: Held for a guest that is to arrive from elsewhere, or in another size; leased.
+#: Held for a guest that moves here, or is resized. Leased.
 INCOMING = "incoming"
-#: Held for the return of a guest that has left, until the move is confirmed or reverted.
+#: Held at the source of a move until the move is confirmed or reverted.
 OUTGOING = "outgoing"
-#: Holds nothing any more; the end of every claim.
+#: The claim has no resources any more. The final state of every claim.
 RELEASED = "released"
 
 LIVE_STATES = frozenset({BUILDING, ACTIVE, INCOMING, OUTGOING})
 LEASED_STATES = frozenset({BUILDING, INCOMING})
 
-#: Kinds of claims: what a build makes; devices that are added to a guest; what the moves make.
+#: The kind of a claim: a build, devices attached to a guest, or one of the types of moves.
 BUILD, ATTACH = "build", "attach"
 RESIZE, MIGRATION, LIVE_MIGRATION = "resize", "migration", "live-migration"
 EVACUATION = "evacuation"
-MOVE_KINDS = frozenset({RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION})
+MOVE_TYPES = frozenset({RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION})
 
-#: Kinds of units: a host CPU, a PCI device, a member of a class of specific resources.
-PCPU, PCI, SPECIFIC = "PCPU", "PCI", "SPECIFIC"
-#: A concrete thing: its kind, and its name among its kind.
+#: The kind of a unit: a host CPU, a PCI device, or an assignable resource (vGPU, vPMEM namespace).
+PCPU, PCI, RESOURCE = "PCPU", "PCI", "RESOURCE"
+#: A concrete resource: its kind, and its name within the kind.
 Unit = tuple[str, str]
 
-#: The only type of owner so far: a server (Nova's instance).
+#: The only type of owner so far: a server (an instance, in Nova's terms).
 SERVER = "server"
 
 
 class Replacement(Value, frozen=True, kw_only=True):
-    """Which devices take the place of which: their addresses before and after a move."""
+    """The addresses of the devices before a move, and of those that replace them after it."""
 
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
@@ -54,17 +53,17 @@ class Replacement(Value, frozen=True, kw_only=True):
 class Claim(Value, frozen=True, kw_only=True):
     """Resources held by one owner on this node.
 
-    :ivar vcpus: shared ones. :ivar pcpus: host CPUs of its own, its emulator's included.
-    :ivar numa_topology: which; None when it was given no place in particular.
-    :ivar pci: devices, in the order of the requests that they answer.
-    :ivar pci_replaced: of a move: what becomes of the devices that the guest had, by their purpose
-        (an alias's name, or a request's id).
-    :ivar resources: members of classes of specific resources (Nova's ``Instance.resources``).
-    :ivar suspect: why its domain should be there and is not, or None.
+    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated host CPUs, including the emulator's.
     :ivar memory_mb: MB. :ivar disk_mb: MB.
-    :ivar migration_uuid: the move that it takes part in, or took part in last.
-    :ivar expires_at: when the lease ends, for information: the agent judges by its own clock.
-    :ivar revision: the node's revision with which the claim last changed.
+    :ivar numa_topology: the assigned host CPUs, cells and pages; None if nothing is pinned.
+    :ivar pci: assigned devices, in the order of their requests.
+    :ivar pci_replaced: for a move, the devices before and after it, by purpose (an alias name or a
+        request id).
+    :ivar resources: assigned resources (Nova's ``Instance.resources``).
+    :ivar suspect: why the claim's domain is missing although it should exist, or None.
+    :ivar migration_uuid: the current or last move of the claim.
+    :ivar expires_at: when the lease ends, for information. The agent uses its monotonic clock.
+    :ivar revision: the node's revision at which the claim last changed.
     """
 
     uuid: str
@@ -92,31 +91,32 @@ class Claim(Value, frozen=True, kw_only=True):
     numa_topology: Assignment | None = None
     pci: tuple[AssignedDevice, ...] = ()
     pci_replaced: Mapping[str, Replacement] = {}
-    resources: tuple[SpecificUnit, ...] = ()
+    resources: tuple[AssignedResource, ...] = ()
     tag: str | None = None
     migration_uuid: str | None = None
     expires_at: datetime | None = None
 
     @property
     def usage(self) -> Usage:
-        """What the claim adds to the node's usage."""
+        """The quantities that the claim adds to the node's usage."""
         return Usage(
             vcpus=self.vcpus,
             pcpus=self.pcpus,
             memory_mb=self.memory_mb,
             disk_mb=self.disk_mb,
-            numa=assigned(self.numa_topology),
+            numa=assignment_usage(self.numa_topology),
         )
 
     @property
     def units(self) -> frozenset[Unit]:
-        """What nobody else may have while it holds it: host CPUs, those kept idle included;
-        devices; specific resources."""
+        """The units that no other owner may hold: host CPUs (including idle thread siblings),
+        devices, assigned resources.
+        """
         taken = self.numa_topology.taken if self.numa_topology else ()
         return frozenset(
             (
                 *((PCPU, str(cpu)) for cpu in taken),
                 *((PCI, device.address) for device in self.pci),
-                *((SPECIFIC, unit.identifier) for unit in self.resources),
+                *((RESOURCE, unit.identifier) for unit in self.resources),
             )
         )

@@ -1,23 +1,24 @@
-"""Sets of CPUs as operators write them: ``0-3,^1,8``."""
+"""Parse and format CPU sets as operators write them: ``0-3,^1,8``."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
 
-#: No kernel counts further; a typing error must not make a set of a billion.
+#: Higher than the CPU numbers that Linux supports. Without a limit, a typing error could make a set
+#: of a billion CPUs.
 MAX_CPU = 65535
 
 
 class BadCpuSet(ValueError):
-    """The text is no set of CPUs; the message quotes the part that is at fault."""
+    """The text is not a CPU set. The message quotes the invalid part."""
 
 
 def parse_cpu_spec(text: str, start: frozenset[int] = frozenset()) -> frozenset[int]:
-    """Numbers and ranges (``4-7``), each taken out again when it begins with ``^``, wherever it
-    stands. Spaces and empty parts do not matter; the result may be empty.
+    """Parse numbers and ranges (``4-7``). A part that begins with ``^`` is excluded, at any
+    position in the text. Spaces and empty parts are ignored. The result may be empty.
 
-    :param start: what is in the set before the text is read.
+    :param start: the CPUs that are in the set before the text is read.
     :raises BadCpuSet:
     """
     taken = set(start)
@@ -29,7 +30,7 @@ def parse_cpu_spec(text: str, start: frozenset[int] = frozenset()) -> frozenset[
 
 
 def format_cpu_spec(cpus: Iterable[int]) -> str:
-    """The shortest text that `parse_cpu_spec` reads as this set: ``0-3,8``."""
+    """Return the shortest text that `parse_cpu_spec` parses to this set: ``0-3,8``."""
     return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in _runs(cpus))
 
 
@@ -38,21 +39,24 @@ def _range(part: str) -> range:
     first = _number(low, part)
     last = _number(high, part) if dash else first
     if first > last:
-        raise BadCpuSet(f"{part!r}: a range goes from its lower end to its higher one")
+        raise BadCpuSet(f"{part!r}: the first CPU of a range must not exceed the last")
     return range(first, last + 1)
 
 
 def _number(text: str, part: str) -> int:
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal()):
-        raise BadCpuSet(f"{part!r}: {digits!r} is no CPU number")
+        raise BadCpuSet(f"{part!r}: {digits!r} is not a CPU number")
     if len(digits) > len(str(MAX_CPU)) or int(digits) > MAX_CPU:
-        raise BadCpuSet(f"{part!r}: {digits} is beyond {MAX_CPU}, the highest CPU number")
+        raise BadCpuSet(f"{part!r}: {digits} exceeds {MAX_CPU}, the highest CPU number")
     return int(digits)
 
 
 def _runs(cpus: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ends of each run of consecutive numbers: along one, number and place differ by the same."""
+    """Yield the first and last number of each run of consecutive numbers.
+
+    Within a run, the difference between number and position is constant.
+    """
     places = enumerate(sorted(cpus))
     for _, run in itertools.groupby(places, key=lambda place: place[1] - place[0]):
         numbers = [number for _, number in run]

@@ -1,18 +1,20 @@
-"""The answer to a request: granted with a change, or refused with every reason."""
+"""The decision on a request: granted with a change, or refused with every reason."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from datetime import datetime
 from fractions import Fraction
 
 from rtagent.model.base import Value
-from rtagent.model.change import Change
+from rtagent.model.change import Call, Change, Event
 from rtagent.model.claim import Claim
+from rtagent.model.migration import Migration
 
 
 class ReasonCode(enum.StrEnum):
-    """Stable codes: matched by callers and used as a metric's label."""
+    """Stable codes: callers match on them, and they label a metric."""
 
     INSUFFICIENT = "insufficient"
     EXCEEDS_HOST = "exceeds_host"
@@ -24,11 +26,11 @@ class ReasonCode(enum.StrEnum):
 
 
 class Reason(Value, frozen=True, kw_only=True):
-    """Why one resource cannot be had.
+    """Why one resource is unavailable.
 
-    :ivar where: the node, cell, pool or provider that was looked at.
-    :ivar requested: and available: in ``unit``.
-    :ivar option: that the operator would set to offer it, or "".
+    :ivar where: the node, cell, pool or provider that was examined.
+    :ivar requested: in ``unit``. :ivar available: in ``unit``.
+    :ivar option: the option that the operator would set to offer it, or "".
     """
 
     code: ReasonCode
@@ -71,12 +73,12 @@ class Reason(Value, frozen=True, kw_only=True):
 
     @property
     def miss(self) -> Fraction:
-        """How far off: 0 is a hit, 1 is nothing there at all."""
+        """The missing part of what was requested: 0 is a fit, 1 is nothing available."""
         return Fraction(self.requested - self.available, max(1, self.requested))
 
 
 class Refused(Value, frozen=True):
-    """Every reason, nearest miss first."""
+    """A refusal with every reason, nearest miss first."""
 
     reasons: tuple[Reason, ...]
 
@@ -85,7 +87,7 @@ class Refused(Value, frozen=True):
 
 
 class Granted(Value, frozen=True):
-    """What moves, and the claims as they are then."""
+    """The change to commit, and the claims as they are after it."""
 
     change: Change
     claims: tuple[Claim, ...] = ()
@@ -94,6 +96,21 @@ class Granted(Value, frozen=True):
 Decision = Granted | Refused
 
 
+def created(call: Call, claim: Claim, now: datetime, *migrations: Migration) -> Granted:
+    """Grant a new claim.
+
+    :param migrations: new or changed records of the move that the claim is for.
+    """
+    change = call.change(
+        now,
+        puts=(claim,),
+        migrations=migrations,
+        operations=(call.operation(claim),),
+        events=(Event(before=None, after=claim, action="create"),),
+    )
+    return Granted(change, (claim,))
+
+
 def refuse(reasons: Iterable[Reason]) -> Refused:
-    """Reasons in their order: nearest miss first, then by resource."""
+    """Refuse for these reasons, ordered: nearest miss first, then by resource."""
     return Refused(tuple(sorted(reasons, key=lambda r: (r.miss, r.resource))))

@@ -1,6 +1,6 @@
-"""Devices of the host that a guest can be given whole: what they are, and what the operator says.
+"""PCI devices that guests can use: hardware facts, the operator's tags, and claimed devices.
 
-A device has no owner here: who holds it is what the claims say, and only they.
+A device does not record its owner: only the claims say who uses a device.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from rtagent.model.base import Value
 
-#: Nova's device types: a plain device, an SR-IOV physical function, one of its virtual functions,
+#: Nova's device types: a plain device, an SR-IOV physical function (PF), a virtual function (VF),
 #: and a virtual function that is bound to a vDPA driver.
 STANDARD: Final = "type-PCI"
 SRIOV_PF: Final = "type-PF"
@@ -20,24 +20,25 @@ SRIOV_VF: Final = "type-VF"
 VDPA: Final = "vdpa"
 DEV_TYPES: Final = (STANDARD, SRIOV_PF, SRIOV_VF, VDPA)
 
-#: What is a part of a physical function, and goes when that is given away whole.
-FUNCTIONS: Final = frozenset({SRIOV_VF, VDPA})
+#: Types that are parts of a physical function, and unavailable while the latter is in use.
+VF_TYPES: Final = frozenset({SRIOV_VF, VDPA})
 
-#: Who asks for a device: a flavor, by an alias, or a port.
+#: The source of a device request: an alias in the flavor, or a Neutron port.
 Source = Literal["flavor_alias", "neutron_port"]
 
-#: How near a device must be to its guest's cells.
+#: The NUMA affinity policies: which NUMA nodes a device may have, relative to the host cells of its
+#: guest.
 PciNumaPolicy = Literal["required", "preferred", "legacy", "socket"]
 PCI_NUMA_POLICIES: Final[tuple[str, ...]] = get_args(PciNumaPolicy)
-#: A device that knows its NUMA node must be on one of the guest's; one that does not may be had.
+#: A device with a known NUMA node must be on one of the guest's cells; others are accepted.
 LEGACY: Final = "legacy"
 
 
 class MdevType(Value, frozen=True, kw_only=True):
-    """A type of mediated device that a device can be split into.
+    """A mediated device type that a device supports.
 
-    :ivar id: ``nvidia-11``. :ivar device_api: ``vfio-pci`` and the like.
-    :ivar available_instances: how many more can be created now.
+    :ivar id: for example ``nvidia-11``. :ivar device_api: for example ``vfio-pci``.
+    :ivar available_instances: how many more mediated devices can be created now.
     """
 
     id: str
@@ -47,7 +48,7 @@ class MdevType(Value, frozen=True, kw_only=True):
 
 
 class Mdev(Value, frozen=True, kw_only=True):
-    """A mediated device that exists. :ivar parent_addr: of the device that makes it."""
+    """An existing mediated device. :ivar parent_addr: the address of its parent device."""
 
     uuid: str | None
     type: str
@@ -55,17 +56,18 @@ class Mdev(Value, frozen=True, kw_only=True):
 
 
 class Device(Value, frozen=True, kw_only=True):
-    """A PCI device as the hypervisor shows it.
+    """A PCI device as the hypervisor reports it.
 
-    :ivar address: ``dddd:bb:ss.f``, lower case. :ivar vendor_id: and product_id: four hex digits.
-    :ivar parent_addr: of a virtual function: its physical function's address.
-    :ivar numa_node: None: the device does not know.
-    :ivar iommu_group: devices of one group are never given to two owners.
-    :ivar capabilities: what is told of its parts, by part (``network``: the features).
-    :ivar net_name: the host's name for its network interface, while the host drives it.
-    :ivar parent_ifname: that of its physical function.
-    :ivar card_serial_number: from the vital product data, its own or its physical function's.
-    :ivar vdpa_dev: path of the character device of a vDPA device.
+    :ivar address: ``dddd:bb:ss.f``, lower case.
+    :ivar vendor_id: four hex digits. :ivar product_id: four hex digits.
+    :ivar parent_addr: of a virtual function: the address of its physical function.
+    :ivar numa_node: None: unknown.
+    :ivar iommu_group: devices of one group are never assigned to two owners.
+    :ivar capabilities: features by subsystem, for example ``network``.
+    :ivar net_name: its network interface on the host, while a host driver is bound to it.
+    :ivar parent_ifname: the network interface of its physical function.
+    :ivar card_serial_number: from the vital product data of the device or of its physical function.
+    :ivar vdpa_dev: the path of the character device of a vDPA device.
     """
 
     address: str
@@ -85,22 +87,23 @@ class Device(Value, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Nova's label of a device of this make."""
+        """Nova's label for this vendor and product."""
         return f"label_{self.vendor_id}_{self.product_id}"
 
-    def same_make(self, other: Device) -> bool:
-        """Whether the other, at the same address, can be the same piece of hardware."""
-        mine = (self.address, self.vendor_id, self.product_id)
-        return mine == (other.address, other.vendor_id, other.product_id)
+    def same_hardware(self, other: Device) -> bool:
+        """Whether both can be the same card: address, vendor and product are equal."""
+        identity = (self.address, self.vendor_id, self.product_id)
+        return identity == (other.address, other.vendor_id, other.product_id)
 
 
 class Tags(Value, frozen=True, kw_only=True):
-    """What a device specification says of the devices that it matches.
+    """The tags that a device specification sets for the devices that it matches.
 
-    :ivar physical_network: None is a value: a network without a physical one (tunnelled).
+    :ivar physical_network: UNSET: no network; None: a tunnelled network, without a physical one.
     :ivar managed: libvirt binds the device to its driver and back.
-    :ivar one_time_use: nobody gets it a second time before the operator has cleared it.
-    :ivar resource_class: and traits: as Placement names them.
+    :ivar one_time_use: after one use the device is quarantined until the operator clears it.
+    :ivar resource_class: as Placement names it; None: one for vendor and product.
+    :ivar traits: as Placement names them.
     """
 
     physical_network: str | UnsetType | None = UNSET
@@ -114,12 +117,13 @@ class Tags(Value, frozen=True, kw_only=True):
 
 
 class PciDevice(Value, frozen=True, kw_only=True):
-    """A device that the operator offers, or that is still held though he offers it no more.
+    """A recorded device: one that a specification matches, or that is still in use or quarantined.
 
-    :ivar device: as last seen. :ivar tags: as the specification last said.
-    :ivar present: it was there when the host was last seen whole.
+    :ivar device: as last seen. :ivar tags: of the last specification that matched.
+    :ivar present: the last complete device listing of the host had it.
     :ivar listed: a specification matches it.
-    :ivar quarantine: why nobody gets it until the operator clears it, or None.
+    :ivar quarantine: the reason why the device is unavailable until the operator clears it, or
+        None.
     """
 
     device: Device
@@ -135,15 +139,19 @@ class PciDevice(Value, frozen=True, kw_only=True):
 
     @property
     def resource_class(self) -> str:
-        """As Placement counts it: what the operator says, else one for its make."""
-        make = f"CUSTOM_PCI_{self.device.vendor_id}_{self.device.product_id}".upper()
-        return self.tags.resource_class or make
+        """The resource class in Placement: the operator's, or else one for vendor and product
+        (Nova's name).
+        """
+        default = f"CUSTOM_PCI_{self.device.vendor_id}_{self.device.product_id}".upper()
+        return self.tags.resource_class or default
 
 
 class AssignedDevice(Value, frozen=True, kw_only=True):
-    """A device as a claim holds it: enough to put it into a guest whatever becomes of the record.
+    """A device as a claim records it: enough to assign it to a guest even if the device's record
+    has changed or is gone.
 
-    :ivar request_id: of the request that it answers. :ivar requester_id: the port, if one asked.
+    :ivar request_id: the id of the request that the device satisfies. :ivar requester_id: the port
+        that requested it, if any.
     """
 
     address: str
@@ -161,6 +169,7 @@ class AssignedDevice(Value, frozen=True, kw_only=True):
 
     @property
     def purpose(self) -> str:
-        """What it is to its guest: the same before and after a resize, whatever the request's id
-        is then."""
+        """The purpose of the device. A resize keeps the purpose, although the request's id may
+        change.
+        """
         return self.alias_name or self.request_id

@@ -1,4 +1,4 @@
-"""A device specification: which devices the operator offers, and what he says of them."""
+"""``[pci] device_spec``: which devices guests may use, and the tags of these devices."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ OPTION = "device_spec"
 
 
 class DeviceSpec(Value, frozen=True, kw_only=True):
-    """One specification.
+    """One device specification.
 
-    :ivar index: its place in the option, for messages.
-    :ivar vendor_id: and product_id: None is any. :ivar devname: None when `address` says it.
+    :ivar index: its position in the option, for messages.
+    :ivar vendor_id: None matches any. :ivar product_id: None matches any.
+    :ivar devname: the name of a network interface; None: `address` selects the devices.
     """
 
     index: str
@@ -27,20 +28,23 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
     tags: Tags = Tags()
 
     def matches(self, device: Device) -> bool:
-        """Whether it speaks of the device. One that names a physical function by its address or
-        its interface speaks of that one's virtual functions too. A device that is managed remotely
-        and has no serial number to be found by is not spoken of."""
+        """Whether the specification applies to the device.
+
+        A specification that names a physical function, by its address or its interface, also
+        matches the virtual functions of that device. A specification with `remote_managed` matches
+        only devices with a serial number, by which their remote manager finds them.
+        """
         return (
             self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
-            and (self._at(device) if self.devname is None else self._named(device))
+            and (self._matches_address(device) if self.devname is None else self._named(device))
             and (not self.tags.remote_managed or bool(device.card_serial_number))
         )
 
     def _named(self, device: Device) -> bool:
         return self.devname in (device.net_name, device.parent_ifname)
 
-    def _at(self, device: Device) -> bool:
+    def _matches_address(self, device: Device) -> bool:
         if self.address == EVERY:
             return True
         addresses = [device.address]
@@ -48,12 +52,16 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
             addresses.append(device.parent_addr)
         return any(self.address.matches(parse_address(address)) for address in addresses)
 
-    def violation(self, device: Device) -> PciConfigInvalidSpec | None:
-        """What makes it wrong for a device that it matches."""
+    def error_for(self, device: Device) -> PciConfigInvalidSpec | None:
+        """Return why the tags are not allowed for a device that matches, or None."""
         if self.tags.one_time_use and device.dev_type in (SRIOV_VF, VDPA):
-            key, rule = "one_time_use", f"is not for a virtual function, which {device.address} is"
+            key = "one_time_use"
+            rule = f"is not supported for virtual functions; {device.address} is one"
         elif self.tags.remote_managed and device.dev_type == SRIOV_PF:
-            key, rule = "remote_managed", f"is for virtual functions: {device.address} is none"
+            key = "remote_managed"
+            rule = (
+                f"is supported only for virtual functions; {device.address} is a physical function"
+            )
         else:
             return None
         return PciConfigInvalidSpec(
@@ -61,6 +69,6 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
         )
 
 
-def spec_of(specs: Iterable[DeviceSpec], device: Device) -> DeviceSpec | None:
-    """The first that matches; the others are not asked."""
+def find_spec(specs: Iterable[DeviceSpec], device: Device) -> DeviceSpec | None:
+    """Return the first specification that matches; later ones do not apply."""
     return next((spec for spec in specs if spec.matches(device)), None)

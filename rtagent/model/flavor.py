@@ -1,4 +1,4 @@
-"""What a guest is made to: flavor and image, with Nova's field names."""
+"""Flavor and image, with Nova's field names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from rtagent.model.base import Count, Document, Name, Positive, Text
 
 
 class Flavor(Document, frozen=True, kw_only=True):
-    """:ivar memory_mb: MB. :ivar root_gb: GB. :ivar ephemeral_gb: GB. :ivar swap: MB."""
+    """The size and the extra specs of a guest.
+
+    :ivar memory_mb: MB. :ivar root_gb: GB. :ivar ephemeral_gb: GB. :ivar swap: MB.
+    """
 
     vcpus: Positive
     memory_mb: Positive
@@ -21,6 +24,9 @@ class Flavor(Document, frozen=True, kw_only=True):
 
 
 class Image(Document, frozen=True, kw_only=True):
-    """:ivar properties: image properties (``hw_cpu_policy`` and the like), as strings."""
+    """The image that a guest is built from.
+
+    :ivar properties: image properties (``hw_cpu_policy`` and others), as strings.
+    """
 
     properties: Mapping[Name, Text] = {}

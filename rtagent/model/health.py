@@ -1,4 +1,4 @@
-"""How the agent's parts are doing."""
+"""Health of the agent's parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtagent.model.base import Value
 
 
 class Status(enum.StrEnum):
-    """The words of application/health+json, from best to worst."""
+    """The statuses of application/health+json, from best to worst."""
 
     PASS = "pass"
     WARN = "warn"
@@ -18,10 +18,11 @@ class Status(enum.StrEnum):
 
 
 class Check(Value, frozen=True, kw_only=True):
-    """One part's state.
+    """The health of one part.
 
-    :ivar part: ``store``, ``hypervisor``, ``placement`` and the like.
-    :ivar time: since when it is so. :ivar output: why, in a sentence; "" when all is well.
+    :ivar part: ``store``, ``hypervisor``, ``placement`` and others.
+    :ivar time: when the status last changed.
+    :ivar output: the reason, as a sentence; "" when the status is pass.
     """
 
     part: str
@@ -31,6 +32,6 @@ class Check(Value, frozen=True, kw_only=True):
 
 
 def worst(checks: Iterable[Check]) -> Status:
-    """The state of the whole: that of its worst part."""
+    """Return the status of the whole, which is that of its worst part."""
     order = list(Status)
     return max((check.status for check in checks), key=order.index, default=Status.PASS)

@@ -1,4 +1,4 @@
-"""The server a claim is for, as its conductor describes it."""
+"""The instance that a claim is for, as the conductor describes it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from rtagent.model.base import Document, Name, Positive, Text, Uuid
 from rtagent.model.device import PciNumaPolicy, Source
 from rtagent.model.flavor import Flavor, Image
 
-#: Tasks of an instance that is shelved and comes back: what it holds, it holds for that.
+#: Tasks of a shelved instance that is being restored on this host. Its resources are needed.
 UNSHELVING = frozenset({"unshelving", "spawning"})
 
 
 def is_gone(vm_state: str, task_state: str | None) -> bool:
-    """Whether an instance holds nothing on this host (Nova's ``vm_states``, LP2025480)."""
+    """Return whether an instance needs no resources on this host (Nova's ``vm_states``,
+    LP2025480).
+    """
     offloaded = vm_state == "shelved_offloaded" and task_state not in UNSHELVING
     return vm_state == "deleted" or offloaded
 
 
 class PciRequest(Document, frozen=True, kw_only=True):
-    """Devices asked for by a flavor's alias or by a port.
+    """Devices requested by a flavor's alias or by a port.
 
-    :ivar spec: alternatives, each with what a device must have (``vendor_id``,
-        ``physical_network`` and the like); a null is a network without a physical one.
+    :ivar spec: alternatives, each with the properties that a device must have (``vendor_id``,
+        ``physical_network`` and others). A null ``physical_network`` is a tunnelled network.
     """
 
     count: Positive
@@ -35,7 +37,7 @@ class PciRequest(Document, frozen=True, kw_only=True):
 
 
 class InstanceFacts(Document, frozen=True, kw_only=True):
-    """Who an instance is and what it is doing: what statistics are made from."""
+    """The owner and the state of an instance, from which statistics are counted."""
 
     project_id: Name | None = None
     user_id: Name | None = None
@@ -47,7 +49,7 @@ class InstanceFacts(Document, frozen=True, kw_only=True):
 
 
 class Instance(InstanceFacts, frozen=True, kw_only=True):
-    """An instance to be claimed for."""
+    """An instance to claim resources for."""
 
     uuid: Uuid
     flavor: Flavor
@@ -55,16 +57,19 @@ class Instance(InstanceFacts, frozen=True, kw_only=True):
     pci_requests: tuple[PciRequest, ...] = ()
 
     def facts(self) -> InstanceFacts:
-        """The part that may change during the claim's life."""
+        """Return the part that may change during the claim's life."""
         return InstanceFacts(
             **{name: getattr(self, name) for name in InstanceFacts.__struct_fields__}
         )
 
 
 class InstanceUpdate(Document, frozen=True, kw_only=True):
-    """An instance's new state; what is left out (or null) stays as it is, but ``task_state``:
-    null there means that no task runs. What the flavor and image say is not read: a claim's
-    amounts never change."""
+    """The new state of an instance.
+
+    A field that is omitted or null stays as it is, except ``task_state``: null means that no task
+    runs. ``flavor``, ``image`` and ``pci_requests`` are ignored, because the resources of a claim
+    never change.
+    """
 
     uuid: Uuid
     vm_state: Name

@@ -1,4 +1,4 @@
-"""Capacity as it may be claimed: Placement's formula, in one place."""
+"""Inventories: the capacity that may be claimed, by Placement's formula."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from rtagent.model.topology import Topology
 
 
 class Inventory(Value, frozen=True, kw_only=True):
-    """:ivar total: what is there. :ivar reserved: what the host keeps. :ivar ratio: overcommit."""
+    """Capacity of one resource.
+
+    :ivar total: the quantity that the host has. :ivar reserved: the quantity that is reserved for
+        the host.
+    :ivar ratio: the allocation ratio (overcommit).
+    """
 
     total: int
     reserved: int
@@ -18,14 +23,16 @@ class Inventory(Value, frozen=True, kw_only=True):
 
     @property
     def claimable(self) -> int:
-        """floor((total - reserved) * ratio), never below zero."""
+        """The quantity that claims may use: floor((total - reserved) * ratio), at least zero."""
         free = Decimal(self.total - self.reserved) * self.ratio
         return max(0, int(free.to_integral_value(ROUND_FLOOR)))
 
 
 class Inventories(Value, frozen=True, kw_only=True):
-    """:ivar vcpus: CPUs that are shared. :ivar pcpus: CPUs for one guest each. :ivar memory_mb: MB.
-    :ivar disk_mb: MB."""
+    """The inventories of a host.
+
+    :ivar vcpus: shared CPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB.
+    """
 
     vcpus: Inventory
     pcpus: Inventory
@@ -34,7 +41,7 @@ class Inventories(Value, frozen=True, kw_only=True):
 
 
 def inventories(topology: Topology, policy: Policy) -> Inventories:
-    """What the host offers under the operator's policy."""
+    """Return the inventories of the host under the operator's policy."""
     return Inventories(
         vcpus=Inventory(
             total=len(policy.numa.shared(topology.cpus)),

@@ -1,4 +1,4 @@
-"""A migration: one side's record of a move. By itself it holds nothing and frees nothing."""
+"""A migration: one node's record of a move. By itself it neither allocates nor frees anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rtagent.model.flavor import Flavor
 
 MigrationType = Literal["resize", "migration", "live-migration", "evacuation"]
 
-#: Which part a node has in a move. The row of a resize on one host is its destination's.
+#: The role of a node in a move. For a resize on one host there is one record, the destination's.
 SOURCE: Final = "source"
 DEST: Final = "dest"
 
@@ -21,33 +21,35 @@ PRE_MIGRATING, PREPARING, MIGRATING, RUNNING = "pre-migrating", "preparing", "mi
 FINISHED, CONFIRMED, REVERTED, ERROR = "finished", "confirmed", "reverted", "error"
 COMPLETED, DONE = "completed", "done"
 
-#: The guest has come back, or never left.
+#: The guest is back at its source, or never left it.
 RETURNED = frozenset({REVERTED, ERROR, "failed", "cancelled"})
-#: The guest has gone over, and nothing of the move is left to be done here.
-OVER = frozenset({CONFIRMED, COMPLETED, DONE})
-ENDED = RETURNED | OVER
+#: The guest is at its destination, and no call of the move remains to be made here.
+SUCCEEDED = frozenset({CONFIRMED, COMPLETED, DONE})
+ENDED = RETURNED | SUCCEEDED
 
-#: With what a move begins, at either side; how it is while its guest is on the way; what it is at
-#: the destination when that has the guest; what it is at the source when that has let it go.
-BEGUN: Mapping[str, str] = {
+#: Status of a new record, by type of the move.
+INITIAL_STATUS: Mapping[str, str] = {
     RESIZE: PRE_MIGRATING,
     MIGRATION: PRE_MIGRATING,
     LIVE_MIGRATION: PREPARING,
     EVACUATION: PRE_MIGRATING,
 }
-UNDER_WAY: Mapping[str, str] = {
+#: Status at the source while the guest moves.
+MOVING_STATUS: Mapping[str, str] = {
     RESIZE: MIGRATING,
     MIGRATION: MIGRATING,
     LIVE_MIGRATION: RUNNING,
     EVACUATION: MIGRATING,
 }
-ARRIVED: Mapping[str, str] = {
+#: Status at the destination once the guest is there.
+ARRIVED_STATUS: Mapping[str, str] = {
     RESIZE: FINISHED,
     MIGRATION: FINISHED,
     LIVE_MIGRATION: COMPLETED,
     EVACUATION: DONE,
 }
-LET_GO: Mapping[str, str] = {
+#: Status at the source once its claim is released.
+RELEASED_STATUS: Mapping[str, str] = {
     RESIZE: CONFIRMED,
     MIGRATION: CONFIRMED,
     LIVE_MIGRATION: COMPLETED,
@@ -56,11 +58,12 @@ LET_GO: Mapping[str, str] = {
 
 
 class MigrationFacts(Document, frozen=True, kw_only=True):
-    """A move as its caller tells of it, in Nova's terms.
+    """A move as its caller describes it, in Nova's terms.
 
-    :ivar status: where the record begins that a claim makes; afterwards the calls move it.
-    :ivar source_compute: and dest_compute: services' hosts. :ivar source_node: and dest_node:
-        hypervisor hostnames. :ivar dest_host: an address.
+    :ivar status: the initial status of the record; afterwards the calls set it.
+    :ivar source_compute: the source service's host. :ivar source_node: its hypervisor_hostname.
+    :ivar dest_compute: the destination service's host. :ivar dest_node: its hypervisor_hostname.
+    :ivar dest_host: the destination's IP address.
     """
 
     uuid: Uuid
@@ -76,10 +79,10 @@ class MigrationFacts(Document, frozen=True, kw_only=True):
 
 
 class Migration(Value, frozen=True, kw_only=True):
-    """One side's record: what its agent knows of the move, and how far it is there.
+    """A node's record of a move: what its agent knows of the move, and its status on this node.
 
     :ivar role: `SOURCE` or `DEST`.
-    :ivar claim_uuid: the claim that leaves, or the one that arrives; None: there never was one.
+    :ivar claim_uuid: the source's or the destination's claim; None: there never was one.
     """
 
     uuid: str
@@ -101,8 +104,11 @@ class Migration(Value, frozen=True, kw_only=True):
 
 
 class TakenOver(Value, frozen=True, kw_only=True):
-    """Where else a guest is for good. :ivar host: a service's. :ivar migration_uuid: its evacuation
-    there, or None: that is forgotten."""
+    """The node that has taken over an evacuated guest.
+
+    :ivar host: its service's host.
+    :ivar migration_uuid: the evacuation, or None: its record was purged.
+    """
 
     host: str
     migration_uuid: str | None = None

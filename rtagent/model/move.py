@@ -1,4 +1,4 @@
-"""A request to hold resources for a guest that is to arrive."""
+"""A request to claim resources at the destination of a move."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rtagent.model.request import BuildRequest
 
 
 class SourceFacts(Document, frozen=True, kw_only=True):
-    """What a guest has where it comes from, as its claim there says.
+    """What a guest has at its source, as recorded in its claim there.
 
     :ivar page_sizes: KiB, by guest cell; null: no explicit size. A live migration keeps them.
-    :ivar devices: addresses, by their purpose: the alias's name, or the request's id. Others will
-        take their place.
+    :ivar devices: addresses, by purpose: the alias's name, or the request's id. Devices of this
+        host replace them.
     """
 
     page_sizes: tuple[Positive | None, ...] = ()
@@ -23,15 +23,22 @@ class SourceFacts(Document, frozen=True, kw_only=True):
 
 
 class MoveRequest(Value, frozen=True, kw_only=True):
-    """Hold resources for a guest that is to arrive.
+    """Claim resources for a guest that is to arrive on this host.
 
-    :ivar build: the guest as it will be here: its new flavor and image.
-    :ivar kind: of `claim.MOVE_KINDS`. :ivar old_flavor: as it was.
-    :ivar migration: None: the agent makes a record, under the claim's uuid.
+    :ivar build: the guest as it will be here, with its new flavor and image.
+    :ivar migration: the record of the move, or its type alone: then the agent makes a record, and
+        the record's uuid is the claim's.
+    :ivar old_flavor: the guest's flavor at its source.
     """
 
     build: BuildRequest
-    kind: MigrationType
+    migration: MigrationFacts | MigrationType
     old_flavor: Flavor
-    migration: MigrationFacts | None = None
     source: SourceFacts = SourceFacts()
+
+    @property
+    def kind(self) -> MigrationType:
+        """The type of the move, which is the kind of the claim."""
+        if isinstance(self.migration, MigrationFacts):
+            return self.migration.migration_type
+        return self.migration

@@ -1,4 +1,4 @@
-"""The node and who may write for it."""
+"""The node, and the process that writes for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rtagent.model.base import Value
 class Node(Value, frozen=True, kw_only=True):
     """One hypervisor, served by one agent.
 
-    :ivar uuid: from the node's identity file; Placement's root provider has the same.
+    :ivar uuid: from the node's identity file. Placement's root provider has the same uuid.
     :ivar host: the service's host (``[DEFAULT] host``).
-    :ivar hypervisor_hostname: libvirt's name of the machine.
+    :ivar hypervisor_hostname: libvirt's host name.
     """
 
     uuid: str
@@ -23,19 +23,15 @@ class Node(Value, frozen=True, kw_only=True):
 
 
 class Writer(Value, frozen=True, kw_only=True):
-    """The process that writes for a node: enough to tell two machines with one name apart.
-
-    :ivar process: drawn anew by each process, so that it knows an epoch of its own making.
-    """
+    """The process that writes for a node. Distinguishes two machines with one name."""
 
     machine_id: str
     boot_id: str
     state_path: str
-    process: str = ""
 
 
 class Ratios(Value, frozen=True, kw_only=True):
-    """The allocation ratios kept on a node's record; None where none was ever set."""
+    """The allocation ratios in a node's record; None for a ratio that was never set."""
 
     cpu: Decimal | None = None
     ram: Decimal | None = None
@@ -43,9 +39,9 @@ class Ratios(Value, frozen=True, kw_only=True):
 
 
 class NodeRecord(Value, frozen=True, kw_only=True):
-    """A node's row as identity sees it.
+    """A node's record, as the identity check reads it.
 
-    :ivar last_seen_up: the last heartbeat of the service of that host, or None.
+    :ivar last_seen_up: the last heartbeat of the host's service, or None.
     """
 
     node: Node

@@ -1,23 +1,24 @@
-"""What was seen of the host, and how well."""
+"""Observation: what the hypervisor reported about the host, and how completely."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
+from typing import Final
 
 from rtagent.model.base import Value
 from rtagent.model.device import Device, Mdev
-from rtagent.model.holding import Holding
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.topology import Topology
 
 
 class Domain(Value, frozen=True, kw_only=True):
-    """A domain as the hypervisor shows it.
+    """A domain as the hypervisor reports it.
 
-    :ivar active: running, paused, or anything but shut off.
-    :ivar vcpus: and memory_mb: what it has now (MB, rounded up); None when it could not be read:
-        it is there, and no more is known.
-    :ivar occupancy: CPUs, cells, pages and devices that it is bound to.
+    :ivar active: running, paused, or in any other state except shut off.
+    :ivar vcpus: the current number; None if the domain exists, but could not be read.
+    :ivar memory_mb: the current memory in MB, rounded up; None in the same case.
+    :ivar occupancy: the CPUs, cells, pages and devices that it is bound to.
     """
 
     uuid: str
@@ -27,11 +28,11 @@ class Domain(Value, frozen=True, kw_only=True):
     memory_mb: int | None
     occupancy: Occupancy = Occupancy()
 
-    def holding(self) -> Holding | None:
-        """What it holds by itself; None when it could not be read."""
+    def domain_usage(self) -> DomainUsage | None:
+        """Return the usage of the domain; None if the domain could not be read."""
         if self.vcpus is None or self.memory_mb is None:
             return None
-        return Holding(
+        return DomainUsage(
             domain_uuid=self.uuid,
             name=self.name,
             active=self.active,
@@ -42,9 +43,9 @@ class Domain(Value, frozen=True, kw_only=True):
 
 
 class Problem(Value, frozen=True, kw_only=True):
-    """One item that could not be read: quarantined and reported, the rest goes on.
+    """An item that could not be read. It is reported, and the observation continues.
 
-    :ivar item: what it was (``domain <uuid>``, ``storage <path>``).
+    :ivar item: ``domain <uuid>``, ``storage <path>`` and others.
     """
 
     item: str
@@ -52,14 +53,15 @@ class Problem(Value, frozen=True, kw_only=True):
 
 
 class Observation(Value, frozen=True, kw_only=True):
-    """One look at the host.
+    """One observation of the host.
 
-    :ivar domains: by uuid, running or defined. :ivar complete: the connection held from the listing
-        to the last read, so that what is not here was not there.
-    :ivar topology: None when the host itself could not be read.
-    :ivar devices: every PCI device of the host; None when they could not be listed.
-    :ivar mdevs: mediated devices that exist.
-    :ivar disk_available_least: GB free less what sparse disks may still grow to (Nova's meaning).
+    :ivar domains: by uuid, running or defined.
+    :ivar complete: the connection held from the listing to the last read. A domain that is not in
+        ``domains`` did not exist then.
+    :ivar topology: None if the host itself could not be read.
+    :ivar devices: all PCI devices of the host; None if they could not be listed.
+    :ivar mdevs: the mediated devices that exist.
+    :ivar disk_available_least: GB: free space minus the growth of sparse disks (Nova's meaning).
     """
 
     domains: Mapping[str, Domain]
@@ -69,3 +71,14 @@ class Observation(Value, frozen=True, kw_only=True):
     mdevs: tuple[Mdev, ...] = ()
     disk_available_least: int | None = None
     problems: tuple[Problem, ...] = ()
+
+
+class NeverObserved(enum.Enum):
+    """There was no complete observation of the host yet."""
+
+    NEVER_OBSERVED = "never observed"
+
+
+NEVER_OBSERVED: Final = NeverObserved.NEVER_OBSERVED
+#: Domains by uuid, as they were in the last complete observation.
+ObservedDomains = Mapping[str, Domain] | NeverObserved

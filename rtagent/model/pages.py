@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from decimal import Decimal
 
 from rtagent.model.base import MAX_INT
+from rtagent.model.units import parse_iec
 
-KIB_IN_MIB = 1024
-#: KiB; far beyond the pages of any machine.
+#: KiB; far larger than the pages of any machine.
 MAX_SIZE = MAX_INT
 
 SMALL = "small"
@@ -19,18 +18,13 @@ ANY = "any"
 #: ``small``, ``large``, ``any``, or a size in KiB.
 PageRequest = str | int
 
-#: oslo.utils' IEC units, which Nova reads page sizes by: ``2MB`` and ``2MiB`` are the same, ``2Mb``
-#: is bits, and a number with a prefix alone (``2M``) is no size.
-_SIZE = re.compile(r"(?P<number>\d*\.?\d+)(?:(?P<prefix>[KMGTPE])i?)?(?P<unit>b|bit|B)", re.ASCII)
-_POWER: dict[str | None, int] = {None: 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-
 
 class BadPageSize(ValueError):
-    """The text is no page size; the message says why."""
+    """The text is not a page size. The message gives the reason."""
 
 
 def parse_request(text: str) -> PageRequest:
-    """What ``hw:mem_page_size`` asks for.
+    """Parse ``hw:mem_page_size``.
 
     :raises BadPageSize:
     """
@@ -38,18 +32,24 @@ def parse_request(text: str) -> PageRequest:
 
 
 def parse_size(text: str) -> int:
-    """KiB, of a plain number (KiB) or one with a unit (``2MB``, ``1GiB``, ``16Mbit``).
+    """Return the KiB of a plain number (KiB) or of a number with a unit (``2MB``, ``1GiB``,
+    ``16Mbit``).
 
     :raises BadPageSize:
     """
-    size = Decimal(text) if text.isascii() and text.isdecimal() else _with_unit(text)
+    size = Decimal(text) if text.isascii() and text.isdecimal() else parse_iec(text)
+    if size is None:
+        raise BadPageSize(
+            f"{text!r} is neither small, large, any, a number of KiB, nor a size with a unit"
+            " (2MB, 2MiB, 1GB)"
+        )
     if not 0 < size <= MAX_SIZE or size != int(size):
         raise BadPageSize(f"{text!r} is not a number of whole KiB from 1 to {MAX_SIZE}")
     return int(size)
 
 
 def candidates(request: PageRequest, sizes: Iterable[int]) -> tuple[int, ...]:
-    """The sizes (KiB), of those that there are, that meet a request: the largest first."""
+    """Return the available sizes (KiB) that meet a request, the largest first."""
     ordered = tuple(sorted(sizes, reverse=True))
     if request == ANY:
         return ordered
@@ -61,19 +61,8 @@ def candidates(request: PageRequest, sizes: Iterable[int]) -> tuple[int, ...]:
 
 
 def format_size(size_kb: int) -> str:
-    """``4KiB``, ``2MiB``, ``1GiB``."""
+    """Return ``4KiB``, ``2MiB``, ``1GiB``."""
     for unit, kib in (("GiB", 1024**2), ("MiB", 1024)):
         if size_kb % kib == 0:
             return f"{size_kb // kib}{unit}"
     return f"{size_kb}KiB"
-
-
-def _with_unit(text: str) -> Decimal:
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise BadPageSize(
-            f"{text!r} is neither small, large, any, a number of KiB, nor a size with a unit"
-            " (2MB, 2MiB, 1GB)"
-        )
-    of_one = Decimal(1024 ** _POWER[match["prefix"]]) / (1 if match["unit"] == "B" else 8)
-    return Decimal(match["number"]) * of_one / 1024

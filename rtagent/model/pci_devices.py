@@ -1,4 +1,4 @@
-"""All devices of a host, by address."""
+"""The recorded PCI devices of a host, by address."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from rtagent.model.device import PciDevice
 
 
 class PciDevices(Mapping[str, PciDevice]):
-    """Immutable, and shared by all states between two changes of the host, so that what follows
-    from them (`remembered`) is worked out once for all of these."""
+    """An immutable mapping from addresses to devices.
+
+    All states between two changes of the devices share one mapping, so that values derived from it
+    (`derived`) are computed once for all these states.
+    """
 
     def __init__(self, known: Mapping[str, PciDevice] = Map()) -> None:
         self._known: Map[str, PciDevice] = known if isinstance(known, Map) else Map(known)
 
-    def changed(self, gone: Sequence[str], new: Sequence[PciDevice]) -> PciDevices:
-        """Without what is gone (addresses), and with what is new or changed."""
-        if not gone and not new:
+    def changed(self, removals: Sequence[str], puts: Sequence[PciDevice]) -> PciDevices:
+        """Return the mapping without the removed addresses, with new and changed devices."""
+        if not removals and not puts:
             return self
         after = self._known.mutate()
-        for address in gone:
+        for address in removals:
             del after[address]
-        for device in new:
+        for device in puts:
             after[device.address] = device
         return PciDevices(after.finish())
 

@@ -1,23 +1,56 @@
-"""The operator's part in what may be granted."""
+"""The operator's policy: the resources for guests, the reserved resources, and the overcommit."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 
 from rtagent.model.base import Value
-from rtagent.model.numa_policy import NumaPolicy
 from rtagent.model.pci_policy import PciPolicy
 
 
+class NumaPolicy(Value, frozen=True, kw_only=True):
+    """The policy for CPUs, cells and pages.
+
+    :ivar cpu_shared_set: and ``cpu_dedicated_set``: host CPUs, or None where the option is unset.
+    :ivar reserved_huge_pages: pages that are reserved for the host, by cell, by size (KiB).
+    :ivar packing: fill the most used cell first (Nova's
+        ``packing_host_numa_cells_allocation_strategy``) instead of the least used one.
+    :ivar realtime_scheduler_priority: of realtime vCPUs, 1 to 99.
+    """
+
+    cpu_shared_set: frozenset[int] | None = None
+    cpu_dedicated_set: frozenset[int] | None = None
+    reserved_huge_pages: Mapping[int, Mapping[int, int]] = {}
+    packing: bool = False
+    realtime_scheduler_priority: int = 1
+
+    def shared(self, online: frozenset[int]) -> frozenset[int]:
+        """Return the CPUs for shared vCPUs: the online part of ``cpu_shared_set``. If that is
+        unset: all, or none when ``cpu_dedicated_set`` is set.
+        """
+        if self.cpu_shared_set is not None:
+            return self.cpu_shared_set & online
+        return online if self.cpu_dedicated_set is None else frozenset()
+
+    def dedicated(self, online: frozenset[int]) -> frozenset[int]:
+        """Return the CPUs for dedicated vCPUs: the online part of ``cpu_dedicated_set``, or none
+        when it is unset.
+        """
+        return (self.cpu_dedicated_set or frozenset()) & online
+
+
 class Policy(Value, frozen=True, kw_only=True):
-    """Reserves and ratios.
+    """Reserved quantities, allocation ratios, and the policies for NUMA and PCI.
 
     :ivar reserved_cpus: CPUs. :ivar reserved_memory_mb: MB. :ivar reserved_disk_mb: MB.
-    :ivar cpu_allocation_ratio: and the other two: exact, so that no rounding decides a grant.
-    :ivar claim_expiry_time: seconds a lease runs.
-    :ivar same_host_resize_reuse: the two claims of a resize on one host count as the larger of
-        them, resource by resource; else as their sum. :ivar numa: CPU sets, pages, packing.
-    :ivar pci: which devices are offered, and under which names.
+    :ivar cpu_allocation_ratio: an exact number, like the other two ratios, so that rounding never
+        decides whether a claim is granted.
+    :ivar claim_expiry_time: the term of a lease, in seconds.
+    :ivar same_host_resize_reuse: the two claims of a resize on one host count as the larger of the
+        two, resource by resource. Otherwise they count as their sum.
+    :ivar numa: CPU sets, pages, packing.
+    :ivar pci: which devices are available, and under which aliases.
     """
 
     reserved_cpus: int = 0

@@ -1,4 +1,4 @@
-"""A request to hold resources."""
+"""Requests to claim resources for a build, and devices for a guest that is here."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class NumaLimits(Document, frozen=True, kw_only=True):
 
 
 class Limits(Document, frozen=True, kw_only=True):
-    """How much of the host may be used in all, reserved and foreign use included (Nova's
-    meaning). What is left out is what the host advertises.
+    """How much of the host may be used in total, reserved and foreign usage included (Nova's
+    meaning). A limit that is left out is what the host advertises.
 
     :ivar vcpu: vCPUs. :ivar memory_mb: MB. :ivar disk_gb: GB.
     """
@@ -33,15 +33,15 @@ class Limits(Document, frozen=True, kw_only=True):
     numa_topology: NumaLimits | None = None
 
 
-#: Resource class to an amount, or to the identifiers of specific resources.
+#: Resource class to a number, or to identifiers of assigned resources.
 ExtraResource = Mapping[Name, Positive | tuple[Name, ...]]
 
 
 class Allocation(Document, frozen=True, kw_only=True):
-    """What one resource provider holds, as Placement shows it. Its form is checked, and no more:
+    """An allocation from one resource provider, as Placement shows it. Only its form is checked:
     the agent decides by what it counts itself.
 
-    :ivar resources: amounts by resource class. :ivar generation: the provider's.
+    :ivar resources: numbers by resource class. :ivar generation: of the provider.
     """
 
     resources: Mapping[Name, Positive]
@@ -53,23 +53,15 @@ Allocations = Mapping[Uuid, Allocation]
 
 
 class AttachRequest(Value, frozen=True, kw_only=True):
-    """Hold devices for a guest that is here.
+    """Claim devices for a guest that is here."""
 
-    :ivar claim_uuid: the claim's uuid to be: the call's operation id.
-    """
-
-    claim_uuid: Uuid
     instance: Instance
     pci_requests: tuple[PciRequest, ...]
 
 
 class BuildRequest(Value, frozen=True, kw_only=True):
-    """Hold resources for a build.
+    """Claim resources for a build."""
 
-    :ivar claim_uuid: the claim's uuid to be: the call's operation id.
-    """
-
-    claim_uuid: Uuid
     instance: Instance
     limits: Limits = Limits()
     extra_resource: ExtraResource = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rtagent.model.claim import Claim
 
-#: States in which an instance loads the host's disks (Nova's ``Stats.io_workload``).
+#: Counters of instances that load the host's disks (Nova's ``Stats.io_workload``).
 IO_HEAVY = frozenset(
     {
         "num_vm_building",
@@ -22,7 +22,7 @@ IO_HEAVY = frozenset(
 
 
 def keys(claim: Claim) -> tuple[str, ...]:
-    """The counters to which a claim's instance adds one each."""
+    """Return the counters that a claim's instance increments by one."""
     facts = claim.instance
     return (
         "num_instances",
@@ -34,9 +34,9 @@ def keys(claim: Claim) -> tuple[str, ...]:
 
 
 def count(owners: Iterable[Sequence[Claim]]) -> dict[str, int]:
-    """The counters, from zero. An instance counts once, however many claims are its own.
+    """Count from zero. An instance counts once, for any number of claims.
 
-    :param owners: the live claims of each, which tell the same of their instance.
+    :param owners: the live claims of each owner. Their instance facts are equal.
     """
     counters: dict[str, int] = {}
     for claims in owners:
@@ -46,12 +46,12 @@ def count(owners: Iterable[Sequence[Claim]]) -> dict[str, int]:
 
 
 def io_workload(counters: Mapping[str, int]) -> int:
-    """How many instances load the disks."""
+    """Return the number of instances that load the disks."""
     return sum(counters.get(key, 0) for key in IO_HEAVY)
 
 
 def current_workload(counters: Mapping[str, int]) -> int:
-    """How many instances have a task in hand."""
+    """Return the number of instances with a running task."""
     return sum(
         number
         for key, number in counters.items()

@@ -1,4 +1,4 @@
-"""What the host is made of: capacity only. Usage never enters here (LP1995153)."""
+"""Topology of the host: capacity only, never usage (LP1995153)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from rtagent.model.base import Value
 
 
 class Cell(Value, frozen=True, kw_only=True):
-    """A NUMA node of the host. It may have memory alone, or CPUs alone.
+    """A NUMA node of the host. It may have only memory, or only CPUs.
 
-    :ivar id: libvirt's. :ivar cpus: ids of its online CPUs. :ivar offline: of those that are there
-        and switched off. :ivar memory_mb: MB, in pages of every size.
-    :ivar siblings: the online threads of each core, by their lowest CPU; of one thread each on a
-        host without SMT.
-    :ivar sockets: that its CPUs sit in, by id; sub-NUMA clustering puts cells into one socket.
-    :ivar distances: to each cell, by its id, as the firmware tells (10 is here).
-    :ivar pages: how many pages there are of each size (KiB), used or not.
+    :ivar id: libvirt's id. :ivar cpus: ids of the online CPUs.
+    :ivar offline: ids of the CPUs that are switched off.
+    :ivar memory_mb: MB, in pages of all sizes.
+    :ivar siblings: the online threads of each core, in order of the lowest CPU. Without SMT, each
+        core has one thread.
+    :ivar sockets: ids of the sockets of its CPUs. With sub-NUMA clustering, several cells share a
+        socket.
+    :ivar distances: the firmware's distance to each cell, by cell id (10 is local).
+    :ivar pages: the number of pages of each size (KiB), used or free.
     """
 
     id: int
@@ -32,13 +34,13 @@ class Cell(Value, frozen=True, kw_only=True):
 class Topology(Value, frozen=True, kw_only=True):
     """The host as the hypervisor describes it.
 
-    :ivar cpus: ids of the online CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB of the file system
-        that holds the guests' disks.
-    :ivar hypervisor_version: as libvirt counts: major * 1,000,000 + minor * 1,000 + release.
+    :ivar cpus: ids of the online CPUs. :ivar memory_mb: MB.
+    :ivar disk_mb: MB of the file system with the guests' disks.
+    :ivar hypervisor_version: libvirt's number: major * 1,000,000 + minor * 1,000 + release.
     :ivar cpu_info: arch, model, vendor, topology, features.
-    :ivar supported_hv_specs: (arch, hypervisor type, vm mode) of each kind of guest.
-    :ivar traits: what the hypervisor can do, as os-traits names.
-    :ivar cells: its NUMA nodes, by id; none when the hypervisor tells of none.
+    :ivar supported_hv_specs: (arch, hypervisor type, vm mode) of each supported type of guest.
+    :ivar traits: the hypervisor's capabilities, as os-traits names.
+    :ivar cells: the NUMA nodes, in order of their ids; empty if the hypervisor reports none.
     """
 
     cpus: frozenset[int]

@@ -1,14 +1,76 @@
-"""Usage: amounts in use. A different type from capacity, so that one never passes for the other."""
+"""Usage: the quantities in use. It is a different type from capacity, so the two are never
+confused.
+
+Usage is always a sum over claims and domains. Every part of `NumaUsage` is a count, CPUs included,
+so subtracting one owner's part from the sum is exact even where two owners use one CPU. A foreign
+domain may share a CPU with a claim; two claims never do.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
-from rtagent.model.numa_usage import NUMA_NOTHING, NumaUsage
+
+K = TypeVar("K")
+
+
+class NumaUsage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """The host CPUs, cells and pages in use.
+
+    :ivar pinned: the number of owners that use a host CPU, by CPU.
+    :ivar kept: the number of owners that reserve a host CPU as an idle thread sibling (the isolate
+        policy), by CPU.
+    :ivar vcpus: shared vCPUs, by cell.
+    :ivar memory_mb: MB by cell, including the pages of explicit sizes.
+    :ivar pages: pages of an explicit size, by cell and size (KiB).
+    """
+
+    pinned: Mapping[int, int] = {}
+    kept: Mapping[int, int] = {}
+    vcpus: Mapping[int, int] = {}
+    memory_mb: Mapping[int, int] = {}
+    pages: Mapping[tuple[int, int], int] = {}
+
+    def plus(self, other: NumaUsage) -> NumaUsage:
+        """Add, count by count."""
+        if other is NUMA_NOTHING:  # the usage of most guests
+            return self
+        return self._with(other, lambda ours, theirs: ours + theirs)
+
+    def minus(self, other: NumaUsage) -> NumaUsage:
+        """Subtract, count by count."""
+        if other is NUMA_NOTHING:
+            return self
+        return self._with(other, lambda ours, theirs: ours - theirs)
+
+    def larger(self, other: NumaUsage) -> NumaUsage:
+        """Return the larger of the two, count by count."""
+        if other is NUMA_NOTHING:
+            return self
+        return self._with(other, max)
+
+    def _with(self, other: NumaUsage, combine: Callable[[int, int], int]) -> NumaUsage:
+        return NumaUsage(
+            pinned=_combined(self.pinned, other.pinned, combine),
+            kept=_combined(self.kept, other.kept, combine),
+            vcpus=_combined(self.vcpus, other.vcpus, combine),
+            memory_mb=_combined(self.memory_mb, other.memory_mb, combine),
+            pages=_combined(self.pages, other.pages, combine),
+        )
+
+
+NUMA_NOTHING = NumaUsage()
 
 
 class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """:ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
-    :ivar disk_mb: MB. :ivar numa: which CPUs, and how much of which cell.
+    """The quantities in use on a node, or by one owner.
+
+    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
+    :ivar disk_mb: MB. :ivar numa: the same use by host CPU and by cell.
     """
 
     vcpus: int = 0
@@ -18,6 +80,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     numa: NumaUsage = NUMA_NOTHING
 
     def plus(self, other: Usage) -> Usage:
+        """Add, resource by resource."""
         return Usage(
             vcpus=self.vcpus + other.vcpus,
             pcpus=self.pcpus + other.pcpus,
@@ -27,6 +90,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
         )
 
     def minus(self, other: Usage) -> Usage:
+        """Subtract, resource by resource."""
         return Usage(
             vcpus=self.vcpus - other.vcpus,
             pcpus=self.pcpus - other.pcpus,
@@ -36,7 +100,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
         )
 
     def larger(self, other: Usage) -> Usage:
-        """The larger of the two, resource by resource."""
+        """Return the larger of the two, resource by resource."""
         return Usage(
             vcpus=max(self.vcpus, other.vcpus),
             pcpus=max(self.pcpus, other.pcpus),
@@ -47,3 +111,40 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
 
 
 NOTHING = Usage()
+
+
+def assignment_usage(assignment: Assignment | None) -> NumaUsage:
+    """Return the NUMA usage of one assignment."""
+    if assignment is None or not assignment.cells:
+        return NUMA_NOTHING
+    pinned, kept = Counter[int](), Counter[int]()
+    vcpus, memory_mb = Counter[int](), Counter[int]()
+    pages = Counter[tuple[int, int]]()
+    for cell in assignment.cells:
+        pinned.update(cell.cpu_pinning.values())
+        pinned.update(cell.cpuset_reserved)
+        kept.update(cell.cpuset_kept)
+        vcpus[cell.id] += len(cell.cpuset)
+        memory_mb[cell.id] += cell.memory
+        if cell.pagesize is not None:
+            pages[cell.id, cell.pagesize] += cell.pages
+    return NumaUsage(
+        pinned=_nonzero(pinned),
+        kept=_nonzero(kept),
+        vcpus=_nonzero(vcpus),
+        memory_mb=_nonzero(memory_mb),
+        pages=_nonzero(pages),
+    )
+
+
+def _combined(
+    ours: Mapping[K, int], theirs: Mapping[K, int], combine: Callable[[int, int], int]
+) -> dict[K, int]:
+    return _nonzero(
+        {key: combine(ours.get(key, 0), theirs.get(key, 0)) for key in {*ours, *theirs}}
+    )
+
+
+def _nonzero(counts: Mapping[K, int]) -> dict[K, int]:
+    """Return the counts without zeros, so that equal sums are equal values."""
+    return {key: count for key, count in counts.items() if count}

@@ -1,1 +1,1 @@
-"""How guests fit onto the host's NUMA cells: pure."""
+"""How guests fit onto the host's NUMA cells: pure functions of values."""

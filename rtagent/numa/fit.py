@@ -1,7 +1,8 @@
-"""Whether and where a guest fits: the one function that grants CPUs, cells and pages.
+"""Fit a guest to a host: the only function that assigns CPUs, cells and pages.
 
-Pure and stable: the same arguments give the same answer. Every guest cell is looked at on every
-host cell by itself (`table`), then each is given one of its own (`search`).
+It is pure and stable: the same arguments give the same result. The candidate matrix has the
+resources that each guest cell would take from each host cell. The search then chooses a host cell
+for each guest cell.
 """
 
 from __future__ import annotations
@@ -11,59 +12,62 @@ from collections.abc import Sequence
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.decision import Refused, refuse
-from rtagent.numa.assigning import assignment
-from rtagent.numa.constraints import Constraints
-from rtagent.numa.cpu_policy import SHARED
-from rtagent.numa.devices import Devices
-from rtagent.numa.host import Host
-from rtagent.numa.limits import CellLimits
-from rtagent.numa.order import order
-from rtagent.numa.refusal import not_offered, unplaced
-from rtagent.numa.room import Room, rooms
-from rtagent.numa.search import STEPS, Search
-from rtagent.numa.shape import shapes
-from rtagent.numa.table import table
+from rtagent.numa.assign import assignment
+from rtagent.numa.candidates import candidate_matrix
+from rtagent.numa.cell_order import ordered
+from rtagent.numa.cpu_policies import SHARED
+from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, cell_capacities
+from rtagent.numa.refusal import no_placement, not_configured
+from rtagent.numa.requirements import NumaRequirements
+from rtagent.numa.search import STEPS, Devices, Search
 
 
 class Fitted(Value, frozen=True):
-    """It fits, so."""
+    """A successful fit and the assignment that it chose."""
 
     assignment: Assignment
 
 
 def fit(
-    asked: Constraints,
+    required: NumaRequirements,
     host: Host,
     limits: CellLimits,
     devices: Devices | None = None,
     steps: int = STEPS,
 ) -> Fitted | Refused:
-    """A place for the guest, or every reason against it.
+    """Fit a guest to a host. If it does not fit, the refusal has every reason.
 
-    :param devices: that it asks for, or is to be steered off; None: there are none here.
-    :param steps: after which a search among placements that the devices refuse gives up, and says
-        so (`ReasonCode.UNDECIDED`).
+    :param devices: the devices that the guest requests, or should be placed apart from; None: the
+        host has no devices.
+    :param steps: the limit on the steps of the search for a placement that the devices accept. At
+        the limit the search gives up, and the refusal says so (`ReasonCode.UNDECIDED`).
     """
-    reasons = tuple(not_offered(asked, host))
+    reasons = tuple(not_configured(required, host))
     if reasons:
         return refuse(reasons)
-    there = _ordered(asked, host, devices) if asked.cells else ()
-    rows = table(shapes(asked), there, limits)
-    search = Search([list(row.slots) for row in rows], devices, steps)
-    cells = search.placement()
-    if cells is None:
-        return refuse(unplaced(rows, host, devices, search))
-    slots = [(cell, row.slots[cell]) for cell, row in zip(cells, rows, strict=True)]
-    return Fitted(assignment(asked, host, there, slots))
+    cells = _cells_to_try(required, host, devices) if required.cells else ()
+    matrix = candidate_matrix(required.by_cell(), cells, limits)
+    search = Search([list(row.candidates) for row in matrix], devices, steps)
+    placement = search.placement()
+    if placement is None:
+        return refuse(no_placement(matrix, host, devices, search))
+    chosen = [(cell, row.candidates[cell]) for cell, row in zip(placement, matrix, strict=True)]
+    return Fitted(assignment(required, host, cells, chosen))
 
 
-def _ordered(asked: Constraints, host: Host, devices: Devices | None) -> Sequence[Room]:
-    """The host's cells, the one to be tried first at the head. A guest with as many cells as the
-    host has takes them as they come."""
-    there = rooms(host.topology, host.usage, host.policy)
-    if len(there) == len(asked.cells):
-        return there
-    by_room = order(host.policy.packing).ordered(there, asked.cpu_policy != SHARED)
-    if devices is None:
-        return by_room
-    return sorted(by_room, key=lambda room: devices.weight(room.id))
+def _cells_to_try(
+    required: NumaRequirements, host: Host, devices: Devices | None
+) -> Sequence[CellCapacity]:
+    """Return the host's cells in the order in which to try them.
+
+    A guest with as many cells as the host takes the cells in the host's order.
+    """
+    cells = cell_capacities(host.topology, host.usage, host.policy)
+    if len(cells) == len(required.cells):
+        return cells
+    return ordered(
+        cells,
+        packing=host.policy.packing,
+        pinning=required.cpu_policy != SHARED,
+        device_weight=devices.weight if devices is not None else None,
+    )

@@ -1,99 +1,99 @@
-"""Whether a guest cell's memory fits a host cell, and in pages of which size."""
+"""Check whether the memory of a guest cell fits a host cell, and choose the page size."""
 
 from __future__ import annotations
 
 from decimal import ROUND_FLOOR, Decimal
 
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.pages import KIB_IN_MIB, PageRequest, candidates, format_size
-from rtagent.numa.cpu_policy import DEDICATED, SHARED
-from rtagent.numa.limits import CellLimits
-from rtagent.numa.room import Room
-from rtagent.numa.shape import Shape
+from rtagent.model.pages import PageRequest, candidates, format_size
+from rtagent.model.units import KIB_IN_MIB
+from rtagent.numa.cpu_policies import DEDICATED, SHARED
+from rtagent.numa.host_cells import CellCapacity, CellLimits
+from rtagent.numa.requirements import CellRequirements
 
 
-def pagesize(shape: Shape, room: Room) -> int | Reason | None:
-    """KiB, of the pages of an explicit size that it would take; None when none is asked for."""
-    if shape.pagesize is None:
-        return None
-    misses: list[Reason] = []
-    for size in candidates(shape.pagesize, room.pages):
-        miss = _miss(shape.memory, size, room)
-        if miss is None:
-            return size
-        misses.append(miss)
-    if not misses:
-        return _not_offered(shape.pagesize, shape.memory, room)
-    return min(misses, key=lambda reason: reason.miss)
+def page_size(required: CellRequirements, cell: CellCapacity) -> int | Reason | None:
+    """Choose the size (KiB) of the pages that a guest cell takes: the largest that fits.
 
-
-def shortfall(shape: Shape, room: Room, limits: CellLimits) -> Reason | None:
-    """Why memory of no explicit page size cannot be had.
-
-    It comes from pages of the smallest size: of a guest without dedicated CPUs it must fit what the
-    cell has of them, of one with dedicated CPUs what is free. What all guests have together is
-    limited too, for those that have shared CPUs.
+    :returns: None if it requests no explicit size; the reason if no size fits.
     """
-    total, free = room.ordinary_mb
-    if shape.memory > total:
-        return _reason(ReasonCode.EXCEEDS_CELL, shape.memory, total, room)
+    if required.pagesize is None:
+        return None
+    reasons: list[Reason] = []
+    for size in candidates(required.pagesize, cell.pages):
+        reason = _too_few_pages(required.memory, size, cell)
+        if reason is None:
+            return size
+        reasons.append(reason)
+    if not reasons:
+        return _no_such_pages(required.pagesize, required.memory, cell)
+    return min(reasons, key=lambda reason: reason.miss)
+
+
+def shortfall(required: CellRequirements, cell: CellCapacity, limits: CellLimits) -> Reason | None:
+    """Return why memory of no explicit page size does not fit; None: it fits.
+
+    Such memory consists of pages of the smallest size. It must not exceed the total memory of these
+    pages in the cell; for a guest with dedicated CPUs, it must not exceed their free memory. If the
+    guest has shared CPUs, the ratio also limits the memory of all guests together.
+    """
+    total, free = cell.small_pages_mb
+    if required.memory > total:
+        return _memory_reason(ReasonCode.EXCEEDS_CELL, required.memory, total, cell)
     available = total
-    if shape.cpu_policy != SHARED:
+    if required.cpu_policy != SHARED:
         available = min(available, free)
-    if shape.cpu_policy != DEDICATED:
-        available = min(available, _limit(room, limits) - room.memory_used)
-    if shape.memory > available:
-        return _reason(ReasonCode.INSUFFICIENT, shape.memory, max(0, available), room)
+    if required.cpu_policy != DEDICATED:
+        limit = Decimal(cell.memory_mb) * limits.ram_allocation_ratio
+        limit_mb = int(limit.to_integral_value(ROUND_FLOOR))
+        available = min(available, limit_mb - cell.memory_used)
+    if required.memory > available:
+        return _memory_reason(ReasonCode.INSUFFICIENT, required.memory, max(0, available), cell)
     return None
 
 
-def _limit(room: Room, limits: CellLimits) -> int:
-    limit = Decimal(room.memory_mb) * limits.ram_allocation_ratio
-    return int(limit.to_integral_value(ROUND_FLOOR))
-
-
-def _miss(memory: int, size: int, room: Room) -> Reason | None:
-    """Why not so many MB in pages of that size."""
+def _too_few_pages(memory: int, size: int, cell: CellCapacity) -> Reason | None:
+    """Return why this memory (MB) does not fit in pages of that size."""
     number, rest = divmod(memory * KIB_IN_MIB, size)
     if rest:
         return Reason(
             code=ReasonCode.NOT_A_MULTIPLE,
             resource=f"{format_size(size)} pages",
-            where=room.where,
+            where=cell.where,
             requested=memory,
             available=0,
             unit="MB",
         )
-    total, free = room.pages[size]
+    total, free = cell.pages[size]
     if number <= free:
         return None
     exceeds = number > total
     return Reason(
         code=ReasonCode.EXCEEDS_CELL if exceeds else ReasonCode.INSUFFICIENT,
         resource=f"{format_size(size)} pages",
-        where=room.where,
+        where=cell.where,
         requested=number,
         available=total if exceeds else max(0, free),
         unit="pages",
     )
 
 
-def _not_offered(request: PageRequest, memory: int, room: Room) -> Reason:
+def _no_such_pages(request: PageRequest, memory: int, cell: CellCapacity) -> Reason:
     return Reason(
         code=ReasonCode.NOT_OFFERED,
         resource=f"{request if isinstance(request, str) else format_size(request)} pages",
-        where=room.where,
+        where=cell.where,
         requested=memory,
         available=0,
         unit="MB",
     )
 
 
-def _reason(code: ReasonCode, requested: int, available: int, room: Room) -> Reason:
+def _memory_reason(code: ReasonCode, requested: int, available: int, cell: CellCapacity) -> Reason:
     return Reason(
         code=code,
         resource="MEMORY_MB",
-        where=room.where,
+        where=cell.where,
         requested=requested,
         available=available,
         unit="MB",

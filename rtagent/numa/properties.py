@@ -1,39 +1,44 @@
-"""A flavor's extra specs and an image's properties, read side by side."""
+"""Extra specs of a flavor and properties of an image, read together."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from rtagent.errors import FlavorImageConflict, PropertyConflict, PropertyInvalid
 from rtagent.model import cpuset
 from rtagent.model.base import Value
-from rtagent.model.flavor import Flavor, Image
 
-#: Words that oslo.utils takes for yes and no; Nova takes any other for no, and here it is an error.
+#: Words that oslo.utils reads as booleans. Nova reads any other word as false; here it is an error.
 _YES = frozenset({"1", "t", "true", "on", "y", "yes"})
 _NO = frozenset({"0", "f", "false", "off", "n", "no"})
 
 
 class Property(NamedTuple):
-    """A property as one side has it: its name there, and its value."""
+    """A property as set in the flavor or the image: its name there, and its value."""
 
     name: str
     value: str
 
     def invalid(self, rule: str) -> PropertyInvalid:
-        """The error: the value breaks the rule."""
+        """Return the error for a value that violates a rule."""
         return PropertyInvalid(properties=dict([self]), rule=rule)
 
     def one_of(self, allowed: tuple[str, ...]) -> str:
-        """:raises PropertyInvalid: it is none of them."""
+        """Return the value.
+
+        :raises PropertyInvalid: it is not one of the allowed values.
+        """
         if self.value not in allowed:
             raise self.invalid(f"must be one of {', '.join(allowed)}")
         return self.value
 
     def integer(self, least: int = 1) -> int:
-        """:raises PropertyInvalid: it is no number, or a smaller one."""
+        """Parse the value as an integer.
+
+        :raises PropertyInvalid: it is not an integer, or less than `least`.
+        """
         digits = self.value.strip()
         if not (digits.isascii() and digits.isdecimal()) or len(digits) > 10:
             raise self.invalid("must be a whole number")
@@ -42,15 +47,20 @@ class Property(NamedTuple):
         return int(digits)
 
     def boolean(self) -> bool:
-        """:raises PropertyInvalid: it is neither yes nor no."""
+        """Parse the value as a boolean.
+
+        :raises PropertyInvalid: it is neither yes nor no.
+        """
         word = self.value.strip().lower()
         if word not in _YES | _NO:
             raise self.invalid("must be yes or no")
         return word in _YES
 
     def cpus(self, start: frozenset[int] = frozenset()) -> frozenset[int]:
-        """:param start: CPUs that are in the set unless it excludes them.
-        :raises PropertyInvalid: it is no set of CPUs.
+        """Parse the value as a set of CPUs.
+
+        :param start: CPUs that belong to the set unless the value excludes them.
+        :raises PropertyInvalid: it is not a set of CPUs.
         """
         try:
             return cpuset.parse_cpu_spec(self.value, start)
@@ -59,66 +69,86 @@ class Property(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A property as the flavor and the image have it; None where a side leaves it out."""
+    """A property as the flavor and the image set it; None where one of them leaves it unset."""
 
     flavor: Property | None
     image: Property | None
 
     def conflict(self, rule: str) -> FlavorImageConflict:
-        """The error: the image may not override the flavor so."""
+        """Return the error for an image that overrides the flavor in a way that is not allowed."""
         return overriding(rule, *self)
 
 
-class Properties(Value, frozen=True):
-    """Both sides. A property with an empty value is one that is left out, as in Nova."""
+class Properties(Value, frozen=True, kw_only=True):
+    """The properties from which a guest's CPUs, cells and pages are derived.
 
-    flavor: Flavor
-    image: Image
+    A property with an empty value counts as unset, as in Nova.
+
+    :ivar vcpus: and memory_mb (MB): the size of the flavor.
+    :ivar image: the image's properties.
+    """
+
+    vcpus: int
+    memory_mb: int
+    extra_specs: Mapping[str, str] = {}
+    image: Mapping[str, str] = {}
 
     def __hash__(self) -> int:
-        """What tells most of them apart; the mappings have no order."""
-        specs, properties = self.flavor.extra_specs, self.image.properties
-        size = (self.flavor.vcpus, self.flavor.memory_mb)
-        return hash((size, frozenset(specs.items()), frozenset(properties.items())))
+        """Hash the items of the mappings, which are not hashable and have no order."""
+        specs, image = frozenset(self.extra_specs.items()), frozenset(self.image.items())
+        return hash((self.vcpus, self.memory_mb, specs, image))
 
     def extra_spec(self, name: str) -> Property | None:
-        """What the flavor says."""
-        value = self.flavor.extra_specs.get(name)
+        """Return the flavor's extra spec of that name."""
+        value = self.extra_specs.get(name)
         return Property(name, value) if value else None
 
     def pair(self, name: str) -> Pair:
-        """:param name: the extra spec's; the image property has ``_`` for the colon."""
-        theirs = name.replace(":", "_", 1)
-        value = self.image.properties.get(theirs)
-        return Pair(self.extra_spec(name), Property(theirs, value) if value else None)
+        """Return a property of both sides.
 
-    def one(self, name: str) -> Property | None:
-        """The side that has it; both may, with one value.
+        :param name: of the extra spec; the image property has ``_`` instead of the colon.
+        """
+        image_name = name.replace(":", "_", 1)
+        value = self.image.get(image_name)
+        return Pair(self.extra_spec(name), Property(image_name, value) if value else None)
 
-        :raises FlavorImageConflict: they differ.
+    def agreed(self, name: str) -> Property | None:
+        """Return a property that either side may set. Both sides may set it to the same value.
+
+        :raises FlavorImageConflict: the values differ.
         """
         pair = self.pair(name)
         if pair.flavor and pair.image and pair.flavor.value != pair.image.value:
             raise pair.conflict("the image may not differ from the flavor")
         return pair.flavor or pair.image
 
-    def grouped(self, prefix: str, rest: str) -> Iterator[Property]:
-        """Extra specs of any request group: ``resources:PCPU``, ``resources1:PCPU``, ..."""
+    def in_request_groups(self, prefix: str, rest: str) -> Iterator[Property]:
+        """Return an extra spec of every request group: ``resources:PCPU``, ``resources1:PCPU``."""
         pattern = re.compile(rf"{re.escape(prefix)}([1-9][0-9]*)?:{re.escape(rest)}")
-        for name, value in self.flavor.extra_specs.items():
+        for name, value in self.extra_specs.items():
             if pattern.fullmatch(name):
                 yield Property(name, value)
 
-    def sides(self, name: str, default: str) -> tuple[Property, ...]:
-        """Who asks for it, for an error to name; the value that is in force when nobody does."""
+    def sources(self, name: str, default: str) -> tuple[Property, ...]:
+        """Return the properties that set a value, or else the default, for an error."""
         return tuple(filter(None, self.pair(name))) or (Property(name, default),)
 
+    @property
+    def flavor_vcpus(self) -> Property:
+        """The number of vCPUs, for an error."""
+        return Property("flavor.vcpus", str(self.vcpus))
 
-def conflict(rule: str, *sides: Property | None) -> PropertyConflict:
-    """The error: what these properties ask for excludes each other."""
-    return PropertyConflict(properties=dict(filter(None, sides)), rule=rule)
+    @property
+    def flavor_memory(self) -> Property:
+        """The size of the memory, for an error."""
+        return Property("flavor.memory_mb", str(self.memory_mb))
 
 
-def overriding(rule: str, *sides: Property | None) -> FlavorImageConflict:
-    """The error: the image overrides what the flavor has decided."""
-    return FlavorImageConflict(properties=dict(filter(None, sides)), rule=rule)
+def conflict(rule: str, *properties: Property | None) -> PropertyConflict:
+    """Return the error for properties whose values exclude each other."""
+    return PropertyConflict(properties=dict(filter(None, properties)), rule=rule)
+
+
+def overriding(rule: str, *properties: Property | None) -> FlavorImageConflict:
+    """Return the error for an image that overrides a decision of the flavor."""
+    return FlavorImageConflict(properties=dict(filter(None, properties)), rule=rule)

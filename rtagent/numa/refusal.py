@@ -1,4 +1,4 @@
-"""Why a guest does not fit: what was asked for where, and what was there."""
+"""Explain why a guest does not fit: the requested resource, its place, and what is available."""
 
 from __future__ import annotations
 
@@ -6,57 +6,58 @@ from collections.abc import Iterator, Sequence
 
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.numa import emulator
-from rtagent.numa.constraints import Constraints
-from rtagent.numa.devices import Devices
-from rtagent.numa.host import Host
-from rtagent.numa.search import Search, deficient
-from rtagent.numa.table import Row
+from rtagent.numa.candidates import CandidateRow
+from rtagent.numa.cpu_policies import EMULATOR_SHARE
+from rtagent.numa.host_cells import Host
+from rtagent.numa.requirements import NumaRequirements
+from rtagent.numa.search import Devices, Search, deficient
 
 DEDICATED_OPTION = "[compute] cpu_dedicated_set"
 SHARED_OPTION = "[compute] cpu_shared_set"
 
 
-def not_offered(asked: Constraints, host: Host) -> Iterator[Reason]:
-    """What the host has nowhere, whatever else runs on it."""
+def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+    """Return the requirements that the host could not meet even without any guests."""
     policy, online = host.policy, host.topology.cpus
-    if asked.pcpus and not policy.dedicated(online):
-        yield _unset("PCPU", asked.pcpus, "CPUs", DEDICATED_OPTION, host)
-    if asked.vcpus and not policy.shared(online):
-        yield _unset("VCPU", asked.vcpus, "vCPUs", SHARED_OPTION, host)
-    sharing = asked.emulator_threads_policy == emulator.SHARE
-    if sharing and asked.realtime and not policy.shared(online):
+    if required.pcpus and not policy.dedicated(online):
+        yield _unset("PCPU", required.pcpus, "CPUs", DEDICATED_OPTION, host)
+    if required.vcpus and not policy.shared(online):
+        yield _unset("VCPU", required.vcpus, "vCPUs", SHARED_OPTION, host)
+    shares = required.emulator_threads_policy == EMULATOR_SHARE
+    if shares and required.realtime and not policy.shared(online):
         # Among realtime vCPUs the emulator would starve.
         yield _unset("emulator threads", 1, "place", SHARED_OPTION, host)
     cells = host.topology.cells
-    if len(asked.cells) > len(cells):
+    if len(required.cells) > len(cells):
         code = ReasonCode.EXCEEDS_HOST if cells else ReasonCode.NOT_OFFERED
-        yield _cells(code, len(asked.cells), len(cells), host.name)
+        yield _cells(code, len(required.cells), len(cells), host.name)
 
 
-def unplaced(
-    rows: Sequence[Row], host: Host, devices: Devices | None, search: Search
+def no_placement(
+    matrix: Sequence[CandidateRow], host: Host, devices: Devices | None, search: Search
 ) -> Iterator[Reason]:
-    """Why a search over these rows found no placement."""
-    crowded = deficient([list(row.slots) for row in rows])
+    """Return why a search over this candidate matrix found no placement."""
+    crowded = deficient([list(row.candidates) for row in matrix])
     if crowded:
-        yield from _crowded([rows[place] for place in sorted(crowded)])
+        yield from _too_few_cells([matrix[place] for place in sorted(crowded)])
         return
     if search.gave_up:
-        yield _cells(ReasonCode.UNDECIDED, len(rows), 0, host.name)
-    preferred = Search([list(row.slots) for row in rows]).placement()
+        yield _cells(ReasonCode.UNDECIDED, len(matrix), 0, host.name)
+    preferred = Search([list(row.candidates) for row in matrix]).placement()
     if devices is not None and preferred is not None:
         yield from devices.refusal(preferred)
 
 
-def _crowded(rows: Sequence[Row]) -> Iterator[Reason]:
-    """Guest cells that have fewer host cells to go to than they are: why none of the others."""
-    fit = frozenset(cell for row in rows for cell in row.slots)
-    if fit:
-        where = f"cells {format_cpu_spec(fit)}"
-        yield _cells(ReasonCode.INSUFFICIENT, len(rows), len(fit), where)
-    unfit = (row.reasons[cell] for row in rows for cell in row.reasons if cell not in fit)
-    yield from dict.fromkeys(reason for reasons in unfit for reason in reasons)
+def _too_few_cells(rows: Sequence[CandidateRow]) -> Iterator[Reason]:
+    """Return why these guest cells, which together fit too few host cells, do not fit
+    the others.
+    """
+    fitting = frozenset(cell for row in rows for cell in row.candidates)
+    if fitting:
+        where = f"cells {format_cpu_spec(fitting)}"
+        yield _cells(ReasonCode.INSUFFICIENT, len(rows), len(fitting), where)
+    others = (row.reasons[cell] for row in rows for cell in row.reasons if cell not in fitting)
+    yield from dict.fromkeys(reason for reasons in others for reason in reasons)
 
 
 def _cells(code: ReasonCode, requested: int, available: int, where: str) -> Reason:

@@ -1,26 +1,57 @@
-"""Which host cell each guest cell goes to.
+"""The search for a placement: a host cell for each guest cell.
 
-Without devices, which couple the cells, this is a matching of guest cells to host cells, and no
-step is taken back: before a guest cell is given a host cell, the rest is known to be matchable.
-With devices the same walk goes on past placements that they refuse, and leaves out what they rule
-out.
+Without devices the search is a matching of guest cells to host cells, and it never backtracks:
+before it assigns a host cell to a guest cell, it checks that the other guest cells can still be
+matched. With devices, the choice of one cell restricts the others. The search then continues after
+placements that the devices refuse, and skips placements that the devices make impossible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from rtagent.numa.devices import Devices
+from rtagent.model.decision import Reason
 
-#: Steps (guest cells given a host cell, one way or another) after which a search gives up.
+#: The number of steps after which a search gives up. A step assigns a host cell to a guest cell.
 STEPS = 2000
 
 
-class Search:
-    """The first placement, in the order of preference, that does.
+class Devices(Protocol):
+    """The devices that one guest requests on one host, possibly none. Pure.
 
-    :param rows: for each guest cell the host cells on which it fits, the preferred one first.
-    :ivar gave_up: the steps ran out, so that nothing is known of placements not tried.
+    They must be near enough to the guest's cells, so the placement of one guest cell restricts that
+    of the others.
+    """
+
+    def weight(self, cell: int) -> int:
+        """Return the weight of a host cell; cells of a low weight are tried first.
+
+        Cells with devices that the guest requests have a low weight. For a guest that requests no
+        devices, cells without devices have a low weight.
+        """
+        ...
+
+    def possible(self, cells: frozenset[int]) -> bool:
+        """Return whether a guest on these host cells, or on some of them, may get its devices.
+
+        If it is true for a set of cells, it must be true for every superset.
+        """
+        ...
+
+    def refusal(self, cells: tuple[int, ...]) -> tuple[Reason, ...]:
+        """Return why a guest cannot get its devices; empty if it can.
+
+        :param cells: the host cell of each guest cell.
+        """
+        ...
+
+
+class Search:
+    """The search for the first placement, in the order of preference, that the devices accept.
+
+    :param rows: the host cells that each guest cell fits, the preferred one first.
+    :ivar gave_up: the search reached its limit of steps, and did not try all placements.
     """
 
     def __init__(
@@ -35,32 +66,38 @@ class Search:
         self.gave_up = False
 
     def placement(self) -> tuple[int, ...] | None:
-        """A host cell for each guest cell; None: there is none, or the search gave up."""
-        return self._onward(()) if self._completable(0, frozenset()) else None
+        """Return a host cell for each guest cell; None: no placement was found."""
+        return self._continued(()) if self._completable(0, frozenset()) else None
 
-    def _onward(self, chosen: tuple[int, ...]) -> tuple[int, ...] | None:
+    def _continued(self, chosen: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the first placement that begins with these host cells."""
         used = frozenset(chosen)
-        if used in self._dead or self._over() or not self._may_do(used | self._open[len(chosen)]):
+        if (
+            used in self._dead
+            or self._out_of_steps()
+            or not self._devices_possible(used | self._open[len(chosen)])
+        ):
             return None
         if len(chosen) == len(self._rows):
             return chosen if self._accepted(chosen) else None
         refused = self._refused_in_order
         for cell in self._rows[len(chosen)]:
             if cell not in used and self._completable(len(chosen) + 1, used | {cell}):
-                found = self._onward((*chosen, cell))
+                found = self._continued((*chosen, cell))
                 if found is not None:
                     return found
         if refused == self._refused_in_order and not self.gave_up:
-            # No order of these cells was to blame: whichever way they come together, it ends here.
+            # No complete placement was refused because of its order, so another order of these
+            # cells fails as well.
             self._dead.add(used)
         return None
 
-    def _over(self) -> bool:
+    def _out_of_steps(self) -> bool:
         self.gave_up = self.gave_up or self._left == 0
         self._left -= 1
         return self.gave_up
 
-    def _may_do(self, cells: frozenset[int]) -> bool:
+    def _devices_possible(self, cells: frozenset[int]) -> bool:
         if self._devices is None:
             return True
         if cells not in self._possible:
@@ -74,6 +111,7 @@ class Search:
         return False
 
     def _completable(self, place: int, used: frozenset[int]) -> bool:
+        """Return whether the guest cells from `place` on can be matched to other host cells."""
         key = (place, used)
         if key not in self._completes:
             rest = [[cell for cell in row if cell not in used] for row in self._rows[place:]]
@@ -82,8 +120,11 @@ class Search:
 
 
 def deficient(rows: Sequence[Sequence[int]]) -> frozenset[int]:
-    """Rows (by their place) that have, all together, fewer cells to go to than they are; empty when
-    each row can have a cell of its own."""
+    """Return guest cells (by number) that together fit fewer host cells than there are guest cells
+    among them.
+
+    :returns: empty if each guest cell can have its own host cell.
+    """
     owner: dict[int, int] = {}
     for place in range(len(rows)):
         seen: set[int] = set()
@@ -95,7 +136,7 @@ def deficient(rows: Sequence[Sequence[int]]) -> frozenset[int]:
 def _augment(
     rows: Sequence[Sequence[int]], place: int, owner: dict[int, int], seen: set[int]
 ) -> bool:
-    """Give a row a cell, others making way where they can."""
+    """Match a guest cell to a host cell, and rematch other guest cells if necessary."""
     for cell in rows[place]:
         if cell not in seen:
             seen.add(cell)

@@ -1,1 +1,3 @@
-"""Which devices the host offers, and which of them a guest gets: pure."""
+"""PCI devices and assigned resources: configuration, availability, and the fit for a claim.
+
+All of it is pure."""

@@ -1,111 +1,182 @@
-"""Which devices would do for which request, by themselves and wherever the guest would be."""
+"""Candidate devices of a request, and their NUMA affinity to the guest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import Final
 
 from msgspec import UNSET
 
 from rtagent.model.base import Value
-from rtagent.model.device import FUNCTIONS, PciDevice
-from rtagent.pci.affinity import POLICIES, Place
-from rtagent.pci.kinds import Kind, kinds
+from rtagent.model.device import VF_TYPES, PciDevice
+from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.matching import Eligible
-from rtagent.pci.request import DeviceRequest
-from rtagent.pci.states import Holdings
+from rtagent.pci.pools import DeviceClass, device_classes
+from rtagent.pci.requests import DeviceRequest
 
-#: Ranks of devices that the owner holds: for the same purpose, or for another; those
-#: that are free come after, as near as they are.
-KEPT, OWN, FREE = 0, 1, 2
+#: The affinity of a device to its guest, best first: on one of the guest's cells; on a cell of the
+#: same socket, or without a known NUMA node; elsewhere.
+SAME_CELL: Final = 0
+SAME_SOCKET: Final = 1
+REMOTE: Final = 2
+
+#: Ranks of devices that the owner already uses: for the same purpose, or for another one. The ranks
+#: of free devices follow: `FREE` plus their affinity.
+SAME_PURPOSE, OTHER_PURPOSE, FREE = 0, 1, 2
+
+
+class GuestCells(Value, frozen=True):
+    """The host cells of a guest.
+
+    :ivar cells: their ids.
+    :ivar sockets: the sockets of every cell of the host, by cell id; a cell may span several
+        sockets, or its sockets may be unknown.
+    """
+
+    cells: frozenset[int]
+    sockets: Mapping[int, frozenset[int]]
+
+    def shares_socket(self, node: int) -> bool:
+        """Whether a NUMA node has a socket in common with one of the guest's cells."""
+        sockets = self.sockets.get(node, frozenset())
+        return any(sockets & self.sockets.get(cell, frozenset()) for cell in self.cells)
+
+
+def required(node: int | None, guest: GuestCells) -> int | None:
+    """Accept devices on the guest's cells."""
+    return SAME_CELL if node in guest.cells else None
+
+
+def legacy(node: int | None, guest: GuestCells) -> int | None:
+    """Accept devices on the guest's cells, and devices without a known NUMA node."""
+    return SAME_SOCKET if node is None else required(node, guest)
+
+
+def preferred(node: int | None, guest: GuestCells) -> int | None:
+    """Accept all devices; prefer those that `legacy` accepts."""
+    affinity = legacy(node, guest)
+    return REMOTE if affinity is None else affinity
+
+
+def socket(node: int | None, guest: GuestCells) -> int | None:
+    """Accept devices on the sockets of the guest's cells."""
+    affinity = required(node, guest)
+    if affinity is None and node is not None and guest.shares_socket(node):
+        return SAME_SOCKET
+    return affinity
+
+
+#: The NUMA affinity policies: each returns the affinity of a device on a NUMA node, or None if the
+#: policy does not accept it.
+NUMA_POLICIES: Final[Mapping[str, Callable[[int | None, GuestCells], int | None]]] = {
+    "required": required,
+    "legacy": legacy,
+    "preferred": preferred,
+    "socket": socket,
+}
 
 
 class Candidates(Value, frozen=True, kw_only=True):
-    """One request's.
+    """The candidate devices of one request.
 
-    :ivar free: what it may have, by kinds, the one to take first at the head.
-    :ivar own: ranks of those that the owner holds already, by address.
-    :ivar there: how many of the host's devices are such, in whosever hands.
+    :ivar available: the devices available to the owner, by class, in the order of preference.
+    :ivar reusable: ranks of the devices that the owner already uses, by address.
+    :ivar total: the number of suitable devices on the host, used or not.
     """
 
     request: DeviceRequest
-    free: tuple[Kind, ...]
-    own: Mapping[str, int]
-    there: int
+    available: tuple[DeviceClass, ...]
+    reusable: Mapping[str, int]
+    total: int
 
     @property
     def number(self) -> int:
-        """How many it may have."""
-        return sum(len(kind.addresses) for kind in self.free)
+        """The number of devices that are available to the owner."""
+        return sum(len(each.addresses) for each in self.available)
 
-    def near(self, place: Place | None, most: int) -> Eligible:
-        """Those that are near enough to the guest, by address; with no place, all.
+    def near(self, guest: GuestCells | None, limit: int) -> Eligible:
+        """Return the devices that the NUMA policy accepts, with their ranks, best first.
 
-        :param most: how many devices are wanted in all: so many of a kind are as good as any.
+        :param guest: None: the guest has no NUMA topology, and all devices are accepted.
+        :param limit: the maximum number of devices of a class to return, which is the number of
+            devices that all requests need.
         """
-        policy = POLICIES[self.request.numa_policy]
-        ranked: dict[str, int] = {}
-        for kind in self.free:
-            affinity = 0 if place is None else policy(kind.like.device.numa_node, place)
+        policy = NUMA_POLICIES[self.request.numa_policy]
+        ranks: dict[str, int] = {}
+        for each in self.available:
+            affinity = 0 if guest is None else policy(each.example.device.numa_node, guest)
             if affinity is not None:
-                ranked.update(dict.fromkeys(kind.addresses[:most], FREE + affinity))
-                ranked.update((each, self.own[each]) for each in kind.addresses if each in self.own)
-        return dict(sorted(ranked.items(), key=itemgetter(1)))
+                ranks.update(dict.fromkeys(each.addresses[:limit], FREE + affinity))
+                ranks.update(
+                    (address, self.reusable[address])
+                    for address in each.addresses
+                    if address in self.reusable
+                )
+        return dict(sorted(ranks.items(), key=itemgetter(1)))
 
 
 def candidates(
     requests: Sequence[DeviceRequest],
-    holdings: Holdings,
+    allocations: DeviceAllocations,
     owner_id: str,
-    offered: Mapping[str, str],
+    reusable: Mapping[str, str],
 ) -> tuple[Candidates, ...]:
-    """For each request.
+    """Return the candidates of each request.
 
-    :param offered: devices that the owner holds and may share with himself, by address: the purpose
-        of each.
+    :param reusable: the purposes of devices that the owner uses and may reuse, by address.
     """
-    left = holdings.available(owner_id, offered)
-    return tuple(_of(request, holdings, left, offered) for request in requests)
+    available = allocations.available(owner_id, reusable)
+    return tuple(_candidates(request, allocations, available, reusable) for request in requests)
 
 
-def _of(
+def _candidates(
     request: DeviceRequest,
-    holdings: Holdings,
-    left: Iterable[Kind],
-    offered: Mapping[str, str],
+    allocations: DeviceAllocations,
+    available: Iterable[DeviceClass],
+    reusable: Mapping[str, str],
 ) -> Candidates:
-    there = (kind for kind in kinds(holdings.devices) if _do(kind.like, request))
-    free = (kind for kind in left if _do(kind.like, request))
+    suitable = (
+        each for each in device_classes(allocations.devices) if _suits(each.example, request)
+    )
     return Candidates(
         request=request,
-        free=tuple(sorted(free, key=lambda kind: _order(kind.like, holdings))),
-        own={
-            address: KEPT if purpose == request.purpose else OWN
-            for address, purpose in offered.items()
+        available=tuple(
+            sorted(
+                (each for each in available if _suits(each.example, request)),
+                key=lambda each: _preference(each.example, allocations),
+            )
+        ),
+        reusable={
+            address: SAME_PURPOSE if purpose == request.purpose else OTHER_PURPOSE
+            for address, purpose in reusable.items()
         },
-        there=sum(len(kind.addresses) for kind in there),
+        total=sum(len(each.addresses) for each in suitable),
     )
 
 
-def _do(tracked: PciDevice, request: DeviceRequest) -> bool:
-    return any(wanted.matches(tracked) for wanted in request.alternatives)
+def _suits(recorded: PciDevice, request: DeviceRequest) -> bool:
+    return any(criteria.matches(recorded) for criteria in request.alternatives)
 
 
-def _order(tracked: PciDevice, holdings: Holdings) -> tuple[int, bool, str]:
-    """What others may need most is taken last: devices of which much is said, and the virtual
-    functions of a physical one that is still whole."""
-    tags, parent = tracked.tags, tracked.device.parent_addr
-    said = (
+def _preference(recorded: PciDevice, allocations: DeviceAllocations) -> tuple[int, bool, str]:
+    """Return a sort key. The devices that other requests are most likely to need come last.
+
+    These are devices with many tags, and virtual functions whose physical function has no virtual
+    function in use.
+    """
+    tags, parent = recorded.tags, recorded.device.parent_addr
+    tag_count = (
         (tags.physical_network is not UNSET)
         + tags.trusted
         + tags.live_migratable
         + (tags.resource_class is not None)
         + len(tags.traits)
     )
-    whole = (
-        tracked.device.dev_type in FUNCTIONS
+    first_vf = (
+        recorded.device.dev_type in VF_TYPES
         and parent is not None
-        and parent in holdings.devices
-        and not holdings.broken(parent)
+        and parent in allocations.devices
+        and not allocations.has_used_vf(parent)
     )
-    return said, whole, tracked.address
+    return tag_count, first_vf, recorded.address

@@ -1,8 +1,7 @@
-"""Which devices a claim gets: all that it asks for, or none and every reason.
+"""Fit the device requests of a claim: all requested devices, or no device and every reason.
 
-Pure and stable: the same arguments give the same answer, so that what was tested is what is
-granted. Requests share devices out by matching; only physical functions against their own virtual
-ones are searched, within a bound.
+The fit is pure and deterministic: equal arguments give equal results, so that a claim gets the
+devices that a test of the claim has returned.
 """
 
 from __future__ import annotations
@@ -13,122 +12,130 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.device import AssignedDevice, PciDevice
-from rtagent.pci.affinity import Place
-from rtagent.pci.candidates import candidates
-from rtagent.pci.functions import divisions
-from rtagent.pci.kinds import Kind, kinds
-from rtagent.pci.matching import Eligible, match
-from rtagent.pci.request import DeviceRequest
-from rtagent.pci.states import Holdings
+from rtagent.pci.allocations import DeviceAllocations
+from rtagent.pci.candidates import GuestCells, candidates
+from rtagent.pci.matching import Eligible, function_choices, match
+from rtagent.pci.pools import DeviceClass, device_classes
+from rtagent.pci.requests import DeviceRequest
 
-#: Ways to give out physical functions that are tried at most.
-STEPS = 2000
+#: The maximum number of choices of physical functions to try.
+MAX_CHOICES = 2000
 
 
-class Fitted(Value, frozen=True):
-    """All of them, in the order of the requests, then of addresses."""
+class FittedDevices(Value, frozen=True):
+    """All requested devices, in the order of the requests, then of addresses."""
 
     devices: tuple[AssignedDevice, ...]
 
 
 class DeviceFit:
-    """What one owner asks for, on one host. It may be asked about many placements.
+    """The device requests of one owner, fitted to one host for any number of guest placements.
 
-    It is also what the search for a NUMA placement asks about its cells.
+    The search for host NUMA cells uses it to find the possible cells.
 
     :param where: the node's name, for refusals.
-    :param sockets: of each NUMA cell of the host, by its id.
-    :param offered: devices that the owner holds and may share with himself (a move on one host),
-        by address: the purpose of each (`AssignedDevice.purpose`). A claim that adds devices to
-        those that the owner has is offered none.
+    :param sockets: the sockets of each NUMA cell of the host, by cell id.
+    :param reusable: devices that the owner uses and may reuse (a move on one host), by address; the
+        values are their purposes (`AssignedDevice.purpose`). An attach claim reuses no devices.
     """
 
     def __init__(
         self,
         requests: Sequence[DeviceRequest],
-        holdings: Holdings,
+        allocations: DeviceAllocations,
         owner_id: str,
         *,
         where: str,
         sockets: Mapping[int, frozenset[int]] | None = None,
-        offered: Mapping[str, str] | None = None,
-        steps: int = STEPS,
+        reusable: Mapping[str, str] | None = None,
+        max_choices: int = MAX_CHOICES,
     ) -> None:
-        self._requests, self._holdings, self._where = requests, holdings, where
-        self._sockets, self._steps = sockets or {}, steps
-        self._candidates = candidates(requests, holdings, owner_id, offered or {})
-        self._answers: dict[frozenset[int], Fitted | Refused] = {}
+        self._requests, self._devices, self._where = requests, allocations.devices, where
+        self._sockets, self._max_choices = sockets or {}, max_choices
+        self._candidates = candidates(requests, allocations, owner_id, reusable or {})
+        self._results: dict[frozenset[int], FittedDevices | Refused] = {}
 
-    def fit(self, cells: frozenset[int] = frozenset()) -> Fitted | Refused:
-        """The devices for a guest on these cells.
+    def fit(self, cells: frozenset[int] = frozenset()) -> FittedDevices | Refused:
+        """Return the devices for a guest on these host cells.
 
-        :param cells: of the host; none: the guest has no NUMA topology, and no device is far.
+        :param cells: empty: the guest has no NUMA topology, and any NUMA node is accepted.
         """
-        if cells not in self._answers:
-            self._answers[cells] = self._fit(Place(cells, self._sockets) if cells else None)
-        return self._answers[cells]
+        if cells not in self._results:
+            guest = GuestCells(cells, self._sockets) if cells else None
+            self._results[cells] = self._fit(guest)
+        return self._results[cells]
 
     def weight(self, cell: int) -> int:
-        """0 for cells to be tried first: those with devices that are asked for; for a guest that
-        asks for none, those without any, which others may need to be near (LP2144660)."""
+        """Return 0 for a host cell that should be tried early, else 1.
+
+        For a guest that requests devices, cells with suitable devices come first. For any other
+        guest, cells without devices come first, because guests with devices may need the other
+        cells (LP2144660).
+        """
         if not self._requests:
-            return int(cell in _nodes(kinds(self._holdings.devices)))
-        return int(cell not in _nodes(kind for each in self._candidates for kind in each.free))
+            return int(cell in _numa_nodes(device_classes(self._devices)))
+        suitable = (each for request in self._candidates for each in request.available)
+        return int(cell not in _numa_nodes(suitable))
 
     def possible(self, cells: frozenset[int]) -> bool:
-        """Whether a guest on these cells, or on some of them, may get its devices. More cells never
-        make fewer devices near, so that a refusal holds for every part of them."""
-        answer = self.fit(cells)
-        return isinstance(answer, Fitted) or _undecided(answer)
+        """Return whether a guest on these cells, or on a subset of them, may get its devices.
+
+        A device that is near to a set of cells is near to every superset, so a refusal also applies
+        to every subset.
+        """
+        result = self.fit(cells)
+        return isinstance(result, FittedDevices) or _undecided(result)
 
     def refusal(self, cells: tuple[int, ...]) -> tuple[Reason, ...]:
-        """Why a guest on these cells cannot have its devices; empty when it can."""
-        answer = self.fit(frozenset(cells))
-        return () if isinstance(answer, Fitted) else answer.reasons
+        """Return why a guest on these cells cannot get its devices; empty: it can."""
+        result = self.fit(frozenset(cells))
+        return () if isinstance(result, FittedDevices) else result.reasons
 
-    def _fit(self, place: Place | None) -> Fitted | Refused:
+    def _fit(self, guest: GuestCells | None) -> FittedDevices | Refused:
         needs = [request.count for request in self._requests]
-        eligible = [each.near(place, sum(needs)) for each in self._candidates]
-        short = tuple(self._short(eligible, place))
-        if short:
-            return refuse(short)
-        ways = divisions(eligible, self._holdings.devices, sum(needs))
+        eligible = [each.near(guest, sum(needs)) for each in self._candidates]
+        impossible = tuple(self._impossible(eligible, guest))
+        if impossible:
+            return refuse(impossible)
+        choices = function_choices(eligible, self._devices, sum(needs))
         best: list[list[str]] | None = None
-        for way in itertools.islice(ways, self._steps):
-            shared = match(needs, way)
-            if _enough(needs, shared):
-                return Fitted(tuple(self._assigned(shared)))
-            if best is None or _total(shared) > _total(best):
-                best = shared
-        undecided = next(ways, None) is not None
-        return refuse(self._unserved(best or [[] for _ in needs], undecided, place))
+        for choice in itertools.islice(choices, self._max_choices):
+            matched = match(needs, choice)
+            if _complete(needs, matched):
+                return FittedDevices(tuple(self._assigned(matched)))
+            if best is None or _total(matched) > _total(best):
+                best = matched
+        undecided = next(choices, None) is not None
+        return refuse(self._incomplete(best or [[] for _ in needs], undecided, guest))
 
-    def _short(self, eligible: Sequence[Eligible], place: Place | None) -> Iterator[Reason]:
-        """Requests that could not be served if they were alone."""
-        for each, near in zip(self._candidates, eligible, strict=True):
-            wanted = each.request.count
-            if each.there == 0:
-                yield self._reason(ReasonCode.NOT_OFFERED, each.request, 0, None)
-            elif each.there < wanted:
-                yield self._reason(ReasonCode.EXCEEDS_HOST, each.request, each.there, None)
-            elif each.number < wanted:
-                yield self._reason(ReasonCode.INSUFFICIENT, each.request, each.number, None)
-            elif len(near) < wanted:
-                yield self._reason(ReasonCode.INSUFFICIENT, each.request, len(near), place)
-
-    def _unserved(
-        self, best: Sequence[Sequence[str]], undecided: bool, place: Place | None
+    def _impossible(
+        self, eligible: Sequence[Eligible], guest: GuestCells | None
     ) -> Iterator[Reason]:
-        """Requests that the others leave too few for."""
+        """Yield the reasons of the requests that would fail even without the other requests."""
+        for each, near in zip(self._candidates, eligible, strict=True):
+            needed = each.request.count
+            if each.total == 0:
+                yield self._reason(ReasonCode.NOT_OFFERED, each.request, 0, None)
+            elif each.total < needed:
+                yield self._reason(ReasonCode.EXCEEDS_HOST, each.request, each.total, None)
+            elif each.number < needed:
+                yield self._reason(ReasonCode.INSUFFICIENT, each.request, each.number, None)
+            elif len(near) < needed:
+                yield self._reason(ReasonCode.INSUFFICIENT, each.request, len(near), guest)
+
+    def _incomplete(
+        self, best: Sequence[Sequence[str]], undecided: bool, guest: GuestCells | None
+    ) -> Iterator[Reason]:
+        """Yield the reasons of the requests for which the other requests leave too few devices."""
         code = ReasonCode.UNDECIDED if undecided else ReasonCode.INSUFFICIENT
-        for each, got in zip(self._candidates, best, strict=True):
-            if len(got) < each.request.count:
-                yield self._reason(code, each.request, len(got), place)
+        for each, matched in zip(self._candidates, best, strict=True):
+            if len(matched) < each.request.count:
+                yield self._reason(code, each.request, len(matched), guest)
 
     def _reason(
-        self, code: ReasonCode, request: DeviceRequest, available: int, place: Place | None
+        self, code: ReasonCode, request: DeviceRequest, available: int, guest: GuestCells | None
     ) -> Reason:
-        cells = f" cells {','.join(map(str, sorted(place.cells)))}" if place else ""
+        cells = f" cells {','.join(map(str, sorted(guest.cells)))}" if guest else ""
         return Reason(
             code=code,
             resource=request.resource,
@@ -138,15 +145,23 @@ class DeviceFit:
             unit="devices",
         )
 
-    def _assigned(self, shared: Sequence[Sequence[str]]) -> Iterator[AssignedDevice]:
-        for request, addresses in zip(self._requests, shared, strict=True):
+    def _assigned(self, matched: Sequence[Sequence[str]]) -> Iterator[AssignedDevice]:
+        for request, addresses in zip(self._requests, matched, strict=True):
             for address in sorted(addresses):
-                yield assigned(self._holdings.devices[address], request)
+                yield _assigned_device(self._devices[address], request)
 
 
-def assigned(tracked: PciDevice, request: DeviceRequest) -> AssignedDevice:
-    """The device as the claim will hold it."""
-    device = tracked.device
+def addresses_by_purpose(devices: Iterable[AssignedDevice]) -> dict[str, tuple[str, ...]]:
+    """Group addresses by purpose. A move replaces devices by others of the same purpose
+    (LP1809095)."""
+    found: dict[str, tuple[str, ...]] = {}
+    for device in devices:
+        found[device.purpose] = (*found.get(device.purpose, ()), device.address)
+    return found
+
+
+def _assigned_device(recorded: PciDevice, request: DeviceRequest) -> AssignedDevice:
+    device = recorded.device
     return AssignedDevice(
         address=device.address,
         vendor_id=device.vendor_id,
@@ -158,34 +173,22 @@ def assigned(tracked: PciDevice, request: DeviceRequest) -> AssignedDevice:
         source=request.source,
         numa_node=device.numa_node,
         parent_addr=device.parent_addr,
-        managed=tracked.tags.managed,
+        managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
     )
 
 
-def by_purpose(devices: Iterable[AssignedDevice]) -> dict[str, tuple[str, ...]]:
-    """Addresses, by purpose: in a move, devices of one purpose take each other's place
-    (LP1809095)."""
-    found: dict[str, tuple[str, ...]] = {}
-    for device in devices:
-        found[device.purpose] = (*found.get(device.purpose, ()), device.address)
-    return found
+def _numa_nodes(classes: Iterable[DeviceClass]) -> frozenset[int | None]:
+    return frozenset(each.example.device.numa_node for each in classes if each.example.listed)
 
 
-def _nodes(of: Iterable[Kind]) -> frozenset[int | None]:
-    return frozenset(kind.like.device.numa_node for kind in of if kind.like.listed)
+def _complete(needs: Sequence[int], matched: Sequence[Sequence[str]]) -> bool:
+    return all(len(devices) >= need for need, devices in zip(needs, matched, strict=True))
 
 
-def _enough(needs: Sequence[int], shared: Sequence[Sequence[str]]) -> bool:
-    return all(len(got) >= need for need, got in zip(needs, shared, strict=True))
+def _total(matched: Sequence[Sequence[str]]) -> int:
+    return sum(map(len, matched))
 
 
-def _total(shared: Sequence[Sequence[str]]) -> int:
-    return sum(map(len, shared))
-
-
-def _undecided(answer: Refused) -> bool:
-    return any(reason.code == ReasonCode.UNDECIDED for reason in answer.reasons)
-
-
-__all__ = ["STEPS", "DeviceFit", "Fitted", "assigned", "by_purpose"]
+def _undecided(result: Refused) -> bool:
+    return any(reason.code == ReasonCode.UNDECIDED for reason in result.reasons)

@@ -1,6 +1,7 @@
-"""Mediated devices (virtual GPUs): which types are enabled where, and what that makes.
+"""Mediated devices (virtual GPUs): the enabled types by device, and the inventories.
 
-A unit of a type on a device is an index, not a device that exists: who holds it creates it.
+An identifier names one mediated device of a type on a parent device by an index. The mediated
+device need not exist: it is created for the claim that has the identifier.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from uuid import UUID, uuid5
 
 from rtagent.errors import ConfigError
 from rtagent.model.address import BadAddress, parse_address
+from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.device import Device, Mdev
 from rtagent.model.observation import Problem
-from rtagent.model.specific import EnabledType, SpecificInventory
+from rtagent.model.pci_policy import EnabledMdevType
 
 VGPU = "VGPU"
 _CLASS = re.compile(r"VGPU|CUSTOM_[A-Z0-9_]+")
@@ -22,10 +24,11 @@ _CLASS_LENGTH = 255
 
 
 class MdevSettings(Value, frozen=True, kw_only=True):
-    """The options of one ``[mdev_<type>]``.
+    """The options of one section ``[mdev_<type>]``.
 
-    :ivar device_addresses: on which the type is enabled; none: wherever it is the only type.
-    :ivar max_instances: of one device, or None for as many as it makes.
+    :ivar device_addresses: the devices on which the type is enabled; empty: every device, if it is
+        the only type.
+    :ivar max_instances: per device; None: as many as the device supports.
     """
 
     device_addresses: Sequence[str] = ()
@@ -35,62 +38,65 @@ class MdevSettings(Value, frozen=True, kw_only=True):
 
 def enabled_types(
     types: Sequence[str], settings: Mapping[str, MdevSettings]
-) -> tuple[tuple[EnabledType, ...], tuple[Problem, ...]]:
-    """``[devices] enabled_mdev_types`` with the sections of the types, and what is odd about them.
+) -> tuple[tuple[EnabledMdevType, ...], tuple[Problem, ...]]:
+    """Return the enabled types with their settings, and the problems found.
 
-    Several types need each the addresses of its devices; if one has none, only the first of all is
-    enabled, on every device that has it (Nova's rule).
+    If there are several types, each needs the addresses of its devices. If one has none, only the
+    first type is enabled, on every device that supports it (Nova's rule).
 
+    :param types: ``[devices] enabled_mdev_types``. :param settings: by type.
     :raises ConfigError: a value breaks its rule, or two types are enabled on one device.
     """
-    made = tuple(
-        _enabled(name, settings.get(name, MdevSettings())) for name in dict.fromkeys(types)
+    enabled = tuple(
+        _enabled_type(name, settings.get(name, MdevSettings())) for name in dict.fromkeys(types)
     )
-    _apart(made)
-    homeless = [each.type for each in made if each.addresses is None]
-    if len(made) < 2 or not homeless:
-        return made, ()
-    first = made[0]
-    message = f"it has no device_addresses: {first.type} alone is enabled, on every device"
-    problem = Problem(item=f"[mdev_{homeless[0]}]", message=message)
-    alone = EnabledType(
+    _check_one_type_per_device(enabled)
+    without_addresses = [each.type for each in enabled if each.addresses is None]
+    if len(enabled) < 2 or not without_addresses:
+        return enabled, ()
+    first = enabled[0]
+    message = f"it has no device_addresses, so only {first.type} is enabled, on every device"
+    problem = Problem(item=f"[mdev_{without_addresses[0]}]", message=message)
+    only = EnabledMdevType(
         type=first.type,
         addresses=None,
         resource_class=first.resource_class,
         max_instances=first.max_instances,
     )
-    return (alone,), (problem,)
+    return (only,), (problem,)
 
 
 def mdev_inventories(
-    types: Iterable[EnabledType],
+    types: Iterable[EnabledMdevType],
     devices: Iterable[Device],
     existing: Collection[str],
-    held: Collection[str] = (),
-) -> tuple[SpecificInventory, ...]:
-    """What each device makes of the type that is enabled on it: as many as it can, what is held
-    first, then what exists.
+    used: Collection[str] = (),
+) -> tuple[ResourceInventory, ...]:
+    """Return the inventory of each device that supports the type enabled on it.
 
-    :param existing: identifiers of ours of which the mediated device is there now. Those of others
-        are none of our inventory, and the device makes so many fewer.
-    :param held: identifiers.
+    An inventory has as many identifiers as the device supports: those in use first, then those
+    whose mediated devices exist.
+
+    :param existing: identifiers of this agent whose mediated devices exist. Mediated devices of
+        others are not in the inventory, and reduce its size.
+    :param used: identifiers in use.
     """
     enabled = tuple(types)
-    made = (
-        _inventory(each, device, existing, held)
+    inventories = (
+        _inventory(each, device, existing, used)
         for device in sorted(devices, key=lambda device: device.address)
         for each in enabled
         if each.addresses is None or device.address in each.addresses
     )
-    return tuple(inventory for inventory in made if inventory is not None)
+    return tuple(inventory for inventory in inventories if inventory is not None)
 
 
-def ours(
+def existing_identifiers(
     node_uuid: str, devices: Iterable[Device], mdevs: Iterable[Mdev], known: Iterable[str]
 ) -> frozenset[str]:
-    """The identifiers of this node's units whose mediated device exists. Their uuids tell.
+    """Return the identifiers of this node whose mediated devices exist, recognised by their uuids.
 
-    :param known: identifiers that may be among them, beside those that the devices make.
+    :param known: identifiers to check in addition to those that the devices support.
     """
     uuids: dict[tuple[str, str], set[str | None]] = {}
     for mdev in mdevs:
@@ -98,88 +104,88 @@ def ours(
     if not uuids:
         return frozenset()
     free = {(d.address, t.id): t.available_instances for d in devices for t in d.mdev_types}
-    made = (
-        identifier(address, type_, number)
-        for (address, type_), its in uuids.items()
-        for number in range(len(its) + free.get((address, type_), 0))
+    supported = (
+        _prefix(address, type_) + str(number)
+        for (address, type_), existing in uuids.items()
+        for number in range(len(existing) + free.get((address, type_), 0))
     )
     every = set[str | None]().union(*uuids.values())
-    return frozenset(name for name in {*known, *made} if mdev_uuid(node_uuid, name) in every)
-
-
-def identifier(address: str, type_: str, index: int) -> str:
-    """Of one unit."""
-    return f"{_of(address, type_)}{index}"
-
-
-def _of(address: str, type_: str) -> str:
-    """What the identifiers of a device's units of one type begin with."""
-    return f"{address}/{type_}/"
+    return frozenset(name for name in {*known, *supported} if mdev_uuid(node_uuid, name) in every)
 
 
 def mdev_uuid(node_uuid: str, identifier: str) -> str:
-    """The uuid of a unit's mediated device: always the same, and no other's."""
+    """Return the uuid of the mediated device for an identifier. It is constant, and unique per
+    node.
+    """
     return str(uuid5(UUID(node_uuid), identifier))
 
 
+def _prefix(address: str, type_: str) -> str:
+    """Return the common prefix of the identifiers of one type on one device. An index
+    follows it.
+    """
+    return f"{address}/{type_}/"
+
+
 def _inventory(
-    enabled: EnabledType, device: Device, existing: Collection[str], held: Collection[str]
-) -> SpecificInventory | None:
-    for offered in device.mdev_types:
-        if offered.id == enabled.type:
-            of_these = _of(device.address, offered.id)
-            there = _numbers(existing, of_these)
-            total = offered.available_instances + len(there)
+    enabled: EnabledMdevType, device: Device, existing: Collection[str], used: Collection[str]
+) -> ResourceInventory | None:
+    for supported in device.mdev_types:
+        if supported.id == enabled.type:
+            prefix = _prefix(device.address, supported.id)
+            existing_indices = _indices(existing, prefix)
+            total = supported.available_instances + len(existing_indices)
             if enabled.max_instances is not None:
                 total = min(total, enabled.max_instances)
-            # Others in the place of what is held would be more than the device makes.
-            numbers = dict.fromkeys((*_numbers(held, of_these), *there, *range(total)))
-            return SpecificInventory(
+            # Identifiers in use count first. Other identifiers in their place would exceed what the
+            # device supports.
+            indices = dict.fromkeys((*_indices(used, prefix), *existing_indices, *range(total)))
+            return ResourceInventory(
                 provider=device.address,
                 resource_class=enabled.resource_class,
-                identifiers=tuple(f"{of_these}{n}" for n in sorted(list(numbers)[:total])),
+                identifiers=tuple(f"{prefix}{n}" for n in sorted(list(indices)[:total])),
             )
     return None
 
 
-def _numbers(identifiers: Collection[str], of_these: str) -> list[int]:
-    return sorted(int(each[len(of_these) :]) for each in identifiers if each.startswith(of_these))
+def _indices(identifiers: Collection[str], prefix: str) -> list[int]:
+    return sorted(int(each[len(prefix) :]) for each in identifiers if each.startswith(prefix))
 
 
-def _enabled(name: str, settings: MdevSettings) -> EnabledType:
+def _enabled_type(name: str, settings: MdevSettings) -> EnabledMdevType:
     group = f"mdev_{name}"
     if settings.max_instances is not None and settings.max_instances < 1:
         raise _error(group, "max_instances", settings.max_instances, "must be at least 1")
-    return EnabledType(
+    return EnabledMdevType(
         type=name,
-        addresses=frozenset(_addresses(group, settings.device_addresses)) or None,
-        resource_class=_resource_class(group, settings.mdev_class),
+        addresses=frozenset(_parse_addresses(group, settings.device_addresses)) or None,
+        resource_class=_parse_class(group, settings.mdev_class),
         max_instances=settings.max_instances,
     )
 
 
-def _resource_class(group: str, name: str) -> str:
+def _parse_class(group: str, name: str) -> str:
     if not _CLASS.fullmatch(name) or len(name) > _CLASS_LENGTH:
         rule = f"must be {VGPU}, or CUSTOM_ and capitals, digits and underscores"
         raise _error(group, "mdev_class", name, rule)
     return name
 
 
-def _addresses(group: str, addresses: Iterable[str]) -> Iterator[str]:
+def _parse_addresses(group: str, addresses: Iterable[str]) -> Iterator[str]:
     for address in addresses:
         try:
             yield str(parse_address(address))
-        except BadAddress as broken:
-            raise _error(group, "device_addresses", address, str(broken)) from broken
+        except BadAddress as error:
+            raise _error(group, "device_addresses", address, str(error)) from error
 
 
-def _apart(types: Iterable[EnabledType]) -> None:
-    owners: dict[str, str] = {}
+def _check_one_type_per_device(types: Iterable[EnabledMdevType]) -> None:
+    type_by_address: dict[str, str] = {}
     for each in types:
         for address in sorted(each.addresses or ()):
-            other = owners.setdefault(address, each.type)
+            other = type_by_address.setdefault(address, each.type)
             if other != each.type:
-                rule = f"{other} is enabled on that device already"
+                rule = f"{other} is already enabled on that device"
                 raise _error(f"mdev_{each.type}", "device_addresses", address, rule)
 
 

@@ -1,4 +1,4 @@
-"""Persistent memory: namespaces under labels, and flavors that ask for labels."""
+"""Persistent memory: namespaces grouped by labels, and flavors that request labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rtagent.errors import ConfigError, InvalidPciRequest
+from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.flavor import Flavor
-from rtagent.model.specific import SpecificInventory
 
 OPTION = "pmem_namespaces"
 EXTRA_SPEC = "hw:pmem"
@@ -17,14 +17,14 @@ _LABEL = re.compile(r"[A-Za-z0-9_]+")
 
 
 def resource_class(label: str) -> str:
-    """Of the namespaces under a label."""
+    """Return the resource class of the namespaces with a label."""
     return _PREFIX + label.upper()
 
 
-def pmem_inventories(values: Sequence[str]) -> tuple[SpecificInventory, ...]:
-    """``[libvirt] pmem_namespaces``: ``LABEL:namespace[|namespace]``, each.
+def pmem_inventories(values: Sequence[str]) -> tuple[ResourceInventory, ...]:
+    """Parse ``[libvirt] pmem_namespaces``; each value is ``LABEL:namespace[|namespace]``.
 
-    :raises ConfigError: naming the value and the rule.
+    :raises ConfigError: names the value and the rule.
     """
     by_class: dict[str, list[str]] = {}
     seen: set[str] = set()
@@ -32,22 +32,22 @@ def pmem_inventories(values: Sequence[str]) -> tuple[SpecificInventory, ...]:
         label, _, rest = (part.strip() for part in value.partition(":"))
         names = [name.strip() for name in rest.split("|")]
         if not _LABEL.fullmatch(label) or not all(names):
-            raise _wrong(value, "must be LABEL:namespace[|namespace]")
-        twice = [name for name, number in Counter(names).items() if number > 1 or name in seen]
-        if twice:
-            raise _wrong(value, f"namespace {twice[0]} is there twice")
+            raise _error(value, "must be LABEL:namespace[|namespace]")
+        repeated = [name for name, number in Counter(names).items() if number > 1 or name in seen]
+        if repeated:
+            raise _error(value, f"namespace {repeated[0]} is listed twice")
         seen.update(names)
         by_class.setdefault(resource_class(label), []).extend(names)
     return tuple(
-        SpecificInventory(provider="", resource_class=name, identifiers=tuple(namespaces))
+        ResourceInventory(provider="", resource_class=name, identifiers=tuple(namespaces))
         for name, namespaces in by_class.items()
     )
 
 
 def pmem_request(flavor: Flavor) -> dict[str, int]:
-    """``hw:pmem``: how many namespaces of each class.
+    """Parse ``hw:pmem`` into the number of namespaces by resource class.
 
-    :raises InvalidPciRequest: it is no list of labels.
+    :raises InvalidPciRequest: the extra spec is not a list of labels.
     """
     text = flavor.extra_specs.get(EXTRA_SPEC, "")
     labels = [label.strip() for label in text.split(",")] if text else []
@@ -56,5 +56,5 @@ def pmem_request(flavor: Flavor) -> dict[str, int]:
     return dict(Counter(map(resource_class, labels)))
 
 
-def _wrong(value: str, rule: str) -> ConfigError:
+def _error(value: str, rule: str) -> ConfigError:
     return ConfigError(group="libvirt", option=OPTION, value=value, rule=rule)

@@ -1,7 +1,7 @@
-"""Pools: available devices that are as good as each other, counted. What a scheduler is told.
+"""Groups of interchangeable devices: classes, and pools as reported to schedulers.
 
-A device is in exactly one pool, whose key, `kinds.worth`, is all that tells devices apart and
-nothing else (LP2098496: a key of more than that counted devices twice).
+Devices of one class differ only in address and IOMMU group. A pool is coarser: it counts the
+available devices that a scheduler cannot distinguish, of one or more classes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rtagent.model.base import Value
-from rtagent.model.device import Tags
-from rtagent.pci.kinds import Kind, worth
-from rtagent.pci.tags import said
+from rtagent.model.derived import derived
+from rtagent.model.device import PciDevice, Tags
+from rtagent.model.pci_devices import PciDevices
+from rtagent.pci.specs import tags_as_dict
+
+
+class DeviceClass(Value, frozen=True, kw_only=True):
+    """Devices that differ only in address and IOMMU group.
+
+    :ivar example: one of them. :ivar addresses: in order.
+    """
+
+    example: PciDevice
+    addresses: tuple[str, ...]
 
 
 class Pool(Value, frozen=True, kw_only=True):
-    """:ivar addresses: of the devices in it, in order."""
+    """Available devices that a scheduler cannot distinguish. :ivar addresses: in order."""
 
     vendor_id: str
     product_id: str
@@ -28,13 +39,18 @@ class Pool(Value, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many devices are in it."""
+        """The number of devices."""
         return len(self.addresses)
 
     def as_dict(self) -> dict[str, Any]:
-        """Shape: Nova's PciDevicePool, JSON primitives; tags that say nothing are left out."""
+        """Return JSON primitives: Nova's PciDevicePool, without tags that have defaults."""
         parent = {} if self.parent_ifname is None else {"parent_ifname": self.parent_ifname}
-        tags = {"dev_type": self.dev_type, **parent, "remote_managed": "false", **said(self.tags)}
+        tags = {
+            "dev_type": self.dev_type,
+            **parent,
+            "remote_managed": "false",
+            **tags_as_dict(self.tags),
+        }
         return {
             "vendor_id": self.vendor_id,
             "product_id": self.product_id,
@@ -44,17 +60,32 @@ class Pool(Value, frozen=True, kw_only=True):
         }
 
 
-def pools(available: Iterable[Kind]) -> tuple[Pool, ...]:
-    """What `states.Holdings.available` tells, in a stable order."""
-    grouped: dict[tuple[Any, ...], list[Kind]] = {}
-    for kind in available:
-        grouped.setdefault(worth(kind.like), []).append(kind)
-    made = (_pool(alike) for alike in grouped.values())
-    return tuple(sorted(made, key=lambda pool: pool.addresses))
+@derived
+def device_classes(devices: PciDevices) -> tuple[DeviceClass, ...]:
+    """Return the classes of all recorded devices, ordered by their first addresses."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for address in sorted(devices):
+        found.setdefault(_class_key(devices[address]), []).append(address)
+    return tuple(
+        DeviceClass(example=devices[addresses[0]], addresses=tuple(addresses))
+        for addresses in found.values()
+    )
 
 
-def _pool(alike: Sequence[Kind]) -> Pool:
-    first = alike[0].like
+def pools(available: Iterable[DeviceClass]) -> tuple[Pool, ...]:
+    """Group the classes of `DeviceAllocations.available` into pools, in a stable order.
+
+    Each device is in exactly one pool: the key consists of exactly the properties that a pool shows
+    (LP2098496: with a longer key, devices were counted twice).
+    """
+    grouped: dict[tuple[Any, ...], list[DeviceClass]] = {}
+    for device_class in available:
+        grouped.setdefault(_pool_key(device_class.example), []).append(device_class)
+    return tuple(sorted(map(_pool, grouped.values()), key=lambda pool: pool.addresses))
+
+
+def _pool(classes: Sequence[DeviceClass]) -> Pool:
+    first = classes[0].example
     return Pool(
         vendor_id=first.device.vendor_id,
         product_id=first.device.product_id,
@@ -62,5 +93,22 @@ def _pool(alike: Sequence[Kind]) -> Pool:
         dev_type=first.device.dev_type,
         parent_ifname=first.device.parent_ifname,
         tags=first.tags,
-        addresses=tuple(sorted(address for kind in alike for address in kind.addresses)),
+        addresses=tuple(sorted(address for each in classes for address in each.addresses)),
     )
+
+
+def _pool_key(recorded: PciDevice) -> tuple[Any, ...]:
+    device = recorded.device
+    return (
+        device.vendor_id,
+        device.product_id,
+        device.numa_node,
+        device.dev_type,
+        device.parent_ifname,
+        recorded.tags,
+    )
+
+
+def _class_key(recorded: PciDevice) -> tuple[Any, ...]:
+    state = (recorded.present, recorded.listed, recorded.quarantine)
+    return (*_pool_key(recorded), recorded.device.parent_addr, *state)

@@ -1,1 +1,1 @@
-"""Placement: what this host offers, mirrored. No claim ever waits for it."""
+"""The Placement mirror: publishes this host's inventories and traits. No claim waits for it."""

@@ -1,4 +1,4 @@
-"""Placement over HTTP."""
+"""HttpPlacement: the client of the Placement API, and its error"""
 
 from __future__ import annotations
 
@@ -13,20 +13,27 @@ from keystoneauth1.adapter import Adapter
 from oslo_context import context
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from rtagent.placement import codes
 from rtagent.placement.provider import CUSTOM
 
-#: Pinned, so that an answer means the same on every server. The lowest that has what is used here:
-#: 1.20 a created provider is answered, 1.23 error codes, 1.26 all of a class may be reserved. Every
-#: Placement since Rocky serves it.
+#: Fixed, so that a response means the same on every server. It is the lowest that has what is used
+#: here: 1.20 returns a created provider, 1.23 has error codes, 1.26 lets all of an inventory be
+#: reserved. Every Placement since Rocky supports it.
 MICROVERSION = "1.26"
 
-#: Statuses that pass by themselves or when the token is mended.
-PASSING = frozenset(
+#: Codes that distinguish refusals (``errors[0].code``).
+CONCURRENT_UPDATE = "placement.concurrent_update"
+DUPLICATE_NAME = "placement.duplicate_name"
+INVENTORY_IN_USE = "placement.inventory.inuse"
+PROVIDER_IN_USE = "placement.resource_provider.inuse"
+#: The code of refusals without one of their own.
+UNDEFINED = "placement.undefined_code"
+
+#: Client errors that end by themselves or once the credentials are valid.
+TRANSIENT = frozenset(
     {HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 )
 
-_NO_ANSWER = (
+_NO_RESPONSE = (
     exceptions.ConnectionError,
     exceptions.AuthorizationFailure,
     exceptions.CatalogException,
@@ -48,7 +55,7 @@ class _Providers(TypedDict):
     resource_providers: list[_Provider]
 
 
-class _Record(TypedDict):
+class _InventoryRecord(TypedDict):
     total: int
     reserved: int
     min_unit: int
@@ -58,7 +65,7 @@ class _Record(TypedDict):
 
 
 class _Inventories(TypedDict):
-    inventories: dict[str, _Record]
+    inventories: dict[str, _InventoryRecord]
     resource_provider_generation: int
 
 
@@ -74,32 +81,52 @@ class _Allocations(TypedDict):
     allocations: dict[str, dict[str, Any]]
 
 
-class HttpPlacement:
-    """A `PlacementAPI` over a keystoneauth1 adapter; one thread at a time.
+class _Version(TypedDict):
+    min_version: str
+    max_version: str
 
-    The thread's request context, where it has one, names the requests in Placement's log.
+
+class _Versions(TypedDict):
+    versions: list[_Version]
+
+
+class HttpPlacement:
+    """A `PlacementAPI` over a keystoneauth1 adapter, for one thread at a time.
+
+    Requests carry the request id of the thread's context, if it has one, for Placement's log.
     """
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
 
+    def microversions(self) -> tuple[str, str]:
+        """Return the lowest and the highest microversion that the server supports.
+
+        :raises PlacementUnavailable: there is no response.
+        :raises PlacementError: the response is not Placement's.
+        """
+        found = _decoded(_checked(self._request("GET", "/")), _Versions)["versions"]
+        if not found:
+            raise PlacementError("Placement lists no API version")
+        return found[0]["min_version"], found[0]["max_version"]
+
     def provider(self, uuid: str) -> Mapping[str, Any] | None:
-        response = self._answer("GET", f"/resource_providers/{uuid}")
+        response = self._request("GET", f"/resource_providers/{uuid}")
         if response.status_code == HTTPStatus.NOT_FOUND:
             return None
         return _decoded(_checked(response), _Provider)
 
     def provider_named(self, name: str) -> Mapping[str, Any] | None:
-        response = self._answer("GET", "/resource_providers", params={"name": name})
+        response = self._request("GET", "/resource_providers", params={"name": name})
         found = _decoded(_checked(response), _Providers)["resource_providers"]
         return found[0] if found else None
 
     def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
-        return _decoded(_checked(self._answer("POST", "/resource_providers", body)), _Provider)
+        return _decoded(_checked(self._request("POST", "/resource_providers", body)), _Provider)
 
     def delete_provider(self, uuid: str) -> None:
-        response = self._answer("DELETE", f"/resource_providers/{uuid}")
+        response = self._request("DELETE", f"/resource_providers/{uuid}")
         if response.status_code != HTTPStatus.NOT_FOUND:
             _checked(response)
 
@@ -122,17 +149,17 @@ class HttpPlacement:
         return answer["resource_provider_generation"]
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
-        response = self._answer("GET", "/traits", params={"name": f"in:{','.join(names)}"})
+        response = self._request("GET", "/traits", params={"name": f"in:{','.join(names)}"})
         known = frozenset(_decoded(_checked(response), _Names)["traits"])
         custom = frozenset(name for name in names if name.startswith(CUSTOM))
         for name in sorted(custom - known):
-            _checked(self._answer("PUT", f"/traits/{name}"))
+            _checked(self._request("PUT", f"/traits/{name}"))
         return known | custom
 
     def ensure_classes(self, names: Sequence[str]) -> None:
         for name in names:
             if name.startswith(CUSTOM):
-                _checked(self._answer("PUT", f"/resource_classes/{name}"))
+                _checked(self._request("PUT", f"/resource_classes/{name}"))
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         return _decoded(self._of_provider("GET", uuid, "allocations"), _Allocations)
@@ -140,12 +167,12 @@ class HttpPlacement:
     def _of_provider(
         self, method: str, uuid: str, part: str, body: Mapping[str, Any] | None = None
     ) -> requests.Response:
-        response = self._answer(method, f"/resource_providers/{uuid}/{part}", body)
+        response = self._request(method, f"/resource_providers/{uuid}/{part}", body)
         if response.status_code == HTTPStatus.NOT_FOUND:
             raise PlacementConflict(f"provider {uuid} is gone: {_detail(response)}")
         return _checked(response)
 
-    def _answer(
+    def _request(
         self,
         method: str,
         path: str,
@@ -164,37 +191,38 @@ class HttpPlacement:
                 microversion_service_type="placement",
                 global_request_id=current.global_id if current else context.generate_request_id(),
             )
-        except _NO_ANSWER as exc:
+        except _NO_RESPONSE as exc:
             raise PlacementUnavailable(f"{method} {path}: {exc}") from exc
         except exceptions.ClientException as exc:
             raise PlacementError(f"{method} {path}: {exc}") from exc
 
 
 def _checked(response: requests.Response) -> requests.Response:
-    """The answer, if it is a success.
+    """Return the response if it is a success.
 
-    :raises PlacementConflict: PlacementUnavailable: PlacementError: by its status and code.
+    :raises PlacementConflict: :raises PlacementUnavailable: :raises PlacementError: depending on
+        its status and code.
     """
     status = response.status_code
     if status < HTTPStatus.BAD_REQUEST:
         return response
-    asked = f"{response.request.method} {response.request.path_url}"
+    request = f"{response.request.method} {response.request.path_url}"
     data = {
-        "detail": f"{asked} answered {status}: {_detail(response)}",
+        "detail": f"{request} answered {status}: {_detail(response)}",
         "status": status,
-        "code": _error(response).get("code", codes.UNDEFINED),
+        "code": _error(response).get("code", UNDEFINED),
     }
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in PASSING:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in TRANSIENT:
         raise PlacementUnavailable(**data)
-    # A class that went in the midst of a PUT is a 409 without a code of its own.
-    moved = data["code"] in {codes.CONCURRENT_UPDATE, codes.UNDEFINED}
-    if status == HTTPStatus.CONFLICT and moved:
+    # A resource class that is deleted during a PUT gives a 409 without a code of its own.
+    concurrent = data["code"] in {CONCURRENT_UPDATE, UNDEFINED}
+    if status == HTTPStatus.CONFLICT and concurrent:
         raise PlacementConflict(**data)
     raise PlacementError(**data)
 
 
 def _error(response: requests.Response) -> Mapping[str, Any]:
-    """Placement's own account of an error; {} when it comes from something before Placement."""
+    """Return Placement's description of an error; {} if a proxy, say, sent the response."""
     try:
         errors = response.json()["errors"]
         return dict(errors[0])
@@ -203,13 +231,13 @@ def _error(response: requests.Response) -> Mapping[str, Any]:
 
 
 def _detail(response: requests.Response) -> str:
-    """One line."""
-    told = _error(response).get("detail") or response.reason or response.text[:200]
-    return " ".join(str(told).split())
+    """Return the reason for a refusal, in one line."""
+    detail = _error(response).get("detail") or response.reason or response.text[:200]
+    return " ".join(str(detail).split())
 
 
-def _decoded(response: requests.Response, shape: type[T]) -> T:
+def _decoded(response: requests.Response, decode_as: type[T]) -> T:
     try:
-        return msgspec.json.decode(response.content, type=shape)
+        return msgspec.json.decode(response.content, type=decode_as)
     except msgspec.MsgspecError as exc:
-        raise PlacementError(f"{response.url} does not answer as Placement does: {exc}") from exc
+        raise PlacementError(f"{response.url} is not a response of Placement: {exc}") from exc

@@ -1,51 +1,111 @@
-"""PCI devices, as Placement is told of them (``[pci] report_in_placement``). Pure.
+"""Inventories of PCI devices and of assigned resources (virtual GPUs, persistent memory). Pure.
 
-What a claim holds is not reserved, since an allocation speaks of it. What nobody has claimed and
-nobody can have is.
+A device that a claim has is not reserved, because an allocation in Placement accounts for it. A
+device that no claim has and no new claim can get is reserved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
-from rtagent.model.claim import PCI
+from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.device import PciDevice
-from rtagent.model.host import HostState
-from rtagent.pci.holds import holdings
-from rtagent.pci.reporting import Counted, counted, traits
-from rtagent.pci.states import Holdings
-from rtagent.placement.child import child, whole
-from rtagent.placement.provider import Provider
+from rtagent.model.node_state import NodeState
+from rtagent.pci.allocations import DeviceAllocations, device_allocations
+from rtagent.pci.assigned_resources import allocatable_inventories, resource_users
+from rtagent.pci.placement_reporting import ProviderDevices, provider_devices, provider_traits
+from rtagent.placement.provider import InventoryRecord, Provider, child_provider, countable
+
+#: A provider's PCI address ("" is the root) and a resource class.
+_Pool = tuple[str, str]
 
 
-def device_providers(state: HostState) -> Iterator[Provider]:
-    """One for each device, or for each physical function that has its virtual ones counted."""
+def device_providers(state: NodeState) -> Iterator[Provider]:
+    """Yield a provider for each PCI device; virtual functions are counted on their physical one.
+
+    There are none unless ``[pci] report_in_placement`` is set.
+    """
     if not state.policy.pci.report_in_placement:
         return
-    holds = holdings(state)
-    groups, _ = counted(filter(lambda each: _told(state, each), state.devices.values()))
+    allocations = device_allocations(state)
+    groups, _ = provider_devices(
+        each for each in state.devices.values() if _is_reported(state, each)
+    )
     for group in groups:
-        yield _provider(state, holds, group)
+        yield _device_provider(state, allocations, group)
 
 
-def _told(state: HostState, tracked: PciDevice) -> bool:
-    """A device that is offered no more stays while a claim holds it: so does its allocation."""
-    return tracked.listed or (PCI, tracked.address) in state.units
+def root_resources(state: NodeState) -> Mapping[str, InventoryRecord]:
+    """Return the assigned resources of the host itself (persistent memory), by resource class."""
+    return dict(_resource_records(state).get("", {}))
 
 
-def _provider(state: HostState, holds: Holdings, group: Counted) -> Provider:
+def resource_providers(state: NodeState) -> Iterator[Provider]:
+    """Yield a provider for each device that provides mediated devices.
+
+    It is named as in Nova, after the name of the device in libvirt.
+    """
+    for address, records in sorted(_resource_records(state).items()):
+        if address:
+            yield child_provider(state.node, "pci_" + re.sub("[:.]", "_", address), records)
+
+
+def _is_reported(state: NodeState, device: PciDevice) -> bool:
+    """Whether the device is in the inventory.
+
+    A device that is no longer in the specifications remains there while a claim has it, because
+    its allocation remains too.
+    """
+    return device.listed or (PCI, device.address) in state.units
+
+
+def _device_provider(
+    state: NodeState, allocations: DeviceAllocations, group: ProviderDevices
+) -> Provider:
     first = group.devices[0]
-    reserved = sum(_kept_back(state, holds, each.address) for each in group.devices)
-    return child(
+    reserved = sum(_is_reserved(state, allocations, each.address) for each in group.devices)
+    return child_provider(
         state.node,
         group.address.upper(),
-        {first.resource_class: whole(len(group.devices), reserved)},
-        traits(first.tags),
+        {first.resource_class: countable(len(group.devices), reserved)},
+        provider_traits(first.tags),
     )
 
 
-def _kept_back(state: HostState, holds: Holdings, address: str) -> bool:
-    """No claim holds it, and nobody can have it."""
+def _is_reserved(state: NodeState, allocations: DeviceAllocations, address: str) -> bool:
+    """Whether no claim has the device and no new claim can get it."""
     if (PCI, address) in state.units:
         return False
-    return bool(holds.holds_of(address)) or holds.obstacle(address) is not None
+    return (
+        bool(allocations.allocations_of(address)) or allocations.unavailability(address) is not None
+    )
+
+
+def _resource_records(state: NodeState) -> Mapping[str, Mapping[str, InventoryRecord]]:
+    """Return the records of assigned resources, by provider and class.
+
+    A claimed unit is counted even if it is gone, because its allocation remains. An unclaimed unit
+    that is unavailable is reserved.
+    """
+    claimed = {name for kind, name in state.units if kind == RESOURCE}
+    used = resource_users(state)
+    inventories = allocatable_inventories(state)
+    free = {name for each in inventories for name in each.identifiers if name not in used}
+    records: dict[str, dict[str, InventoryRecord]] = {}
+    for (provider, resource_class), names in sorted(_pools(state).items()):
+        reserved = len(names - claimed - free)
+        records.setdefault(provider, {})[resource_class] = countable(len(names), reserved)
+    return records
+
+
+def _pools(state: NodeState) -> Mapping[_Pool, set[str]]:
+    """Return the identifiers of each pool that has at least one."""
+    pools: dict[_Pool, set[str]] = {}
+    for each in state.resource_inventories:
+        for name in each.identifiers:
+            pools.setdefault((each.provider, each.resource_class), set()).add(name)
+    for claim in state.claims.values():
+        for unit in claim.resources:
+            pools.setdefault((unit.provider, unit.resource_class), set()).add(unit.identifier)
+    return pools

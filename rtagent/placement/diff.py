@@ -1,4 +1,4 @@
-"""The fewest requests that make Placement show what it shall. Pure."""
+"""The fewest requests that bring a provider to its wanted state, and the differences. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
-from rtagent.placement.provider import CUSTOM, Contents, Provider, Record
+from rtagent.placement.provider import (
+    CUSTOM,
+    Contents,
+    CurrentProvider,
+    InventoryRecord,
+    Provider,
+)
 
-
-class Seen(Value, frozen=True, kw_only=True):
-    """A provider as Placement has it: ours and what others set.
-
-    :ivar generation: at which its inventories were so. :ivar traits_generation: likewise. They
-        differ when somebody wrote between the two readings, be it an allocation.
-    """
-
-    generation: int
-    traits_generation: int
-    inventories: Mapping[str, Record] = {}
-    traits: frozenset[str] = frozenset()
+#: An item that one side has and the other has not.
+PRESENT, ABSENT = "present", "absent"
 
 
 class CreateProvider(Value, frozen=True):
@@ -32,21 +28,21 @@ class CreateProvider(Value, frozen=True):
 
 
 class PutTraits(Value, frozen=True):
-    """``PUT /resource_providers/{uuid}/traits``: all that the provider shall have."""
+    """``PUT /resource_providers/{uuid}/traits``: replaces all traits."""
 
     uuid: str
     traits: frozenset[str]
 
 
 class PutInventories(Value, frozen=True):
-    """``PUT /resource_providers/{uuid}/inventories``: all that the provider shall have."""
+    """``PUT /resource_providers/{uuid}/inventories``: replaces all inventories."""
 
     uuid: str
-    inventories: Mapping[str, Record]
+    inventories: Mapping[str, InventoryRecord]
 
 
 class DeleteProvider(Value, frozen=True):
-    """``DELETE /resource_providers/{uuid}``, with all that it has."""
+    """``DELETE /resource_providers/{uuid}``, with its inventories and traits."""
 
     uuid: str
 
@@ -54,59 +50,112 @@ class DeleteProvider(Value, frozen=True):
 Request = CreateProvider | PutTraits | PutInventories | DeleteProvider
 
 
-def diff(seen: Seen | None, wanted: Provider, ours: Contents) -> tuple[Request, ...]:
-    """What leads from the acknowledged provider (None: there is none) to the wanted one.
+class Difference(Value, frozen=True, kw_only=True):
+    """One item that the mirror would change.
 
-    Traits go first, so that a host that is out of service is marked before it offers anything. A
-    provider that is gone is deleted, unless others have set something there: then it is left bare.
-
-    :param ours: what this agent set there earlier, see `owned`.
+    :ivar kind: ``provider``, ``trait`` or ``inventory``. :ivar item: its name.
+    :ivar placement: what Placement has. :ivar agent: what the agent wants. Each is a record,
+        `PRESENT` or `ABSENT`.
     """
-    return tuple(_requests(seen, wanted, ours))
+
+    provider: str
+    kind: str
+    item: str
+    placement: InventoryRecord | str
+    agent: InventoryRecord | str
 
 
-def owned(seen: Seen | None, wanted: Provider, ours: Contents) -> Contents:
-    """What is the agent's own on the provider once it shows what is wanted.
+def diff(current: CurrentProvider | None, wanted: Provider, owned: Contents) -> tuple[Request, ...]:
+    """Return the requests that lead from the current provider to the wanted one.
 
-    A CUSTOM_* trait that others had set before is not. A standard one is: its meaning is fixed, and
-    what this hypervisor can do is this agent's to say.
+    Traits are sent first, so that a disabled host has its trait before it has inventories. An
+    obsolete provider is deleted, unless other writers have set something on it: then only what
+    this agent set is removed.
+
+    :param current: None if Placement has no such provider.
+    :param owned: what this agent set on it earlier, see `owned_after`.
     """
-    had = seen.traits - ours.traits if seen else frozenset()
-    return Contents(
-        classes=frozenset(wanted.inventories),
-        traits=frozenset(t for t in wanted.traits if t not in had or not t.startswith(CUSTOM)),
+    return tuple(_requests(current, wanted, owned))
+
+
+def differences(
+    current: CurrentProvider | None, wanted: Provider, owned: Contents
+) -> tuple[Difference, ...]:
+    """Return what `diff` would change: provider, traits, inventories, each sorted by name."""
+    present = current or CurrentProvider(generation=0, traits_generation=0)
+    return tuple(
+        Difference(provider=wanted.name, kind=kind, item=item, placement=before, agent=after)
+        for request in diff(current, wanted, owned)
+        for kind, item, before, after in _items(request, wanted.name, present)
     )
 
 
-def drained(request: PutInventories, seen: Seen) -> PutInventories:
-    """The same, but what it withdraws stays, with all of it reserved: Placement refuses to remove
-    an inventory in use, and nothing more may be allocated from it."""
-    kept = {
+def owned_after(current: CurrentProvider | None, wanted: Provider, owned: Contents) -> Contents:
+    """Return what this agent owns on the provider once it is as wanted.
+
+    A CUSTOM_* trait that another writer set before is not owned. A standard trait is: its meaning
+    is fixed, and this agent alone decides about the capabilities of this hypervisor.
+    """
+    foreign = current.traits - owned.traits if current else frozenset()
+    return Contents(
+        classes=frozenset(wanted.inventories),
+        traits=frozenset(t for t in wanted.traits if t not in foreign or not t.startswith(CUSTOM)),
+    )
+
+
+def drained(request: PutInventories, current: CurrentProvider) -> PutInventories:
+    """Return the request with the inventories that it would remove, each completely reserved.
+
+    Placement refuses to remove an inventory that has allocations. Thus it is not allocated further.
+    """
+    removed = {
         name: replace(record, reserved=record.total)
-        for name, record in seen.inventories.items()
+        for name, record in current.inventories.items()
         if name not in request.inventories
     }
-    return PutInventories(request.uuid, {**request.inventories, **kept})
+    return PutInventories(request.uuid, {**request.inventories, **removed})
 
 
-def _requests(seen: Seen | None, wanted: Provider, ours: Contents) -> Iterator[Request]:
-    if wanted.gone and (seen is None or _alone(seen, ours)):
-        if seen is not None:
+def _requests(
+    current: CurrentProvider | None, wanted: Provider, owned: Contents
+) -> Iterator[Request]:
+    if wanted.obsolete and (current is None or _only_owned(current, owned)):
+        if current is not None:
             yield DeleteProvider(wanted.uuid)
         return
-    if seen is None:
+    if current is None:
         yield CreateProvider(wanted.uuid, wanted.name, wanted.parent)
-        seen = Seen(generation=0, traits_generation=0)
-    traits = seen.traits - ours.traits - wanted.ruled.traits | wanted.traits
-    if traits != seen.traits:
+        current = CurrentProvider(generation=0, traits_generation=0)
+    traits = current.traits - owned.traits - wanted.exclusive.traits | wanted.traits
+    if traits != current.traits:
         yield PutTraits(wanted.uuid, traits)
-    gone = (ours.classes | wanted.ruled.classes) - set(wanted.inventories)
-    foreign = {name: record for name, record in seen.inventories.items() if name not in gone}
-    records = {**foreign, **wanted.inventories}
-    if records != seen.inventories:
+    unwanted = (owned.classes | wanted.exclusive.classes) - set(wanted.inventories)
+    kept = {name: record for name, record in current.inventories.items() if name not in unwanted}
+    records = {**kept, **wanted.inventories}
+    if records != current.inventories:
         yield PutInventories(wanted.uuid, records)
 
 
-def _alone(seen: Seen, ours: Contents) -> bool:
-    """Whether nobody else has set anything there."""
-    return seen.traits <= ours.traits and seen.inventories.keys() <= ours.classes
+def _only_owned(current: CurrentProvider, owned: Contents) -> bool:
+    """Whether no other writer has set anything on the provider."""
+    return current.traits <= owned.traits and current.inventories.keys() <= owned.classes
+
+
+def _items(
+    request: Request, provider: str, current: CurrentProvider
+) -> Iterator[tuple[str, str, InventoryRecord | str, InventoryRecord | str]]:
+    match request:
+        case CreateProvider():
+            yield "provider", provider, ABSENT, PRESENT
+        case DeleteProvider():
+            yield "provider", provider, PRESENT, ABSENT
+        case PutTraits(traits=traits):
+            for trait in sorted(traits ^ current.traits):
+                added = trait in traits
+                yield "trait", trait, *((ABSENT, PRESENT) if added else (PRESENT, ABSENT))
+        case PutInventories(inventories=inventories):
+            for name in sorted({*inventories, *current.inventories}):
+                before = current.inventories.get(name, ABSENT)
+                after = inventories.get(name, ABSENT)
+                if before != after:
+                    yield "inventory", name, before, after

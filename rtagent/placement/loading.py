@@ -1,4 +1,4 @@
-"""From ``[placement]`` to a client, by way of keystoneauth1."""
+"""Load the Placement client from the options of ``[placement]``, with keystoneauth1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from keystoneauth1 import exceptions, loading
 from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 
-from rtagent.conf.reading import rule, written
+from rtagent.conf.load import rule, written
 from rtagent.errors import ConfigError
 from rtagent.placement.client import HttpPlacement
 
@@ -14,14 +14,15 @@ GROUP = "placement"
 
 
 def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
-    """The client that the options describe; None without ``auth_type``: nothing is published.
+    """Return the client that the options describe.
 
+    :returns: None if ``auth_type`` is unset: nothing is published.
     :raises ConfigError: naming the option.
     """
     try:
         return _load(conf)
     except cfg.Error as exc:
-        raise _unread(conf, exc) from exc
+        raise _unreadable_option(conf, exc) from exc
 
 
 def _load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
@@ -36,7 +37,7 @@ def _load(conf: cfg.ConfigOpts) -> HttpPlacement | None:
 
 
 def _auth(conf: cfg.ConfigOpts) -> BaseAuthPlugin | None:
-    # Once more, now that auth_section can be read: auth_type is looked for there.
+    # Again, now that auth_section can be read: auth_type is looked up in that section.
     loading.register_auth_conf_options(conf, GROUP)
     try:
         return loading.load_auth_from_conf_options(conf, GROUP)
@@ -47,8 +48,8 @@ def _auth(conf: cfg.ConfigOpts) -> BaseAuthPlugin | None:
         raise _wrong("auth_type", exc.name, "must name a plugin of keystoneauth1") from exc
 
 
-def _unread(conf: cfg.ConfigOpts, error: cfg.Error) -> ConfigError:
-    """Which option cannot be read; the plugin's own are registered by now."""
+def _unreadable_option(conf: cfg.ConfigOpts, error: cfg.Error) -> ConfigError:
+    """Return which option cannot be read. Those of the plugin are registered at this point."""
     for name in conf[GROUP]:
         try:
             conf[GROUP][name]

@@ -1,6 +1,7 @@
-"""Placement in memory: the same rules of generations, names, classes in use; and failures to order.
+"""MemoryPlacement: a fake with Placement's rules for generations, names and inventories in use.
 
-Beside the `PlacementAPI` it has what others do to a provider: `meddle`, `allocate`, `delete`.
+Besides the `PlacementAPI` it has what other clients do to a provider (`overwrite`, `allocate`,
+`delete`), and it can be made to fail.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ import os_resource_classes
 import os_traits
 
 from rtagent.errors import PlacementConflict, PlacementError
-from rtagent.placement import codes
+from rtagent.placement.client import (
+    DUPLICATE_NAME,
+    INVENTORY_IN_USE,
+    PROVIDER_IN_USE,
+    UNDEFINED,
+)
 from rtagent.placement.provider import CUSTOM
 
 
 class MemoryPlacement:
     """A `PlacementAPI` for tests.
 
-    :ivar requests: the name of every call that was made, oldest first.
-    :ivar failure: what every call raises, or None. :ivar failures: the same for single calls.
-    :ivar contended: how many writes from now on find that somebody was faster.
+    :ivar requests: the names of the calls, oldest first.
+    :ivar failure: what every call raises, or None. :ivar failures: the same by name of the call.
+    :ivar contended: how many of the next writes fail because of a concurrent update.
     """
 
     def __init__(self) -> None:
@@ -34,13 +40,13 @@ class MemoryPlacement:
         self._traits = set(os_traits.get_traits())
         self._classes = set(os_resource_classes.STANDARDS)
 
-    # -- what others do ---------------------------------------------------------------------------
+    # -- what other clients do ---------------------------------------------------------------------
 
     def shown(self, uuid: str) -> Mapping[str, Any]:
-        """``{"name", "parent", "generation", "inventories", "traits", "allocations"}``"""
+        """Return ``{"name", "parent", "generation", "inventories", "traits", "allocations"}``."""
         return deepcopy(self._providers[uuid])
 
-    def meddle(self, uuid: str, **parts: Any) -> None:
+    def overwrite(self, uuid: str, **parts: Any) -> None:
         """Replace a provider's inventories or traits, as another writer does."""
         self._traits |= set(parts.get("traits", ()))
         self._classes |= set(parts.get("inventories", ()))
@@ -48,14 +54,14 @@ class MemoryPlacement:
         self._providers[uuid]["generation"] += 1
 
     def allocate(self, uuid: str, consumer: str, resources: Mapping[str, int]) -> None:
-        """A consumer's allocation; {}: none any more."""
+        """Set a consumer's allocation; {} removes it."""
         self._providers[uuid]["allocations"].pop(consumer, None)
         if resources:
             self._providers[uuid]["allocations"][consumer] = dict(resources)
         self._providers[uuid]["generation"] += 1
 
     def delete(self, uuid: str) -> None:
-        """The provider is gone."""
+        """Delete a provider."""
         del self._providers[uuid]
 
     # -- PlacementAPI -----------------------------------------------------------------------------
@@ -73,9 +79,9 @@ class MemoryPlacement:
         self._request("create_provider")
         names = {provider["name"] for provider in self._providers.values()}
         if parent is not None and parent not in self._providers:
-            raise _refusal(codes.UNDEFINED, f"parent {parent} of {name} does not exist")
+            raise _refusal(UNDEFINED, f"parent {parent} of {name} does not exist")
         if uuid in self._providers or name in names:
-            raise _refusal(codes.DUPLICATE_NAME, f"provider {name} or {uuid} exists")
+            raise _refusal(DUPLICATE_NAME, f"provider {name} or {uuid} exists")
         self._providers[uuid] = {
             "name": name,
             "parent": parent,
@@ -89,7 +95,7 @@ class MemoryPlacement:
     def delete_provider(self, uuid: str) -> None:
         self._request("delete_provider")
         if uuid in self._providers and self._providers[uuid]["allocations"]:
-            raise _refusal(codes.PROVIDER_IN_USE, f"provider {uuid} in use")
+            raise _refusal(PROVIDER_IN_USE, f"provider {uuid} in use")
         self._providers.pop(uuid, None)
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
@@ -101,13 +107,13 @@ class MemoryPlacement:
     ) -> int:
         self._request("put_inventories", uuid)
         provider = self._current(uuid, generation)
-        used = {name for held in provider["allocations"].values() for name in held}
+        used = {name for each in provider["allocations"].values() for name in each}
         if used & set(provider["inventories"]) - set(inventories):
-            raise _refusal(codes.INVENTORY_IN_USE, f"inventory of provider {uuid} in use")
+            raise _refusal(INVENTORY_IN_USE, f"inventory of provider {uuid} in use")
         if set(inventories) - self._classes:
-            raise _refusal(codes.UNDEFINED, f"No such class {set(inventories) - self._classes}")
+            raise _refusal(UNDEFINED, f"No such class {set(inventories) - self._classes}")
         if any(record["reserved"] > record["total"] for record in inventories.values()):
-            raise _refusal(codes.UNDEFINED, "more reserved than there is")
+            raise _refusal(UNDEFINED, "reserved is more than total")
         return self._replace(provider, "inventories", dict(inventories))
 
     def traits(self, uuid: str) -> Mapping[str, Any]:
@@ -118,7 +124,7 @@ class MemoryPlacement:
         self._request("put_traits", uuid)
         provider = self._current(uuid, generation)
         if set(traits) - self._traits:
-            raise _refusal(codes.UNDEFINED, f"No such trait {set(traits) - self._traits}")
+            raise _refusal(UNDEFINED, f"No such trait {set(traits) - self._traits}")
         return self._replace(provider, "traits", list(traits))
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
@@ -132,10 +138,10 @@ class MemoryPlacement:
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         self._request("allocations")
-        held = self._part(uuid, "allocations")["allocations"]
-        return {"allocations": {c: {"resources": resources} for c, resources in held.items()}}
+        found = self._part(uuid, "allocations")["allocations"]
+        return {"allocations": {c: {"resources": resources} for c, resources in found.items()}}
 
-    # -- its rules --------------------------------------------------------------------------------
+    # -- Placement's rules -------------------------------------------------------------------------
 
     def _request(self, name: str, uuid: str | None = None) -> None:
         self.requests.append(name)

@@ -1,6 +1,6 @@
-"""PlacementMirror: keeps Placement showing what this host offers, on a thread of its own.
+"""PlacementMirror: keeps Placement in step with this host, on a thread of its own.
 
-Level-triggered: a wake-up says that something may have changed, never what. Each round takes the
+It is level-triggered: a wake-up says that something may have changed, not what. Each round uses the
 state of that moment, so that wake-ups may coalesce, repeat or come late.
 """
 
@@ -14,23 +14,26 @@ from collections.abc import Callable, Sequence
 
 from oslo_context import context
 
-from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
-from rtagent.model.host import HostState
-from rtagent.placement import report
-from rtagent.placement.agenda import Agenda
+from rtagent.model.health import Status
+from rtagent.model.node_state import NodeState
+from rtagent.placement.client import INVENTORY_IN_USE, PROVIDER_IN_USE
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
-from rtagent.placement.synchroniser import Synced, Synchroniser
-from rtagent.placement.tree import concerns
-from rtagent.ports import Clock, PlacementAPI, Reporter, Silence
+from rtagent.placement.schedule import Schedule
+from rtagent.placement.synchroniser import Outcome, Synchroniser
+from rtagent.placement.tree import affects_tree
+from rtagent.ports import Clock, NullReporter, PlacementAPI, Reporter
 
-#: Seconds that `stop` waits for a request in flight.
+#: The mirror's name in health and metrics.
+PART = "placement"
+#: Seconds for which `stop` waits for a request in flight.
 STOP_TIMEOUT = 5.0
 
 
 class PlacementMirror:
-    """Thread-safe. Only `turn`, `stop` and what takes a timeout waits for Placement."""
+    """Thread-safe. Only `turn`, `stop` and methods with a timeout wait for Placement."""
 
     def __init__(
         self,
@@ -43,18 +46,18 @@ class PlacementMirror:
         refresh: Callable[[], float] = lambda: 0.0,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """:param wanted: what Placement shall show now; None while that is not known.
-        :param refresh: seconds after which everything is read again; 0: never.
-        :param jitter: 0 to 1, anew for each back-off.
+        """:param wanted: returns the tree that Placement should have now; None if it is unknown.
+        :param refresh: returns the seconds after which everything is read again; 0: never.
+        :param jitter: returns a number from 0 to 1, called for each pause after a failure.
         """
         self._wanted, self._clock = wanted, clock
         self._refresh, self._jitter = refresh, jitter
-        self._reporter: Reporter = reporter or Silence()
+        self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         self._synchroniser = Synchroniser(api, ownership, self._reporter)
         self._condition = threading.Condition()
-        self._agenda = Agenda()
-        self._report = report.Report(self._reporter)
-        self._begun = self._ended = 0
+        self._schedule = Schedule()
+        self._health = _Health(self._reporter)
+        self._started = self._ended = 0
         self._stopping = False
         self._revision = -1
         self._error: PlacementError | None = None
@@ -64,18 +67,20 @@ class PlacementMirror:
         behind = f"{self.seconds_behind:.1f} s behind" if self.seconds_behind else "up to date"
         return f"<PlacementMirror r{self.revision} {behind}>"
 
-    # -- what it has done -------------------------------------------------------------------------
+    # -- status -----------------------------------------------------------------------------------
 
     @property
     def revision(self) -> int:
-        """Placement shows the state of this revision, or of a later one that looks the same; -1:
-        none was mirrored yet."""
+        """The revision of the state that was published last; -1 before the first round succeeds.
+
+        A later state with the same tree is published, too, by a round without requests.
+        """
         return self._revision
 
     @property
     def seconds_behind(self) -> float:
-        """How long Placement has not shown a change, or could not be read when it was time."""
-        since = self._agenda.behind_since
+        """For how long Placement has lacked a change, or could not be read when that was due."""
+        since = self._schedule.behind_since
         return 0.0 if since is None else self._clock.monotonic() - since
 
     @property
@@ -86,61 +91,63 @@ class PlacementMirror:
     @property
     def due_in(self) -> float:
         """Seconds until the next round is due; infinity: only after a change."""
-        return max(0.0, self._agenda.due(self._refresh()) - self._clock.monotonic())
+        return max(0.0, self._schedule.due(self._refresh()) - self._clock.monotonic())
 
-    # -- what it is told --------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
-    def listener(self, state: HostState, changes: Sequence[Change]) -> None:
-        """For `ResourceTracker.listen`: wakes when what Placement shows may have changed."""
-        if concerns(state, changes):
+    def listener(self, state: NodeState, changes: Sequence[Change]) -> None:
+        """Wake if the changes may affect the tree. For `ResourceTracker.listen`."""
+        if affects_tree(state, changes):
             self.wake()
 
     def wake(self) -> None:
-        """What Placement shows may have changed."""
+        """Note that the tree may have changed."""
         with self._condition:
-            self._agenda = self._agenda.woken(self._clock.monotonic())
+            self._schedule = self._schedule.wake(self._clock.monotonic())
             self._condition.notify_all()
 
     def forget(self) -> None:
-        """Read everything again, soon: somebody may have changed Placement, or the options."""
+        """Read everything again soon: another client or the options may have changed something."""
         with self._condition:
-            self._agenda = self._agenda.forgotten(self._clock.monotonic())
+            self._schedule = self._schedule.forget(self._clock.monotonic())
             self._condition.notify_all()
 
     def sync_now(self, timeout: float, *, anew: bool = False) -> None:
-        """Mirror the present state without any pause; waits until it is done.
+        """Publish the current state without any pause, and wait until that is done.
 
-        :param anew: read everything again first: somebody may have changed Placement.
-        :raises PlacementError: why it is not; `PlacementUnavailable` also after `timeout` seconds.
+        :param timeout: seconds. :param anew: read everything first, because another client may
+            have changed something.
+        :raises PlacementError: what failed. `PlacementUnavailable` also after the timeout.
         """
         with self._condition:
             now = self._clock.monotonic()
-            agenda = self._agenda.forgotten(now) if anew else self._agenda
-            self._agenda = agenda.urged(now)
+            schedule = self._schedule.forget(now) if anew else self._schedule
+            self._schedule = schedule.request(now)
             self._condition.notify_all()
-            ours = self._begun + 1
-            if not self._condition.wait_for(lambda: self._ended >= ours, timeout):
-                raise PlacementUnavailable(f"Placement was not brought up to date in {timeout} s")
+            round_ = self._started + 1
+            if not self._condition.wait_for(lambda: self._ended >= round_, timeout):
+                raise PlacementUnavailable(f"Placement was not synchronised within {timeout} s")
             if self._error is not None:
                 raise self._error
 
     def wait_synced(self, revision: int, timeout: float) -> bool:
-        """Whether Placement shows that revision, or a later one, within so many seconds."""
+        """Whether Placement has that revision, or a later one, within `timeout` seconds."""
         self.wake()
         with self._condition:
             return self._condition.wait_for(lambda: self._revision >= revision, timeout)
 
-    # -- its life ---------------------------------------------------------------------------------
+    # -- rounds -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Mirror from now on, at once."""
-        self._agenda = self._agenda.urged(self._clock.monotonic())
+        """Start the thread. The first round is due at once."""
+        self._schedule = self._schedule.request(self._clock.monotonic())
         self._thread.start()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
-        """No round begins any more; whether the last one has ended within so many seconds.
+        """Start no further round, and wait for the running one.
 
-        One that has not is left to end with the process: the next start compares everything.
+        :returns: whether it ended within `timeout` seconds. If not it ends with the process, and
+            the first round after the next start compares everything.
         """
         with self._condition:
             self._stopping = True
@@ -150,13 +157,13 @@ class PlacementMirror:
         return not self._thread.is_alive()
 
     def turn(self) -> bool:
-        """Run a round, if one is due, in the caller's thread; whether it was."""
+        """Run a round in the caller's thread if one is due, and return whether it was."""
         with self._condition:
             now = self._clock.monotonic()
-            if self._agenda.due(self._refresh()) > now:
+            if self._schedule.due(self._refresh()) > now:
                 return False
-            self._agenda = self._agenda.begun(now, self._refresh())
-            self._begun += 1
+            self._schedule = self._schedule.start(now, self._refresh())
+            self._started += 1
         self._round()
         return True
 
@@ -165,12 +172,12 @@ class PlacementMirror:
             try:
                 self.turn()
             except Exception as defect:
-                self._reporter.said("error", f"placement: {traceback.format_exc()}")
-                failure = PlacementError(f"the mirror itself failed: {defect!r}")
-                self._end(Synced(problems=(failure,)))
+                self._reporter.log("error", f"placement: {traceback.format_exc()}")
+                failure = PlacementError(f"the Placement mirror has a defect: {defect!r}")
+                self._end(Outcome(problems=(failure,)))
 
     def _wait(self) -> bool:
-        """Until a round is due; False: the end."""
+        """Wait until a round is due; False: the mirror stops."""
         with self._condition:
             while not self._stopping and (pause := self.due_in) > 0:
                 self._condition.wait(None if math.isinf(pause) else pause)
@@ -178,23 +185,61 @@ class PlacementMirror:
 
     def _round(self) -> None:
         started = self._clock.monotonic()
-        context.RequestContext()  # becomes the thread's: its id is in our log and in Placement's
-        if self._agenda.reading:
+        # Becomes the thread's context: its id is in the logs of the agent and of Placement.
+        context.RequestContext()
+        if self._schedule.reading:
             self._synchroniser.forget()
         tree = self._wanted()
-        synced = Synced() if tree is None else self._synchroniser.sync(tree)
-        self._reporter.timed(report.PART, "sync", self._clock.monotonic() - started)
-        self._end(synced)
-        self._report.tell(synced, self.seconds_behind)
+        outcome = Outcome() if tree is None else self._synchroniser.sync(tree)
+        self._reporter.timed(PART, "sync", self._clock.monotonic() - started)
+        self._end(outcome)
+        self._health.report(outcome, self.seconds_behind)
 
-    def _end(self, synced: Synced) -> None:
+    def _end(self, outcome: Outcome) -> None:
         with self._condition:
             now = self._clock.monotonic()
-            if synced.problems:
-                self._agenda = self._agenda.failed(now, self._jitter())
+            if outcome.problems:
+                self._schedule = self._schedule.fail(now, self._jitter())
             else:
-                self._agenda = self._agenda.done(now)
-                self._revision = synced.revision
-            self._error = next(iter(synced.problems), None)
+                self._schedule = self._schedule.succeed(now)
+                self._revision = outcome.revision
+            self._error = next(iter(outcome.problems), None)
             self._ended += 1
             self._condition.notify_all()
+
+
+class _Health:
+    """Reports the mirror's health, and logs a problem once even if each round meets it."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._status = Status.PASS
+        self._kind: object = None
+
+    def report(self, outcome: Outcome, seconds_behind: float) -> None:
+        """:param seconds_behind: the age of the oldest change that Placement does not have."""
+        if outcome.problems:
+            transient = all(map(_is_transient, outcome.problems))
+            text = "; ".join(problem.message for problem in outcome.problems)
+            # Messages of the same failure differ (addresses, times); type and code do not.
+            kind = tuple((type(p), p.kwargs.get("code")) for p in outcome.problems)
+            status = Status.WARN if transient else Status.FAIL
+            self._note(status, f"{seconds_behind:.0f} s behind, claims are served: {text}", kind)
+        elif outcome.unknown_traits:
+            names = ", ".join(sorted(outcome.unknown_traits))
+            self._note(Status.WARN, f"left out traits that Placement does not know: {names}", names)
+        else:
+            self._note(Status.PASS, "", None)
+
+    def _note(self, status: Status, output: str, kind: object) -> None:
+        self._reporter.health(PART, status, output)
+        # The reporter logs a new status itself.
+        if status == self._status and kind != self._kind:
+            self._reporter.log("warning", f"placement: {output}")
+        self._status, self._kind = status, kind
+
+
+def _is_transient(problem: PlacementError) -> bool:
+    """Whether the problem may end without an operator."""
+    in_use = problem.kwargs.get("code") in (INVENTORY_IN_USE, PROVIDER_IN_USE)
+    return problem.retriable or in_use or isinstance(problem, PlacementConflict)

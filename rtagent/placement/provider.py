@@ -1,18 +1,23 @@
-"""What Placement has of a node: providers with inventories and traits, in a tree. Values."""
+"""Values of Placement's resource providers: inventories and traits, in a tree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID, uuid5
 
 from rtagent.model.base import Value
+from rtagent.model.node import Node
 
-#: Names with this prefix are anybody's to give; the others have one meaning (os-traits,
+#: Prefix of the names that anyone may define. All other names have a fixed meaning (os-traits,
 #: os-resource-classes).
 CUSTOM = "CUSTOM_"
 
 
-class Record(Value, frozen=True, kw_only=True):
-    """One inventory, with Placement's fields. :ivar max_unit: the most that one consumer gets."""
+class InventoryRecord(Value, frozen=True, kw_only=True):
+    """One inventory, with Placement's fields.
+
+    :ivar max_unit: the most that one consumer may allocate.
+    """
 
     total: int
     reserved: int
@@ -23,35 +28,77 @@ class Record(Value, frozen=True, kw_only=True):
 
 
 class Contents(Value, frozen=True, kw_only=True):
-    """What a provider has, or what of it is ours: resource classes and traits, by name."""
+    """Names of the resource classes and traits of a provider, or of a part of them."""
 
     classes: frozenset[str] = frozenset()
     traits: frozenset[str] = frozenset()
 
-    def plus(self, other: Contents) -> Contents:
+    def union(self, other: Contents) -> Contents:
         return Contents(classes=self.classes | other.classes, traits=self.traits | other.traits)
 
 
 class Provider(Value, frozen=True, kw_only=True):
-    """One resource provider.
+    """A resource provider as the agent wants it.
 
-    :ivar parent: its parent's uuid, or None for a root.
-    :ivar ruled: what only this agent may say of it: withdrawn when it is not (or no longer) true,
-        whoever set it.
-    :ivar gone: it was this agent's, and is to be there no more.
+    :ivar parent: the uuid of its parent, or None for a root.
+    :ivar exclusive: classes and traits that only this agent may set on it. Those that it does not
+        want are removed, even if another writer set them.
+    :ivar obsolete: this agent created it and no longer wants it.
     """
 
     uuid: str
     name: str
-    inventories: Mapping[str, Record]
+    inventories: Mapping[str, InventoryRecord]
     traits: frozenset[str]
     parent: str | None = None
-    ruled: Contents = Contents()
-    gone: bool = False
+    exclusive: Contents = Contents()
+    obsolete: bool = False
+
+
+class CurrentProvider(Value, frozen=True, kw_only=True):
+    """A provider as Placement has it, with what this agent and other writers set.
+
+    :ivar generation: the generation at which the inventories were read.
+    :ivar traits_generation: the generation at which the traits were read. It differs from
+        `generation` if anything, an allocation included, was written between the two reads.
+    """
+
+    generation: int
+    traits_generation: int
+    inventories: Mapping[str, InventoryRecord] = {}
+    traits: frozenset[str] = frozenset()
 
 
 class Tree(Value, frozen=True, kw_only=True):
-    """Every provider of a node, parents first. :ivar revision: of the state it was built from."""
+    """All providers of a node, parents first.
+
+    :ivar revision: the revision of the state from which it was built.
+    """
 
     revision: int
     providers: tuple[Provider, ...]
+
+
+def child_provider(
+    node: Node,
+    suffix: str,
+    inventories: Mapping[str, InventoryRecord],
+    traits: frozenset[str] = frozenset(),
+) -> Provider:
+    """Return a provider below the node's root.
+
+    :param suffix: what the child's name appends to the root's name. The uuid is derived from it, so
+        that the same device gets the same uuid after a restart without stored data.
+    """
+    return Provider(
+        uuid=str(uuid5(UUID(node.uuid), suffix)),
+        name=f"{node.hypervisor_hostname}_{suffix}",
+        parent=node.uuid,
+        inventories=inventories,
+        traits=traits,
+    )
+
+
+def countable(total: int, reserved: int) -> InventoryRecord:
+    """Return the record of indivisible items, of which a consumer may allocate one or more."""
+    return InventoryRecord(total=total, reserved=reserved, max_unit=total, allocation_ratio=1.0)

@@ -1,4 +1,4 @@
-"""Makes Placement show a tree, with the fewest requests and against other writers."""
+"""Synchroniser: makes Placement match a tree, with the fewest requests, despite other writers."""
 
 from __future__ import annotations
 
@@ -10,31 +10,59 @@ from retrying import Retrying
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.base import Value
-from rtagent.placement import codes, reading
+from rtagent.placement.client import DUPLICATE_NAME, INVENTORY_IN_USE, PROVIDER_IN_USE
 from rtagent.placement.diff import (
     CreateProvider,
     DeleteProvider,
     PutInventories,
     PutTraits,
-    Seen,
     diff,
     drained,
-    owned,
+    owned_after,
 )
-from rtagent.placement.ownership import Ownership, gone
-from rtagent.placement.provider import CUSTOM, Contents, Provider, Tree
-from rtagent.ports import PlacementAPI, Reporter, Silence
+from rtagent.placement.ownership import Ownership, obsolete_providers
+from rtagent.placement.provider import (
+    CUSTOM,
+    Contents,
+    CurrentProvider,
+    InventoryRecord,
+    Provider,
+    Tree,
+)
+from rtagent.ports import NullReporter, PlacementAPI, Reporter
 
-#: How often a provider that others write at the same time is tried in one go.
+#: How often a provider is tried in one pass while other clients write to it.
 ATTEMPTS = 4
 
 
-class Synced(Value, frozen=True, kw_only=True):
-    """What came of it.
+def read_provider(api: PlacementAPI, wanted: Provider) -> CurrentProvider | None:
+    """Read the provider with the uuid of the wanted one; None if there is none.
 
-    :ivar revision: of the state whose tree Placement shows, if there are no problems.
-    :ivar problems: what could not be done; everything else is, unless Placement went away.
-    :ivar unknown_traits: traits that this Placement does not know, left out.
+    :raises PlacementError: it belongs to another host. The message names the remedy.
+    """
+    found = api.provider(wanted.uuid)
+    if found is None:
+        return None
+    if found["name"] != wanted.name:
+        raise _name_differs(wanted, found["name"])
+    # The inventories are read last: they change most often, and each request after the read gives
+    # other writers time.
+    traits = api.traits(wanted.uuid)
+    inventories = api.inventories(wanted.uuid)
+    return CurrentProvider(
+        generation=inventories["resource_provider_generation"],
+        traits_generation=traits["resource_provider_generation"],
+        inventories=msgspec.convert(inventories["inventories"], dict[str, InventoryRecord]),
+        traits=frozenset(traits["traits"]),
+    )
+
+
+class Outcome(Value, frozen=True, kw_only=True):
+    """What one pass achieved.
+
+    :ivar revision: of the state whose tree Placement has, if there are no problems.
+    :ivar problems: what failed. All the rest is done, unless Placement became unavailable.
+    :ivar unknown_traits: traits that were left out because this Placement does not know them.
     """
 
     revision: int = -1
@@ -43,175 +71,182 @@ class Synced(Value, frozen=True, kw_only=True):
 
 
 class Synchroniser:
-    """One thread at a time. What was acknowledged is remembered, so that nothing is sent twice."""
+    """For one thread at a time. It caches what Placement acknowledged and sends only changes."""
 
     def __init__(
         self, api: PlacementAPI, ownership: Ownership, reporter: Reporter | None = None
     ) -> None:
         self._api, self._ownership = api, ownership
-        self._reporter: Reporter = reporter or Silence()
-        self._seen: dict[str, Seen] = {}
-        self._asked: frozenset[str] = frozenset()
-        self._known: frozenset[str] = frozenset()
+        self._reporter: Reporter = reporter or NullReporter()
+        self._current: dict[str, CurrentProvider] = {}
+        self._queried_traits: frozenset[str] = frozenset()
+        self._known_traits: frozenset[str] = frozenset()
         self._classes: frozenset[str] = frozenset()
 
     def forget(self) -> None:
-        """Read everything again at the next call."""
-        self._seen.clear()
-        self._asked = self._known = self._classes = frozenset()
+        """Clear the cache, so that the next pass reads everything."""
+        self._current.clear()
+        self._queried_traits = self._known_traits = self._classes = frozenset()
 
-    def sync(self, tree: Tree) -> Synced:
-        """Make Placement show the tree."""
+    def sync(self, tree: Tree) -> Outcome:
+        """Make Placement match the tree."""
         problems: list[PlacementError] = []
         try:
-            for provider in (*tree.providers, *gone(self._ownership, tree)):
-                problems += self._provider(provider)
-        except PlacementError as error:  # it went away, or what is ours cannot be read
-            return Synced(revision=tree.revision, problems=(error,))
+            for provider in (*tree.providers, *obsolete_providers(self._ownership, tree)):
+                problems += self._sync_provider(provider)
+        except PlacementError as error:  # no response, or the ownership records cannot be read
+            return Outcome(revision=tree.revision, problems=(error,))
         wanted = frozenset[str]().union(*(provider.traits for provider in tree.providers))
-        return Synced(
+        return Outcome(
             revision=tree.revision,
             problems=tuple(problems),
-            unknown_traits=wanted & self._asked - self._known,
+            unknown_traits=wanted & self._queried_traits - self._known_traits,
         )
 
-    def _provider(self, wanted: Provider) -> list[PlacementError]:
-        """Again while others write it too, each time from what Placement has then."""
-        again = Retrying(
+    def _sync_provider(self, wanted: Provider) -> list[PlacementError]:
+        """Retry while other clients write to the provider, each time from its current contents.
+
+        An outage is not retried here but raised: the mirror repeats the whole pass later.
+        """
+        retrying = Retrying(
             stop_max_attempt_number=ATTEMPTS,
-            wait="no_sleep",  # to read it anew takes long enough for the other to be done
-            retry_on_exception=self._conflicted,
+            wait="no_sleep",  # the other writer finishes while the provider is read again
+            retry_on_exception=self._is_conflict,
         )
         try:
-            problems: list[PlacementError] = again.call(self._converge, wanted)
+            problems: list[PlacementError] = retrying.call(self._converge, wanted)
         except PlacementUnavailable:
             raise
         except PlacementError as error:
             return [error]
         return problems
 
-    def _conflicted(self, error: Exception) -> bool:
+    def _is_conflict(self, error: Exception) -> bool:
         if not isinstance(error, PlacementConflict):
             return False
         self._reporter.counted("placement", "conflict")
         return True
 
     def _converge(self, wanted: Provider) -> list[PlacementError]:
-        # Taken out meanwhile, so that no failure leaves behind what is not sure any more.
-        seen = self._seen.pop(wanted.uuid, None) or reading.read(self._api, wanted)
-        wanted = self._understood(wanted, seen)
+        # Removed from the cache until the end, so that a failure leaves no entry that may be wrong.
+        current = self._current.pop(wanted.uuid, None) or read_provider(self._api, wanted)
+        wanted = self._without_unknown_traits(wanted, current)
         before = self._ownership.of(wanted.uuid)
-        after = owned(seen, wanted, before)
-        self._ownership.remember(wanted, before.plus(after))
+        after = owned_after(current, wanted, before)
+        self._ownership.remember(wanted, before.union(after))
         problems: list[PlacementError] = []
-        for request in diff(seen, wanted, before):
+        for request in diff(current, wanted, before):
             if isinstance(request, CreateProvider):
-                seen = self._create(request)
-            elif seen is not None:
-                seen = self._do(request, seen, problems)
-        if seen is not None:
-            self._seen[wanted.uuid] = seen
+                current = self._create(request)
+            elif current is not None:
+                current = self._send(request, current, problems)
+        if current is not None:
+            self._current[wanted.uuid] = current
         if not problems:
-            self._done(wanted, after)
+            self._record_success(wanted, after)
         return problems
 
-    def _done(self, wanted: Provider, ours: Contents) -> None:
-        if wanted.gone:
-            self._seen.pop(wanted.uuid, None)
+    def _record_success(self, wanted: Provider, owned: Contents) -> None:
+        if wanted.obsolete:
+            self._current.pop(wanted.uuid, None)
             self._ownership.forget(wanted.uuid)
         else:
-            self._ownership.remember(wanted, ours)
+            self._ownership.remember(wanted, owned)
 
-    def _understood(self, wanted: Provider, seen: Seen | None) -> Provider:
-        """Without the traits that this Placement does not know: it would refuse all of them."""
-        there = seen.traits if seen else frozenset()
-        names = wanted.traits - there - self._asked
+    def _without_unknown_traits(
+        self, wanted: Provider, current: CurrentProvider | None
+    ) -> Provider:
+        """Leave out the traits that this Placement does not know: it would refuse all of them."""
+        present = current.traits if current else frozenset()
+        names = wanted.traits - present - self._queried_traits
         if names:
-            self._known |= self._api.ensure_traits(sorted(names))
-            self._asked |= names
-        return replace(wanted, traits=wanted.traits & (there | self._known))
+            self._known_traits |= self._api.ensure_traits(sorted(names))
+            self._queried_traits |= names
+        return replace(wanted, traits=wanted.traits & (present | self._known_traits))
 
-    def _create(self, request: CreateProvider) -> Seen:
+    def _create(self, request: CreateProvider) -> CurrentProvider:
         try:
-            made = self._api.create_provider(request.uuid, request.name, request.parent)
+            created = self._api.create_provider(request.uuid, request.name, request.parent)
         except PlacementError as error:
-            if error.kwargs.get("code") != codes.DUPLICATE_NAME:
-                # Perhaps its parent was deleted by others.
-                self._seen.pop(request.parent or "", None)
+            if error.kwargs.get("code") != DUPLICATE_NAME:
+                # Perhaps another client has deleted the parent.
+                self._current.pop(request.parent or "", None)
                 raise
             other = self._api.provider_named(request.name)
             if other is None or other["uuid"] == request.uuid:
                 raise PlacementConflict(error.message) from error
-            raise reading.taken(
-                request.name, request.uuid, other["uuid"], request.parent
-            ) from error
-        return Seen(generation=made["generation"], traits_generation=made["generation"])
+            raise _name_taken(request, other["uuid"]) from error
+        return CurrentProvider(
+            generation=created["generation"], traits_generation=created["generation"]
+        )
 
-    def _do(
+    def _send(
         self,
         request: PutTraits | PutInventories | DeleteProvider,
-        seen: Seen,
+        current: CurrentProvider,
         problems: list[PlacementError],
-    ) -> Seen | None:
-        """One part that Placement refuses does not keep the others from being done."""
+    ) -> CurrentProvider | None:
+        """Send one request. If Placement refuses it, the others are sent all the same."""
         try:
             if isinstance(request, DeleteProvider):
-                return self._delete(request, seen, problems)
+                return self._delete(request, current, problems)
             if isinstance(request, PutTraits):
-                return self._put_traits(request, seen)
-            return self._put_inventories(request, seen, problems)
+                return self._put_traits(request, current)
+            return self._put_inventories(request, current, problems)
         except (PlacementConflict, PlacementUnavailable):
             raise
         except PlacementError as error:
             problems.append(error)
-            return seen
+            return current
 
     def _delete(
-        self, request: DeleteProvider, seen: Seen, problems: list[PlacementError]
-    ) -> Seen | None:
+        self, request: DeleteProvider, current: CurrentProvider, problems: list[PlacementError]
+    ) -> CurrentProvider | None:
         try:
             self._api.delete_provider(request.uuid)
         except PlacementError as error:
-            if error.kwargs.get("code") != codes.PROVIDER_IN_USE:
+            if error.kwargs.get("code") != PROVIDER_IN_USE:
                 raise
             problems.append(error)
-            return self._drain(PutInventories(request.uuid, {}), seen)
+            return self._drain(PutInventories(request.uuid, {}), current)
         return None
 
-    def _put_traits(self, request: PutTraits, seen: Seen) -> Seen:
+    def _put_traits(self, request: PutTraits, current: CurrentProvider) -> CurrentProvider:
         names = sorted(request.traits)
-        generation = self._api.put_traits(request.uuid, seen.traits_generation, names)
-        # Nothing was written since the traits were read, so the inventories still hold as well.
+        generation = self._api.put_traits(request.uuid, current.traits_generation, names)
+        # Nothing was written since the traits were read, so the inventories are current, too.
         return replace(
-            seen, generation=generation, traits_generation=generation, traits=request.traits
+            current, generation=generation, traits_generation=generation, traits=request.traits
         )
 
     def _put_inventories(
-        self, request: PutInventories, seen: Seen, problems: list[PlacementError]
-    ) -> Seen:
+        self, request: PutInventories, current: CurrentProvider, problems: list[PlacementError]
+    ) -> CurrentProvider:
         try:
-            return self._replace_inventories(request, seen)
+            return self._replace_inventories(request, current)
         except PlacementError as error:
-            if error.kwargs.get("code") != codes.INVENTORY_IN_USE:
+            if error.kwargs.get("code") != INVENTORY_IN_USE:
                 raise
             problems.append(error)
-            return self._drain(request, seen)
+            return self._drain(request, current)
 
-    def _drain(self, request: PutInventories, seen: Seen) -> Seen:
-        held = drained(request, seen)
-        if held.inventories == seen.inventories:
-            return seen
-        return self._replace_inventories(held, seen)
+    def _drain(self, request: PutInventories, current: CurrentProvider) -> CurrentProvider:
+        remaining = drained(request, current)
+        if remaining.inventories == current.inventories:
+            return current
+        return self._replace_inventories(remaining, current)
 
-    def _replace_inventories(self, request: PutInventories, seen: Seen) -> Seen:
-        self._ensure_classes(request.inventories.keys() - seen.inventories.keys())
+    def _replace_inventories(
+        self, request: PutInventories, current: CurrentProvider
+    ) -> CurrentProvider:
+        self._ensure_classes(request.inventories.keys() - current.inventories.keys())
         records = msgspec.to_builtins(request.inventories)
-        generation = self._api.put_inventories(request.uuid, seen.generation, records)
-        at_once = seen.traits_generation == seen.generation
+        generation = self._api.put_inventories(request.uuid, current.generation, records)
+        same = current.traits_generation == current.generation
         return replace(
-            seen,
+            current,
             generation=generation,
-            traits_generation=generation if at_once else seen.traits_generation,
+            traits_generation=generation if same else current.traits_generation,
             inventories=request.inventories,
         )
 
@@ -220,3 +255,31 @@ class Synchroniser:
         if new:
             self._api.ensure_classes(sorted(new))
             self._classes |= new
+
+
+def _name_taken(request: CreateProvider, other: str) -> PlacementError:
+    """Return the error for a provider whose name another one has. :param other: its uuid."""
+    delete = f"openstack resource provider delete {other}"
+    of_root = (
+        f"If an earlier installation of this host left that provider behind, delete it ({delete}),"
+        " or restore the old identity of this host: write that uuid to the file compute_id in"
+        " state_path. If it belongs to another host, one of the two hosts must be renamed."
+    )
+    of_child = f"An earlier publisher of this host's devices left it behind: delete it ({delete})."
+    return PlacementError(
+        f"Placement already has a provider named {request.name}, with uuid {other}; the uuid of"
+        f" this one is {request.uuid}. {of_root if request.parent is None else of_child}",
+        provider_uuid=request.uuid,
+        other_uuid=other,
+    )
+
+
+def _name_differs(wanted: Provider, name: str) -> PlacementError:
+    return PlacementError(
+        f"Placement's provider {wanted.uuid} is named {name}, but this node is named {wanted.name}."
+        " If the host was renamed, rename the provider (openstack resource provider set --name"
+        f" {wanted.name} {wanted.uuid}). If the file compute_id was copied from {name}, this host"
+        " must get a compute_id of its own.",
+        provider_uuid=wanted.uuid,
+        other_name=name,
+    )

@@ -1,8 +1,9 @@
-"""What Placement shall show of this host. Pure.
+"""The tree of providers that Placement should have for this host. Pure.
 
-Placement is never more generous than the agent: totals are rounded down, reserved amounts up, and
-what is used without a claim (foreign domains, drift), or kept idle beside one, is reserved, since
-no allocation speaks of it. The root is the host itself; its children are devices.
+Placement never grants more than the agent would: totals are rounded down, reserved quantities up.
+What is used without a claim (by foreign domains, by drift) is reserved, and so are CPUs that a
+claim keeps idle, because no allocation in Placement accounts for them. The root provider is the
+host; its children are devices.
 """
 
 from __future__ import annotations
@@ -15,102 +16,105 @@ from fractions import Fraction
 import os_resource_classes as orc
 import os_traits
 
-from rtagent.model.base import MB_IN_GB
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
-from rtagent.model.host import HostState
 from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Topology
+from rtagent.model.units import MB_IN_GB
 from rtagent.model.usage import NOTHING, Usage
-from rtagent.placement.devices import device_providers
-from rtagent.placement.provider import Contents, Provider, Record, Tree
-from rtagent.placement.units import root_units, unit_providers
+from rtagent.placement.devices import device_providers, resource_providers, root_resources
+from rtagent.placement.provider import Contents, InventoryRecord, Provider, Tree
 
-#: Placement keeps ratios in single precision on some databases: MariaDB reads six digits back.
+#: Placement stores ratios in single precision on some databases: MariaDB returns six digits.
 RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
 
-
-#: An agent that replaces another on this host answers for these, and so withdraws the other's.
-ROOT_RULED = Contents(
+#: What only the agent of a host sets on its root provider. An agent that replaces another publisher
+#: on this host removes these where they are not true.
+ROOT_EXCLUSIVE = Contents(
     classes=frozenset({orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB}),
     traits=frozenset({os_traits.COMPUTE_NODE, os_traits.COMPUTE_STATUS_DISABLED}),
 )
 
 
-def build(state: HostState, disabled: bool, hypervisor_up: bool) -> Tree | None:
-    """The tree of a state; None while nothing is known of the host.
+def build(state: NodeState, disabled: bool, hypervisor_up: bool) -> Tree | None:
+    """Return the tree of a state; None before the first audit.
 
-    :param disabled: the operator has disabled the service.
+    :param disabled: an operator has disabled the service.
     """
     if state.topology is None:
         return None
     root = Provider(
         uuid=state.node.uuid,
         name=state.node.hypervisor_hostname,
-        inventories={**dict(_records(state, state.topology)), **root_units(state)},
+        inventories={**dict(_records(state, state.topology)), **root_resources(state)},
         traits=_traits(state, state.topology, disabled or not hypervisor_up),
-        ruled=ROOT_RULED,
+        exclusive=ROOT_EXCLUSIVE,
     )
-    children = (*device_providers(state), *unit_providers(state))
+    children = (*device_providers(state), *resource_providers(state))
     return Tree(revision=state.revision, providers=(root, *children))
 
 
-def concerns(state: HostState, changes: Sequence[Change]) -> bool:
+def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
     """Whether the changes that led to the state may have changed its tree.
 
-    A claim does so only where its owner's domain uses something else than the claims say, or where
-    it is about host CPUs that no allocation speaks of, or about devices: their relatives may be
-    had no more, or again. No changes at all: the state was loaded anew.
+    A claim affects the tree only in three cases: the owner's domain uses something other than what
+    its claims hold; the claim concerns host CPUs that no allocation accounts for; or it concerns
+    devices, because related devices become unavailable or available again. An empty sequence means
+    that the state was loaded from the store, which always affects the tree.
     """
     return not changes or any(
         change.topology is not None
         or change.policy is not None
-        or _moves_devices(change)
-        or change.unholdings
-        or any(owner in state.holdings for owner in change.owners)
-        or any(_contested(state, claim, 1) for claim in change.puts)
-        or any(_contested(state, claim, 0) for claim in change.ends)
+        or _changes_devices(change)
+        or change.domain_usage_removals
+        or any(owner in state.domain_usages for owner in change.owners)
+        or any(_affects_reserved_cpus(state, claim, 1) for claim in change.puts)
+        or any(_affects_reserved_cpus(state, claim, 0) for claim in change.ends)
         for change in changes
     )
 
 
-def foreign(state: HostState) -> Usage:
-    """What is used beyond the claims: by domains without one, and by domains that drifted."""
+def usage_beyond_claims(state: NodeState) -> Usage:
+    """Return what is used beyond the claims: by foreign domains, and by domains that drifted."""
     total = NOTHING
-    for owner in state.holdings:
+    for owner in state.domain_usages:
         claimed = _sum(claim.usage for claim in state.claims_of(owner))
         total = total.plus(state.usage_of(owner).minus(claimed))
     return total
 
 
-def unspoken(state: HostState, topology: Topology) -> int:
-    """Dedicated CPUs that nobody can have and that no allocation speaks of: a foreign domain is
-    confined to them, or a claim keeps them idle beside its own."""
+def unallocatable_cpus(state: NodeState, topology: Topology) -> int:
+    """Count the dedicated CPUs that are unavailable and that no allocation accounts for.
+
+    A foreign domain is confined to them, or a claim keeps them idle.
+    """
     used = state.usage.numa
-    taken = used.pinned.keys() | used.kept.keys()
-    spoken = (_own(claim) for claim in state.claims.values())
-    return len(state.policy.numa.dedicated(topology.cpus) & taken.difference(*spoken))
+    occupied = used.pinned.keys() | used.kept.keys()
+    allocated = (_allocated_cpus(claim) for claim in state.claims.values())
+    return len(state.policy.numa.dedicated(topology.cpus) & occupied.difference(*allocated))
 
 
-def _moves_devices(change: Change) -> bool:
-    """Whether a device, what devices make, or what a claim holds of either is another after it."""
-    there = change.devices or change.device_removals or change.specific is not None
-    return bool(there) or any(claim.pci or claim.resources for claim in change.puts + change.ends)
+def _changes_devices(change: Change) -> bool:
+    """Whether it changes a device, an assigned resource, or a claim's share of either."""
+    devices = change.devices or change.device_removals or change.resource_inventories is not None
+    claimed = (claim.pci or claim.resources for claim in change.puts + change.ends)
+    return bool(devices) or any(claimed)
 
 
-def _contested(state: HostState, claim: Claim, holders: int) -> bool:
-    """Whether a claim keeps CPUs idle, or has CPUs that more than so many use by now."""
+def _affects_reserved_cpus(state: NodeState, claim: Claim, users: int) -> bool:
+    """Whether the claim keeps CPUs idle, or has CPUs with more than so many users."""
     if claim.numa_topology is None:
         return False
     pinned = state.usage.numa.pinned
-    used = any(pinned.get(cpu, 0) > holders for cpu in _own(claim))
-    return bool(claim.numa_topology.kept) or used
+    shared = any(pinned.get(cpu, 0) > users for cpu in _allocated_cpus(claim))
+    return bool(claim.numa_topology.kept) or shared
 
 
-def _own(claim: Claim) -> frozenset[int]:
-    """Host CPUs that its allocation counts as PCPU."""
-    placed = claim.numa_topology
-    return placed.taken - placed.kept if placed else frozenset()
+def _allocated_cpus(claim: Claim) -> frozenset[int]:
+    """Return the host CPUs that the claim's allocation in Placement counts as PCPU."""
+    assignment = claim.numa_topology
+    return assignment.taken - assignment.kept if assignment else frozenset()
 
 
 def _sum(usages: Iterable[Usage]) -> Usage:
@@ -120,41 +124,46 @@ def _sum(usages: Iterable[Usage]) -> Usage:
     return total
 
 
-def _traits(state: HostState, topology: Topology, out: bool) -> frozenset[str]:
-    remote = any(
+def _traits(state: NodeState, topology: Topology, disabled: bool) -> frozenset[str]:
+    remote_managed = any(
         each.tags.remote_managed and each.present and each.listed for each in state.devices.values()
     )
-    said = {
+    own = {
         os_traits.COMPUTE_NODE: True,
-        os_traits.COMPUTE_STATUS_DISABLED: out,
-        os_traits.COMPUTE_REMOTE_MANAGED_PORTS: remote,
+        os_traits.COMPUTE_STATUS_DISABLED: disabled,
+        os_traits.COMPUTE_REMOTE_MANAGED_PORTS: remote_managed,
     }
-    return topology.traits.union(name for name, holds in said.items() if holds)
+    return topology.traits.union(name for name, true in own.items() if true)
 
 
-def _records(state: HostState, topology: Topology) -> Iterator[tuple[str, Record]]:
-    offered, used = inventories(topology, state.policy), foreign(state)
+def _records(state: NodeState, topology: Topology) -> Iterator[tuple[str, InventoryRecord]]:
+    host, used = inventories(topology, state.policy), usage_beyond_claims(state)
+    pcpus = Fraction(unallocatable_cpus(state, topology))
     for resource, record in (
-        (orc.VCPU, _record(offered.vcpus, used.vcpus / Fraction(offered.vcpus.ratio))),
-        (orc.PCPU, _record(offered.pcpus, Fraction(unspoken(state, topology)))),
-        (orc.MEMORY_MB, _record(offered.memory_mb, _whole(used.memory_mb, offered.memory_mb))),
-        (orc.DISK_GB, _record(offered.disk_mb, _whole(used.disk_mb, offered.disk_mb), MB_IN_GB)),
+        (orc.VCPU, _record(host.vcpus, used.vcpus / Fraction(host.vcpus.ratio))),
+        (orc.PCPU, _record(host.pcpus, pcpus)),
+        (orc.MEMORY_MB, _record(host.memory_mb, _unscaled(used.memory_mb, host.memory_mb))),
+        (orc.DISK_GB, _record(host.disk_mb, _unscaled(used.disk_mb, host.disk_mb), MB_IN_GB)),
     ):
         if record.total:
             yield resource, record
 
 
-def _whole(used: int, inventory: Inventory) -> Fraction:
-    """Memory and disk in use are gone whole, even where the ratio promises more than there is."""
+def _unscaled(used: int, inventory: Inventory) -> Fraction:
+    """Return the quantity to reserve for memory or disk in use.
+
+    It is reserved in full even if the ratio is above 1: what is in use is not overcommitted. With a
+    ratio below 1 more is reserved, because Placement multiplies what is not reserved by the ratio.
+    """
     return used / min(Fraction(inventory.ratio), Fraction(1))
 
 
-def _record(inventory: Inventory, beyond: Fraction, unit: int = 1) -> Record:
+def _record(inventory: Inventory, beyond_claims: Fraction, unit: int = 1) -> InventoryRecord:
     total = inventory.total // unit
-    return Record(
+    return InventoryRecord(
         total=total,
-        # Placement answers 400 above the total.
-        reserved=min(total, math.ceil((inventory.reserved + beyond) / unit)),
+        # Placement answers 400 if it is above the total.
+        reserved=min(total, math.ceil((inventory.reserved + beyond_claims) / unit)),
         max_unit=total,
         allocation_ratio=float(RATIO_DIGITS.create_decimal(inventory.ratio)),
     )

@@ -1,5 +1,6 @@
-"""Reconciling what was recorded with what was seen: pure.
+"""Reconciling the recorded state with an observation of the host: pure.
 
-`plan` compares a snapshot with an observation that began *after* it was taken; `apply` re-checks
-each step against the state of the moment. Observing first would lose claims made in between.
+`plan` compares a snapshot with an observation that began *after* the snapshot was taken; `apply`
+checks each step again against the current state. Observing first would lose claims that are made
+before the snapshot.
 """

@@ -1,56 +1,62 @@
-"""apply: the steps that still hold, as one Change; the others wait for the next audit."""
+"""apply: the steps that still hold, as one Change. The others wait for the next audit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
+from rtagent.lifecycle.consequences import with_consequences
+from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Change, Event
-from rtagent.model.host import HostState
-from rtagent.reconcile.evacuated import recorded
-from rtagent.reconcile.step import Move, Outcome, Step
-from rtagent.transitions import changed, moved
+from rtagent.model.node_state import NodeState
+from rtagent.reconcile.evacuated import evacuation_records
+from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
 
 CAUSE = "audit"
 
 
 def apply(
-    state: HostState, steps: Sequence[Step], base_revision: int, now: datetime
+    state: NodeState, steps: Sequence[Step], base_revision: int, now: datetime
 ) -> tuple[Change | None, Outcome]:
-    """One precondition for each step: its key is untouched since the base (ABA-proof, since notes
-    of what was touched outlive what they speak of)."""
-    still = [step for step in steps if not state.touched_since(step.key, base_revision)]
+    """Make the change of the steps whose key is untouched since the base.
+
+    A key that was changed and changed back counts as touched (no ABA): the notes of what was
+    touched outlive what they are about.
+    """
+    current = [step for step in steps if not state.touched_since(step.key, base_revision)]
     outcome = Outcome(
-        applied=tuple(step.key for step in still),
-        skipped=tuple(step.key for step in steps if step not in still),
+        applied=tuple(step.key for step in current),
+        skipped=tuple(step.key for step in steps if step not in current),
     )
-    return (_change(state, still, now) if still else None), outcome
+    return (_change(state, current, now) if current else None), outcome
 
 
-def _change(state: HostState, steps: Sequence[Step], now: datetime) -> Change:
-    moves = [move for step in steps for move in step.moves]
-    events = tuple(_event(state, move, now) for move in moves)
+def _change(state: NodeState, steps: Sequence[Step], now: datetime) -> Change:
+    transitions = [planned for step in steps for planned in step.transitions]
+    events = tuple(_event(state, planned, now) for planned in transitions)
     topologies = [step.topology for step in steps if step.topology is not None]
-    specifics = [step.specific for step in steps if step.specific is not None]
+    inventories = [
+        step.resource_inventories for step in steps if step.resource_inventories is not None
+    ]
     leasts = [s.disk_available_least for s in steps if s.disk_available_least is not None]
-    made = Change(
+    change = Change(
         cause=CAUSE,
         actor=CAUSE,
         at=now,
-        holdings=tuple(step.hold for step in steps if step.hold is not None),
-        migrations=tuple(recorded(state, moves, now)),
-        unholdings=tuple(step.key for step in steps if step.unhold),
+        domain_usages=tuple(s.domain_usage for s in steps if s.domain_usage is not None),
+        domain_usage_removals=tuple(step.key for step in steps if step.removes_domain_usage),
+        migrations=tuple(evacuation_records(state, transitions, now)),
         devices=tuple(step.device for step in steps if step.device is not None),
-        device_removals=tuple(step.removal for step in steps if step.removal is not None),
-        specific=specifics[0] if specifics else None,
+        device_removals=tuple(s.removed_device for s in steps if s.removed_device is not None),
+        resource_inventories=inventories[0] if inventories else None,
         topology=topologies[0] if topologies else None,
         disk_available_least=leasts[0] if leasts else None,
     )
-    return changed(state, made, events)
+    return with_consequences(state, change, events)
 
 
-def _event(state: HostState, move: Move, now: datetime) -> Event:
-    before = state.claims[move.claim_uuid]
-    suspect = move.reason if move.verb == "suspect" else None
-    after = moved(before, move.verb, state, now, suspect=suspect)
-    return Event(before=before, after=after, action=move.verb, reason=move.reason)
+def _event(state: NodeState, planned: ClaimTransition, now: datetime) -> Event:
+    before = state.claims[planned.claim_uuid]
+    suspect = planned.reason if planned.verb == "suspect" else None
+    after = transition(before, planned.verb, state, now, suspect=suspect)
+    return Event(before=before, after=after, action=planned.verb, reason=planned.reason)

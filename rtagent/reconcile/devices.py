@@ -1,25 +1,29 @@
-"""What an observation asks to be changed of devices, and of what they make."""
+"""The steps that an observation calls for about devices, and about resources made from devices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtagent.model.host import HostState, device_key
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.node_state import NodeState, device_key
 from rtagent.model.observation import Observation, Problem
-from rtagent.model.specific import SpecificInventory
-from rtagent.pci.holds import device_holds, holders
-from rtagent.pci.mdev import mdev_inventories, ours
-from rtagent.pci.record import refresh
-from rtagent.pci.reporting import forbidden
-from rtagent.reconcile.step import Step
+from rtagent.pci.allocations import whole_device_allocations
+from rtagent.pci.assigned_resources import resource_users
+from rtagent.pci.inventory import refresh
+from rtagent.pci.mdev import existing_identifiers, mdev_inventories
+from rtagent.pci.placement_reporting import config_errors
+from rtagent.reconcile.steps import Step
 
-#: The key of what there is of specific resources, which only audits change.
-SPECIFIC = "specific"
+#: The key of the inventories of assigned resources, which only audits change.
+ASSIGNED_RESOURCES = "assigned_resources"
 
 
-def device_steps(base: HostState, seen: Observation) -> Iterator[Step]:
-    """One for each device whose record is to be another. What nobody offers is recorded first: its
-    relatives are offered only when it is known to be in somebody's hands."""
+def device_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
+    """One step for each device whose record changes.
+
+    Devices that are used but not in the inventory come first: their relatives must not become
+    available before it is known that they are used.
+    """
     if seen.devices is None:
         return
     used = {
@@ -28,42 +32,42 @@ def device_steps(base: HostState, seen: Observation) -> Iterator[Step]:
         if domain.active
         for address in domain.occupancy.devices
     }
-    held = used.union(hold.address for hold in device_holds(base))
-    news = refresh(base.devices, seen.devices, base.policy.pci.specs, held)
-    for device in sorted(news.puts, key=lambda each: (each.listed, each.address)):
+    in_use = used.union(allocation.address for allocation in whole_device_allocations(base))
+    changes = refresh(base.devices, seen.devices, base.policy.pci.specs, in_use)
+    for device in sorted(changes.puts, key=lambda each: (each.listed, each.address)):
         yield Step(key=device_key(device.address), device=device)
-    for address in news.removals:
-        yield Step(key=device_key(address), removal=address)
+    for address in changes.removals:
+        yield Step(key=device_key(address), removed_device=address)
 
 
-def touched_devices(base: HostState, step: Step) -> frozenset[str]:
-    """The keys of the devices that are, or were, in the hands of the owner of a step."""
-    held = [device.address for claim in base.claims_of(step.key) for device in claim.pci]
-    for holding in (base.holdings.get(step.key), step.hold):
-        held += holding.occupancy.devices if holding else ()
-    return frozenset(map(device_key, held))
+def touched_devices(base: NodeState, step: Step) -> frozenset[str]:
+    """The keys of the devices that the owner of a step has, or had."""
+    addresses = [device.address for claim in base.claims_of(step.key) for device in claim.pci]
+    for usage in (base.domain_usages.get(step.key), step.domain_usage):
+        addresses += usage.occupancy.devices if usage else ()
+    return frozenset(map(device_key, addresses))
 
 
-def specific_steps(base: HostState, seen: Observation) -> Iterator[Step]:
-    """What devices make and what the operator names, when that has changed."""
-    there = (*_made(base, seen), *base.policy.pci.pmem)
-    if there != base.specific:
-        yield Step(key=SPECIFIC, specific=there)
+def resource_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
+    """One step if the inventories of assigned resources have changed: mediated devices that the
+    host's devices make, and persistent memory namespaces that the operator configures."""
+    if seen.devices is None:
+        mediated = tuple(each for each in base.resource_inventories if each.provider)
+    else:
+        in_use = resource_users(base).keys()
+        recorded = {name for each in base.resource_inventories for name in each.identifiers}
+        existing = existing_identifiers(base.node.uuid, seen.devices, seen.mdevs, in_use | recorded)
+        types = base.policy.pci.mdev_types
+        mediated = mdev_inventories(types, seen.devices, existing, in_use)
+    inventories: tuple[ResourceInventory, ...] = (*mediated, *base.policy.pci.pmem)
+    if inventories != base.resource_inventories:
+        yield Step(key=ASSIGNED_RESOURCES, resource_inventories=inventories)
 
 
-def device_problems(base: HostState, seen: Observation) -> tuple[Problem, ...]:
-    """Devices that a specification matches and may not: they are not offered, or not told to
-    Placement."""
+def device_problems(base: NodeState, seen: Observation) -> tuple[Problem, ...]:
+    """Devices that match a device specification which is not valid for them: they are not in the
+    inventory, or not reported to Placement."""
     return tuple(
         Problem(item="[pci] device_spec", message=error.message)
-        for error in forbidden(base.policy.pci, seen.devices or ())
+        for error in config_errors(base.policy.pci, seen.devices or ())
     )
-
-
-def _made(base: HostState, seen: Observation) -> tuple[SpecificInventory, ...]:
-    if seen.devices is None:
-        return tuple(each for each in base.specific if each.provider)
-    held = holders(base).keys()
-    known = held | {name for each in base.specific for name in each.identifiers}
-    existing = ours(base.node.uuid, seen.devices, seen.mdevs, known)
-    return mdev_inventories(base.policy.pci.mdev_types, seen.devices, existing, held)

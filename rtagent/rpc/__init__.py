@@ -1,6 +1,6 @@
 """The RPC API over oslo.messaging: its methods and schemas, the server, the Python client.
 
-The libraries below import eventlet where it is installed, and warn of it; nothing here runs on it.
+Some libraries below import eventlet where it is installed, and warn about it. Nothing here uses it.
 """
 
 import warnings
@@ -9,6 +9,6 @@ from oslo_service import backend
 
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
 
-# oslo.messaging imports oslo.service, whose own choice would be eventlet. A process that has made
-# another choice keeps it.
+# oslo.messaging imports oslo.service, whose default backend is eventlet. If the process has chosen
+# a backend already, that one stays.
 backend.register_backend_default_hook(lambda: backend.BackendType.THREADING)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import oslo_messaging
@@ -14,42 +15,48 @@ from retrying import Retrying
 
 from rtagent import errors
 from rtagent.errors import RtAgentError
-from rtagent.rpc.contact import contact
+from rtagent.rpc.broker_probe import broker_probe
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.device_calls import DeviceCalls
-from rtagent.rpc.methods import TOPIC
-from rtagent.rpc.move_calls import MoveCalls
+from rtagent.rpc.method import Method
+from rtagent.rpc.methods import METHODS, TOPIC
 
-#: Seconds before the first repetition; each wait is twice as long as the one before it.
+#: Seconds before the first repetition; each wait is twice as long as the one before.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
-#: How often an attempt tries again to reach the broker: each node of a cluster of three has a turn.
+#: Connection attempts after the first: in a cluster of three brokers, each broker is tried.
 RECONNECTS = 2
-#: Seconds, beyond those for an answer, within which a transport must have reached its broker.
-REACH = 5.0
-#: Seconds for which the call that tries this waits for its answer, which does not matter.
-KNOCK = 1.0
+#: Seconds within which a transport must reach its broker, in addition to those for a reply.
+BROKER_TIMEOUT = 5.0
+#: Seconds for which the call that probes the broker waits for its reply. The reply is ignored.
+PROBE_TIMEOUT = 1.0
 
-#: Of a call without an answer: whether it had an effect is not known.
+#: Errors of a call that got no reply. It may have had its effect.
 UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure)
 
-Document = Any  #: JSON primitives, or a value of `rtagent.model`.
 
+class AgentAPI:
+    """The agent of one host. Thread-safe; cheap to create.
 
-class AgentAPI(DeviceCalls, MoveCalls):
-    """The agent of one host. Thread-safe; making one costs little.
+    It has a method for each one of `rtagent.rpc.methods.METHODS`, made from that table::
 
-    Answers are JSON primitives, as the schemas say. Errors are those of `rtagent.errors`, and
-    oslo.messaging's own where there is no answer (`UNANSWERED`).
+        api.instance_claim(context, instance, tag="t", operation_id=None, timeout=None)
 
-    A call is repeated, with the same operation id, when it or its answer is lost or when the error
-    says that it may succeed later. Where every attempt was in vain the outcome may be unknown:
-    repeat the call with the same ``operation_id``, or abort it. (An error of a call whose operation
-    id was made here has it in a note.)
+    The arguments are those of the schema: required ones by position or name, in the order of the
+    schema, the others by name (see ``help(AgentAPI)``). They are JSON primitives or values of
+    `rtagent.model`. An argument that is None is not sent. ``timeout`` is in seconds, for each
+    attempt. A method that changes state makes an ``operation_id`` if it gets none.
+
+    Replies are JSON primitives, as in the schemas. Errors are those of `rtagent.errors`, and
+    oslo.messaging's own if there is no reply (`UNANSWERED`).
+
+    A call is repeated, with the same operation id, when it or its reply is lost, or when the error
+    says that a repetition may succeed. If no attempt succeeds the outcome may be unknown: repeat
+    the call with the same ``operation_id``, or abort it. (If the id was made here, a note of the
+    error has it.)
 
     Every attempt ends, also without a broker, with oslo.messaging's ``MessageDeliveryFailure``:
-    after some seconds where nobody takes connections, and where the broker hangs, after the time
-    for an answer and about 20 seconds.
+    after some seconds if the broker takes no connections; after the timeout and about 20 seconds
+    if the broker hangs.
 
     API version history:
 
@@ -67,7 +74,7 @@ class AgentAPI(DeviceCalls, MoveCalls):
         """:param transport: from `rtagent.rpc.transport.get_transport`; its configuration's
             ``[upgrade_levels] rtagent`` is the highest version that is sent.
         :param timeout: seconds for each attempt; None: ``rpc_response_timeout``.
-        :param attempts: how often a call is made at most.
+        :param attempts: the maximum number of attempts for a call.
         """
         self._client = oslo_messaging.get_rpc_client(
             transport,
@@ -78,7 +85,7 @@ class AgentAPI(DeviceCalls, MoveCalls):
             serializer=ContextSerializer(),
         )
         self._timeout = transport.conf.rpc_response_timeout if timeout is None else timeout
-        self._contact = contact(transport)
+        self._probe = broker_probe(transport)
         self._retrying = Retrying(
             stop_max_attempt_number=attempts,
             wait_exponential_multiplier=FIRST_WAIT * 1000 / 2,
@@ -86,281 +93,100 @@ class AgentAPI(DeviceCalls, MoveCalls):
             retry_on_exception=_may_succeed_later,
         )
 
-    # -- claims ---------------------------------------------------------------------------------
+    if TYPE_CHECKING:  # the methods of the table
 
-    def instance_claim(
-        self,
-        context: RequestContext,
-        instance: Document,
-        *,
-        node: str | None = None,
-        limits: Document = None,
-        allocations: Document = None,
-        tag: str | None = None,
-        extra_resource: Document = None,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Hold resources for a build; the claim, whose uuid is the operation id.
-
-        :raises ComputeResourcesUnavailable: with every reason. :raises ClaimConflict: the instance
-            has a claim. :raises ClaimExpired: the operation's claim has ended.
-        """
-        return self._change(
-            context,
-            "instance_claim",
-            operation_id,
-            timeout,
-            instance=instance,
-            node=node,
-            limits=limits,
-            allocations=allocations,
-            tag=tag,
-            extra_resource=extra_resource,
-        )
-
-    def activate_claim(
-        self,
-        context: RequestContext,
-        claim_uuid: str,
-        *,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """The domain is about to be started; the claim.
-
-        :raises ClaimExpired: it must not be started.
-        """
-        return self._change(context, "activate_claim", operation_id, timeout, claim_uuid=claim_uuid)
-
-    def renew_claim(
-        self,
-        context: RequestContext,
-        claim_uuid: str,
-        *,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """A new lease; the claim."""
-        return self._change(context, "renew_claim", operation_id, timeout, claim_uuid=claim_uuid)
-
-    def abort_instance_claim(
-        self,
-        context: RequestContext,
-        claim_uuid: str,
-        *,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Give up a build; also one whose claim was never answered: its operation id will do."""
-        self._change(context, "abort_instance_claim", operation_id, timeout, claim_uuid=claim_uuid)
-
-    def release_claim(
-        self,
-        context: RequestContext,
-        claim_uuid: str,
-        *,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Release a claim."""
-        self._change(context, "release_claim", operation_id, timeout, claim_uuid=claim_uuid)
-
-    def update_usage(
-        self,
-        context: RequestContext,
-        instance: Document,
-        *,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Tell an instance's new state."""
-        self._change(context, "update_usage", operation_id, timeout, instance=instance)
-
-    def test_claim(
-        self,
-        context: RequestContext,
-        instance: Document,
-        *,
-        kind: str = "build",
-        pci_requests: Document = None,
-        node: str | None = None,
-        limits: Document = None,
-        allocations: Document = None,
-        tag: str | None = None,
-        extra_resource: Document = None,
-        flavor: Document = None,
-        image: Document = None,
-        migration: Document = None,
-        source: Document = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """What the claim would be answered now: ``{"granted", "claim", "reasons"}``."""
-        return self._call(
-            context,
-            "test_claim",
-            timeout,
-            kind=kind,
-            pci_requests=pci_requests,
-            instance=instance,
-            node=node,
-            limits=limits,
-            allocations=allocations,
-            tag=tag,
-            extra_resource=extra_resource,
-            flavor=flavor,
-            image=image,
-            migration=migration,
-            source=source,
-        )
-
-    # -- reads ----------------------------------------------------------------------------------
-
-    def get_claim(
-        self, context: RequestContext, claim_uuid: str, *, timeout: float | None = None
-    ) -> dict[str, Any]:
-        """``{"claim", "revision", "stale"}``. :raises ClaimNotFound: it never was, or has ended."""
-        return self._call(context, "get_claim", timeout, claim_uuid=claim_uuid)
-
-    def get_claims_for_instance(
-        self, context: RequestContext, instance_uuid: str, *, timeout: float | None = None
-    ) -> dict[str, Any]:
-        """``{"claims", "revision", "stale"}``, the oldest claim first."""
-        return self._call(context, "get_claims_for_instance", timeout, instance_uuid=instance_uuid)
-
-    def get_claims_for_host(
-        self, context: RequestContext, *, timeout: float | None = None
-    ) -> dict[str, Any]:
-        """``{"claims", "revision", "stale"}``, the oldest claim first."""
-        return self._call(context, "get_claims_for_host", timeout)
-
-    def get_node(
-        self,
-        context: RequestContext,
-        *,
-        node: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """``{"node", "revision", "stale"}``."""
-        return self._call(context, "get_node", timeout, node=node)
-
-    # -- the node and its service ---------------------------------------------------------------
-
-    def update_available_resource(
-        self,
-        context: RequestContext,
-        *,
-        node: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Audit now; the summary."""
-        return self._call(context, "update_available_resource", timeout, node=node)
-
-    def sync_placement(
-        self,
-        context: RequestContext,
-        *,
-        node: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Have Placement read anew and brought up to date: ``{"revision"}``.
-
-        :raises PlacementError: why it is not up to date.
-        """
-        return self._call(context, "sync_placement", timeout, node=node)
-
-    def build_failed(
-        self,
-        context: RequestContext,
-        *,
-        node: str | None = None,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Count a failed build."""
-        self._change(context, "build_failed", operation_id, timeout, node=node)
-
-    def build_succeeded(
-        self,
-        context: RequestContext,
-        *,
-        node: str | None = None,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Begin to count failed builds at zero again."""
-        self._change(context, "build_succeeded", operation_id, timeout, node=node)
-
-    def set_service(
-        self,
-        context: RequestContext,
-        disabled: bool,
-        disabled_reason: str | None = None,
-        *,
-        operation_id: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Take the host out of scheduling, or back into it; the service's record."""
-        return self._change(
-            context,
-            "set_service",
-            operation_id,
-            timeout,
-            disabled=disabled,
-            disabled_reason=disabled_reason,
-        )
-
-    def ping(self, context: RequestContext, *, timeout: float | None = None) -> dict[str, Any]:
-        """``{"version", "host", "node", "revision", "uptime"}``."""
-        return self._call(context, "ping", timeout)
-
-    # -- every call -----------------------------------------------------------------------------
-
-    def _change(
-        self,
-        context: RequestContext,
-        method: str,
-        operation_id: str | None,
-        timeout: float | None,
-        **arguments: Any,
-    ) -> Any:
-        if operation_id is not None:
-            return self._call(context, method, timeout, operation_id=operation_id, **arguments)
-        made = str(uuid.uuid4())
-        try:
-            return self._call(context, method, timeout, operation_id=made, **arguments)
-        except Exception as error:
-            error.add_note(f"operation id {made}")
-            raise
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     def _call(
-        self,
-        context: RequestContext,
-        method: str,
-        timeout: float | None,
-        **arguments: Any,
+        self, method: Method, context: RequestContext, timeout: float | None, arguments: Any
     ) -> Any:
+        """Call a method, and repeat the call while a repetition may succeed."""
+        made_id = method.changes and arguments.get("operation_id") is None
+        if made_id:
+            arguments = {**arguments, "operation_id": str(uuid.uuid4())}
         document = _document(arguments)
         client = self._client if timeout is None else self._client.prepare(timeout=timeout)
-        seconds = REACH + (self._timeout if timeout is None else timeout)
+        seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
 
         def attempt() -> Any:
-            self._contact.make(self._knock, seconds)
+            self._probe.ensure_reached(self._probe_broker, seconds)
             try:
-                return client.call(context, method, **document)
+                return client.call(context, method.name, **document)
             except RtAgentError as error:
                 raise _local(error) from None
-            except OperationalError as error:  # of a new connection: the library lets it through
+            except OperationalError as error:  # oslo.messaging does not translate it
                 raise oslo_messaging.MessageDeliveryFailure(str(error)) from error
 
-        return self._retrying.call(attempt)
+        try:
+            return self._retrying.call(attempt)
+        except Exception as error:
+            if made_id:
+                error.add_note(f"operation id {arguments['operation_id']}")
+            raise
 
-    def _knock(self) -> None:
-        self._client.prepare(timeout=KNOCK).call(RequestContext(overwrite=False), "ping")
+    def _probe_broker(self) -> None:
+        client = self._client.prepare(timeout=PROBE_TIMEOUT)
+        client.call(RequestContext(overwrite=False), "ping")
+
+
+def source_of(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``source`` argument of a move's claim: what the guest has at its source.
+
+    :param claim: the guest's claim at the source, from `get_claim` there.
+    """
+    topology, devices = claim["numa_topology"] or {}, dict[str, list[str]]()
+    for device in claim["pci"]:
+        purpose = device["alias_name"] or device["request_id"]
+        devices.setdefault(purpose, []).append(device["address"])
+    sizes = [cell["pagesize"] for cell in topology.get("cells", ())]
+    return {"page_sizes": sizes, "devices": devices}
+
+
+def _signature(method: Method) -> Signature:
+    """``self, context``, the arguments of a method, ``timeout``."""
+    fields = {field.name: field for field in msgspec.structs.fields(method.arguments)}
+    required = [n for n, field in fields.items() if field.required and n != "operation_id"]
+    by_position = (*required, *method.by_position)
+    parameters = [
+        Parameter("self", Parameter.POSITIONAL_ONLY),
+        Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=RequestContext),
+    ]
+    for name in (*by_position, *(name for name in fields if name not in by_position)):
+        parameters.append(
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD if name in by_position else Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if name in required else None,
+                annotation=fields[name].type,
+            )
+        )
+    parameters.append(
+        Parameter("timeout", Parameter.KEYWORD_ONLY, default=None, annotation=float | None)
+    )
+    return Signature(parameters)
+
+
+def _forward(method: Method) -> Callable[..., Any]:
+    """The client's function for a method."""
+    signature = _signature(method)
+
+    def forward(*positional: Any, **named: Any) -> Any:
+        arguments = signature.bind(*positional, **named).arguments
+        api, context = arguments.pop("self"), arguments.pop("context")
+        return api._call(method, context, arguments.pop("timeout", None), arguments)
+
+    forward.__name__, forward.__qualname__ = method.name, f"{AgentAPI.__name__}.{method.name}"
+    forward.__doc__ = f"{method.effect}\n\n:raises: {', '.join(method.all_errors)}"
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    return forward
+
+
+for _method in METHODS.values():
+    setattr(AgentAPI, _method.name, _forward(_method))
 
 
 def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON primitives; what is None is left out."""
+    """JSON primitives, without the arguments that are None."""
     given = {name: value for name, value in arguments.items() if value is not None}
     document: dict[str, Any] = msgspec.to_builtins(given)
     return document
@@ -373,8 +199,10 @@ def _may_succeed_later(error: BaseException) -> bool:
 
 
 def _local(error: RtAgentError) -> RtAgentError:
-    """The error as it left the agent: what oslo.messaging makes of it is a subclass of its own that
-    prints the agent's traceback."""
-    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
-    local: RtAgentError = kind(**error.kwargs)
+    """The error as the agent raised it.
+
+    oslo.messaging raises a subclass of its own, whose text contains the agent's traceback.
+    """
+    type_ = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    local: RtAgentError = type_(**error.kwargs)
     return local

@@ -1,4 +1,4 @@
-"""The context of a call: who asks, and under which request id."""
+"""The context of a call: its user and its request id."""
 
 from __future__ import annotations
 
@@ -8,49 +8,51 @@ from typing import Any
 import oslo_messaging
 from oslo_context.context import RequestContext
 
-#: As long as the columns in which a context's ids are kept.
+#: The length of the columns that store a context's ids, in characters.
 MAX_LENGTH = 255
 
-
-#: Never sent: a token, for which the agent has no use, and what is told twice.
-_KEPT_BACK = frozenset({"auth_token", "project", "user_identity"})
-_USUAL = RequestContext(overwrite=False).to_dict()
-#: Sent on, as headers, to services that are asked in its course.
+#: Fields that are never sent: the token, which the agent does not need, and values that other
+#: fields contain already.
+_NOT_SENT = frozenset({"auth_token", "project", "user_identity"})
+_EMPTY = RequestContext(overwrite=False).to_dict()
+#: The agent sends these on, as HTTP headers, to the services that it calls.
 _IDS = frozenset({"request_id", "global_request_id"})
 
 
 class ContextSerializer(oslo_messaging.NoOpSerializer):
-    """oslo.context's RequestContext on the wire: what differs from a context about which nothing is
-    known. (Each field is a key of the message, copied several times on its way.)"""
+    """oslo.context's RequestContext on the wire: the fields that differ from an empty context.
+
+    (Each field is a key of the message, and is copied several times on its way.)
+    """
 
     def serialize_context(self, context: RequestContext) -> Mapping[str, Any]:
         return {
             name: value
             for name, value in context.to_dict().items()
-            if name not in _KEPT_BACK and value != _USUAL.get(name)
+            if name not in _NOT_SENT and value != _EMPTY.get(name)
         }
 
     def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
-        """The context, which is this thread's from now on: so the log has its request id."""
+        """The context, which becomes the current one of this thread: so log lines get its ids."""
         ids = {name: _header(context[name]) for name in _IDS & context.keys()}
         return RequestContext.from_dict({**context, **ids})
 
 
 def actor(context: RequestContext) -> str:
-    """The user on whose behalf the call is made, or ""."""
+    """The id of the user in whose name the call is made, or ""."""
     return _storable(context.user_id)
 
 
 def request_id(context: RequestContext) -> str:
-    """The id that follows a request through every service; the call's own where there is none."""
+    """The global request id, which all services share; without one, the call's own id."""
     return _storable(context.global_id)
 
 
 def _header(value: object) -> str | None:
-    """An id that a header can have; None: the call gets one of its own."""
+    """An id that is valid in an HTTP header; None: a new id is made for the call."""
     return _storable(value).encode("ascii", "ignore").decode() or None
 
 
 def _storable(value: object) -> str:
-    """Contexts have no schema: whatever came, it must do no harm in a log or a column."""
+    """Text that is safe in a log and in a column: a context has no schema."""
     return "".join(filter(str.isprintable, str(value or "")))[:MAX_LENGTH]

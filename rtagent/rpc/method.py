@@ -1,40 +1,53 @@
-"""What is told of a method of the RPC API."""
+"""Method: the declaration of one method of the RPC API.
+
+A method is declared once, where it is served: by `rpc_method` on a function of one of the endpoint
+groups. The method table, the JSON Schemas, the reference and the Python client are generated from
+the declaration.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, get_type_hints
+
 from rtagent.model.base import Document, Name, Uuid, Value
 
-#: Errors that any call may be answered with.
+#: Errors that any call may return.
 COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
-#: Errors that a flavor and an image may be answered with, beside `InvalidRequest` itself.
+#: Errors that a flavor and an image may cause, in addition to `InvalidRequest`.
 FLAVOR_ERRORS = (
     *("PropertyInvalid", "PropertyConflict", "FlavorImageConflict"),
     *("InvalidPciRequest", "PciRequestAliasNotDefined"),
 )
-#: Errors that any call that changes state may be answered with.
+#: Errors that any call that changes state may return.
 CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
-#: Errors that a call may be answered with that makes a claim from a flavor.
+#: Errors that a call that creates a claim from a flavor may return.
 CREATION_ERRORS = (
     *FLAVOR_ERRORS,
     *("ComputeResourcesUnavailable", "ClaimExpired", "NodeNotReady", "HypervisorUnavailable"),
 )
-#: The error that a call may be answered with after which the guest may be started.
+#: Errors that a later call for a claim may return.
+CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
+#: The error that a call may return if the caller may start the domain after it.
 READY_ERRORS = ("CpuPowerFailed",)
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class Arguments(Document, frozen=True, kw_only=True):
-    """What every method takes.
+    """The arguments of every method.
 
-    :ivar node: the hypervisor_hostname, when the caller wants it checked.
+    :ivar node: the hypervisor_hostname that the caller expects; null: not checked.
     """
 
     node: Name | None = None
 
 
 class Change(Arguments, frozen=True, kw_only=True):
-    """What every method takes that changes state.
+    """The arguments of every method that changes state.
 
-    :ivar operation_id: chosen by the caller, who keeps it when repeating the call.
+    :ivar operation_id: chosen by the caller, and the same in every repetition of the call.
     """
 
     operation_id: Uuid
@@ -43,9 +56,12 @@ class Change(Arguments, frozen=True, kw_only=True):
 class Method(Value, frozen=True, kw_only=True):
     """One method.
 
-    :ivar arguments: the document that its arguments make.
-    :ivar reply: the type of its answer; None where the answer is null.
-    :ivar errors: what it may answer instead, beside what every call may.
+    :ivar effect: the effect of the method, for operators and for authors of conductors.
+    :ivar arguments: the document that its arguments form.
+    :ivar reply: the type of its reply; None: the reply is null.
+    :ivar errors: names of its errors, besides those that every call may have.
+    :ivar by_position: optional arguments that the Python client also takes by position, after the
+        required ones.
     """
 
     name: str
@@ -53,14 +69,48 @@ class Method(Value, frozen=True, kw_only=True):
     arguments: type[Arguments]
     reply: type[Value] | None = None
     errors: tuple[str, ...] = ()
+    by_position: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
-        """Whether it changes state, and so takes an operation id."""
+        """Whether the method changes state and therefore takes an operation id."""
         return "operation_id" in self.arguments.__struct_fields__
 
     @property
     def all_errors(self) -> tuple[str, ...]:
-        """The names of the errors of `rtagent.errors` that it may be answered with."""
+        """The names of the errors of `rtagent.errors` that the method may return."""
         common = (*COMMON_ERRORS, *CHANGE_ERRORS) if self.changes else COMMON_ERRORS
         return (*common, *self.errors)
+
+
+def rpc_method(
+    errors: tuple[str, ...] = (), by_position: tuple[str, ...] = ()
+) -> Callable[[_Handler], _Handler]:
+    """Declare a function of an endpoint group as a method of the API.
+
+    Its docstring is the method's effect; the annotations of its parameter ``arguments`` and of its
+    result are the types of arguments and reply. A method that changes state also takes the `Call`.
+
+    :param errors: see `Method`. :param by_position: see `Method`.
+    """
+
+    def declare(handler: _Handler) -> _Handler:
+        types = get_type_hints(handler)
+        handler.rpc_method = Method(  # type: ignore[attr-defined]
+            name=handler.__name__,
+            effect=" ".join(str(handler.__doc__).split()),
+            arguments=types["arguments"],
+            reply=None if types["return"] is type(None) else types["return"],
+            errors=errors,
+            by_position=by_position,
+        )
+        return handler
+
+    return declare
+
+
+def declared(group: type) -> Iterator[Method]:
+    """The methods that a class declares, in the order of its source."""
+    for function in vars(group).values():
+        if inspect.isfunction(function) and hasattr(function, "rpc_method"):
+            yield function.rpc_method

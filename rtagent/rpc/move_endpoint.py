@@ -1,84 +1,221 @@
-"""The endpoint's methods of moves."""
+"""The methods of moves (resize, migration, live migration, evacuation), and their arguments."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from typing import Literal
+
+from msgspec.structs import replace
 
 from rtagent.audit import Auditor
+from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
-from rtagent.model.claim import Claim
-from rtagent.model.migration import MigrationFacts
-from rtagent.rpc import move_methods, replies
-from rtagent.rpc.move_requests import cold_kind, move_request
-from rtagent.rpc.served import served
+from rtagent.model.flavor import Flavor, Image
+from rtagent.model.instance import Instance
+from rtagent.model.migration import MigrationFacts, MigrationType
+from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits
+from rtagent.rpc import replies
+from rtagent.rpc.method import (
+    CLAIM_ERRORS,
+    CREATION_ERRORS,
+    READY_ERRORS,
+    Arguments,
+    Change,
+    rpc_method,
+)
 from rtagent.tracker import ResourceTracker
 
-Step = Callable[[str, MigrationFacts, Call], Claim]
+
+class ColdMigrationFacts(MigrationFacts, frozen=True, kw_only=True):
+    """A resize or a cold migration."""
+
+    migration_type: Literal["resize", "migration"]
 
 
-class MoveEndpoint(ABC):
-    """A part of `rtagent.rpc.endpoint.Endpoint`."""
+class LiveMigrationFacts(MigrationFacts, frozen=True, kw_only=True):
+    """A live migration."""
 
-    _tracker: ResourceTracker
-    _auditor: Auditor
+    migration_type: Literal["live-migration"]
 
-    @abstractmethod
-    def _shown(self, claim: Claim) -> replies.Claim: ...
 
-    @abstractmethod
-    def _ready(self, claim: Claim) -> replies.Claim: ...
+class EvacuationFacts(MigrationFacts, frozen=True, kw_only=True):
+    """An evacuation."""
 
-    @served
-    def resize_claim(self, arguments: move_methods.ResizeClaim, call: Call) -> replies.Claim:
-        flavor = arguments.flavor
-        kind = cold_kind(flavor, arguments.instance, arguments.migration)
-        request = move_request(arguments, arguments.operation_id, kind, flavor, arguments.image)
-        return self._ready(self._tracker.move_claim(request, call))
+    migration_type: Literal["evacuation"]
 
-    @served
-    def live_migration_claim(
-        self, arguments: move_methods.LiveMigrationClaim, call: Call
-    ) -> replies.Claim:
-        request = move_request(arguments, arguments.operation_id, "live-migration")
-        return self._ready(self._tracker.move_claim(request, call))
 
-    @served
-    def rebuild_claim(self, arguments: move_methods.RebuildClaim, call: Call) -> replies.Claim:
-        image, uuid = arguments.image, arguments.operation_id
-        request = move_request(arguments, uuid, "evacuation", image=image)
-        return self._ready(self._tracker.move_claim(request, call))
+class MoveArguments(Arguments, frozen=True, kw_only=True):
+    """The facts from which a move's claim is decided.
 
-    @served
-    def start_move_out(self, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
-        return self._step(self._tracker.start_move_out, arguments, call)
+    :ivar operation_id: becomes the claim's uuid.
+    :ivar instance: the instance in its state at the source.
+    :ivar source: the guest's resources at the source. They determine the replacement of each
+        device, and the page sizes that a live migration keeps.
+    """
 
-    @served
-    def finish_move(self, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
-        return self._step(self._tracker.finish_move, arguments, call)
+    operation_id: Uuid
+    instance: Instance
+    limits: Limits | None = None
+    allocations: Allocations | None = None
+    tag: Name | None = None
+    extra_resource: ExtraResource | None = None
+    source: SourceFacts | None = None
 
-    @served
-    def finish_evacuation(self, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
-        return self._step(self._tracker.finish_evacuation, arguments, call)
 
-    @served
-    def finish_revert(self, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
+class ResizeClaim(MoveArguments, frozen=True, kw_only=True):
+    """:ivar flavor: the new one; the instance's flavor makes the move a cold migration.
+    :ivar image: the new one; null: the instance's.
+    :ivar migration: null: the agent creates a record, whose uuid is the claim's.
+    """
+
+    flavor: Flavor
+    image: Image | None = None
+    migration: ColdMigrationFacts | None = None
+
+
+class LiveMigrationClaim(MoveArguments, frozen=True, kw_only=True):
+    """Neither flavor nor image can change."""
+
+    migration: LiveMigrationFacts
+
+
+class RebuildClaim(MoveArguments, frozen=True, kw_only=True):
+    """:ivar image: the new one; null: the instance's."""
+
+    image: Image | None = None
+    migration: EvacuationFacts
+
+
+class MoveChange(Change, frozen=True, kw_only=True):
+    """A transition of a move, at its source or its destination."""
+
+    instance_uuid: Uuid
+    migration: MigrationFacts
+
+
+class EvacuationChange(MoveChange, frozen=True, kw_only=True):
+    """A transition of an evacuation."""
+
+    migration: EvacuationFacts
+
+
+class MoveEndpoint:
+    """Serves the methods of moves.
+
+    Source and destination get separate calls, in any order. Each call may be repeated.
+    """
+
+    def __init__(
+        self,
+        tracker: ResourceTracker,
+        auditor: Auditor,
+        claim_replies: replies.ClaimReplies,
+    ) -> None:
+        self._tracker, self._auditor, self._replies = tracker, auditor, claim_replies
+
+    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
+    def resize_claim(self, arguments: ResizeClaim, call: Call) -> replies.Claim:
+        """Claim resources for a resize or a cold migration to this host, or for a resize on it. The
+        claim is ``incoming`` and leased, and exists besides the claim that the instance may have
+        here. The new claim reuses that claim's resources first."""
+        kind: MigrationType = (
+            "migration" if arguments.flavor == arguments.instance.flavor else "resize"
+        )
+        request = move_request(
+            arguments, arguments.migration or kind, arguments.flavor, arguments.image
+        )
+        return self._replies.startable(self._tracker.moves.move_claim(request, call))
+
+    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS))
+    def live_migration_claim(self, arguments: LiveMigrationClaim, call: Call) -> replies.Claim:
+        """Claim resources for a live migration to this host. The claim is ``incoming`` and
+        leased."""
+        request = move_request(arguments, arguments.migration)
+        return self._replies.startable(self._tracker.moves.move_claim(request, call))
+
+    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS))
+    def rebuild_claim(self, arguments: RebuildClaim, call: Call) -> replies.Claim:
+        """Claim resources for an instance that is evacuated to this host. The claim is ``incoming``
+        and leased."""
+        request = move_request(arguments, arguments.migration, image=arguments.image)
+        return self._replies.startable(self._tracker.moves.move_claim(request, call))
+
+    @rpc_method(errors=CLAIM_ERRORS)
+    def start_move_out(self, arguments: MoveChange, call: Call) -> replies.Claim:
+        """At the source, before the guest leaves: make its ``active`` claim ``outgoing``, which
+        keeps its resources for a revert."""
         owner, migration = arguments.instance_uuid, arguments.migration
-        return self._ready(self._tracker.finish_revert(owner, migration, call))
+        claim = self._tracker.moves.start_move_out(owner, migration, call)
+        return self._replies.claim(claim)
 
-    @served
-    def drop_move_claim_at_source(self, arguments: move_methods.MoveChange, call: Call) -> None:
-        self._tracker.drop_move_claim_at_source(
+    @rpc_method(errors=CLAIM_ERRORS)
+    def finish_move(self, arguments: MoveChange, call: Call) -> replies.Claim:
+        """At the destination, when the guest has arrived: make its ``incoming`` claim ``active``. A
+        caller that receives ``ClaimExpired`` must not start the domain."""
+        owner, migration = arguments.instance_uuid, arguments.migration
+        claim = self._tracker.moves.finish_move(owner, migration, call)
+        return self._replies.claim(claim)
+
+    @rpc_method(errors=CLAIM_ERRORS)
+    def finish_evacuation(self, arguments: EvacuationChange, call: Call) -> replies.Claim:
+        """At the destination, when the evacuated guest has arrived: make its ``incoming`` claim
+        ``active`` and the migration ``done``. A caller that receives ``ClaimExpired`` must not
+        start the domain."""
+        owner, migration = arguments.instance_uuid, arguments.migration
+        claim = self._tracker.moves.finish_evacuation(owner, migration, call)
+        return self._replies.claim(claim)
+
+    @rpc_method(errors=("IllegalTransition",))
+    def drop_move_claim_at_source(self, arguments: MoveChange, call: Call) -> None:
+        """Confirm a move at the source: release the source's claim. The migration becomes
+        ``confirmed``; a live migration or an evacuation becomes ``completed``. Idempotent."""
+        self._tracker.moves.drop_move_claim_at_source(
             arguments.instance_uuid, arguments.migration, call, self._auditor.domains
         )
 
-    @served
-    def drop_move_claim_at_dest(self, arguments: move_methods.MoveChange, call: Call) -> None:
-        self._tracker.drop_move_claim_at_dest(arguments.instance_uuid, arguments.migration, call)
+    @rpc_method(errors=("IllegalTransition",))
+    def drop_move_claim_at_dest(self, arguments: MoveChange, call: Call) -> None:
+        """Revert a move at the destination: release the destination's claim. The migration becomes
+        ``reverted``. Idempotent."""
+        owner, migration = arguments.instance_uuid, arguments.migration
+        self._tracker.moves.drop_move_claim_at_dest(owner, migration, call)
 
-    @served
-    def drop_move_claim(self, arguments: move_methods.MoveChange, call: Call) -> None:
-        self._tracker.drop_move_claim(arguments.instance_uuid, arguments.migration, call)
+    @rpc_method(errors=(*CLAIM_ERRORS, *READY_ERRORS))
+    def finish_revert(self, arguments: MoveChange, call: Call) -> replies.Claim:
+        """At the source, when the guest is back: make its ``outgoing`` claim ``active``. A caller
+        that receives ``ClaimExpired`` must not start the domain."""
+        owner, migration = arguments.instance_uuid, arguments.migration
+        claim = self._tracker.moves.finish_revert(owner, migration, call)
+        return self._replies.startable(claim)
 
-    def _step(self, step: Step, arguments: move_methods.MoveChange, call: Call) -> replies.Claim:
-        return self._shown(step(arguments.instance_uuid, arguments.migration, call))
+    @rpc_method(errors=("IllegalTransition",))
+    def drop_move_claim(self, arguments: MoveChange, call: Call) -> None:
+        """Report a failed move, at either side: release the destination's claim, make the source's
+        claim ``active`` again, and set the migration to ``error``. Idempotent."""
+        self._tracker.moves.drop_move_claim(arguments.instance_uuid, arguments.migration, call)
+
+
+def move_request(
+    arguments: MoveArguments,
+    migration: MigrationFacts | MigrationType,
+    flavor: Flavor | None = None,
+    image: Image | None = None,
+) -> MoveRequest:
+    """The request that the tracker decides.
+
+    :param migration: or its type: then the agent creates the record.
+    :param flavor: the new one; None: the instance's. :param image: likewise.
+    """
+    instance = arguments.instance
+    build = BuildRequest(
+        instance=replace(instance, flavor=flavor or instance.flavor, image=image or instance.image),
+        limits=arguments.limits or Limits(),
+        extra_resource=arguments.extra_resource or {},
+        tag=arguments.tag,
+    )
+    return MoveRequest(
+        build=build,
+        old_flavor=instance.flavor,
+        migration=migration,
+        source=arguments.source or SourceFacts(),
+    )

@@ -1,4 +1,4 @@
-"""The reference of the RPC API as reStructuredText, written from the table and its schemas."""
+"""The reference of the RPC API as reStructuredText, made from the methods and their schemas."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "n
 
 
 _INTRODUCTION = f"""\
-Calls of oslo.messaging: topic ``{TOPIC}``, server ``<host>``, version {VERSION}, no namespace.
-Arguments and replies are JSON; ``rtagent schema show METHOD`` prints their JSON Schemas, ``rtagent
-schema reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
+oslo.messaging: topic ``{TOPIC}``, server ``<host>``, version {VERSION}, no namespace. Arguments and
+replies are JSON; ``rtagent schema show METHOD`` prints their JSON Schemas, ``rtagent schema
+reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
 
-A call that changes state takes an ``operation_id``, a uuid of the caller's choice. It has one
-effect, however often it is made: repeat it, with the same id, when the answer was lost or the error
-says that it may succeed later (``StoreUnavailable``, ``TrackerBusy``, ``NodeNotReady``,
-``HypervisorUnavailable``). ``node``, where it is given, must be the hypervisor's host name. An
-optional argument may be null; integers go up to {MAX_INT}, and 1.0 is none.
+A call that changes state takes an ``operation_id``, a uuid that the caller chooses, and has one
+effect under that id. Repeat it with the same id when its answer was lost, or when the error is
+retriable (``StoreUnavailable``, ``TrackerBusy``, ``NodeNotReady``, ``HypervisorUnavailable``).
+``node``, if given, must be the hypervisor's host name. An optional argument may be null. Integers
+go up to {MAX_INT}; 1.0 is not an integer.
 """
 
 
 def reference() -> str:
-    """Every method with its arguments, reply and errors; then every document that they speak of."""
+    """Every method with its arguments, reply and errors, then every document that they use."""
     lines = [*_title("RPC reference", "="), _INTRODUCTION, *_title("Methods", "-")]
     for method in METHODS.values():
         lines += _method(method)
@@ -58,9 +58,9 @@ def _document(name: str, schema: Schema) -> Iterator[str]:
 
 
 def _documents() -> dict[str, Schema]:
-    """All that is spoken of, but for the objects that arguments make: those are their methods'."""
+    """Every document, except the objects that arguments form: those are shown with the methods."""
     found: dict[str, Schema] = {}
-    for of in (schemas.reply, schemas.arguments):  # what is optional when sent is shown so
+    for of in (schemas.reply, schemas.arguments):  # arguments last: they say what is optional
         for method in METHODS.values():
             found.update(of(method).get("$defs", {}))
     own = {method.arguments.__name__ for method in METHODS.values()}
@@ -71,8 +71,8 @@ def _fields(schema: Schema) -> Iterator[str]:
     required = set(schema["required"])
     for name, field in schema["properties"].items():
         word = "" if name in required else ", optional"
-        told = f"; {field['description']}" if "description" in field else ""
-        yield f"- ``{name}``: {_type(field)}{word}{told}"
+        meaning = f"; {field['description']}" if "description" in field else ""
+        yield f"- ``{name}``: {_type(field)}{word}{meaning}"
     yield ""
 
 

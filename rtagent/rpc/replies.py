@@ -1,21 +1,22 @@
-"""What methods answer, where it is not a claim itself."""
+"""The replies of the methods: their types, and the conversion of claims to replies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from rtagent.audit import AuditSummary
-from rtagent.model import claim
 from rtagent.model.base import Value
+from rtagent.model.claim import Claim as ModelClaim
+from rtagent.model.node_state import NodeState
 
 
 class Reason(Value, frozen=True, kw_only=True):
-    """Why one resource cannot be had.
+    """Why one resource is not available.
 
-    :ivar where: the node, cell, pool or provider that was looked at.
+    :ivar where: the node, cell, pool or provider that was examined.
     :ivar requested: in ``unit``. :ivar available: in ``unit``.
-    :ivar message: the sentence for a person.
+    :ivar message: a sentence for a person.
     """
 
     code: str
@@ -27,10 +28,10 @@ class Reason(Value, frozen=True, kw_only=True):
     message: str
 
 
-class Claim(claim.Claim, frozen=True, kw_only=True):
-    """A claim, as its caller is told of it.
+class Claim(ModelClaim, frozen=True, kw_only=True):
+    """A claim, with the documents that enact it.
 
-    :ivar guest: the libvirt XML that enacts it: children of ``<domain>``.
+    :ivar guest: libvirt XML: children of ``<domain>``.
     :ivar node_devices: XML of the mediated devices that the caller creates before it starts the
         domain (``virNodeDeviceCreateXML``).
     """
@@ -40,9 +41,9 @@ class Claim(claim.Claim, frozen=True, kw_only=True):
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """The answer to a claim that is not made.
+    """The decision about a claim that was tested but not made.
 
-    :ivar claim: as it would be, under a uuid of zeros; null when refused.
+    :ivar claim: the claim as it would be, with a uuid of zeros; null when refused.
     :ivar reasons: nearest miss first; empty when granted.
     """
 
@@ -52,9 +53,10 @@ class Verdict(Value, frozen=True, kw_only=True):
 
 
 class Reading(Value, frozen=True, kw_only=True):
-    """What every read tells about the state that it was taken from.
+    """The state that a reply was read from.
 
-    :ivar revision: the node's. :ivar stale: the store is down, so there may be a newer one.
+    :ivar revision: the node's revision. :ivar stale: the store is down, so a newer revision may
+        exist.
     """
 
     revision: int
@@ -62,13 +64,13 @@ class Reading(Value, frozen=True, kw_only=True):
 
 
 class OneClaim(Reading, frozen=True, kw_only=True):
-    """One claim, read."""
+    """One claim, as read."""
 
     claim: Claim
 
 
 class Claims(Reading, frozen=True, kw_only=True):
-    """Claims, read."""
+    """Claims, as read."""
 
     claims: tuple[Claim, ...]
 
@@ -80,25 +82,65 @@ class OneNode(Reading, frozen=True, kw_only=True):
 
 
 class Audit(AuditSummary, frozen=True, kw_only=True):
-    """What an audit found and did.
+    """The findings and the actions of an audit.
 
-    :ivar sentence: all of it, for a person.
+    :ivar sentence: the whole summary in one sentence.
     """
 
     sentence: str
 
 
 class Mirrored(Value, frozen=True, kw_only=True):
-    """:ivar revision: Placement shows the node's state of this one, or a later one like it."""
+    """:ivar revision: Placement has the node's state of this revision, or of a later one that
+    publishes the same."""
 
     revision: int
 
 
 class Pong(Value, frozen=True, kw_only=True):
-    """:ivar version: of the software. :ivar uptime: seconds since the agent began to serve."""
+    """:ivar version: of the software. :ivar uptime: seconds since the agent started to serve."""
 
     version: str
     host: str
     node: str
     revision: int
     uptime: float
+
+
+class Guest(Protocol):
+    """Libvirt XML that enacts a claim."""
+
+    def xml(self, claim: ModelClaim, /) -> str:
+        """Children of ``<domain>``."""
+        ...
+
+    def node_devices(self, claim: ModelClaim, /) -> tuple[str, ...]:
+        """Node devices to be created before the domain is started."""
+        ...
+
+
+class ClaimReplies:
+    """Converts claims to replies."""
+
+    def __init__(self, guest: Guest, settle: Callable[[ModelClaim], None]) -> None:
+        """:param settle: prepares the host for the domain of a claim; raises `Unavailable` if the
+        domain must not be started yet."""
+        self._guest, self._settle = guest, settle
+
+    def claim(self, made: ModelClaim) -> Claim:
+        """The claim with the documents that enact it."""
+        fields = {name: getattr(made, name) for name in ModelClaim.__struct_fields__}
+        guest, node_devices = self._guest.xml(made), self._guest.node_devices(made)
+        return Claim(**fields, guest=guest, node_devices=node_devices)
+
+    def startable(self, made: ModelClaim) -> Claim:
+        """The same, for a reply after which the caller may start the domain.
+
+        :raises Unavailable: the host is not ready for the domain.
+        """
+        self._settle(made)
+        return self.claim(made)
+
+    def claims(self, made: Iterable[ModelClaim], state: NodeState, stale: bool) -> Claims:
+        """Several claims that were read from one state."""
+        return Claims(claims=tuple(map(self.claim, made)), revision=state.revision, stale=stale)

@@ -1,6 +1,6 @@
 """The JSON Schemas of the RPC API, generated from the types that the code itself uses.
 
-Draft 2020-12. One thing is stricter than the draft: 1.0 is no integer here.
+Draft 2020-12. One rule is stricter than the draft: 1.0 is not an integer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def arguments(method: Method) -> Schema:
 
 @functools.cache
 def reply(method: Method) -> Schema:
-    """The schema of a method's answer. Every field is told, also where it has its default."""
+    """The schema of a method's reply. A reply has every field, including those with
+    default values.
+    """
     schema = _schema(method.reply, f"{method.name} reply")
     for definition in schema.get("$defs", {}).values():
         definition["required"] = list(definition["properties"])
@@ -36,7 +38,7 @@ def reply(method: Method) -> Schema:
 
 
 def resolve(schema: Schema, root: Schema) -> Schema:
-    """The schema that a ``$ref`` within `root` stands for, or the schema itself."""
+    """The definition in `root` that a ``$ref`` names; a schema without a ``$ref`` as it is."""
     if "$ref" not in schema:
         return schema
     resolved: Schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
@@ -44,24 +46,24 @@ def resolve(schema: Schema, root: Schema) -> Schema:
 
 
 def _schema(of: Any, title: str) -> Schema:
-    schema = msgspec.json.schema(of, schema_hook=_anything)
+    schema = msgspec.json.schema(of, schema_hook=_any_value)
     for definition in schema.get("$defs", {}).values():
         _describe(definition)
     return {"$schema": DIALECT, "title": title, **schema}
 
 
 def _describe(definition: Schema) -> None:
-    """Have a docstring's sentence describe the object, and its ``:ivar`` lines the properties."""
+    """Divide a docstring: its text describes the object, its ``:ivar`` lines the properties."""
     text = " ".join(definition.pop("description", "").split())
     sentence, *fields = _FIELD.split(text)
     if sentence.strip():
         definition["description"] = sentence.strip()
-    for name, told in zip(fields[::2], fields[1::2], strict=True):
-        definition["properties"][name]["description"] = told.strip()
+    for name, description in zip(fields[::2], fields[1::2], strict=True):
+        definition["properties"][name]["description"] = description.strip()
 
 
-def _anything(kind: type) -> Schema:
-    """The schema of a value about which nothing is said."""
-    if kind is object:
+def _any_value(type_: type) -> Schema:
+    """The schema of a field that is annotated as `object`."""
+    if type_ is object:
         return {"description": "any value"}
-    raise TypeError(f"no schema is known for {kind}")
+    raise TypeError(f"no schema is known for {type_}")

@@ -1,7 +1,7 @@
-"""The RPC server: oslo.messaging's, started and stopped without ever blocking the agent.
+"""RpcServer: oslo.messaging's server, started and stopped without blocking the agent.
 
-The library waits for its broker for as long as it takes, in each of its calls; so each is made in a
-thread of its own. Once connected, it reconnects by itself.
+Each call of oslo.messaging waits for the broker without limit, so each one has a thread of its own.
+Once connected, oslo.messaging reconnects by itself.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ import oslo_messaging
 
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.endpoint import Endpoint
-from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.rpc.methods import TOPIC
 
 #: The part of the agent's health that this reports.
 PART = "rpc"
-#: Seconds in which a broker that is there is connected to.
-MOMENT = 2.0
-#: Seconds between two attempts, when the broker is there and refuses.
-RETRY = 5.0
-#: Seconds between two sentences about what a stop waits for.
-PATIENCE = 3.0
+#: Seconds within which a connection to a running broker succeeds.
+CONNECT_TIME = 2.0
+#: Seconds between two attempts to connect to a broker that refuses.
+RETRY_INTERVAL = 5.0
+#: Seconds between two log lines about what a stop waits for.
+LOG_INTERVAL = 3.0
 
 
 class RpcServer:
-    """Serves one host, once. The bus acknowledges a call before it is dispatched: one that dies
-    with the process is not delivered again, and its caller repeats it."""
+    """Serves one host, once.
+
+    The broker gets the acknowledgement of a call before the call is dispatched. So a call that is
+    in flight when the process dies is not delivered again: its caller repeats it.
+    """
 
     def __init__(
         self,
@@ -40,50 +42,54 @@ class RpcServer:
         clock: Clock,
         reporter: Reporter,
     ) -> None:
-        self._in_flight, self._clock, self._reporter = in_flight, clock, reporter
+        self._in_flight, self._clock = in_flight, clock
+        self._reporter = reporter.named(__name__)
         self._transport, self._endpoint = transport, endpoint
         self._target = oslo_messaging.Target(topic=TOPIC, server=host)
         self._server: oslo_messaging.RPCServer | None = None
         self._refusal = ""
-        self._ending = threading.Event()
-        self._starting = _in_background("rpc-start", self._start)
-        self._stopping = _in_background("rpc-stop", self._stop)
+        self._stop_requested = threading.Event()
+        self._starter = _thread("rpc-start", self._start)
+        self._stopper = _thread("rpc-stop", self._stop)
 
     def start(self) -> None:
-        """Begin to serve as soon as the broker is there, and lets us. Returns at once."""
-        self._starting.start()
+        """Start to serve as soon as the broker accepts a connection. Returns at once."""
+        self._starter.start()
 
     def wait_started(self, timeout: float) -> bool:
-        """Whether calls are served, after waiting at most that many seconds for it."""
-        self._starting.join(timeout)
-        return not self._starting.is_alive()
+        """Wait until calls are served, for `timeout` seconds at most. Return whether they are
+        served.
+        """
+        self._starter.join(timeout)
+        return not self._starter.is_alive()
 
     def stop(self, timeout: float) -> bool:
-        """Take no more calls, finish those in flight, send their answers.
+        """Accept no more calls, finish those in flight, and send their replies.
 
         :param timeout: seconds.
-        :returns: False when the broker, or a call, did not let it end in time: its threads are left
-            behind, and the process should end without waiting for them.
+        :returns: False if the broker, or a call, took longer: the threads still run, and the
+            process should end without waiting for them.
         """
         deadline = self._clock.monotonic() + timeout
-        self._ending.set()
-        if self._stopping.ident is None:
-            self._stopping.start()
-        while self._stopping.is_alive():
+        self._stop_requested.set()
+        if self._stopper.ident is None:
+            self._stopper.start()
+        while self._stopper.is_alive():
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                self._reporter.said("warning", f"gave up {self._waiting_for()}")
+                self._reporter.log("warning", f"gave up {self._waiting_for()}")
                 return False
-            self._stopping.join(min(PATIENCE, left))
-            if self._stopping.is_alive():
-                self._reporter.said("info", f"the RPC server stops: {self._waiting_for()}")
+            self._stopper.join(min(LOG_INTERVAL, left))
+            if self._stopper.is_alive():
+                self._reporter.log("info", f"the RPC server stops: {self._waiting_for()}")
         return True
 
     def _start(self) -> None:
-        while not self._ending.is_set():
-            connecting = _in_background("rpc-connect", self._connect)
+        # Not with `retrying`, whose sleep a stop could not interrupt.
+        while not self._stop_requested.is_set():
+            connecting = _thread("rpc-connect", self._connect)
             connecting.start()
-            connecting.join(MOMENT)
+            connecting.join(CONNECT_TIME)
             if connecting.is_alive():
                 self._reporter.health(PART, "warn", "waiting for the message broker")
             connecting.join()
@@ -91,7 +97,7 @@ class RpcServer:
                 self._reporter.health(PART, "pass")
                 return
             self._reporter.health(PART, "fail", f"the message broker refuses: {self._refusal}")
-            self._ending.wait(RETRY)
+            self._stop_requested.wait(RETRY_INTERVAL)
 
     def _connect(self) -> None:
         server = oslo_messaging.get_rpc_server(
@@ -103,14 +109,14 @@ class RpcServer:
         )
         try:
             server.start()
-        except Exception as error:  # of the library, or of those beneath it: told, and tried again
+        except Exception as error:  # any library error: reported, retried
             self._refusal = str(error)
         else:
             self._server = server
 
     def _stop(self) -> None:
-        if self._starting.ident is not None:
-            self._starting.join()
+        if self._starter.ident is not None:
+            self._starter.join()
         if self._server is not None:
             self._server.stop()
             self._server.wait()
@@ -121,5 +127,5 @@ class RpcServer:
         return "waiting for the message broker"
 
 
-def _in_background(name: str, run: Callable[[], None]) -> threading.Thread:
+def _thread(name: str, run: Callable[[], None]) -> threading.Thread:
     return threading.Thread(target=run, name=name, daemon=True)

@@ -1,4 +1,4 @@
-"""The way to the message bus, for server and client alike."""
+"""The transport of messages, for the server and for clients."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from oslo_messaging._tracing.client import oslo_messaging_tracing
 from rtagent.conf import upgrade_levels
 from rtagent.errors import ConfigError
 
-#: Whose errors arrive as themselves.
+#: Modules whose errors are raised at the client with their original types.
 ERROR_MODULES = ("rtagent.errors",)
 
 
 def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.RPCTransport:
-    """The transport that the configuration describes: ``transport_url``,
-    ``[oslo_messaging_rabbit]`` and the like. Nothing is connected yet.
+    """The transport of the configuration: ``transport_url``, ``[oslo_messaging_rabbit]`` and so on.
+    It is not connected yet.
 
-    :param url: instead of ``transport_url``.
-    :raises ConfigError: it is no URL, or of a driver that is not there.
-    :raises cfg.Error: an option of the library's cannot be read.
+    :param url: in place of ``transport_url``.
+    :raises ConfigError: the URL is invalid, or its driver is not installed.
+    :raises cfg.Error: an option of oslo.messaging is invalid.
     """
-    # The library reads these from the configuration at hand, but registers them on the global one.
+    # oslo.messaging reads these from `conf`, but registers them in the global configuration.
     conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
     conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
     conf.register_opts(upgrade_levels.OPTS, group=upgrade_levels.GROUP)
@@ -32,12 +32,13 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
         )
     except cfg.Error:
         raise
-    except (  # the last one: a port that is no number
+    except (
         oslo_messaging.InvalidTransportURL,
         oslo_messaging.DriverLoadFailure,
-        ValueError,
+        ValueError,  # the port is not a number
     ) as exc:
-        # Neither the URL nor the library's sentence: both may hold a password.
+        # The error contains neither the URL nor oslo.messaging's sentence, because both may contain
+        # a password.
         scheme = str(url or conf.transport_url).partition("://")[0]
         raise ConfigError(
             group="DEFAULT",

@@ -1,13 +1,17 @@
-"""Documents are accepted or refused here, before anything else looks at them."""
+"""Accept or refuse the documents that callers send.
+
+Only msgspec decides whether to accept: in strict mode it accepts exactly the documents that the
+published schemas allow. jsonschema only explains a refusal, because msgspec stops at the first
+mistake.
+"""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import fastjsonschema
 import msgspec
 
 from rtagent.errors import InvalidRequest
@@ -15,51 +19,38 @@ from rtagent.rpc import schemas
 from rtagent.rpc.method import Arguments, Method
 from rtagent.rpc.methods import METHODS
 
-
-class Validator:
-    """One method's: compiled when it is first called, called for each request."""
-
-    def __init__(self, method: Method) -> None:
-        self._method = method
-
-    @functools.cached_property
-    def _accepts(self) -> Callable[[Any], Any]:
-        # Defaults are the types' business: the document must not be written to.
-        compiled: Callable[[Any], Any] = fastjsonschema.compile(
-            schemas.arguments(self._method), use_default=False, detailed_exceptions=False
-        )
-        return compiled
-
-    def __call__(self, document: Any) -> Arguments:
-        """The document as values.
-
-        :raises InvalidRequest: naming every offending path.
-        """
-        try:
-            self._accepts(document)
-            return msgspec.convert(document, self._method.arguments)
-        except (fastjsonschema.JsonSchemaValueException, msgspec.ValidationError) as refusal:
-            raise self._refused(document, refusal) from refusal
-
-    def _refused(self, document: Any, refusal: Exception) -> InvalidRequest:
-        # What it is made of takes long to import: no start waits for it.
-        from rtagent.rpc.offences import offences
-
-        found = offences(schemas.arguments(self._method), document) or [("$", str(refusal))]
-        errors = [{"path": path, "message": message} for path, message in found]
-        return InvalidRequest(method=self._method.name, errors=errors)
+# msgspec examines a type at its first use. If two threads do that at the same time, the process
+# crashes (0.22.0). So every type is used here once, under the import lock.
+for _method in METHODS.values():
+    with contextlib.suppress(msgspec.ValidationError):
+        msgspec.convert(None, _method.arguments)
 
 
-@functools.cache
-def validators() -> Mapping[str, Validator]:
-    """Every method's, by name."""
-    return {name: Validator(method) for name, method in METHODS.items()}
+def validate(method: Method, document: Any) -> Arguments:
+    """Convert the document to the method's arguments.
+
+    :raises InvalidRequest: with every invalid path.
+    """
+    try:
+        return msgspec.convert(document, method.arguments)
+    # The second is raised for a key that is not valid Unicode.
+    except (msgspec.ValidationError, UnicodeEncodeError) as refusal:
+        raise _refused(method, document, refusal) from refusal
 
 
 def digest(method: Method, document: Mapping[str, Any]) -> str:
-    """What was asked, in short: the same for the same method and arguments. Null is absence.
+    """SHA-256 of method and arguments; an argument that is null counts as absent.
 
-    :param document: one that was accepted.
+    :param document: one that `validate` has accepted.
     """
     given = {name: value for name, value in document.items() if value is not None}
     return hashlib.sha256(msgspec.json.encode([method.name, given], order="sorted")).hexdigest()
+
+
+def _refused(method: Method, document: Any, refusal: Exception) -> InvalidRequest:
+    # jsonschema takes long to import, and a start should not wait for it.
+    from rtagent.rpc.schema_errors import schema_errors
+
+    found = schema_errors(schemas.arguments(method), document) or [("$", str(refusal))]
+    errors = [{"path": path, "message": message} for path, message in found]
+    return InvalidRequest(method=method.name, errors=errors)

@@ -1,1 +1,1 @@
-"""The daemon: the only place that picks concrete adapters, starts them and stops them."""
+"""The daemon: the adapters, the threads, start and stop."""

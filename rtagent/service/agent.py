@@ -1,77 +1,65 @@
-"""Agent: one running daemon, from its first lock to its last."""
+"""Agent: the daemon's process, from start to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-
-from oslo_config import cfg
-from oslo_context.context import RequestContext
+from functools import partial
 
 from rtagent.api.address import parse
 from rtagent.api.server import ReadAPI
-from rtagent.conf.settings import Settings
+from rtagent.conf.settings import Settings, SettingsHolder
+from rtagent.embedded import host_identity
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.ports import Clock
-from rtagent.rpc.client import AgentAPI
-from rtagent.rpc.server import RpcServer
-from rtagent.rpc.transport import get_transport
 from rtagent.service import assembly
-from rtagent.service.boot import Boot, Stopped
-from rtagent.service.inbox import OPENED, RELOAD, STOP, Inbox
+from rtagent.service.assembly import Adapters
+from rtagent.service.configuration import Configuration
 from rtagent.service.loop import Loop
+from rtagent.service.main_thread import READY, RELOAD, STOP, EventQueue, Startup, Stopped
 from rtagent.service.node import NodeAgent
-from rtagent.service.notifier import Notifier
-from rtagent.service.pulse import Pulse
-from rtagent.service.tenure import Tenure
-from rtagent.service.watchdog import Watchdog
+from rtagent.service.rpc_service import RpcService
+from rtagent.service.systemd import Notifier, Watchdog
 from rtagent.telemetry.telemetry import Telemetry
 
-#: Seconds that calls in flight may take to end, and then each thread.
+#: The time-out in seconds for calls in flight to end, and then for each thread.
 RPC_PATIENCE = 30.0
 LOOP_PATIENCE = 5.0
-#: Seconds for which being ready waits for the broker: a call that is made at once would be lost.
+#: Seconds for which READY=1 waits for the broker. Otherwise, a call that is made at once would be
+#: lost.
 BROKER_PATIENCE = 5.0
-#: Seconds for which a call to ourselves waits for its answer.
-PULSE_PATIENCE = 5.0
-#: Seconds between two looks at how everything is.
+#: Seconds between two checks of the threads.
 TICK = 1.0
-#: A loop without progress for as long has hung, where systemd does not say how long.
+#: Seconds after which a thread without progress counts as hung, if systemd does not set its own
+#: limit.
 HUNG = 300.0
-
-#: Whether the host allows these settings; raises `ConfigError`.
-Accept = Callable[[Settings], None]
 
 
 class Agent:
-    """:ivar blocked: what had not ended when the process should: it is left behind."""
+    """:ivar blocked: the names of the parts that had not ended when the process had to end."""
 
     def __init__(
         self,
-        conf: cfg.ConfigOpts,
+        configuration: Configuration,
         settings: Settings,
         telemetry: Telemetry,
         clock: Clock,
-        *,
-        reload: Callable[[Accept], Settings],
-        take_over: bool = False,
     ) -> None:
-        """:param reload: reads the configuration anew, and has it accepted before it changes
-            anything; raises `ConfigError`, or a group of them, and changes nothing then.
-        :param take_over: the operator says that another writer is gone.
-        """
-        self.settings = settings
+        """:param settings: the settings that `configuration` has read."""
         self.blocked: list[str] = []
-        self._conf, self._reload_settings, self._take_over = conf, reload, take_over
+        self._configuration, self._settings = configuration, SettingsHolder(settings)
         self._telemetry, self._clock = telemetry, clock
-        self._inbox, self._notifier = Inbox(), Notifier()
+        self._reporter = telemetry.named(__name__)
+        self._events, self._notifier = EventQueue(), Notifier()
 
     def run(self) -> None:
-        """Until a signal says to stop.
+        """Serve until a signal requests a stop.
 
-        :raises IdentityError: SchemaMismatch: WriterFenced: ConfigError: only a person can help.
+        :raises IdentityError: SchemaMismatch: WriterFenced: ConfigError: an operator has to correct
+            the cause.
         """
-        self._inbox.attend_signals()
+        self._events.catch_signals()
+        self._log_doubts()
         with ExitStack() as stack:
             try:
                 self._serve(*self._start(stack))
@@ -82,134 +70,119 @@ class Agent:
                 raise
             finally:
                 self._notifier.stopping()
-        self._telemetry.said("info", "stopped")
+        self._reporter.log("info", "stopped")
 
     # -- start ------------------------------------------------------------------------------------
 
-    def _start(self, stack: ExitStack) -> tuple[NodeAgent, RpcServer, Watchdog]:
-        """What is started last is stopped first."""
-        node = self._boot(stack)
-        self._start_api(node, stack)
+    def _start(self, stack: ExitStack) -> tuple[NodeAgent, RpcService, Watchdog]:
+        """Start everything. `stack` stops it in the reverse order."""
+        node = self._open(stack)
+        self._start_read_api(node, stack)
         node.watch()
-        stack.callback(node.tell_decisions)
-        loops = node.loops()
-        for loop in loops:
-            loop.start()
-            stack.callback(self._end, loop)
-        if node.mirror is not None:
-            node.mirror.start()
-            stack.callback(self._note_blocked, "placement", node.mirror.stop)
+        stack.callback(node.write_log)
+        for loop in node.loops:
+            self._start_loop(loop, stack)
+        node.publisher.start()
+        stack.callback(self._stop, "placement", node.publisher.stop)
         rpc = self._start_rpc(node, stack)
         limit = self._notifier.watchdog_seconds or HUNG
-        vital = [loop for loop in loops if loop.name in ("audit", "heartbeat", "keeper")]
-        return node, rpc, Watchdog(limit, vital, self._notifier, self._telemetry)
+        return node, rpc, Watchdog(limit, node.vital_loops, self._notifier, self._telemetry)
 
-    def _boot(self, stack: ExitStack) -> NodeAgent:
-        """Prove who we are, and load what the store has."""
-        settings, reporter = self.settings, self._telemetry
-        boot = Boot(settings, self._inbox, self._notifier, self._clock, reporter)
-        stack.callback(boot.lock_state().drop)
-        hypervisor = assembly.hypervisor(settings, reporter)
+    def _open(self, stack: ExitStack) -> NodeAgent:
+        """Prove the identity of the node, and load its state from the store."""
+        settings, telemetry = self._settings.current, self._telemetry
+        startup = Startup(self._events, self._notifier, self._clock, telemetry)
+        identity = host_identity(settings, telemetry, take_over=self._configuration.take_over)
+        stack.callback(identity.release)
+        identity.lock_state_directory()
+        hypervisor = assembly.hypervisor(settings, telemetry)
         stack.callback(hypervisor.stop)
-        tenure = Tenure(settings.default.lock_path, reporter)
-        stack.callback(tenure.drop)
-        found = boot.until("the hypervisor", hypervisor.identity)
-        tenure.take(found)
-        database = boot.until("the database", lambda: assembly.database(settings))
+        identity.lock_hypervisor(startup.wait_for("the hypervisor", hypervisor.identity))
+        database = startup.wait_for("the database", partial(assembly.database, settings))
         stack.callback(database.close)
-        stored = boot.until(
-            "the database", lambda: boot.enroll(database.store, found, self._take_over)
+        adapters = Adapters(
+            hypervisor=hypervisor,
+            database=database,
+            placement=assembly.placement(self._configuration.conf),
+            cpu_power=assembly.cpu_power(settings),
         )
-        reporter.health("store", "pass")
-        return NodeAgent(
-            stored,
-            tenure,
-            hypervisor,
-            database,
-            assembly.placement(self._conf),
-            assembly.cpu_power(settings),
-            lambda: self.settings,
-            self._telemetry,
-            self._clock,
-            opened=lambda: self._inbox.put(OPENED),
-            failed=self._inbox.put,
+        make = partial(
+            NodeAgent, adapters, identity, self._settings, telemetry, self._clock, self._events
         )
+        node = startup.wait_for("the database", make)
+        self._reporter.health("store", "pass")
+        return node
 
-    def _start_api(self, node: NodeAgent, stack: ExitStack) -> None:
-        api = ReadAPI(parse(self.settings.api.address), node.sources(), self._telemetry)
+    def _start_read_api(self, node: NodeAgent, stack: ExitStack) -> None:
+        address = self._settings.current.api.address
+        api = ReadAPI(parse(address), node.sources(), self._telemetry)
         try:
             api.start()
         except OSError as exc:
             rule = f"cannot be listened on: {exc.strerror}"
-            raise ConfigError(
-                group="api", option="address", value=self.settings.api.address, rule=rule
-            ) from exc
+            raise ConfigError(group="api", option="address", value=address, rule=rule) from exc
         stack.callback(api.stop)
 
-    def _start_rpc(self, node: NodeAgent, stack: ExitStack) -> RpcServer:
-        transport, host = get_transport(self._conf), self.settings.default.host
-        server = RpcServer(
-            transport,
-            host,
+    def _start_rpc(self, node: NodeAgent, stack: ExitStack) -> RpcService:
+        rpc = RpcService(
+            self._configuration.conf,
+            self._settings,
             node.endpoint(),
             node.in_flight,
             self._clock,
             self._telemetry,
         )
-        stack.callback(self._note_blocked, "rpc", lambda: server.stop(RPC_PATIENCE))
-        server.start()
-        api = AgentAPI(transport, host, timeout=PULSE_PATIENCE, attempts=1)
-        pulse = self._pulse(server, api)
-        pulse.start()
-        stack.callback(self._end, pulse)
-        return server
+        stack.callback(self._stop, "rpc", partial(rpc.server.stop, RPC_PATIENCE))
+        rpc.server.start()
+        self._start_loop(rpc.probe, stack)
+        return rpc
 
-    def _pulse(self, server: RpcServer, api: AgentAPI) -> Loop:
-        pulse = Pulse(
-            lambda: server.wait_started(0),
-            lambda: api.ping(RequestContext(overwrite=False)),
-            self._telemetry,
-            interval=lambda: self.settings.default.report_interval,
-        )
-        return Loop("pulse", pulse.turn, self._clock, self._telemetry)
+    def _start_loop(self, loop: Loop, stack: ExitStack) -> None:
+        loop.start()
+        stack.callback(self._stop, loop.name, partial(loop.stop, LOOP_PATIENCE))
 
     # -- while it runs ----------------------------------------------------------------------------
 
-    def _serve(self, node: NodeAgent, rpc: RpcServer, watchdog: Watchdog) -> None:
-        while (news := self._inbox.get(TICK)) != STOP:
-            if isinstance(news, RtAgentError):
-                raise news
-            if news == OPENED:
-                rpc.wait_started(BROKER_PATIENCE)
+    def _serve(self, node: NodeAgent, rpc: RpcService, watchdog: Watchdog) -> None:
+        while (event := self._events.get(TICK)) != STOP:
+            if isinstance(event, RtAgentError):
+                raise event
+            if event == READY:
+                rpc.server.wait_started(BROKER_PATIENCE)
                 self._notifier.ready()
-            if news == RELOAD:
+            if event == RELOAD:
                 self._reload(node)
-            watchdog.look()
-            self._notifier.status(node.sentence())
-        self._telemetry.said("info", "stopping")
+            watchdog.check()
+            self._notifier.status(node.status())
+        self._reporter.log("info", "stopping")
         self._notifier.status("stopping: finishing the calls in flight")
 
     def _reload(self, node: NodeAgent) -> None:
-        """All of the new configuration, or none of it."""
+        """Apply the whole new configuration, or nothing of it."""
         self._notifier.reloading()
         mistakes: Sequence[BaseException] = ()
         try:
-            self.settings = self._reload_settings(node.check)
+            node.check(self._configuration.candidate())
+            self._settings.current = self._configuration.reload()
         except* ConfigError as group:
             mistakes = group.exceptions
         else:
+            self._log_doubts()
             node.reload()
-            self._telemetry.said("info", "the configuration was read anew")
-        for error in mistakes:  # here, or oslo.log would add the group to the sentence
-            self._telemetry.said("error", f"the old configuration stays in force: {error}")
+            self._reporter.log("info", "the configuration was reloaded")
+        for error in mistakes:  # logged here, because oslo.log would add the group to the line
+            self._reporter.log("error", f"the old configuration stays in force: {error}")
         self._notifier.reloaded()
+
+    def _log_doubts(self) -> None:
+        """Log each setting that is valid but probably not intended."""
+        for doubt in self._settings.current.doubts():
+            self._reporter.log("warning", doubt)
 
     # -- stop -------------------------------------------------------------------------------------
 
-    def _end(self, loop: Loop) -> None:
-        self._note_blocked(loop.name, lambda: loop.stop(LOOP_PATIENCE))
-
-    def _note_blocked(self, name: str, stop: Callable[[], bool]) -> None:
+    def _stop(self, name: str, stop: Callable[[], bool]) -> None:
+        """Stop one part. Record it in `blocked` if it does not end in time."""
         if not stop():
             self.blocked.append(name)
-            self._telemetry.said("warning", f"{name} did not end in time and is left behind")
+            self._reporter.log("warning", f"{name} did not end in time and is left running")

@@ -1,4 +1,4 @@
-"""Assembly: which concrete adapter stands behind each port."""
+"""Assembly: create the concrete adapters of the ports."""
 
 from __future__ import annotations
 
@@ -7,37 +7,41 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from rtagent.api.address import parse
-from rtagent.conf import libraries
-from rtagent.conf import settings as judging
-from rtagent.conf.reading import note
 from rtagent.conf.settings import Settings
 from rtagent.db import failpoints, migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
-from rtagent.errors import ConfigError, RtAgentError
+from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.placement import loading
 from rtagent.ports import CpuPower, Hypervisor, PlacementAPI, Reporter, ServiceRegistry, Store
-from rtagent.rpc.transport import get_transport
 from rtagent.virt import power
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 
 
 class Database(Value, frozen=True, kw_only=True):
-    """:ivar store: claims. :ivar registry: heartbeats. :ivar close: lets go of every connection."""
+    """:ivar store: claims. :ivar registry: heartbeats. :ivar close: closes every connection."""
 
     store: Store
     registry: ServiceRegistry
     close: Callable[[], None]
 
 
-def database(settings: Settings) -> Database:
-    """The database, its schema that of the code; an empty embedded one is made.
+class Adapters(Value, frozen=True, kw_only=True):
+    """The adapters of a node agent. :ivar placement: None if nothing is published."""
 
-    :raises SchemaMismatch: StoreUnavailable:
+    hypervisor: Hypervisor
+    database: Database
+    placement: PlacementAPI | None
+    cpu_power: CpuPower
+
+
+def database(settings: Settings) -> Database:
+    """Open the database. Create the schema if it is an empty embedded database.
+
+    :raises SchemaMismatch: the schema is not that of this release. :raises StoreUnavailable:
     """
     engine = open_engine(settings.database.connection, settings.database.operation_timeout)
     try:
@@ -46,7 +50,7 @@ def database(settings: Settings) -> Database:
         engine.dispose()
         raise
     store: Store
-    if named := os.environ.get(failpoints.VARIABLE):  # for the tests of crashes
+    if named := os.environ.get(failpoints.VARIABLE):  # for the crash tests
         failpoint = Failpoint.parse(named)
         store = FailpointStore(SqlStore(engine, failpoint.passed), failpoint)
     else:
@@ -55,7 +59,7 @@ def database(settings: Settings) -> Database:
 
 
 def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
-    """Libvirt; not connected yet."""
+    """Return the libvirt adapter. It is not connected yet."""
     return LibvirtHypervisor(
         settings.libvirt.uri,
         settings.default.instances_path,
@@ -65,7 +69,7 @@ def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
 
 
 def cpu_power(settings: Settings) -> CpuPower:
-    """By the strategy that is chosen."""
+    """Return the configured strategy of CPU power management."""
     options = settings.libvirt
     return power.strategy(
         options.cpu_power_management_strategy,
@@ -75,30 +79,5 @@ def cpu_power(settings: Settings) -> CpuPower:
 
 
 def placement(conf: cfg.ConfigOpts) -> PlacementAPI | None:
-    """Placement, or None when nothing is to be published. :raises ConfigError:"""
+    """Return the client of Placement, or None if nothing is published. :raises ConfigError:"""
     return loading.load(conf)
-
-
-def checked(conf: cfg.ConfigOpts) -> Settings:
-    """The settings, and the proof that every adapter accepts its part of the configuration.
-
-    Nothing is connected and nothing is written.
-
-    :raises ExceptionGroup: of `ConfigError`: every mistake.
-    """
-    settings, mistakes = judging.judge(conf)
-    libraries.judge(conf, mistakes)
-    for accept in (
-        lambda: parse(settings.api.address),
-        lambda: open_engine(settings.database.connection, 1),
-        lambda: placement(conf),
-        lambda: get_transport(conf).cleanup(),
-    ):
-        try:
-            accept()
-        except ConfigError as error:
-            note(mistakes, error)
-        except cfg.Error:  # an option of a library cannot be read, which was noted above
-            continue
-    judging.refuse(mistakes)
-    return settings

@@ -1,58 +1,48 @@
-"""Audits: when the host is looked at, and what follows when it cannot be."""
+"""Audits: the schedule of the audits of the host, and the reaction to their results."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
-from rtagent.audit import Auditor, AuditSummary
-from rtagent.errors import HypervisorUnavailable, TrackerBusy
-from rtagent.ports import Clock, HostIdentity, Hypervisor, Reporter
-from rtagent.service.backoff import Backoff
-from rtagent.service.gate import Gate
-from rtagent.service.loop import Rest, every
-from rtagent.tracker import ResourceTracker
+from rtagent.audit import AuditSummary
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import HypervisorUnavailable, IdentityError, TrackerBusy
+from rtagent.identity.node_identity import HostNodeIdentity
+from rtagent.ports import Hypervisor
+from rtagent.service.admission import Admission
+from rtagent.service.context import NodeContext
+from rtagent.service.host_checks import HostChecks
+from rtagent.service.loop import Backoff, Rest, every
 
 PART = "hypervisor"
 
-#: Seconds between two audits at least, however many events call for one; and as long as the last
-#: one took, so that no more than half of the time goes into audits.
+#: The shortest pause between two audits in seconds, for any number of events. The pause is also at
+#: least as long as the last audit took, so that audits take at most half of the time.
 GAP = 1.0
 
 
 class Audits:
-    """The turns of the audit thread: periodic, and at once after an event.
+    """The turns of the thread ``audit``: periodic audits, and an immediate audit after an event.
 
-    A hypervisor that does not answer closes the gate; it is tried again with back-off. When it is
-    back, and is still the same one, every lease runs a full term again, and the first
-    good audit opens the gate.
+    A hypervisor that does not answer closes the admission, and is tried again with back-off. When
+    it answers again and is still the same hypervisor, every lease restarts with its full term, and
+    the first good audit opens the admission.
     """
 
     def __init__(
         self,
-        auditor: Auditor,
-        tracker: ResourceTracker,
+        context: NodeContext,
+        node: EmbeddedNode,
         hypervisor: Hypervisor,
-        gate: Gate,
-        clock: Clock,
-        reporter: Reporter,
-        *,
-        interval: Callable[[], float],
-        returned: Callable[[HostIdentity], None],
-        accepts: Callable[[], bool],
-        opened: Callable[[], None],
-        closed: Callable[[], None],
+        identity: HostNodeIdentity,
+        admission: Admission,
+        checks: HostChecks,
     ) -> None:
-        """:param interval: seconds between two periodic audits; may be infinite.
-        :param returned: told who answers again; raises `HypervisorUnavailable` when it must not be
-            served.
-        :param accepts: asked after each good audit, before the gate opens: whether it may.
-        :param opened: called when the gate has opened. :param closed: when it has closed.
-        """
-        self._auditor, self._tracker, self._hypervisor = auditor, tracker, hypervisor
-        self._gate, self._clock, self._reporter = gate, clock, reporter
-        self._interval, self._returned, self._accepts = interval, returned, accepts
-        self._opened, self._closed = opened, closed
+        """:param identity: locks the hypervisor again after a loss of the connection."""
+        self._context, self._clock = context, context.clock
+        self._reporter = context.reporter.named(__name__)
+        self._node, self._hypervisor, self._identity = node, hypervisor, identity
+        self._admission, self._checks = admission, checks
         self._backoff = Backoff()
         self._lock = threading.Lock()
         self._causes: list[str] = ["start"]
@@ -64,57 +54,53 @@ class Audits:
         """Seconds since the last good audit ended; infinite before the first."""
         return float("inf") if self._done_at is None else self._clock.monotonic() - self._done_at
 
-    def because(self, cause: str) -> None:
-        """Name a cause of the next audit; several share one."""
+    def add_cause(self, cause: str) -> None:
+        """Add a cause of the next audit; several causes share one audit."""
         with self._lock:
             if cause not in self._causes:
                 self._causes.append(cause)
 
     def lost(self, error: HypervisorUnavailable) -> None:
-        """Grant nothing from now on, until an audit that begins later is good; any thread may find
-        that out."""
+        """Close the admission until an audit that begins later is good. Any thread may call it."""
         self._losses += 1
-        if self._gate.close(error):
-            self._closed()
+        if self._admission.close(error):
+            self._context.events.lost()
 
     def turn(self) -> Rest:
-        """One audit."""
+        """Run one audit."""
         cause = self._take_causes()
         began, losses = self._clock.monotonic(), self._losses
         try:
-            if self._gate.hypervisor_up is False:
-                self._return()
-            summary = self._auditor.run(cause)
+            if self._admission.hypervisor_up is False:
+                self._reconnect()
+            summary = self._node.auditor.run(cause)
             if self._losses != losses:
                 raise HypervisorUnavailable("the connection to it was lost during an audit")
         except HypervisorUnavailable as error:
-            return self._put_off(error)
+            return self._failed(error)
         except TrackerBusy as error:
-            self._reporter.said("warning", f"audit ({cause}) was put off: {error.message}")
-            self.because(cause)
+            self._reporter.log("warning", f"audit ({cause}) is postponed: {error.message}")
+            self.add_cause(cause)
             return every(self._backoff.pause())
         return self._done(cause, summary, self._clock.monotonic() - began)
-
-    def _lacks(self, summary: AuditSummary) -> str:
-        """Why the audit is not good enough to grant anything on, or nothing."""
-        if not summary.good:
-            return str(summary)
-        if self._tracker.snapshot().topology is None:
-            return f"what the host is made of is not known yet: {summary}"
-        return ""
 
     def _take_causes(self) -> str:
         with self._lock:
             causes, self._causes = self._causes, []
         return "+".join(sorted(causes)) or "periodic"
 
-    def _return(self) -> None:
-        """The hypervisor was away: who is there now?"""
-        self._returned(self._hypervisor.identity())
-        self._tracker.restart_leases()
+    def _reconnect(self) -> None:
+        """Lock the hypervisor again after a loss of the connection. It must be the same machine."""
+        found = self._hypervisor.identity()
+        try:
+            self._identity.lock_hypervisor(found)
+        except IdentityError as error:
+            self._context.events.fatal(error)
+            raise HypervisorUnavailable(error.message) from error
+        self._node.tracker.restart_leases()
 
-    def _put_off(self, error: HypervisorUnavailable) -> Rest:
-        self.because("return")
+    def _failed(self, error: HypervisorUnavailable) -> Rest:
+        self.add_cause("return")
         self._reporter.health(PART, "fail", error.message)
         self.lost(error)
         return every(self._backoff.pause())
@@ -122,12 +108,21 @@ class Audits:
     def _done(self, cause: str, summary: AuditSummary, seconds: float) -> Rest:
         if summary.complete:
             self._reporter.health(PART, "pass")
-        if why := self._lacks(summary):
-            self._gate.not_ready(why)
-            self.because(cause)
+        if why := self._not_enough(summary):
+            self._admission.not_ready(why)
+            self.add_cause(cause)
             return every(self._backoff.pause())
         self._backoff.reset()
         self._done_at = self._clock.monotonic()
-        if self._accepts() and self._gate.open():
-            self._opened()
-        return Rest(at_least=max(GAP, seconds), at_most=max(GAP, seconds, self._interval()))
+        if self._checks.accept() and self._admission.open():
+            self._context.events.ready()
+        interval = self._context.settings.current.default.audit_interval
+        return Rest(at_least=max(GAP, seconds), at_most=max(GAP, seconds, interval))
+
+    def _not_enough(self, summary: AuditSummary) -> str:
+        """The reason why no claim can be granted on the result of the audit, or ""."""
+        if not summary.good:
+            return str(summary)
+        if self._node.state.topology is None:
+            return f"the host's topology is not known yet: {summary}"
+        return ""

@@ -1,48 +1,38 @@
-"""Housekeeping: what is kept for a time only is forgotten."""
+"""Housekeeping: purges operations, released claims and finished moves after their retention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from rtagent.errors import StoreUnavailable, TrackerBusy
-from rtagent.ports import Clock, Reporter, Store
+from rtagent.ports import Store
+from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest, every
+from rtagent.tracker import ResourceTracker
 
-#: Seconds between two rounds.
+#: Seconds between two purges.
 INTERVAL = 3600.0
-#: And after one that the store did not do.
+#: Seconds until the next attempt, if the store did not execute a purge.
 RETRY = 60.0
 
 
 class Housekeeping:
-    """The turns of the housekeeping thread."""
+    """The turns of the thread ``housekeeping``."""
 
-    def __init__(
-        self,
-        store: Store,
-        node_uuid: str,
-        clock: Clock,
-        reporter: Reporter,
-        *,
-        retention: Callable[[], int],
-        forget_moves: Callable[[datetime], int],
-    ) -> None:
-        """:param retention: seconds for which operations and released claims are kept.
-        :param forget_moves: `ResourceTracker.forget_moves`.
-        """
-        self._store, self._node_uuid = store, node_uuid
-        self._clock, self._reporter = clock, reporter
-        self._retention, self._forget_moves = retention, forget_moves
+    def __init__(self, context: NodeContext, store: Store, tracker: ResourceTracker) -> None:
+        self._context, self._store, self._tracker = context, store, tracker
+        self._reporter = context.reporter.named(__name__)
 
     def turn(self) -> Rest:
-        """Purge what is too old."""
-        before = self._clock.now() - timedelta(seconds=self._retention())
+        """Purge what is older than ``[claims] operation_retention``."""
+        retention = self._context.settings.current.claims.operation_retention
+        before = self._context.clock.now() - timedelta(seconds=retention)
+        node_uuid = self._tracker.snapshot().node.uuid
         try:
-            gone = self._forget_moves(before) + self._store.purge(self._node_uuid, before)
+            purged = self._tracker.purge_moves(before) + self._store.purge(node_uuid, before)
         except (StoreUnavailable, TrackerBusy) as error:
-            self._reporter.said("info", f"housekeeping is put off: {error.message}")
+            self._reporter.log("info", f"housekeeping is postponed: {error.message}")
             return every(RETRY)
-        if gone:
-            self._reporter.said("info", f"housekeeping: {gone} rows of before {before} are gone")
+        if purged:
+            self._reporter.log("info", f"housekeeping: purged {purged} rows from before {before}")
         return every(INTERVAL)

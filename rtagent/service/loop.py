@@ -1,4 +1,4 @@
-"""Loop: a thread that takes a turn, and rests until the next is due or it is woken."""
+"""Loop: a thread that repeats a turn, with pauses that a wake-up shortens."""
 
 from __future__ import annotations
 
@@ -9,13 +9,35 @@ from collections.abc import Callable
 
 from rtagent.model.base import Value
 from rtagent.ports import Clock, Reporter
-from rtagent.service.backoff import Backoff
+
+#: Seconds of the first pause of a back-off. Each further pause is twice as long.
+FIRST = 0.25
+#: Seconds of the longest pause, which is also the longest delay until a recovery is noticed.
+LAST = 10.0
+
+
+class Backoff:
+    """The pauses between the attempts of one thread, each twice as long as the one before."""
+
+    def __init__(self, first: float = FIRST, last: float = LAST) -> None:
+        self._first, self._last = first, last
+        self._next = first
+
+    def pause(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        pause, self._next = self._next, min(self._next * 2, self._last)
+        return pause
+
+    def reset(self) -> None:
+        """Start again with the first pause, after a success."""
+        self._next = self._first
 
 
 class Rest(Value, frozen=True, kw_only=True):
-    """Seconds between two turns.
+    """The pause between two turns, in seconds.
 
-    :ivar at_least: even when woken. :ivar at_most: when nobody wakes it; may be infinite.
+    :ivar at_least: the minimum, even if the loop is woken. :ivar at_most: the maximum; may be
+        infinite.
     """
 
     at_least: float = 0.0
@@ -23,43 +45,48 @@ class Rest(Value, frozen=True, kw_only=True):
 
 
 def every(seconds: float) -> Rest:
-    """No sooner and no later."""
+    """Return a rest that no wake-up shortens."""
     return Rest(at_least=seconds, at_most=seconds)
 
 
 class Loop:
-    """Thread-safe. A turn that raises is reported, and repeated with back-off."""
+    """A thread of turns. Thread-safe.
+
+    A turn that raises is reported as a failure of the part ``<name>-thread``, and is repeated with
+    back-off.
+    """
 
     def __init__(
         self, name: str, turn: Callable[[], Rest], clock: Clock, reporter: Reporter
     ) -> None:
         self.name = name
-        self._turn, self._clock, self._reporter = turn, clock, reporter
+        self._turn, self._clock, self._reporter = turn, clock, reporter.named(__name__)
         self._backoff = Backoff()
         self._changed = threading.Condition()
         self._stopping = self._woken = self._failed = False
-        # When the turn that runs has begun, or when the next one is due.
+        # The time at which the current turn has begun, or at which the next one is due.
         self._since = clock.monotonic()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        """Run the first turn at once."""
         self._since = self._clock.monotonic()
         self._thread.start()
 
     def wake(self) -> None:
-        """Take the next turn as soon as its rest allows."""
+        """Run the next turn as soon as the current rest allows."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def ask_to_stop(self) -> None:
-        """Take no further turn."""
+        """Run no further turn."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
 
     def stop(self, timeout: float) -> bool:
-        """Take no further turn; whether the last one ended in that time."""
+        """Run no further turn. Return whether the last turn ended within `timeout` seconds."""
         self.ask_to_stop()
         if self._thread.is_alive():
             self._thread.join(timeout)
@@ -67,7 +94,9 @@ class Loop:
 
     @property
     def overdue(self) -> float:
-        """Seconds for which the turn that runs has lasted, or by which the next one is late."""
+        """The seconds since the start of the current turn, or since the time at which the next turn
+        was due.
+        """
         return max(0.0, self._clock.monotonic() - self._since)
 
     def _run(self) -> None:
@@ -75,16 +104,16 @@ class Loop:
             self._since = self._clock.monotonic()
             with self._changed:
                 self._woken = False
-            self._wait(self._take_turn())
+            self._wait(self._run_turn())
 
-    def _take_turn(self) -> Rest:
+    def _run_turn(self) -> Rest:
         try:
             rest = self._turn()
         except Exception as error:  # the outermost loop of a thread
             pause = self._backoff.pause()
             self._failed = True
             self._reporter.health(f"{self.name}-thread", "fail", repr(error))
-            self._reporter.said("error", f"{self.name}: {traceback.format_exc()}")
+            self._reporter.log("error", f"{self.name}: {traceback.format_exc()}")
             return every(pause)
         if self._failed:
             self._failed = False

@@ -1,79 +1,105 @@
-"""Power: CPUs of the dedicated set are up while somebody holds them, and down while nobody does."""
+"""Power: switch the CPUs of the dedicated set on while a guest is pinned to them, else off.
+
+Only with ``[libvirt] cpu_power_management``. The strategies are in `rtagent.virt.power`.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from rtagent.errors import CpuPowerFailed
+from msgspec.structs import replace
+
+from rtagent.errors import CpuPowerFailed, HypervisorUnavailable
 from rtagent.model.claim import Claim
-from rtagent.model.host import HostState
-from rtagent.ports import CpuPower, Reporter
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import Observation
+from rtagent.model.topology import Topology
+from rtagent.numa.offline_cpus import cells_contain, cpus_without_cell, with_managed_cpus
+from rtagent.ports import CpuPower, HostIdentity, Hypervisor
+from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 
 PART = "power"
 
 
 class Power:
-    """Thread-safe. A CPU goes down only when the state of that moment has no holder of it, and one
-    that a claim is answered with is up before the answer."""
+    """The turns of the thread ``power``. Thread-safe.
 
-    def __init__(
-        self,
-        power: CpuPower,
-        snapshot: Callable[[], HostState],
-        reporter: Reporter,
-        *,
-        wanted: Callable[[], frozenset[int]],
-        interval: Callable[[], float],
-    ) -> None:
-        """:param wanted: the CPUs to be managed by what is configured now.
-        :param interval: seconds after which a CPU is looked at that somebody else may have
-            switched; may be infinite."""
-        self._power, self._snapshot, self._reporter = power, snapshot, reporter
-        self._wanted, self._interval = wanted, interval
+    A CPU is switched off only if no guest is pinned to it in the current state. The CPUs of a claim
+    are switched on before the claim is answered.
+    """
+
+    def __init__(self, context: NodeContext, power: CpuPower) -> None:
+        self._context, self._power = context, power
+        self._reporter = context.reporter.named(__name__)
+        self._snapshot: Callable[[], NodeState] | None = None
         self._lock = threading.Lock()
         self._last = frozenset[int]()
         self._begun = False
 
+    def observed(self, hypervisor: Hypervisor) -> Hypervisor:
+        """Return the hypervisor for audits, which includes every managed CPU."""
+        return PoweredHypervisor(hypervisor, self) if self._power.switches_off else hypervisor
+
+    def attach(self, snapshot: Callable[[], NodeState]) -> None:
+        """Follow the claims of this node from now on. Call it before the first audit and turn.
+
+        :param snapshot: the last published state.
+        """
+        self._snapshot = snapshot
+
     @property
     def managed(self) -> frozenset[int]:
-        """The CPUs that may be down: those that are managed no more until they are up."""
-        return self._last | self._wanted()
+        """The CPUs that may be off. A CPU that left the configuration is included until
+        it is on.
+        """
+        return self._last | self._context.settings.current.powered_cpus
+
+    def known_topology(self) -> Topology | None:
+        """The recorded topology, possibly from an earlier process; None if there is none."""
+        return None if self._snapshot is None else self._snapshot().topology
 
     def all_up(self) -> None:
-        """Before the host is looked at first. What fails shows in what is seen then."""
+        """Switch every managed CPU on, before the first observation of the host.
+
+        A CPU that cannot be switched on shows as offline in the observation.
+        """
         with self._lock:
             self._try(lambda: self._power.up(self.managed))
 
     def begin(self) -> None:
-        """The host has been seen whole: from now on CPUs may go down."""
+        """Allow CPUs to be switched off, because the host was observed with all CPUs on."""
         self._begun = True
 
     def turn(self) -> Rest:
-        """Every managed CPU as it should be now; those that are managed no more are up."""
-        if self._begun:
-            with self._lock:
-                self._turn(self._wanted())
-        return Rest(at_most=self._interval())
+        """Switch every managed CPU on or off, depending on its use.
 
-    def _turn(self, wanted: frozenset[int]) -> None:
-        held = wanted & self._snapshot().usage.numa.pinned.keys()
+        The turn is repeated at the interval of the audits, because others may switch CPUs, too.
+        """
+        if self._begun and self._snapshot is not None:
+            with self._lock:
+                self._switch(self._snapshot(), self._context.settings.current.powered_cpus)
+        return Rest(at_most=self._context.settings.current.default.audit_interval)
+
+    def _switch(self, state: NodeState, wanted: frozenset[int]) -> None:
+        pinned = wanted & state.usage.numa.pinned.keys()
         self._last |= wanted
         if self._try(
-            lambda: self._power.up(held | self._last - wanted),
-            lambda: self._power.down(wanted - held),
+            lambda: self._power.up(pinned | self._last - wanted),
+            lambda: self._power.down(wanted - pinned),
         ):
             self._last = wanted
 
     def settle(self, claim: Claim) -> None:
-        """Before a claim is answered: its CPUs are up. :raises CpuPowerFailed:"""
-        if (place := claim.numa_topology) is not None:
+        """Switch the CPUs of a claim on, before it is answered. :raises CpuPowerFailed:"""
+        if (assignment := claim.numa_topology) is not None:
             with self._lock:
-                self._power.up(self.managed & place.taken - place.kept)
+                self._power.up(self.managed & assignment.taken - assignment.kept)
 
     def _try(self, *changes: Callable[[], None]) -> bool:
-        """All of them, whichever fails. Whether none did."""
+        """Make all changes, even if one fails. Return whether all succeeded."""
         failed = ""
         for change in changes:
             try:
@@ -82,3 +108,54 @@ class Power:
                 failed = failed or error.message
         self._reporter.health(PART, "warn" if failed else "pass", failed)
         return not failed
+
+
+class PoweredHypervisor:
+    """A `Hypervisor` on which managed CPUs that are off count as online.
+
+    They are switched on before they are needed.
+    """
+
+    def __init__(self, hypervisor: Hypervisor, power: Power) -> None:
+        """:param hypervisor: the real hypervisor, which reports no details of offline CPUs."""
+        self._hypervisor, self._power = hypervisor, power
+        self._known: Topology | None = None
+
+    def identity(self) -> HostIdentity:
+        return self._hypervisor.identity()
+
+    def observe(self) -> Observation:
+        if self._known is None:
+            self._power.all_up()
+        before = self._power.managed
+        seen = self._hypervisor.observe()
+        if seen.topology is None:
+            return seen
+        # A CPU that was managed before, or is managed since then, may have been off when it was
+        # observed.
+        managed = before | self._power.managed
+        known = self._known or self._first(seen.topology, managed)
+        self._known = with_managed_cpus(seen.topology, known, managed)
+        return replace(seen, topology=self._known)
+
+    def _first(self, seen: Topology, managed: frozenset[int]) -> Topology:
+        """The topology with every CPU online.
+
+        libvirt 9 reads the CPUs of its cells at the first request only. CPUs that were off at that
+        time are known only from the record of an earlier process.
+        """
+        if not (cpus := cpus_without_cell(seen, managed)):
+            return seen
+        last = self._power.known_topology()
+        if last is None or not cells_contain(last, cpus):
+            raise HypervisorUnavailable(
+                f"it has no cell for CPUs {format_cpu_spec(cpus)}, which were off when it was"
+                " started: restart its service"
+            )
+        return last
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        self._hypervisor.start(on_event)
+
+    def stop(self) -> None:
+        self._hypervisor.stop()

@@ -1,1 +1,1 @@
-"""What the agent tells of itself: logs, metrics, health."""
+"""Telemetry of a running agent: metrics, health, the log."""

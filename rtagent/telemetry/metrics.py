@@ -1,4 +1,4 @@
-"""Metrics: durations and counts, in a registry of the agent's own."""
+"""Metrics: durations, counts and gauges, in a registry that belongs to the agent."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-#: Seconds; from a lock's wait to a whole audit.
+#: Bounds of the histograms in seconds, from the wait for a lock to a whole audit.
 BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 
-#: By name, as the reporter's callers say it: the label, and what it is.
+#: By the name that reporters receive: the label, and the help text.
 TIMINGS = {
-    "lock_wait": ("purpose", "Wait for the tracker's turn"),
-    "lock_hold": ("purpose", "Decision and commit of one batch"),
+    "lock_wait": ("purpose", "Wait for the state writer's lock"),
+    "lock_hold": ("purpose", "Decision and commit of one batch, under the lock"),
     "audit": ("cause", "A whole audit"),
-    "rpc": ("method", "A call, from its arrival to its answer"),
+    "rpc": ("method", "An RPC call, from its arrival to its answer"),
     "placement": ("purpose", "A request to Placement"),
 }
 COUNTS = {
     "granted": ("method", "Calls that changed the state"),
     "refused": ("code", "Reasons of refusals"),
-    "rpc": ("outcome", "Calls answered: ok, or the error's name"),
-    "audit_skipped": ("cause", "Steps of audits that lost to a claim made meanwhile"),
-    "repeated": ("level", "Sentences that were not logged because they were said before"),
+    "rpc": ("outcome", "RPC calls answered: ok, or the error's name"),
+    "audit_skipped": ("cause", "Audit steps skipped because a claim changed the same item"),
+    "placement": ("event", "Attempts to update a provider that another client changed: conflict"),
+    "repeated": ("level", "Log lines suppressed because the same line was logged before"),
 }
 
 _Family = TypeVar("_Family", Histogram, Counter)
 
 
 class Metrics:
-    """Thread-safe. A name that no table describes becomes a metric all the same."""
+    """Thread-safe. A name that neither table describes becomes a metric as well."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -42,12 +43,12 @@ class Metrics:
         self._lock = threading.Lock()
         self._timings: dict[str, Histogram] = {}
         self._counts: dict[str, Counter] = {}
-        # By name and label, which come again and again: what the library finds takes its lock.
+        # By name and label. The library's own lookup takes a lock at each call.
         self._timers: dict[tuple[str, str], Histogram] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
-        """``rtagent_<name>_seconds``, a histogram."""
+        """Observe a duration in the histogram ``rtagent_<name>_seconds``."""
         timer = self._timers.get((name, purpose))
         if timer is None:
             family = self._make(self._timings, name, self._histogram)
@@ -55,7 +56,7 @@ class Metrics:
         timer.observe(seconds)
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
-        """``rtagent_<name>_total``, a counter."""
+        """Add to the counter ``rtagent_<name>_total``."""
         counter = self._counters.get((name, label))
         if counter is None:
             family = self._make(self._counts, name, self._counter)
@@ -63,7 +64,10 @@ class Metrics:
         counter.inc(number)
 
     def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
-        """``rtagent_<name>``: asked for its value at each scrape."""
+        """Register the gauge ``rtagent_<name>``, whose value is read at each scrape.
+
+        :param what: the help text.
+        """
         Gauge(f"rtagent_{name}", what, registry=self.registry).set_function(value)
 
     def _make(

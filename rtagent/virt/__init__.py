@@ -1,1 +1,1 @@
-"""Hypervisors: adapters of `rtagent.ports.Hypervisor`."""
+"""Hypervisor adapters: implementations of `rtagent.ports.Hypervisor`."""

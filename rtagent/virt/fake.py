@@ -1,4 +1,4 @@
-"""A hypervisor in memory: a world that a test changes while an audit looks at it."""
+"""A hypervisor in memory. A test can change it during an audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.device import Device, Mdev
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.ports import HostIdentity
@@ -21,27 +21,28 @@ TOPOLOGY = Topology(
     hypervisor_version=1_000_000,
 )
 
-_UNLISTED = Problem(item="node devices", message="they cannot be listed")
+_UNLISTED = Problem(item="node devices", message="listing failed")
 
 
-def _carry_on(step: str) -> None:
-    """No one steps in."""
+def _do_nothing(step: str) -> None:
+    """Do nothing."""
 
 
 class FakeHypervisor:
     """A `Hypervisor` whose domains and devices are dicts.
 
-    :ivar domains: the world, by uuid; change it by the verbs or as a dict.
-    :ivar devices: PCI devices, by address, and `mdevs`, by uuid: likewise.
-    :ivar unlisted: the next observations say that the devices could not be listed.
-    :ivar topology: likewise; None as if the host itself could not be read.
-    :ivar lost: while True every call raises `HypervisorUnavailable`, in mid-observation too.
-    :ivar unreadable: uuids of domains whose read fails: present, unknown, a `Problem` each.
-    :ivar incomplete: the next observations say that the connection did not hold throughout.
-    :ivar between: called with the name of each step of `observe` just before it is done:
-        ``devices``, ``list``, ``read <uuid>`` for each domain listed, in order, and ``finish``.
-        What it changes shows in the steps that follow. A domain destroyed after the listing counts
-        as present, unknown.
+    :ivar domains: by uuid; change them by the methods or as a dict.
+    :ivar devices: PCI devices by address; `mdevs` by uuid. Change them likewise.
+    :ivar unlisted: while True, observations report that listing devices failed.
+    :ivar topology: None: observations report that the host could not be read.
+    :ivar lost: while True every call raises `HypervisorUnavailable`, during `observe` too.
+    :ivar unreadable: uuids of domains whose read fails; each is present without sizes, and a
+        `Problem`.
+    :ivar incomplete: while True, observations report that the connection was interrupted.
+    :ivar between: called with the name of each step of `observe` just before the step:
+        ``devices``, ``list``, ``read <uuid>`` for each listed domain in order, and ``finish``.
+        Its changes are visible to the following steps. A domain destroyed after the listing counts
+        as present without sizes.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class FakeHypervisor:
         *,
         hostname: str = "fake-host",
         host_uuid: str = "",
-        between: Callable[[str], None] = _carry_on,
+        between: Callable[[str], None] = _do_nothing,
     ) -> None:
         self.topology = topology
         self.hostname = hostname
@@ -86,7 +87,7 @@ class FakeHypervisor:
             self._reach()
             seen[uuid] = self._read(listed[uuid])
             if uuid in self.unreadable:
-                problems.append(Problem(item=f"domain {uuid}", message="it cannot be read"))
+                problems.append(Problem(item=f"domain {uuid}", message="reading it failed"))
         self.between("finish")
         self._reach()
         return Observation(
@@ -105,7 +106,7 @@ class FakeHypervisor:
     def stop(self) -> None:
         self._on_event = None
 
-    # What happens in the world; each announces itself as libvirt would
+    # Changes of the host; each emits an event as libvirt would
 
     def start_domain(
         self,
@@ -115,46 +116,46 @@ class FakeHypervisor:
         name: str | None = None,
         occupancy: Occupancy | None = None,
     ) -> None:
-        """It runs (created or started), with these sizes, bound to this of the host."""
+        """Create or start a domain with these sizes and this occupancy of the host."""
         self._put(uuid, name, True, vcpus, memory_mb, occupancy)
 
     def define(self, uuid: str, vcpus: int, memory_mb: int, name: str | None = None) -> None:
-        """It is defined and shut off."""
+        """Define a domain without starting it."""
         self._put(uuid, name, False, vcpus, memory_mb)
 
     def shut_off(self, uuid: str) -> None:
-        """It stays defined."""
+        """Shut a domain off; it stays defined."""
         self.domains[uuid] = msgspec.structs.replace(self.domains[uuid], active=False)
         self.announce("lifecycle")
 
     def destroy(self, uuid: str) -> None:
-        """It is gone: no longer running, nor defined."""
+        """Destroy and undefine a domain."""
         del self.domains[uuid]
         self.announce("lifecycle")
 
     def plug(self, *devices: Device) -> None:
-        """They are there, or are others than before."""
+        """Add or replace devices."""
         self.devices.update((device.address, device) for device in devices)
         self.announce("device")
 
     def unplug(self, *addresses: str) -> None:
-        """They are gone."""
+        """Remove devices."""
         for address in addresses:
             del self.devices[address]
         self.announce("device")
 
     def create_mdev(self, uuid: str, type_: str, parent_addr: str) -> None:
-        """A device has made a mediated one."""
+        """Create a mediated device."""
         self.mdevs[uuid] = Mdev(uuid=uuid, type=type_, parent_addr=parent_addr)
         self.announce("device")
 
     def destroy_mdev(self, uuid: str) -> None:
-        """It is gone."""
+        """Remove a mediated device."""
         del self.mdevs[uuid]
         self.announce("device")
 
     def announce(self, word: str) -> None:
-        """As if an event had come: ``lifecycle``, ``device``, ``connection`` or ``file``."""
+        """Emit an event: ``lifecycle``, ``device``, ``connection`` or ``file``."""
         if self._on_event is not None:
             self._on_event(word)
 
@@ -185,7 +186,7 @@ class FakeHypervisor:
 
     def _reach(self) -> None:
         if self.lost:
-            raise HypervisorUnavailable("the fake hypervisor is lost")
+            raise HypervisorUnavailable("the connection to the fake hypervisor is lost")
 
 
 __all__ = ["TOPOLOGY", "FakeHypervisor"]

@@ -1,1 +1,1 @@
-"""The agent, killed: at every named boundary of its commits, and at any moment."""
+"""Agents that are killed at every named point of their commits, and at random moments."""

@@ -1,172 +1,178 @@
-"""Every kind of change, as something that an agent may die of."""
+"""Every kind of change of a node's state, during which an agent is killed."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tests.crash.scene import Scene
-from tests.stream.deed import Deed
+from tests.crash.scenario import Scenario
+from tests.support.workload.operation import Operation
 
 
 class Change(Protocol):
-    """One that is under way while the agent dies, and is wanted all the same."""
+    """A change during which the agent is killed, and which is then repeated."""
 
     def ask(self) -> None:
-        """For the first time; the agent does not survive it."""
+        """Request the change; the agent is killed meanwhile."""
         ...
 
     def settle(self, landed: bool) -> None:
-        """The agent is dead, and this is in the database or not."""
+        """Check the database of the dead agent. :param landed: whether it must have the change."""
         ...
 
     def repeat(self) -> None:
-        """Another agent lives: it is done now, once."""
+        """Request the change from the next agent process: it must be made exactly once."""
         ...
 
 
 class Called(Change):
-    """A call's."""
+    """Change of one RPC call."""
 
-    def __init__(self, scene: Scene, deed: Deed) -> None:
-        self._scene, self._deed = scene, deed
+    def __init__(self, scenario: Scenario, operation: Operation) -> None:
+        self._scenario, self._deed = scenario, operation
 
     def ask(self) -> None:
-        self._scene.ledger.begin(self._deed)
-        self._scene.home.ask(self._deed.method, **self._deed.document)
+        self._scenario.ledger.begin(self._deed)
+        self._scenario.home.ask(self._deed.method, **self._deed.document)
 
     def settle(self, landed: bool) -> None:
-        assert (self._deed.operation_id in self._scene.judge().operations) is landed
+        assert (self._deed.operation_id in self._scenario.check_database().operations) is landed
 
     def repeat(self) -> None:
-        scene, deed = self._scene, self._deed
-        answer = scene.do(deed)
-        told = scene.ledger.book.live.get(deed.claim_uuid)
-        if answer is not None and told is not None:
-            assert (answer["uuid"], answer["state"]) == (told.uuid, told.state)
-        assert scene.home.invoke(deed.method, **deed.document) == answer
+        scenario, operation = self._scenario, self._deed
+        answer = scenario.do(operation)
+        known = scenario.ledger.state.live.get(operation.claim_uuid)
+        if answer is not None and known is not None:
+            assert (answer["uuid"], answer["state"]) == (known.uuid, known.state)
+        assert scenario.home.invoke(operation.method, **operation.document) == answer
 
 
 class Audited(Change):
-    """An audit's: the domain of a building claim has appeared, that of an active one is gone; one
-    that nobody claims has appeared, and another is gone."""
+    """Change of an audit that finds four differences.
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._left, self._new = scene.building(), scene.building()
+    The domain of a building claim has appeared and that of an active claim is gone; one domain
+    without a claim has appeared and another is gone.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._left, self._new = scenario.build(), scenario.build()
         self._see(self._left.owner_id)
-        scene.ledger.book.move(self._left.uuid, "appear", "active")
-        scene.ledger.book.domains = self._foreign
-        scene.confirm()
+        scenario.ledger.state.transition(self._left.uuid, "appear", "active")
+        scenario.ledger.state.domains = self._foreign
+        scenario.check()
 
     def ask(self) -> None:
         self._see(self._new.owner_id)
 
     def _see(self, owner: str) -> None:
-        """That owner's domain, and one that nobody claims."""
-        home = self._scene.home
-        self._foreign = {self._scene.writer.uuid(): (1, 32)}
+        """Run the domain of that owner and one without a claim, then audit."""
+        home = self._scenario.home
+        self._foreign = {self._scenario.factory.uuid(): (1, 32)}
         home.set_domains({owner: (1, 64), **self._foreign})
         home.invoke("update_available_resource")
 
     def settle(self, landed: bool) -> None:
         if landed:
             self._enter()
-        self._scene.judge()
+        self._scenario.check_database()
 
     def repeat(self) -> None:
-        scene = self._scene
-        if scene.ledger.book.domains != self._foreign:
+        scenario = self._scenario
+        if scenario.ledger.state.domains != self._foreign:
             self._enter()
-        scene.home.invoke("update_available_resource")
-        claims = scene.confirm().claims
+        scenario.home.invoke("update_available_resource")
+        claims = scenario.check().claims
         assert claims[self._left.uuid]["suspect"] is not None
         assert claims[self._new.uuid]["suspect"] is None
 
     def _enter(self) -> None:
-        self._scene.ledger.book.move(self._new.uuid, "appear", "active")
-        self._scene.ledger.book.domains = self._foreign
+        self._scenario.ledger.state.transition(self._new.uuid, "appear", "active")
+        self._scenario.ledger.state.domains = self._foreign
 
 
 class Lapsed(Change):
-    """An audit's: every lease has run out."""
+    """Change of an audit after all leases have expired."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        scene.building()
-        scene.building()
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        scenario.build()
+        scenario.build()
 
     def ask(self) -> None:
-        self._scene.home.invoke("advance", seconds=1000)
-        self._scene.home.invoke("update_available_resource")
+        self._scenario.home.invoke("advance", seconds=1000)
+        self._scenario.home.invoke("update_available_resource")
 
     def settle(self, landed: bool) -> None:
         if landed:
             self._enter()
-        self._scene.judge()
+        self._scenario.check_database()
 
     def repeat(self) -> None:
         self.ask()
         self._enter()
-        self._scene.confirm()
+        self._scenario.check()
 
     def _enter(self) -> None:
-        book = self._scene.ledger.book
-        for told in book.live.values():
-            if told.state == "building":
-                book.move(told.uuid, "expire", "released")
+        expected = self._scenario.ledger.state
+        for claim in expected.live.values():
+            if claim.state == "building":
+                expected.transition(claim.uuid, "expire", "released")
 
 
 class Reserved(Change):
-    """The operator's: more is kept back for the host."""
+    """Change of the policy: the operator reserves more memory for the host."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._memory_mb = scene.ledger.book.reserved_memory_mb + 100
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._memory_mb = scenario.ledger.state.reserved_memory_mb + 100
 
     def ask(self) -> None:
-        self._scene.home.set_reserve(self._memory_mb)
+        self._scenario.home.set_reserve(self._memory_mb)
 
     def settle(self, landed: bool) -> None:
         if landed:
             self._enter()
-        self._scene.judge()
+        self._scenario.check_database()
 
     def repeat(self) -> None:
-        """The next agent has it from its configuration."""
+        """Nothing to request: the next agent process reads it from its configuration."""
         self._enter()
-        self._scene.wait_right()
+        self._scenario.wait_consistent()
 
     def _enter(self) -> None:
-        self._scene.ledger.book.reserved_memory_mb = self._memory_mb
+        self._scenario.ledger.state.reserved_memory_mb = self._memory_mb
 
 
-def _called(make: Callable[[Scene], Deed]) -> Callable[[Scene], Change]:
-    return lambda scene: Called(scene, make(scene))
+def _called(make: Callable[[Scenario], Operation]) -> Callable[[Scenario], Change]:
+    return lambda scenario: Called(scenario, make(scenario))
 
 
-def _step(method: str) -> Callable[[Scene], Deed]:
-    return lambda scene: scene.writer.step(method, scene.building().uuid)
+def _step(method: str) -> Callable[[Scenario], Operation]:
+    return lambda scenario: scenario.factory.step(method, scenario.build().uuid)
 
 
-def _news(vm_state: str) -> Callable[[Scene], Deed]:
-    def make(scene: Scene) -> Deed:
-        told = scene.building()
-        return scene.writer.news(told.uuid, told.owner_id, vm_state)
+def _update(vm_state: str) -> Callable[[Scenario], Operation]:
+    def make(scenario: Scenario) -> Operation:
+        claim = scenario.build()
+        return scenario.factory.update(claim.uuid, claim.owner_id, vm_state)
 
     return make
 
 
-#: By name: the cause of the change's commit, and how it is prepared. No two with the same cause are
-#: neighbours: the repetition of one would be the death of the next.
-CHANGES: Mapping[str, tuple[str, Callable[[Scene], Change]]] = {
-    "claim": ("instance_claim", _called(lambda scene: scene.writer.claim())),
+#: By name: the cause of the change's commit, and how it is prepared. No two neighbours have the
+#: same cause: the failpoint of the second would stop the repetition of the first.
+CHANGES: Mapping[str, tuple[str, Callable[[Scenario], Change]]] = {
+    "claim": ("instance_claim", _called(lambda scenario: scenario.factory.claim())),
     "activate": ("activate_claim", _called(_step("activate_claim"))),
     "renew": ("renew_claim", _called(_step("renew_claim"))),
     "release": ("release_claim", _called(_step("release_claim"))),
     "abort": ("abort_instance_claim", _called(_step("abort_instance_claim"))),
-    "delete": ("update_usage", _called(_news("deleted"))),
-    "abort unseen": ("abort_instance_claim", _called(lambda scene: scene.writer.abort_unseen())),
-    "update": ("update_usage", _called(_news("active"))),
-    "build failed": ("build_failed", _called(lambda scene: scene.writer.build_failed())),
+    "delete": ("update_usage", _called(_update("deleted"))),
+    "abort unknown": (
+        "abort_instance_claim",
+        _called(lambda scenario: scenario.factory.abort_unknown()),
+    ),
+    "update": ("update_usage", _called(_update("active"))),
+    "build failed": ("build_failed", _called(lambda scenario: scenario.factory.build_failed())),
     "reserve": ("policy", Reserved),
     "audit": ("audit", Audited),
     "lapse": ("audit", Lapsed),

@@ -1,4 +1,4 @@
-"""Homes for agents that are to die."""
+"""Deployments of agents that tests kill."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 import oslo_messaging
 import pytest
 
-from tests.crash.child_home import ChildHome
-from tests.crash.scene import Scene
-from tests.pci_hosts import GPU_IDS
-from tests.stream.home import DaemonHome, migrated, open_transport
+from tests.crash.agent_home import ChildHome
+from tests.crash.scenario import Scenario
+from tests.support.pci_hosts import GPU_IDS
+from tests.support.workload.deployment import DaemonHome, migrated, open_transport
 
 
 @pytest.fixture
-def child(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    """An agent without a bus, on each kind of database."""
-    scene = Scene(ChildHome(tmp_path, migrated(database_url)), seed="child")
-    yield scene
-    scene.close()
+def child(database_url: str, tmp_path: Path) -> Iterator[Scenario]:
+    """Scenario of an agent without a message bus, on each kind of database."""
+    scenario = Scenario(ChildHome(tmp_path, migrated(database_url)), seed="child")
+    yield scenario
+    scenario.close()
 
 
 @pytest.fixture(scope="session")
 def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
-    """For every caller of every daemon."""
+    """Transport for the callers of all daemons."""
     transport = open_transport(rabbitmq_server.transport_url)
     yield transport
     transport.cleanup()
@@ -36,29 +36,29 @@ def transport(rabbitmq_server) -> Iterator[oslo_messaging.RPCTransport]:
 @pytest.fixture
 def daemon_on(
     request: pytest.FixtureRequest, rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
-) -> Iterator[Callable[..., Scene]]:
-    """Makes a daemon, given the kind of its database: `sqlite` (its own), `postgresql` or
-    `mariadb`; and options of `DaemonHome`."""
-    made: list[Scene] = []
+) -> Iterator[Callable[..., Scenario]]:
+    """Factory of daemons: takes the kind of the database (`sqlite`, `postgresql` or `mariadb`) and
+    options of `DaemonHome`."""
+    made: list[Scenario] = []
 
-    def make(kind: str, **options: Any) -> Scene:
+    def make(kind: str, **options: Any) -> Scenario:
         server = None if kind == "sqlite" else request.getfixturevalue(kind)
         directory = tmp_path / f"home{len(made)}"
         home = DaemonHome(directory, transport, server, **options)
-        made.append(Scene(home, seed=kind))
+        made.append(Scenario(home, seed=kind))
         return made[-1]
 
     yield make
-    for scene in made:
-        scene.close()
+    for scenario in made:
+        scenario.close()
 
 
 @pytest.fixture
 def mover(
     rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
 ) -> Callable[..., DaemonHome]:
-    """Makes a daemon whose host has two GPUs, and CPUs to be pinned to; given the URL of a
-    database, or with its own."""
+    """Factory of daemons for moves: the host has two GPUs and dedicated CPUs. It takes the URL of a
+    database; without one the daemon has its own."""
     alias = {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"}
     config = {
         "compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-7"},

@@ -1,39 +1,39 @@
-"""What was answered is held, whatever becomes of the agent right afterwards."""
+"""A claim that was answered is durable: the agent is killed right after each answer."""
 
 import itertools
 
 import pytest
 
-from tests.crash.scene import Scene
-from tests.stream.deed import Deed
+from tests.crash.scenario import Scenario
+from tests.support.workload.operation import Operation
 
 
-def deeds(scene: Scene, rounds: int):
-    """A claim's life, step by step, again and again."""
-    claim: Deed | None = None
+def life_of_claims(scenario: Scenario, rounds: int):
+    """Yield the operations of a claim's life, one claim after the other."""
+    claim: Operation | None = None
     for step in itertools.islice(itertools.cycle(range(4)), rounds):
         if claim is None or step == 0:
-            claim = scene.writer.claim()
+            claim = scenario.factory.claim()
             yield claim
         elif step == 1:
-            yield scene.writer.step("renew_claim", claim.claim_uuid)
+            yield scenario.factory.step("renew_claim", claim.claim_uuid)
         elif step == 2:
-            yield scene.writer.step("activate_claim", claim.claim_uuid)
+            yield scenario.factory.step("activate_claim", claim.claim_uuid)
         else:
-            yield scene.writer.step("release_claim", claim.claim_uuid)
+            yield scenario.factory.step("release_claim", claim.claim_uuid)
 
 
-def killed_after_each_answer(scene: Scene, rounds: int) -> None:
-    scene.live()
-    for deed in deeds(scene, rounds):
-        scene.do(deed)
-        scene.home.kill()
-        scene.judge()
-        scene.live()
-        scene.confirm()
+def killed_after_each_answer(scenario: Scenario, rounds: int) -> None:
+    scenario.start()
+    for operation in life_of_claims(scenario, rounds):
+        scenario.do(operation)
+        scenario.home.kill()
+        scenario.check_database()
+        scenario.start()
+        scenario.check()
 
 
-def test_an_agent_killed_after_each_answer(child: Scene, long: bool):
+def test_an_agent_killed_after_each_answer(child: Scenario, long: bool):
     killed_after_each_answer(child, 200 if long else 20)
 
 

@@ -1,4 +1,4 @@
-"""The same boundaries, with a real daemon between its callers, its broker and its database."""
+"""The points of `test_boundaries`, with a real daemon, broker and database server."""
 
 import sqlite3
 from contextlib import closing
@@ -7,85 +7,87 @@ import pytest
 
 from rtagent.errors import RtAgentError
 from tests.crash.changes import CHANGES, Called
-from tests.crash.scene import in_vain
+from tests.crash.restarts import Cut, cut_off_each, enrolments
+from tests.crash.scenario import call_in_background
 from tests.crash.test_boundaries import points
-from tests.crash.tour import Stop, enrolments, tour
 from tests.servers.daemon import Daemon, wait_until
-from tests.servers.proxy import Fate
+from tests.servers.proxy import CommitLoss
 
 DATABASES = ["sqlite", "postgresql", "mariadb"]
-#: A lease cannot be made to run out within the time that a test has.
+#: A daemon's lease cannot expire within the time of a test.
 NAMES = [name for name in CHANGES if name != "lapse"]
 
 
-def some(each: int) -> list[Stop]:
-    """So many changes for each boundary of a commit, every change at some."""
-    stops = [(point, n) for point in points("commit") for n in range(each)]
-    return [(point, NAMES[at % len(NAMES)]) for at, (point, _) in enumerate(stops)]
+def some(each: int) -> list[Cut]:
+    """Return so many changes for each point of a commit; each change occurs at some point."""
+    cuts = [(point, n) for point in points("commit") for n in range(each)]
+    return [(point, NAMES[at % len(NAMES)]) for at, (point, _) in enumerate(cuts)]
 
 
 @pytest.mark.parametrize("database", DATABASES)
-def test_every_change_is_whole_or_not_there_and_is_made_once(daemon_on, database: str, long: bool):
+def test_change_is_atomic_and_made_once(daemon_on, database: str, long: bool):
     few = 4 if database == "sqlite" else 2
-    tour(daemon_on(database), some(3 * len(NAMES) if long else few))
+    cut_off_each(daemon_on(database), some(3 * len(NAMES) if long else few))
 
 
 @pytest.mark.parametrize("database", DATABASES)
-def test_an_enrolment_that_is_cut_off_leaves_the_node_to_the_next_start(daemon_on, database: str):
-    scene = daemon_on(database)
-    enrolments(scene, points("enroll"))
-    file = scene.home.daemon.directory / "compute_id"
-    assert scene.judge().node["uuid"] == file.read_text().strip()
+def test_killed_enrolment_leaves_the_node_to_the_next_start(daemon_on, database: str):
+    scenario = daemon_on(database)
+    enrolments(scenario, points("enroll"))
+    file = scenario.home.daemon.directory / "compute_id"
+    assert scenario.check_database().node["uuid"] == file.read_text().strip()
 
 
 @pytest.mark.parametrize("point", points("reload"))
-def test_a_database_that_was_locked_and_then_the_agent(daemon_on, point: str):
-    """SQLite: another program's transaction was in the way for too long."""
-    scene = daemon_on("sqlite")
-    scene.live(point)
-    scene.building()
-    change = Called(scene, scene.writer.claim())
-    daemon = scene.home.daemon
+def test_agent_killed_while_it_resolves_a_locked_database(daemon_on, point: str):
+    """SQLite: a transaction of another program holds the lock for too long."""
+    scenario = daemon_on("sqlite")
+    scenario.start(point)
+    scenario.build()
+    change = Called(scenario, scenario.factory.claim())
+    daemon = scenario.home.daemon
     with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as other:
         other.execute("BEGIN IMMEDIATE")
-        in_vain(change.ask)
+        call_in_background(change.ask)
         wait_until(lambda: stale(daemon))
-    scene.home.wait_died()
+    scenario.home.wait_died()
     change.settle(landed=False)
-    scene.live()
+    scenario.start()
     change.repeat()
-    scene.confirm()
+    scenario.check()
 
 
 @pytest.mark.parametrize(
-    ("database", "point", "fate"),
+    ("database", "point", "loss"),
     [
-        ("postgresql", "reload.before", Fate.UNANSWERED),
-        ("postgresql", "reload.node", Fate.UNANSWERED),
-        ("postgresql", "reload.after", Fate.LOST),
-        ("mariadb", "reload.before", Fate.LOST),
-        ("mariadb", "reload.node", Fate.LOST),
-        ("mariadb", "reload.after", Fate.UNANSWERED),
+        ("postgresql", "reload.before", CommitLoss.UNANSWERED),
+        ("postgresql", "reload.node", CommitLoss.UNANSWERED),
+        ("postgresql", "reload.after", CommitLoss.LOST),
+        ("mariadb", "reload.before", CommitLoss.LOST),
+        ("mariadb", "reload.node", CommitLoss.LOST),
+        ("mariadb", "reload.after", CommitLoss.UNANSWERED),
     ],
 )
-def test_a_lost_commit_and_then_the_agent(daemon_on, database: str, point: str, fate: Fate):
-    """Its connection is lost in a commit; it dies while it finds out what came of that."""
-    scene = daemon_on(database, proxied=True)
-    scene.keep_back(50)
-    scene.live(point)
-    scene.wait_right()  # all that is written at a start is written
-    scene.building()
-    change = Called(scene, scene.writer.claim())
-    scene.home.proxy.doom(fate)
-    scene.dies_of(change.ask)
-    change.settle(landed=fate is Fate.UNANSWERED)
-    scene.live()
+def test_agent_killed_while_it_resolves_a_lost_commit(
+    daemon_on, database: str, point: str, loss: CommitLoss
+):
+    """The connection is lost in a commit, and the agent is killed while it reloads."""
+    scenario = daemon_on(database, proxied=True)
+    scenario.reserve(50)
+    scenario.start(point)
+    scenario.wait_consistent()  # everything that a start writes is written
+    scenario.build()
+    change = Called(scenario, scenario.factory.claim())
+    scenario.home.proxy.lose_commit(loss)
+    scenario.dies_during(change.ask)
+    change.settle(landed=loss is CommitLoss.UNANSWERED)
+    scenario.start()
     change.repeat()
-    scene.confirm()
+    scenario.check()
 
 
 def stale(daemon: Daemon) -> bool:
-    """Whether it has noticed, or has died of it."""
+    """Whether the daemon has noticed the failed commit, or was killed by then."""
     try:
         return bool(daemon.read("nodes")["stale"])
     except RtAgentError:

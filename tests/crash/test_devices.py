@@ -1,5 +1,7 @@
-"""Devices over crashes: never two owners, never lost, never used twice if they are for one use; at
-every boundary of every change that moves them, on every database."""
+"""Devices have one owner and are not lost when an agent is killed at any point of any commit.
+
+A device for one-time use is not assigned again before it was cleared. Runs on every database.
+"""
 
 from __future__ import annotations
 
@@ -12,70 +14,71 @@ from sqlalchemy import select
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import pci_devices, units
 from rtagent.db.store import SqlStore
-from rtagent.kernel import restored
-from rtagent.model.host import HostState
-from rtagent.pci.holds import holdings
-from tests.builders import NODE
-from tests.crash.child_home import processes
-from tests.crash.giver import CAUSES, ONCE, POLICY, Told, give, told
+from rtagent.model.node_state import NodeState, restore
+from rtagent.pci.allocations import device_allocations
+from tests.crash.agent_home import processes
+from tests.crash.device_worker import CAUSES, ONCE, POLICY, KnownClaim, known_claims, run_worker
 from tests.crash.test_pins import POINTS
-from tests.stream.home import PATIENCE, migrated
+from tests.support.hosts import NODE
+from tests.support.workload.deployment import PATIENCE, migrated
 
-Claims = Mapping[str, Told]
+Claims = Mapping[str, KnownClaim]
 
 
 class Callers:
-    """What they were told, by any of the process's lives.
+    """What all processes together have answered.
 
-    :ivar asked: what was under way when the last one ended: its cause, and what it was about.
-    :ivar spent: devices for one use that were given, and not cleared.
+    :ivar requested: the call that was in flight when the last process ended: cause and subject.
+    :ivar used: devices for one-time use that were assigned and not cleared since.
     """
 
     def __init__(self) -> None:
         self.claims: Claims = {}
-        self.asked = ("", "")
-        self.spent: set[str] = set()
+        self.requested = ("", "")
+        self.used: set[str] = set()
 
-    def hear(self, word: str, cause: str, name: str, *rest: object) -> None:
-        if word == "asked":
-            self.asked = (cause, name)
+    def receive(self, word: str, cause: str, name: str, *rest: object) -> None:
+        if word == "requested":
+            self.requested = (cause, name)
         elif word == "done":
             self.learn(cause, name, rest[0])
 
     def learn(self, cause: str, name: str, claims: Claims) -> None:
-        """The claims after something was done."""
+        """Take over the claims after a call was answered."""
         if cause == "clear":
-            # Whoever has it now has it for the one time.
-            self.spent.discard(name)
-            self.spent |= ONCE & {a for *_, devices in claims.values() for a in devices}
+            # If it is assigned now, that is its one use.
+            self.used.discard(name)
+            self.used |= ONCE & {a for *_, devices in claims.values() for a in devices}
         for uuid in claims.keys() - self.claims.keys():
-            given = ONCE.intersection(claims[uuid][3])
-            assert not given & self.spent, f"given again and not cleared: {given & self.spent}"
-            self.spent |= given
+            taken = ONCE.intersection(claims[uuid][3])
+            assert not taken & self.used, f"assigned again and not cleared: {taken & self.used}"
+            self.used |= taken
         self.claims = claims
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_device_is_neither_lost_nor_given_out_twice(database_url: str, point: str, long: bool):
+def test_device_is_neither_lost_nor_assigned_twice(database_url: str, point: str, long: bool):
     migrated(database_url)
     callers, at = Callers(), POINTS.index(point)
     few = (CAUSES * 2)[3 * at % 8 :][: 3 if database_url.startswith("sqlite") else 1]
-    for life, cause in enumerate(CAUSES * 4 if long else few):
-        one_life(database_url, f"commit.{point}/{cause}:{1 + life % 2}", life, callers)
-        state = kept(database_url)
-        assert callers.asked[0] == cause
-        landed(callers, told(state)) if point == "after" else unchanged(callers, told(state))
+    for seed, cause in enumerate(CAUSES * 4 if long else few):
+        run_until_killed(database_url, f"commit.{point}/{cause}:{1 + seed % 2}", seed, callers)
+        state = loaded(database_url)
+        assert callers.requested[0] == cause
+        landed(callers, known_claims(state)) if point == "after" else unchanged(
+            callers, known_claims(state)
+        )
 
 
-def one_life(url: str, failpoint: str, seed: int, callers: Callers) -> None:
-    """One process until it is killed."""
+def run_until_killed(url: str, failpoint: str, seed: int, callers: Callers) -> None:
+    """Run one process until it is killed."""
     ours, theirs = processes.Pipe(duplex=False)
-    process = processes.Process(target=give, args=(theirs, url, failpoint, seed), daemon=True)
+    process = processes.Process(target=run_worker, args=(theirs, url, failpoint, seed), daemon=True)
     process.start()
     theirs.close()
     while True:
         try:
-            callers.hear(*ours.recv())
+            callers.receive(*ours.recv())
         except EOFError:
             break
     process.join(PATIENCE)
@@ -83,20 +86,22 @@ def one_life(url: str, failpoint: str, seed: int, callers: Callers) -> None:
 
 
 def unchanged(callers: Callers, found: Claims) -> None:
-    """What was under way is not there at all."""
+    """Check that nothing of the call in flight is stored."""
     assert found == callers.claims
 
 
 def landed(callers: Callers, found: Claims) -> None:
-    """What was under way is there, whole, and nothing besides."""
-    cause, name = callers.asked
+    """Check that the call in flight is stored completely, and nothing else changed."""
+    cause, name = callers.requested
     before, new = dict(callers.claims), found.keys() - callers.claims.keys()
     assert new == ({name} if cause in ("instance_claim", "claim") else set())
     gone = before.keys() - found.keys()
     if cause in ("free", "release"):
         owner, kind, *_ = before[name]
         main = kind != "attach"
-        assert gone == {u for u, told in before.items() if u == name or (main and told[0] == owner)}
+        assert gone == {
+            u for u, claim in before.items() if u == name or (main and claim[0] == owner)
+        }
     else:
         assert not gone
     for uuid in before.keys() & found.keys():
@@ -107,10 +112,10 @@ def landed(callers: Callers, found: Claims) -> None:
     callers.learn(cause, name, found)
 
 
-def kept(url: str) -> HostState:
-    """As loaded; every row that tells of devices says the same."""
+def loaded(url: str) -> NodeState:
+    """Load the state, and check that every row about devices agrees with it."""
     engine = open_engine(url, 5)
-    state = restored(SqlStore(engine).load(NODE.uuid), POLICY)
+    state = restore(SqlStore(engine).load(NODE.uuid), POLICY)
     state.check()
     with engine.connect() as connection:
         owned = connection.execute(select(units.c.unit, units.c.owner_id)).all()
@@ -120,9 +125,11 @@ def kept(url: str) -> HostState:
     held = {device.address: claim for claim in claims for device in claim.pci}
     assert dict(owned) == {address: claim.owner_id for address, claim in held.items()}
     assert len(owned) == len(held) == sum(len(claim.pci) for claim in claims)
-    used = {a for holding in state.holdings.values() for a in holding.occupancy.devices}
+    used = {
+        a for domain_usage in state.domain_usages.values() for a in domain_usage.occupancy.devices
+    }
     assert held.keys() <= rows.keys() == set(state.devices)
-    lines = holdings(state)
+    lines = device_allocations(state)
     for address, row in rows.items():
         assert row.status == lines.state(address).state
         if address in held and address not in used:

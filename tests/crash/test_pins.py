@@ -1,4 +1,4 @@
-"""Host CPUs over crashes: never two owners, never lost, at every boundary, on every database."""
+"""Host CPUs have one owner and are not lost when an agent is killed at any point of a commit."""
 
 import signal
 import subprocess
@@ -11,28 +11,28 @@ from sqlalchemy import select
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import units
 from rtagent.db.store import SqlStore
-from rtagent.kernel import restored
 from rtagent.model.claim import PCPU
-from tests.builders import NODE
-from tests.crash.pinner import POLICY
+from rtagent.model.node_state import restore
+from tests.crash.cpu_worker import POLICY
+from tests.support.hosts import NODE
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = ("before", "begun", "node", "claims", "units", "operations", "events", "after")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_cpu_is_neither_lost_nor_given_out_twice(database_url: str, point: str, long: bool):
+def test_cpu_is_neither_lost_nor_assigned_twice(database_url: str, point: str, long: bool):
     held: dict[str, frozenset[str]] = {}
-    for life in range(1, 9 if long else 3):
-        held = one_life(database_url, f"commit.{point}:{3 + 2 * life}", life, held)
+    for seed in range(1, 9 if long else 3):
+        held = run_until_killed(database_url, f"commit.{point}:{3 + 2 * seed}", seed, held)
 
 
-def one_life(
+def run_until_killed(
     url: str, failpoint: str, seed: int, held: dict[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
-    """One process until it is killed; what is held then, as the database has it."""
+    """Run one process until it is killed; return what the database holds then."""
     child = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.crash.pinner", url, failpoint, str(seed)],
+        [sys.executable, "-W", "ignore", "-m", "tests.crash.cpu_worker", url, failpoint, str(seed)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -40,33 +40,33 @@ def one_life(
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
-    held, doubt = told(child.stdout, held)
-    found = kept(url)
+    held, doubt = answered(child.stdout, held)
+    found = loaded(url)
     assert {uuid: cpus for uuid, cpus in found.items() if uuid != doubt} == {
         uuid: cpus for uuid, cpus in held.items() if uuid != doubt
     }
     return found
 
 
-def told(
+def answered(
     output: str, held: dict[str, frozenset[str]]
 ) -> tuple[dict[str, frozenset[str]], str | None]:
-    """What the answers say that is held, and the claim whose change was never answered."""
+    """Return the CPUs of each claim according to the answers, and the claim whose call got none."""
     held, doubt = dict(held), None
     for line in output.splitlines():
         word, uuid, *cpus = line.split()
-        doubt = uuid if word in ("asked", "giving") else None
-        if word == "took":
+        doubt = uuid if word in ("claiming", "releasing") else None
+        if word == "claimed":
             held[uuid] = frozenset(cpus)
-        elif word == "gave":
+        elif word == "released":
             del held[uuid]
     return held, doubt
 
 
-def kept(url: str) -> dict[str, frozenset[str]]:
-    """The CPUs of each claim, as loaded; the rows of units say the same."""
+def loaded(url: str) -> dict[str, frozenset[str]]:
+    """Load the CPUs of each claim, and check that the rows of units agree."""
     engine = open_engine(url, 5)
-    state = restored(SqlStore(engine).load(NODE.uuid), POLICY)
+    state = restore(SqlStore(engine).load(NODE.uuid), POLICY)
     state.check()
     with engine.connect() as connection:
         rows = connection.execute(select(units.c.kind, units.c.unit, units.c.owner_id)).all()

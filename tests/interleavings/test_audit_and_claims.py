@@ -1,8 +1,8 @@
-"""Every order of one audit against two life cycles, on the real tracker.
+"""Every order of the steps of one audit and two life cycles, on the real tracker.
 
-An audit is three steps (snapshot, observe, apply); a life cycle at most five. In every order, and
-after every step: no domain that a claim was made for runs without that claim, and no claim is lost.
-A last audit finds just what is there.
+An audit has three steps (snapshot, observe, apply); a life cycle has at most five. In every order
+and after every step: no domain of a claim runs without that claim, and no claim is lost. A last
+audit finds exactly what is there.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rtagent.db.memory import MemoryStore
 from rtagent.errors import ClaimExpired, ClaimNotFound
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import Occupancy
+from rtagent.reconcile.drift import orphans, suspects
 from rtagent.tracker import ResourceTracker
-from rtagent.views import orphans, suspects
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import (
+from tests.support.hosts import (
     DEDICATED,
     PINNED,
     PINNING,
@@ -35,12 +35,12 @@ from tests.builders import (
     request,
     uid,
 )
-from tests.unit.test_kernel import enroll
+from tests.support.trackers import enroll
 
 LEASE = 300
 POLICY = host(cpu_allocation_ratio=4.0, numa=PINNING).policy
 
-#: What a conductor and its hypervisor do to one instance, step by step.
+#: What a conductor and its hypervisor do with one instance, step by step.
 CYCLES = {
     "plain": ("claim", "activate", "spawn", "destroy", "release"),
     "hard reboot": ("claim", "activate", "spawn", "destroy", "spawn"),
@@ -49,14 +49,14 @@ CYCLES = {
     "too slow": ("claim", "lapse", "activate", "spawn", "destroy"),
     "adopted": ("spawn", "destroy", "claim", "activate", "spawn"),
     "shelved": ("claim", "activate", "spawn", "destroy", "shelve"),
-    "foreign": ("stranger", "grow", "destroy", "stranger"),
+    "foreign": ("start_foreign", "grow", "destroy", "start_foreign"),
 }
 
 
 class Host:
-    """The product's own parts on a hypervisor in memory, and what the calls were answered.
+    """Tracker and auditor on a fake hypervisor, and what the calls returned.
 
-    :param extra_specs: of every flavor that is claimed for.
+    :param extra_specs: of every flavor.
     """
 
     def __init__(self, extra_specs: Mapping[str, str]) -> None:
@@ -67,13 +67,13 @@ class Host:
         self.tracker = ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
         self.auditor = Auditor(self.tracker, self.world, self.clock)
         self.auditor.run("start")
-        self.held: dict[str, str] = {}  # owner -> claim uuid, as answered
-        self.lapsing: set[str] = set()  # owners whose lease has run out before it was renewed
+        self.held: dict[str, str] = {}  # owner -> claim uuid, as returned
+        self.lapsing: set[str] = set()  # owners whose lease has lapsed and was not renewed
         self.claimed: set[str] = set()
-        self.orderly: set[str] = set()  # owners whose domain never runs without a claim
+        self.never_foreign: set[str] = set()  # owners whose domain never runs without a claim
 
     def check(self) -> None:
-        """What holds after every step."""
+        """Check what is true after every step."""
         state = self.tracker.snapshot()
         for owner, claim_uuid in self.held.items():
             live = claim_uuid in state.claims
@@ -81,11 +81,11 @@ class Host:
             running = owner in self.world.domains and owner in self.claimed
             assert live or not running, f"{owner} runs without a claim"
         self.check_cpus()
-        ghosts = self.orderly & set(state.holdings)
-        assert not ghosts, f"counted as foreign, and never was: {ghosts}"
+        foreign = self.never_foreign & set(state.domain_usages)
+        assert not foreign, f"counted as foreign: {foreign}"
 
     def check_cpus(self) -> None:
-        """What a claimed domain is pinned to is its own, and nobody else's."""
+        """Check that the CPUs of a claimed domain are allocated to its owner."""
         units = self.tracker.snapshot().units
         for owner in self.claimed & set(self.world.domains):
             pinned = self.world.domains[owner].occupancy.pcpus & DEDICATED
@@ -93,7 +93,7 @@ class Host:
 
 
 class Cycle:
-    """One instance's life: each call does one step."""
+    """The life cycle of one instance: each call does one step."""
 
     def __init__(self, here: Host, owner: str, steps: Sequence[str]) -> None:
         self.here, self.owner = here, owner
@@ -101,7 +101,7 @@ class Cycle:
         self.given_up = False
         self.bound: Assignment | None = None
         if steps[0] == "claim":
-            here.orderly.add(owner)
+            here.never_foreign.add(owner)
 
     def __call__(self) -> None:
         step = next(self.steps)
@@ -113,7 +113,7 @@ class Cycle:
         if self.owner in self.here.world.domains:
             self.here.world.destroy(self.owner)
         build = request(2, 1024, owner=self.owner, extra_specs=self.here.extra_specs)
-        made = self.here.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
+        made = self.here.tracker.instance_claim(build, call())
         self.here.held[self.owner] = made.uuid
         self.bound = made.numa_topology
         self.here.lapsing.discard(self.owner)
@@ -125,7 +125,7 @@ class Cycle:
         self._verb("renew_claim")
 
     def _verb(self, verb: str) -> None:
-        """A caller that is told that its claim has ended starts nothing."""
+        """A caller that receives `ClaimExpired` starts no domain."""
         claim_uuid = self.here.held[self.owner]
         try:
             made = getattr(self.here.tracker, verb)(claim_uuid, call(verb))
@@ -168,29 +168,29 @@ class Cycle:
         if claim_uuid is not None:
             getattr(self.here.tracker, verb)(claim_uuid, call(verb))
 
-    def stranger(self) -> None:
+    def start_foreign(self) -> None:
         self.here.world.start_domain(self.owner, 1, 512)
 
     def grow(self) -> None:
         self.here.world.start_domain(self.owner, 3, 2048)
 
 
-def play(
+def run_order(
     order: Sequence[int],
     cycles: Sequence[Sequence[str]],
     audits: int = 1,
     extra_specs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Play one order: each number is a cycle's next step, ``len(cycles)`` the audit's."""
+    """Run one order: each number is a cycle's next step, ``len(cycles)`` the audit's."""
     here = Host(extra_specs)
-    players = [Cycle(here, uid(n + 1), steps) for n, steps in enumerate(cycles)]
+    instances = [Cycle(here, uid(n + 1), steps) for n, steps in enumerate(cycles)]
     todo = iter(order)
 
     def until_audit_moves() -> None:
         for number in todo:
-            if number == len(players):
+            if number == len(instances):
                 return
-            players[number]()
+            instances[number]()
 
     for _ in range(audits):
         until_audit_moves()  # then the snapshot is taken
@@ -205,7 +205,7 @@ def play(
 
 
 def settle(here: Host) -> None:
-    """A last audit finds just what is there, and a restart finds the same."""
+    """Check that a last audit finds exactly what is there, and a restart finds the same."""
     here.auditor.run("last")
     here.check()
     state = here.tracker.snapshot()
@@ -234,8 +234,8 @@ def all_orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def splits(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every way to lay each cycle's steps around the audit's three; one order of each way in which
-    steps of different instances stand side by side."""
+    """Every way to distribute each cycle's steps around the audit's three; steps of different
+    instances between the same two steps of the audit have one order only."""
     ways = [tuple(itertools.combinations_with_replacement(range(4), length)) for length in lengths]
     for chosen in itertools.product(*ways):
         order: list[int] = []
@@ -247,50 +247,49 @@ def splits(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def run_all(orders: Iterator[tuple[int, ...]], check: Callable[[tuple[int, ...]], None]) -> int:
-    played = 0
+    count = 0
     for order in orders:
         try:
             check(order)
         except AssertionError as error:
             raise AssertionError(f"in the order {order}: {error}") from error
-        played += 1
-    return played
+        count += 1
+    return count
 
 
 PAIRS = list(itertools.combinations_with_replacement(CYCLES, 2))
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
-def test_every_way_to_lay_two_life_cycles_around_an_audit(names):
+def test_two_life_cycles_around_an_audit(names):
     cycles = [CYCLES[name] for name in names]
     lengths = [len(steps) for steps in cycles]
-    assert run_all(splits(lengths), partial(play, cycles=cycles)) > 1000
+    assert run_all(splits(lengths), partial(run_order, cycles=cycles)) > 1000
 
 
 @pytest.mark.parametrize("names", [p for p in PAIRS if "foreign" not in p][::8], ids=" and ".join)
-def test_the_same_with_pinned_cpus(names):
+def test_two_life_cycles_with_pinned_cpus_around_an_audit(names):
     cycles = [CYCLES[name] for name in names]
-    pinned = partial(play, cycles=cycles, extra_specs=PINNED)
+    pinned = partial(run_order, cycles=cycles, extra_specs=PINNED)
     assert run_all(splits([len(steps) for steps in cycles]), pinned) > 1000
 
 
 def test_every_order_of_an_audit_and_two_life_cycles(long):
-    """Of the whole life cycles in a long run, else of their beginnings."""
+    """A long run has the whole life cycles, a short one their beginnings."""
     pairs = [("plain", "too slow"), ("claimed again", "hard reboot"), ("plain", "slow build")]
     length, number = (5, 72072) if long else (4, 11550)
     for names in pairs if long else pairs[:1]:
         cycles = [CYCLES[name][:length] for name in names]
         orders = all_orders([length, length, 3])
-        assert run_all(orders, partial(play, cycles=cycles)) == number
+        assert run_all(orders, partial(run_order, cycles=cycles)) == number
 
 
-def test_longer_ones_sampled(long):
-    """Three life cycles against two audits."""
+def test_random_orders_of_two_audits_and_three_life_cycles(long):
     rng = random.Random(20260102)
     for _ in range(20_000 if long else 2_000):
         cycles = [CYCLES[rng.choice(list(CYCLES))] for _ in range(3)]
         order = [n for n, steps in enumerate(cycles) for _ in steps] + [3] * 6
         rng.shuffle(order)
         specs = rng.choice([{}, PINNED])
-        check = partial(play, cycles=cycles, audits=2, extra_specs=specs)
+        check = partial(run_order, cycles=cycles, audits=2, extra_specs=specs)
         run_all(iter([tuple(order)]), check)

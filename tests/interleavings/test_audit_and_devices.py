@@ -1,9 +1,9 @@
-"""Every order of one audit against those who take devices, those who use them without asking, and
-those who pull them out.
+"""Every order of the steps of one audit, of claims for devices, of foreign use, and of hot plug.
 
-The audit is four moments: its snapshot, its look at the devices, its look at the domains, and the
-moment before it is applied. In every order, and after every step: no device is given that was known
-to be used, or gone, and none that is held is forgotten. Two last audits find just what is there.
+The audit has four moments: its snapshot, the listing of devices, the listing of domains, and the
+moment before it is applied. In every order and after every step: no device is assigned that was
+known to be used or absent, and no claimed device is forgotten. Two last audits find exactly what is
+there.
 """
 
 from __future__ import annotations
@@ -18,46 +18,45 @@ from msgspec.structs import replace
 from rtagent.audit import Auditor
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.kernel import restored
 from rtagent.model.claim import Claim
-from rtagent.model.host import HostState
-from rtagent.model.numa_usage import Occupancy
-from rtagent.pci.holds import holdings
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.node_state import NodeState, restore
+from rtagent.pci.allocations import device_allocations
+from rtagent.reconcile.drift import absent
 from rtagent.tracker import ResourceTracker
-from rtagent.views import absent
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import NODE, TOPOLOGY, ManualClock, call, host, request, uid
-from tests.device_states import attaching, policy
 from tests.interleavings.test_audit_and_claims import all_orders, run_all
-from tests.pci_hosts import PF_0, PF_IDS, gpu, nic, vf
-from tests.unit.test_kernel import enroll
+from tests.support.device_states import attaching, policy
+from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.support.pci_hosts import PF_0, PF_IDS, gpu, nic, vf
+from tests.support.trackers import enroll
 
 GPU = "0000:08:00.0"
 HARDWARE = {device.address: device for device in (gpu(GPU), *nic(vfs=2))}
 MOMENTS = ("devices", "list", "finish")
 
-#: What happens to one device, step by step.
+#: What happens to devices, step by step.
 CYCLES = {
-    "taker": ("claim", "activate", "start", "stop", "release"),
-    "quitter": ("claim", "release", "claim"),
-    "attacher": ("attach", "allocate", "start", "free"),
-    "stranger": ("intrude", "leave"),
-    "visitor": ("intrude", "leave", "intrude"),
-    "puller": ("pull", "push"),
-    "swapper": ("pull", "swap"),
-    "whole": ("claim_card", "release"),
-    "part": ("intrude_part", "leave"),
+    "claim and run": ("claim", "activate", "start", "stop", "release"),
+    "claim again": ("claim", "release", "claim"),
+    "attach": ("attach", "allocate", "start", "free"),
+    "foreign use": ("intrude", "leave"),
+    "foreign use again": ("intrude", "leave", "intrude"),
+    "unplug": ("pull", "push"),
+    "replace": ("pull", "swap"),
+    "claim card": ("claim_card", "release"),
+    "foreign use of a VF": ("intrude_part", "leave"),
 }
 
 
 class Site:
-    """The product's own parts on a host in memory, and what the calls were answered."""
+    """Tracker and auditor on a fake hypervisor, and what the calls returned."""
 
     def __init__(self) -> None:
         self.clock, self.store = ManualClock(), MemoryStore()
         self.world = FakeHypervisor(TOPOLOGY)
         self.world.plug(*HARDWARE.values())
-        # Virtual functions are offered to nobody: who uses one is to be known all the same.
+        # Virtual functions are not in device_spec, but their use must be known all the same.
         specs = policy().specs
         offered = policy(tuple(each for each in specs if each.product_id != "154c"))
         its = host(cpu_allocation_ratio=16, pci=offered).policy
@@ -66,29 +65,30 @@ class Site:
         self.auditor.run("start")
         self.held: dict[str, Claim] = {}
 
-    def grant(self, claim: Claim, before: HostState) -> None:
-        """What was known when it was given did not forbid it."""
+    def grant(self, claim: Claim, before: NodeState) -> None:
+        """Check that the state before the claim allowed its devices."""
         for device in claim.pci:
-            known = holdings(before).state(device.address)
+            known = device_allocations(before).state(device.address)
             assert known.state == "available", f"{device.address} was {known.state}"
             assert not self.used_by_others(before, claim.owner_id) & near(device.address)
         self.held[claim.uuid] = claim
 
     @staticmethod
-    def used_by_others(state: HostState, owner: str) -> set[str]:
-        domains = (each for each in state.holdings.values() if each.domain_uuid != owner)
+    def used_by_others(state: NodeState, owner: str) -> set[str]:
+        domains = (each for each in state.domain_usages.values() if each.domain_uuid != owner)
         return {a for each in domains if each.active for a in each.occupancy.devices}
 
     def check(self) -> None:
-        """What holds after every step."""
+        """Check what is true after every step."""
         state = self.tracker.snapshot()
         assert set(state.claims) == set(self.held)
         taken = [device.address for claim in self.held.values() for device in claim.pci]
-        assert len(taken) == len(set(taken)), "given out twice"
-        assert set(taken) <= set(state.devices), "held, and forgotten"
+        assert len(taken) == len(set(taken)), "assigned twice"
+        assert set(taken) <= set(state.devices), "claimed, and forgotten"
 
     def settle(self) -> None:
-        """What no claim says any more goes in the first audit, what only that held in the next."""
+        """Check the state after two audits: the first removes usage that is gone, the second the
+        devices that only this usage kept."""
         for _ in range(2):
             self.auditor.run("last")
             self.check()
@@ -104,14 +104,14 @@ class Site:
         assert {drift.resource for drift in absent(state)} == {
             f"PCI device {address}" for address in held - right
         }
-        lines = holdings(state)
-        assert all(lines.holds_of(address) for address in used)
-        again = restored(self.store.load(NODE.uuid), state.policy)
+        lines = device_allocations(state)
+        assert all(lines.allocations_of(address) for address in used)
+        again = restore(self.store.load(NODE.uuid), state.policy)
         assert (again.claims, again.devices) == (state.claims, state.devices)
 
 
-class Actor:
-    """One life: each call does one step. Who is refused does nothing more."""
+class Steps:
+    """One sequence: each call does one step. After a refusal it does nothing more."""
 
     def __init__(self, site: Site, number: int, steps: Sequence[str]) -> None:
         self.site, self.owner, self.steps = site, uid(number + 1), iter(steps)
@@ -140,13 +140,13 @@ class Actor:
 
     def attach(self) -> None:
         asked = attaching(self.main, "gpu")
-        told = call("claim_pci_devices", operation_id=asked.claim_uuid)
-        self._take(lambda: self.tracker.claim_pci_devices(asked, told))
+        attach_call = call("claim_pci_devices")
+        self._take(lambda: self.tracker.claim_pci_devices(asked, attach_call))
 
     def _build(self, aliases: str = "") -> Claim:
         specs = {"pci_passthrough:alias": aliases} if aliases else {}
         asked = request(1, 64, owner=self.owner, extra_specs=specs)
-        made = self.tracker.instance_claim(asked, call(operation_id=asked.claim_uuid))
+        made = self.tracker.instance_claim(asked, call())
         self.site.held[made.uuid] = made
         return made
 
@@ -166,7 +166,7 @@ class Actor:
         self.tracker.allocate_pci_devices(self.owner, self.claim_.uuid, call("allocate"))
 
     def start(self) -> None:
-        """Its domain gets the device, if that is there and nobody else's has it."""
+        """Start a domain, with the device if it is present and no other domain has it."""
         address = self.claim_.pci[0].address
         given = {address} if idle(self.site, address, self.owner) else set()
         self._run(given)
@@ -207,29 +207,29 @@ class Actor:
 
 
 def near(address: str) -> set[str]:
-    """The device, and what is never in use beside it."""
+    """The device, and those that are never in use at the same time."""
     return {vf(0), vf(1), PF_0} if address in (vf(0), vf(1), PF_0) else {address}
 
 
 def idle(site: Site, address: str, owner: str) -> bool:
-    """Whether the world lets a domain have it."""
+    """Whether a domain could have the device."""
     busy = {
         a for uuid, d in site.world.domains.items() if uuid != owner for a in d.occupancy.devices
     }
     return address in site.world.devices and not busy & near(address)
 
 
-def play(order: Sequence[int], names: Sequence[str]) -> None:
-    """Play one order: each number is an actor's next step, ``len(names)`` the audit's."""
+def run_order(order: Sequence[int], names: Sequence[str]) -> None:
+    """Run one order: each number is a sequence's next step, ``len(names)`` the audit's."""
     site = Site()
-    actors = [Actor(site, number, CYCLES[name]) for number, name in enumerate(names)]
+    sequences = [Steps(site, number, CYCLES[name]) for number, name in enumerate(names)]
     todo = iter(order)
 
     def until_audit_moves() -> None:
         for number in todo:
-            if number == len(actors):
+            if number == len(sequences):
                 return
-            actors[number]()
+            sequences[number]()
 
     until_audit_moves()  # then the snapshot is taken
     site.world.between = lambda step: until_audit_moves() if step in MOMENTS else None
@@ -243,28 +243,28 @@ def play(order: Sequence[int], names: Sequence[str]) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ("taker", "stranger"),
-        ("taker", "puller"),
-        ("attacher", "stranger"),
-        ("attacher", "swapper"),
-        ("quitter", "visitor"),
-        ("quitter", "swapper"),
-        ("quitter", "quitter"),
-        ("whole", "part"),
+        ("claim and run", "foreign use"),
+        ("claim and run", "unplug"),
+        ("attach", "foreign use"),
+        ("attach", "replace"),
+        ("claim again", "foreign use again"),
+        ("claim again", "replace"),
+        ("claim again", "claim again"),
+        ("claim card", "foreign use of a VF"),
     ],
     ids=" and ".join,
 )
-def test_every_order_of_an_audit_and_two_lives(names, long):
+def test_every_order_of_an_audit_and_two_sequences(names, long):
     orders = list(all_orders([*(len(CYCLES[name]) for name in names), 1 + len(MOMENTS)]))
     rng = random.Random(20260103)
     few = orders if long else rng.sample(orders, min(250, len(orders)))
-    assert run_all(iter(few), partial(play, names=names)) >= 250
+    assert run_all(iter(few), partial(run_order, names=names)) >= 250
 
 
-def test_three_lives_sampled(long):
+def test_random_orders_of_an_audit_and_three_sequences(long):
     rng = random.Random(20260103)
     for _ in range(10_000 if long else 300):
         names = [rng.choice(list(CYCLES)) for _ in range(3)]
         order = [n for n, name in enumerate(names) for _ in CYCLES[name]] + [3] * 4
         rng.shuffle(order)
-        run_all(iter([tuple(order)]), partial(play, names=names))
+        run_all(iter([tuple(order)]), partial(run_order, names=names))

@@ -1,4 +1,4 @@
-"""The agent as the service that it is, on hypervisors in software (`lab`).
+"""The agent as an installed service, on emulated hypervisors (`lab`).
 
 Not among what `tools/test` runs by default: `tools/test --lab`.
 """

@@ -1,4 +1,4 @@
-"""Hosts of this checkout's agent; their console logs stay in .lab/consoles."""
+"""Lab hosts with the agent of this checkout; their console logs stay in .lab/consoles."""
 
 from collections.abc import Iterator
 
@@ -18,5 +18,5 @@ def rack(rabbitmq_server: RabbitMQ, worker_id: str) -> Iterator[Rack]:
 
 @pytest.fixture
 def host(rack: Rack) -> Served:
-    """Two sockets with threads, serving, with nothing claimed."""
+    """A host with two sockets and CPU threads, its agent ready and nothing claimed."""
     return rack.host("two-sockets")

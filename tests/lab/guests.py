@@ -1,4 +1,4 @@
-"""Guests on a lab host: their domains, made of what their claims give them."""
+"""Guests on a lab host: domains that are defined from their claims."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def create(host: Served, claim: dict[str, Any], machine: str = "pc") -> None:
     owner = claim["owner_id"]
     bare = domain_xml(owner, owner, 2, 128).replace("machine='pc'", f"machine='{machine}'")
     document = guest.apply(bare, granted(claim))
-    host.tell("virsh", "create", "--validate", "/dev/stdin", given=document)
-    host.tell("virsh", "suspend", owner)
+    host.output("virsh", "create", "--validate", "/dev/stdin", given=document)
+    host.output("virsh", "suspend", owner)
 
 
 def started(host: Served, owner: str) -> dict[str, Any]:
-    """The claim of a guest that was claimed, activated and started there."""
+    """Claim resources for a guest, activate the claim and start the guest; return the claim."""
     claim = host.claim(owner)
     host.api.activate_claim(CONTEXT, claim["uuid"])
     create(host, claim)

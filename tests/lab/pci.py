@@ -1,4 +1,4 @@
-"""PCI devices of a lab host, as its kernel has them and as its agent shows them."""
+"""PCI devices of a lab host, as Linux and as the agent report them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from tests.lab.rack import Served, wait_until
 
 EVERYTHING = {"address": "*:*:*.*"}
-#: Where profiles with virtual functions have their physical one.
+#: Address of the physical function of profiles with virtual functions.
 PORT = "0000:81:00.0"
-#: The name by which flavors ask for a device.
+#: The alias of flavors.
 ALIAS = "thing"
 
 _SYSFS = "/sys/bus/pci/devices/{}/{}"
@@ -43,34 +43,34 @@ print(json.dumps(there))
 
 
 def kernel(host: Served) -> dict[str, dict[str, Any]]:
-    """What sysfs says of every device but bridges, by address."""
-    return dict(json.loads(host.tell("python3", "-c", _KERNEL)))
+    """Return what sysfs reports about every device but bridges, by address."""
+    return dict(json.loads(host.output("python3", "-c", _KERNEL)))
 
 
 def devices(host: Served) -> dict[str, dict[str, Any]]:
-    """What the agent says of those that are offered or held, by address."""
+    """Return what the agent reports about inventory and held devices, by address."""
     return {device["address"]: device for device in host.read("/pci")["pci"]}
 
 
 def functions(host: Served, number: int) -> None:
-    """Have the port make so many virtual functions."""
-    host.tell("tee", _SYSFS.format(PORT, "sriov_numvfs"), given=str(number))
+    """Create so many virtual functions."""
+    host.output("tee", _SYSFS.format(PORT, "sriov_numvfs"), given=str(number))
 
 
 def driver(host: Served, address: str) -> str:
-    """The name of the driver that has a device."""
-    return host.tell("readlink", _SYSFS.format(address, "driver")).strip().rsplit("/", 1)[1]
+    """Return the name of a device's driver."""
+    return host.output("readlink", _SYSFS.format(address, "driver")).strip().rsplit("/", 1)[1]
 
 
 @contextlib.contextmanager
 def offering(host: Served, spec: dict[str, str], **alias: str) -> Iterator[None]:
-    """An agent that offers these devices, under `ALIAS` those that are such, too."""
+    """Configure the agent with these devices, and with `ALIAS` for those of its kind."""
     named = json.dumps({"name": ALIAS, **spec, **alias})
     aliases = {"alias": named} if alias else {}
     try:
         with host.configured("pci", device_spec=json.dumps(spec), **aliases):
-            host.tell("systemctl", "reload", "rtagent")
+            host.output("systemctl", "reload", "rtagent")
             wait_until(lambda: bool(devices(host)))
             yield
     finally:
-        host.tell("systemctl", "reload", "rtagent")
+        host.output("systemctl", "reload", "rtagent")

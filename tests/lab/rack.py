@@ -1,4 +1,4 @@
-"""A rack of hosts: each test gets the profile that it is for."""
+"""Rack of lab hosts: each test gets a host of the profile that it needs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
 from tests.servers import RabbitMQ
 
-#: Seconds: for one call, and until something that is waited for holds. Emulated, all takes long.
+#: Seconds for one call, and until a condition must hold. Everything takes long on emulated hosts.
 CALL, PATIENCE = 120.0, 600.0
 
 CONTEXT = RequestContext(user_id="conductor", overwrite=False)
 FLAVOR: dict[str, object] = {"vcpus": 2, "memory_mb": 128, "root_gb": 0}
 
-# No library for HTTP: to load one takes as long as all the rest.
+# No library for HTTP: its import takes as long as everything else.
 _READ = """
 import socket, sys
 agent = socket.socket(socket.AF_UNIX)
@@ -45,7 +45,7 @@ for cpu in /sys/devices/system/cpu/cpu*/online; do echo 1 > $cpu; done
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """Until the condition holds, looked at without haste. Raises `TimeoutError`."""
+    """Wait until a condition holds, with long pauses. :raises TimeoutError: it does not."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         if time.monotonic() > deadline:
@@ -69,11 +69,11 @@ class Served(Host):
         self.api = AgentAPI(self._transport, hostname, timeout=CALL)
 
     def read(self, path: str) -> Any:
-        """A document of the read API."""
-        return json.loads(self.tell("python3", "-I", "-S", "-c", _READ, path))
+        """Return a document of the read API."""
+        return json.loads(self.output("python3", "-I", "-S", "-c", _READ, path))
 
     def claim(self, owner: str, devices: str = "", **extra_specs: str) -> dict[str, Any]:
-        """A claim of `FLAVOR`; extra specs without their ``hw:``.
+        """Make a claim of `FLAVOR`; extra specs are without their ``hw:``.
 
         :param devices: aliases with their numbers.
         """
@@ -84,51 +84,51 @@ class Served(Host):
         return self.api.instance_claim(CONTEXT, {"uuid": owner, "flavor": flavor})
 
     def claims(self) -> list[dict[str, Any]]:
-        """All that live."""
+        """Return all live claims."""
         return list(self.api.get_claims_for_host(CONTEXT)["claims"])
 
     def node(self) -> dict[str, Any]:
-        """The node's record."""
+        """Return the node's record."""
         return dict(self.api.get_node(CONTEXT)["node"])
 
     def uses(self) -> dict[int, str]:
-        """What each CPU is used for."""
+        """Return the use of each CPU."""
         (seen,) = self.read("/numa")["numa"]
         cores = [core for cell in seen["cells"] for core in cell["cores"]]
         return {cpu["id"]: cpu["use"] for core in cores for cpu in core}
 
     def audit(self) -> str:
-        """Now; what it says that it did."""
+        """Run an audit; return its summary."""
         return str(self.api.update_available_resource(CONTEXT)["sentence"])
 
     # -- the service ------------------------------------------------------------------------------
 
     def unit(self, name: str) -> str:
-        """A property of the unit, such as ``MainPID``."""
-        return self.tell("systemctl", "show", "rtagent", "--value", "-p", name).strip()
+        """Return a property of the unit, such as ``MainPID``."""
+        return self.output("systemctl", "show", "rtagent", "--value", "-p", name).strip()
 
     def journal(self) -> str:
-        """What the unit has said, and what systemd has said of it, since the host was booted."""
-        return self.tell("journalctl", "--no-pager", "--output=cat", "--unit=rtagent")
+        """Return the journal of the unit, with systemd's messages about it, since the boot."""
+        return self.output("journalctl", "--no-pager", "--output=cat", "--unit=rtagent")
 
     @contextlib.contextmanager
     def file(self, path: str, contents: str) -> Iterator[None]:
-        """A file that the agent may read, for the length of the block."""
-        self.tell("install", "-D", "-m", "644", "/dev/stdin", path, given=contents)
+        """Write a file that the agent can read, for the length of the block."""
+        self.output("install", "-D", "-m", "644", "/dev/stdin", path, given=contents)
         try:
             yield
         finally:
-            self.tell("rm", path)
+            self.output("rm", path)
 
     def configured(self, group: str, **options: object) -> AbstractContextManager[None]:
-        """Options over those of the host, from the agent's next start or reload on."""
+        """Override options of the host, from the agent's next start or reload on."""
         lines = "".join(f"{name} = {value}\n" for name, value in options.items())
         return self.file("/etc/rtagent/rtagent.conf.d/test.conf", f"[{group}]\n{lines}")
 
     def clear(self) -> None:
-        """Started and serving, with every CPU online, without domains and claims."""
+        """Start the host if needed; put all CPUs online and remove domains and claims."""
         self.start()
-        self.tell("sh", "-c", _CLEAR)
+        self.output("sh", "-c", _CLEAR)
         self.wait_served()
         for claim in self.claims():
             self.api.release_claim(CONTEXT, claim["uuid"])
@@ -140,7 +140,7 @@ class Served(Host):
 
 
 class Rack:
-    """Room for the hosts of one profile: others go when they are asked for.
+    """Holds the hosts of one profile; a request for another profile removes them.
 
     :param name: what sets its hosts' names apart from those of another rack.
     :param image: of the checkout that is tested.
@@ -152,11 +152,11 @@ class Rack:
         self._config: Config = {}
 
     def host(self, profile: str) -> Served:
-        """A host of that profile that serves, cleared."""
+        """Return a ready host of that profile, cleared."""
         return self.hosts(profile, 1)[0]
 
     def hosts(self, profile: str, number: int) -> list[Served]:
-        """As many, with a database each."""
+        """Return so many hosts with a database each."""
         if self._config or any(PROFILES[profile] != host.profile for host in self._hosts):
             self.close()
         while len(self._hosts) < number:
@@ -167,7 +167,7 @@ class Rack:
         return asked
 
     def fresh(self, profile: str, config: Config) -> Served:
-        """One that was never booted before. :param config: of the agent, beside the profile's."""
+        """Return a newly created host. :param config: options added to those of the profile."""
         self.close()
         self._config = config
         host = self._add(profile, config)

@@ -1,4 +1,4 @@
-"""The host goes down under a stream of claims: what was answered is there after the next boot."""
+"""Hosts lose power during many claims: each answered claim is there after the next boot."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from tests.lab.guests import create
 from tests.lab.rack import CONTEXT, FLAVOR, Rack, Served
-from tests.stream.caller import Stream, attempt
-from tests.stream.deed import Writer
-from tests.stream.judge import Judge, held, shown
+from tests.support.workload.caller import Stream, attempt
+from tests.support.workload.checker import Checker, held, shown
+from tests.support.workload.operation import OperationFactory
 
-#: Of the host that is used here: how many vCPUs it may promise.
+#: CPUs of the host, and its allocation ratio.
 CPUS, RATIO = 4, 16
 CONFIG = {
     "DEFAULT": {"cpu_allocation_ratio": RATIO, "disk_allocation_ratio": RATIO},
-    "claims": {"claim_expiry_time": 3600},  # no lease shall lapse meanwhile
+    "claims": {"claim_expiry_time": 3600},  # no lease must expire during the test
 }
 RESERVED_MB = 512
-#: Answers between two crashes, and seconds for which a caller repeats itself: a boot takes long.
+#: Answers between two crashes; seconds for which a caller repeats a call, since a boot takes long.
 ANSWERS, PATIENCE = 30, 900.0
 
 _COPY = """
@@ -36,7 +36,7 @@ print(*database.execute("SELECT epoch, writer_boot_id FROM compute_nodes").fetch
 
 
 class Agent:
-    """What the stream's callers call."""
+    """The agent, as the callers of the workload need it."""
 
     def __init__(self, host: Served) -> None:
         self._api = host.api
@@ -46,13 +46,13 @@ class Agent:
 
 
 def runs(host: Served, stream: Stream) -> str:
-    """A guest that is claimed like the stream's and whose domain is there; its claim."""
-    agent, writer = Agent(host), Writer(random.Random("guest"))
+    """Start a guest with a claim of the ledger; return the claim's uuid."""
+    agent, writer = Agent(host), OperationFactory(random.Random("guest"))
     claim = writer.claim(vcpus=FLAVOR["vcpus"], memory_mb=FLAVOR["memory_mb"])
-    for deed in (claim, writer.step("activate_claim", claim.claim_uuid)):
-        stream.ledger.begin(deed)
-        answer = attempt(agent, deed)
-        stream.ledger.done(deed)
+    for operation in (claim, writer.step("activate_claim", claim.claim_uuid)):
+        stream.ledger.begin(operation)
+        answer = attempt(agent, operation)
+        stream.ledger.done(operation)
     create(host, answer)
     host.audit()
     assert not suspect(host, claim.claim_uuid)
@@ -64,31 +64,31 @@ def suspect(host: Served, claim: str) -> bool:
 
 
 def restart(host: Served) -> None:
-    """The agent alone goes down, and is up again."""
-    host.tell("systemctl", "restart", "rtagent", timeout=PATIENCE)
+    """Restart the agent alone."""
+    host.output("systemctl", "restart", "rtagent", timeout=PATIENCE)
 
 
-def judge(host: Served, stream: Stream, directory: Path) -> None:
-    """The database of the host says what the callers were told; so does the agent."""
-    host.tell("python3", "-c", _COPY)
+def check(host: Served, stream: Stream, directory: Path) -> None:
+    """Check that the host's database and agent agree with the ledger."""
+    host.output("python3", "-c", _COPY)
     copy = directory / "copy.sqlite"
-    copy.write_bytes(base64.b64decode(host.tell("base64", "/tmp/copy.sqlite")))
-    judge = Judge(f"sqlite:///{copy}", vcpus=CPUS * RATIO)
-    judge.judge(stream.ledger)
-    judge.close()
+    copy.write_bytes(base64.b64decode(host.output("base64", "/tmp/copy.sqlite")))
+    checker = Checker(f"sqlite:///{copy}", vcpus=CPUS * RATIO)
+    checker.check(stream.ledger)
+    checker.close()
     assert shown(host.claims()) == held(stream.ledger)
 
 
 def writer(host: Served) -> tuple[int, str]:
-    """Who has written for the node, by its record: how many were before, and since which boot."""
-    epoch, boot = host.tell("python3", "-c", _WRITER).split()
+    """Return the node's writer: its epoch, and the boot id of its host."""
+    epoch, boot = host.output("python3", "-c", _WRITER).split()
     return int(epoch), boot
 
 
-def test_every_claim_that_was_answered_outlives_the_host(rack: Rack, tmp_path: Path):
+def test_answered_claims_survive_power_failures(rack: Rack, tmp_path: Path):
     host = rack.fresh("no-sriov", CONFIG)
     stream = Stream(Agent(host), "lab", callers=4, patience=PATIENCE)
-    stream.ledger.book.reserved_memory_mb = RESERVED_MB
+    stream.ledger.state.reserved_memory_mb = RESERVED_MB
     guest = runs(host, stream)
     boots, writers = [host.boot_id()], [writer(host)]
     with stream:
@@ -101,13 +101,13 @@ def test_every_claim_that_was_answered_outlives_the_host(rack: Rack, tmp_path: P
             assert suspect(host, guest) == (boots[-1] != boots[0])
         stream.wait_answers(ANSWERS)
 
-    assert stream.setbacks > 0
-    # A host that was booted is told from an agent that was started again.
+    assert stream.retries > 0
+    # The boot id distinguishes a boot of the host from a restart of the agent.
     assert [boot for _, boot in writers] == boots
     assert boots[0] == boots[1] and len(set(boots)) == 3
     assert len({epoch for epoch, _ in writers}) == 4
-    # What is suspect is in use: the judge adds up every claim that lives.
-    judge(host, stream, tmp_path)
+    # A suspect claim is in use: the checker adds up every live claim.
+    check(host, stream, tmp_path)
     host.audit()
     assert suspect(host, guest)
     assert shown(host.claims()) == held(stream.ledger)

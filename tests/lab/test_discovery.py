@@ -1,4 +1,4 @@
-"""What a host is made of, as the agent sees it: what its profile says."""
+"""Discovery: the agent reports the hardware of the profile."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 
 from lab.machine import EDU
 from rtagent.errors import ComputeResourcesUnavailable
-from tests.builders import uid
 from tests.lab.pci import ALIAS, EVERYTHING, PORT, devices, kernel, offering
 from tests.lab.rack import CONTEXT, Rack, Served, wait_until
+from tests.support.hosts import uid
 
-#: MB that the kernel of a cell may keep for itself.
+#: MB of a cell that Linux may reserve for itself.
 KERNEL = 160
 PAGE = 2048
 
 
-def test_devices_of_one_group_go_to_one_guest(rack: Rack):
+def test_devices_of_one_iommu_group_are_assigned_to_one_guest(rack: Rack):
     host = rack.host("shared-group")
     owner, other = uid(), uid()
     with offering(host, EDU, device_type="type-PCI"):
@@ -39,7 +39,7 @@ def machine(rack: Rack, request: pytest.FixtureRequest) -> Served:
     return rack.host(request.param)
 
 
-def test_cells_threads_and_pages_are_those_of_the_profile(machine: Served):
+def test_cells_threads_and_pages_match_the_profile(machine: Served):
     profile = machine.profile
     (seen,) = machine.read("/numa")["numa"]
 
@@ -57,7 +57,7 @@ def test_cells_threads_and_pages_are_those_of_the_profile(machine: Served):
 
 
 def kinds(listed: Iterable[dict[str, Any]]) -> Counter[tuple[str, str, int | None]]:
-    """How many there are of each, of devices or of pools of them."""
+    """Return the number of devices of each kind, from devices or pools."""
     found: Counter[tuple[str, str, int | None]] = Counter()
     for each in listed:
         kind = (f"{each['vendor_id']}:{each['product_id']}", kind_of(each), each["numa_node"])
@@ -69,7 +69,7 @@ def kind_of(each: dict[str, Any]) -> str:
     return str(each.get("dev_type") or each["tags"]["dev_type"])
 
 
-def test_devices_are_those_of_the_kernel_and_of_the_profile(machine: Served):
+def test_devices_match_sysfs_and_the_profile(machine: Served):
     profile = machine.profile
     with offering(machine, EVERYTHING):
         seen, pools = devices(machine), machine.node()["pci_device_pools"]
@@ -85,12 +85,12 @@ def test_devices_are_those_of_the_kernel_and_of_the_profile(machine: Served):
 
 
 def online(host: Served, cpu: int, there: bool) -> None:
-    """Switch a CPU on or off, and have the agent look."""
-    host.tell("tee", f"/sys/devices/system/cpu/cpu{cpu}/online", given=str(int(there)))
+    """Put a CPU online or offline, and audit."""
+    host.output("tee", f"/sys/devices/system/cpu/cpu{cpu}/online", given=str(int(there)))
     host.audit()
 
 
-def test_a_cpu_that_is_offline_is_not_granted(host: Served):
+def test_offline_cpu_is_not_assigned(host: Served):
     for cpu in (3, 5, 7):
         online(host, cpu, False)
 
@@ -107,7 +107,7 @@ def test_a_cpu_that_is_offline_is_not_granted(host: Served):
     host.claim(uid(), cpu_policy="dedicated")
 
 
-def test_a_cpu_that_goes_while_it_is_held_stays_with_its_holder(host: Served):
+def test_held_cpu_that_goes_offline_stays_with_its_claim(host: Served):
     owner = uid()
     claim = host.claim(owner, cpu_policy="dedicated")
     (cell,) = claim["numa_topology"]["cells"]

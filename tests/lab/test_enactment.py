@@ -1,4 +1,4 @@
-"""What a claim comes to on a real kernel: threads that stay on their CPUs, real pages."""
+"""Claims on real Linux: threads are confined to their CPUs, memory is in the assigned pages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lab.machine import NVME
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.rpc import replies
 from rtagent.virt.libvirt.guest_devices import given_devices
-from tests.builders import uid
 from tests.lab.guests import create, granted
 from tests.lab.pci import ALIAS, devices, driver, functions, offering
 from tests.lab.rack import CONTEXT, Served, wait_until
+from tests.support.hosts import uid
 
 #: Name and CPUs of each thread, one per line.
 _THREADS = """
@@ -23,22 +23,22 @@ _FREE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/free_hugepag
 
 
 def threads(host: Served, domain: str) -> dict[str, frozenset[int]]:
-    """The CPUs on which each thread of a domain may run, by its name."""
-    lines = host.tell("sh", "-c", _THREADS, domain).splitlines()
+    """Return the CPUs on which each thread of a domain may run, by its name."""
+    lines = host.output("sh", "-c", _THREADS, domain).splitlines()
     return {name: parse_cpu_spec(cpus) for name, cpus in (line.rsplit(":", 1) for line in lines)}
 
 
 def live(host: Served, domain: str) -> etree._Element:
-    """A domain's document, as it runs."""
-    return etree.fromstring(host.tell("virsh", "dumpxml", domain))
+    """Return the document of a running domain."""
+    return etree.fromstring(host.output("virsh", "dumpxml", domain))
 
 
 def free_pages(host: Served, cell: int) -> int:
-    return int(host.tell("cat", _FREE.format(cell)))
+    return int(host.output("cat", _FREE.format(cell)))
 
 
 def pinned_as_granted(host: Served, claim: replies.Claim) -> None:
-    """Each thread of the guest, by the kernel."""
+    """Check the CPUs of each thread of the guest, as Linux reports them."""
     there, topology = threads(host, claim.owner_id), claim.numa_topology
     (cell,) = topology.cells
     assert {there[f"CPU {vcpu}/TCG"] for vcpu in (0, 1)} == {
@@ -47,7 +47,7 @@ def pinned_as_granted(host: Served, claim: replies.Claim) -> None:
     assert there["qemu-system-x86"] == topology.emulator_pcpus
 
 
-def test_a_guest_runs_where_and_on_what_it_was_granted(host: Served):
+def test_guest_runs_on_its_assigned_cpus_and_pages(host: Served):
     owner = uid()
     claim = host.claim(owner, cpu_policy="dedicated", mem_page_size="2MB")
     host.api.activate_claim(CONTEXT, claim["uuid"])
@@ -65,7 +65,7 @@ def test_a_guest_runs_where_and_on_what_it_was_granted(host: Served):
     assert host.read("/drift")["drift"] == host.read("/orphans")["orphans"] == []
 
 
-def test_a_guest_that_is_pinned_elsewhere_drifts(host: Served):
+def test_guest_on_other_cpus_drifts(host: Served):
     owner = uid()
     claim = host.claim(owner, cpu_policy="dedicated", numa_nodes="1")
     create(host, claim)
@@ -73,8 +73,8 @@ def test_a_guest_that_is_pinned_elsewhere_drifts(host: Served):
     own = set(cell.cpu_pinning.values())
     other = min({2, 3, 4, 5, 6, 7} - own)
 
-    host.tell("virsh", "vcpupin", owner, "0", str(other))
-    host.tell("virsh", "emulatorpin", owner, str(other))
+    host.output("virsh", "vcpupin", owner, "0", str(other))
+    host.output("virsh", "emulatorpin", owner, str(other))
     host.audit()
 
     assert {drift["owner_id"] for drift in host.read("/drift")["drift"]} == {owner}
@@ -82,7 +82,7 @@ def test_a_guest_that_is_pinned_elsewhere_drifts(host: Served):
     assert other not in {cpu for cell in with_it for cpu in cell["cpu_pinning"].values()}
 
 
-def test_a_guest_has_the_virtual_function_that_it_was_granted(host: Served):
+def test_guest_has_its_assigned_virtual_function(host: Served):
     with offering(host, NVME, device_type="type-VF"):
         functions(host, 2)
         wait_until(lambda: len(devices(host)) == 3)
@@ -93,7 +93,7 @@ def test_a_guest_has_the_virtual_function_that_it_was_granted(host: Served):
         assert cell.id == function.numa_node == 1
         before = free_pages(host, cell.id)
 
-        # Of this kind of machine a guest can be told to which of its cells a device is close.
+        # On this machine type a guest can see the cell of a device.
         create(host, claim, "q35")
 
         assert driver(host, function.address) == "vfio-pci"
@@ -103,5 +103,5 @@ def test_a_guest_has_the_virtual_function_that_it_was_granted(host: Served):
         host.audit()
         assert host.read("/drift")["drift"] == host.read("/orphans")["orphans"] == []
         assert devices(host)[function.address]["status"] == "allocated"
-        host.tell("virsh", "destroy", owner)
+        host.output("virsh", "destroy", owner)
         functions(host, 0)

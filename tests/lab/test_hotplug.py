@@ -1,20 +1,20 @@
-"""Devices and virtual functions that come and go while the agent runs."""
+"""Devices and virtual functions that are added and removed while the agent runs."""
 
 from __future__ import annotations
 
 from lab.machine import NVME, sriov
-from tests.builders import uid
 from tests.lab.pci import ALIAS, PORT, devices, functions, kernel, offering
 from tests.lab.rack import CONTEXT, Served, wait_until
+from tests.support.hosts import uid
 
 
 def lost(host: Served) -> list[str]:
-    """Who holds something that is gone."""
+    """Return the owners of units that are absent."""
     flags = host.read("/drift")["drift"]
     return [flag["owner_id"] for flag in flags if flag["problem"] == "AssignedResourceNotFound"]
 
 
-def test_virtual_functions_come_and_go(host: Served):
+def test_virtual_functions_are_added_and_removed(host: Served):
     pid = host.unit("MainPID")
     with offering(host, NVME, device_type="type-VF"):
         wait_until(lambda: set(devices(host)) == {PORT})
@@ -46,7 +46,7 @@ def test_virtual_functions_come_and_go(host: Served):
     assert host.unit("MainPID") == pid
 
 
-def test_a_device_that_is_unplugged_stays_with_its_holder(host: Served):
+def test_held_device_that_is_unplugged_stays_with_its_claim(host: Served):
     pid, owner = host.unit("MainPID"), uid()
     with offering(host, NVME, device_type="type-PF"):
         claim = host.claim(owner, devices=f"{ALIAS}:1")

@@ -1,4 +1,4 @@
-"""CPU power management, on the kernel's own switches and governors."""
+"""CPU power management with Linux's own online files and governors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from lab.places import ROOT
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.cpuset import parse_cpu_spec
-from tests.builders import uid
 from tests.lab.guests import create
 from tests.lab.rack import CONTEXT, PATIENCE, Rack, Served, wait_until
+from tests.support.hosts import uid
 
 #: The profile's.
 SHARED, DEDICATED = {0, 1}, {2, 3, 4, 5, 6, 7}
@@ -23,35 +23,35 @@ UNIT = "/run/systemd/system/rtagent.service.d/cpu-power.conf"
 
 @contextlib.contextmanager
 def managed(host: Served, **options: str) -> Iterator[None]:
-    """An agent that manages the power of its dedicated CPUs."""
+    """Configure the agent to manage the power of its dedicated CPUs."""
     managing = host.configured("libvirt", cpu_power_management=True, **options)
     try:
         with host.file(UNIT, DROP_IN), managing:
-            host.tell("systemctl", "daemon-reload")
+            host.output("systemctl", "daemon-reload")
             restart(host)
             yield
     finally:
-        host.tell("sh", "-c", ALL_ON)
-        host.tell("systemctl", "daemon-reload")
+        host.output("sh", "-c", ALL_ON)
+        host.output("systemctl", "daemon-reload")
         restart(host)
 
 
 def restart(host: Served) -> None:
-    host.tell("systemctl", "restart", "rtagent", timeout=PATIENCE)
+    host.output("systemctl", "restart", "rtagent", timeout=PATIENCE)
 
 
 def online(host: Served) -> frozenset[int]:
-    return parse_cpu_spec(host.tell("cat", "/sys/devices/system/cpu/online"))
+    return parse_cpu_spec(host.output("cat", "/sys/devices/system/cpu/online"))
 
 
 def governors(host: Served) -> dict[int, str]:
-    """Of each CPU."""
+    """Return the governor of each CPU."""
     files = "grep . /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
-    lines = (line.split(":") for line in host.tell("sh", "-c", files).splitlines())
+    lines = (line.split(":") for line in host.output("sh", "-c", files).splitlines())
     return {int(file.split("/")[5][3:]): name for file, name in lines}
 
 
-def test_cpus_that_nobody_holds_have_another_governor(host: Served):
+def test_unassigned_cpus_have_the_low_power_governor(host: Served):
     with managed(host, cpu_power_management_strategy="governor"):
         low = {**governors(host), **dict.fromkeys(DEDICATED, "powersave")}
         wait_until(lambda: governors(host) == low)
@@ -66,12 +66,12 @@ def test_cpus_that_nobody_holds_have_another_governor(host: Served):
 
 @pytest.fixture(scope="module")
 def managing(rack: Rack) -> Iterator[None]:
-    """The host of these tests, whose agent switches CPUs off: it takes long to start."""
+    """Make the agent put CPUs offline, for all tests of this module: a start takes long."""
     with managed(rack.host("two-sockets")):
         yield
 
 
-def test_cpus_that_nobody_holds_are_off(managing: None, host: Served):
+def test_unassigned_cpus_are_offline(managing: None, host: Served):
     wait_until(lambda: online(host) == SHARED)
     assert host.uses() == dict.fromkeys(SHARED, "shared") | dict.fromkeys(DEDICATED, "free")
     assert host.read("/health")["checks"]["power"][0]["status"] == "pass"
@@ -87,12 +87,12 @@ def test_cpus_that_nobody_holds_are_off(managing: None, host: Served):
     wait_until(lambda: online(host) == SHARED | own)
     assert host.read("/drift")["drift"] == []
 
-    host.tell("virsh", "destroy", claim["owner_id"])
+    host.output("virsh", "destroy", claim["owner_id"])
     host.api.release_claim(CONTEXT, claim["uuid"])
     wait_until(lambda: online(host) == SHARED)
 
 
-def test_a_claim_that_is_never_activated_has_its_cpus_on(managing: None, host: Served):
+def test_cpus_of_a_claim_are_online_before_its_activation(managing: None, host: Served):
     wait_until(lambda: online(host) == SHARED)
     claim = host.claim(uid(), cpu_policy="dedicated")
     own = set(claim["numa_topology"]["cells"][0]["cpu_pinning"].values())
@@ -102,24 +102,24 @@ def test_a_claim_that_is_never_activated_has_its_cpus_on(managing: None, host: S
     assert [held["state"] for held in host.claims()] == ["active"]
 
 
-def test_a_libvirtd_that_starts_while_cpus_are_off(managing: None, host: Served):
-    """It has no cell for them as long as it runs."""
+def test_libvirtd_that_starts_while_cpus_are_offline(managing: None, host: Served):
+    """That libvirtd reports no cell for these CPUs until it is restarted."""
     wait_until(lambda: online(host) == SHARED)
     before = host.uses()
-    host.tell("systemctl", "restart", "libvirtd")
+    host.output("systemctl", "restart", "libvirtd")
     wait_until(lambda: whole(host))
     assert host.uses() == before
 
     restart(host)
     assert host.uses() == before
-    # Or it would have none as long as it runs, and the next test an agent that does not start.
-    host.tell("systemctl", "stop", "rtagent")
-    host.tell("sh", "-c", ALL_ON)
-    host.tell("systemctl", "restart", "libvirtd")
+    # Otherwise libvirtd would report none until its restart, and the next agent would not start.
+    host.output("systemctl", "stop", "rtagent")
+    host.output("sh", "-c", ALL_ON)
+    host.output("systemctl", "restart", "libvirtd")
 
 
 def whole(host: Served) -> bool:
-    """Whether the agent sees the hypervisor."""
+    """Whether the agent is connected to the hypervisor."""
     try:
         host.audit()
     except HypervisorUnavailable:

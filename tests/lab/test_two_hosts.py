@@ -1,4 +1,4 @@
-"""Guests that move between two hosts with a database each, and a host that is lost and returns."""
+"""Moves between two hosts with a database each, and a host that fails and returns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rtagent.rpc.move_calls import source_of
-from tests.builders import uid
+from rtagent.rpc.client import source_of
 from tests.lab.guests import create, started
 from tests.lab.rack import CONTEXT, FLAVOR, Rack, Served
+from tests.support.hosts import uid
 
 
 @pytest.fixture
@@ -17,19 +17,19 @@ def pair(rack: Rack) -> list[Served]:
     return rack.hosts("no-sriov", 2)
 
 
-def told(kind: str, source: Served, dest: Served) -> dict[str, Any]:
-    """A migration, as a conductor tells of it."""
+def migration_facts(kind: str, source: Served, dest: Served) -> dict[str, Any]:
+    """Return a migration, as a conductor passes it."""
     hosts = {"source_compute": source.hostname, "dest_compute": dest.hostname}
     return {"uuid": uid(), "migration_type": kind, **hosts}
 
 
 def states(host: Served) -> list[tuple[str, bool]]:
-    """Of its claims: the state, and whether it is suspect."""
+    """Return the state of each claim, and whether it is suspect."""
     return [(claim["state"], claim["suspect"] is not None) for claim in host.claims()]
 
 
 def statuses(host: Served, move: dict[str, Any]) -> list[str]:
-    """Of the host's records of a move."""
+    """Return the statuses of the host's records of a move."""
     found = host.read("/migrations")["migrations"]
     return [each["status"] for each in found if each["uuid"] == move["uuid"]]
 
@@ -39,20 +39,20 @@ def used(host: Served) -> int:
 
 
 def agrees(host: Served) -> bool:
-    """Whether an audit finds nothing that is not as it was claimed."""
+    """Whether an audit finds no drift."""
     host.audit()
     return not (host.read("/drift")["drift"] or host.read("/orphans")["orphans"])
 
 
-def test_a_cold_migration(pair: list[Served]):
+def test_cold_migration(pair: list[Served]):
     source, dest = pair
     owner, idle = uid(), used(source)
     claim = started(source, owner)
-    instance, move = {"uuid": owner, "flavor": FLAVOR}, told("migration", source, dest)
+    instance, move = {"uuid": owner, "flavor": FLAVOR}, migration_facts("migration", source, dest)
 
     made = dest.api.resize_claim(CONTEXT, instance, FLAVOR, move, source=source_of(claim))
     source.api.start_move_out(CONTEXT, owner, move)
-    source.tell("virsh", "destroy", owner)
+    source.output("virsh", "destroy", owner)
     create(dest, made)
     dest.api.finish_move(CONTEXT, owner, move)
     assert agrees(source) and agrees(dest)
@@ -66,11 +66,11 @@ def test_a_cold_migration(pair: list[Served]):
     assert (statuses(source, move), statuses(dest, move)) == (["confirmed"], ["finished"])
 
 
-def test_an_evacuation_from_a_host_that_returns(pair: list[Served]):
+def test_evacuation_from_a_host_that_returns(pair: list[Served]):
     source, dest = pair
     owner, idle = uid(), used(source)
     started(source, owner)
-    instance, move = {"uuid": owner, "flavor": FLAVOR}, told("evacuation", source, dest)
+    instance, move = {"uuid": owner, "flavor": FLAVOR}, migration_facts("evacuation", source, dest)
 
     source.kill()
     create(dest, dest.api.rebuild_claim(CONTEXT, instance, move))

@@ -1,5 +1,5 @@
-"""A conductor that does anything: it builds, moves, confirms, reverts, gives up and deletes guests
-on three hosts, loses answers, and says again what it has said before."""
+"""A conductor that makes random calls: it builds, moves, confirms, reverts, aborts and deletes
+guests on three hosts, loses answers, and repeats earlier calls."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from rtagent.model.migration import MigrationFacts
 from rtagent.model.move import MoveRequest
 from rtagent.model.request import BuildRequest
 from rtagent.tracker import ResourceTracker
-from tests.builders import call, uid
-from tests.property.fleet import FLAVORS, Fleet, entered
+from tests.support.hosts import call, uid
+from tests.support.three_hosts import FLAVORS, ThreeHosts, expected_claim
 
 LEASE = 300
 
 
 @dataclass
 class Move:
-    """One that is under way: from where, to where, and how far."""
+    """A move in progress: source, destination, and which of its steps are done."""
 
-    told: MigrationFacts
+    migration: MigrationFacts
     source: int
     dest: int
     claim: str
@@ -42,13 +42,15 @@ class Move:
 
     @property
     def kind(self) -> str:
-        return self.told.migration_type
+        return self.migration.migration_type
 
 
 @dataclass
 class Guest:
-    """:ivar claim: the one that it runs by, where it is; None: it is nowhere.
-    :ivar lost: claims on hosts that have yet to be told that it was evacuated from there.
+    """A guest.
+
+    :ivar claim: the main claim at the host that it is on; None: it is on no host.
+    :ivar lost: claims on hosts that do not know yet that it was evacuated from there.
     """
 
     uuid: str
@@ -61,15 +63,15 @@ class Guest:
 
 
 class Conductor:
-    """Each `step` is one thing done, on which the book is brought up to date and compared."""
+    """Makes random calls. Each `step` updates the expected claims and compares them."""
 
     def __init__(self, rng: random.Random, *, shared: bool, reuse: bool) -> None:
         self.rng, self.shared = rng, shared
-        self.fleet = Fleet(shared=shared, reuse=reuse)
-        self.book, self.clock = self.fleet.book, self.fleet.clock
+        self.hosts = ThreeHosts(shared=shared, reuse=reuse)
+        self.expected, self.clock = self.hosts.expected, self.hosts.clock
         self.guests = [Guest(uid(), rng.choice(FLAVORS)) for _ in range(3)]
         self.lapses: dict[str, float] = {}
-        self.said: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.sources: dict[str, int] = {}
         self.trace: list[str] = []
         self.done = 0
@@ -77,66 +79,69 @@ class Conductor:
     def step(self) -> None:
         self.clock.advance(1)
         guest = self.rng.choice(self.guests)
-        choices: list[Callable[[Guest], None]] = [self._repeat, self._world]
+        choices: list[Callable[[Guest], None]] = [self._repeat, self._host_event]
         choices += 4 * [self._next]
         self.rng.choice(choices)(guest)
-        self.fleet.check(*range(3))
+        self.hosts.check(*range(3))
         for each in self.guests:
             self._has_its_claim(each)
 
     def _has_its_claim(self, guest: Guest) -> None:
-        """Nothing but its own conductor's word takes a running guest's claim."""
+        """Only a call of the conductor ends the claim of a running guest."""
         if guest.running and guest.claim is not None:
-            held = self.book.held[guest.claim]
+            held = self.expected.held[guest.claim]
             assert held.host == guest.at
             assert held.state in ("active", "outgoing")
 
-    # -- one call -------------------------------------------------------------------------------
+    # -- calls ----------------------------------------------------------------------------------
 
-    def _ask(self, host: int, verb: str, *arguments: Any, operation: str | None = None) -> Any:
-        """The answer, or the error that stays when it is asked again; an answer may be lost."""
+    def _call_with_losses(
+        self, host: int, verb: str, *arguments: Any, operation: str | None = None
+    ) -> Any:
+        """Call; at random the answer is lost and the call repeated. Return or raise the outcome."""
         operation = operation or uid()
         self.trace.append(f"{verb} at {host} {operation[-4:]}")
-        store, lost = self.fleet.stores[host], self.rng.random() < 0.15
+        store, lost = self.hosts.stores[host], self.rng.random() < 0.15
         reloads = store.calls["reload"]
         if lost:
             store.fail(CommitUnknown, after=self.rng.random() < 0.5)
         try:
-            return self._heard(host, verb, arguments, operation)
+            return self._call_recorded(host, verb, arguments, operation)
         except StoreUnavailable:
-            return self._heard(host, verb, arguments, operation)
+            return self._call_recorded(host, verb, arguments, operation)
         finally:
             store.heal()
             if store.calls["reload"] > reloads:
                 self._leases_begin(host)
 
-    def _heard(self, *said: Any) -> Any:
-        """What was answered may be said again; a refusal is not kept, and decided afresh."""
-        answer = self._told(*said)
-        self.said.append(said)
+    def _call_recorded(self, *made: Any) -> Any:
+        """Call, and record the call for repeats if it was answered, not if it was refused."""
+        answer = self._call(*made)
+        self.calls.append(made)
         return answer
 
-    def _told(self, host: int, verb: str, arguments: tuple[Any, ...], operation: str) -> Any:
-        tracker: ResourceTracker = self.fleet.trackers[host]
-        more = (self.fleet.auditors[host].domains,) if verb == "drop_move_claim_at_source" else ()
-        return getattr(tracker, verb)(*arguments, call(verb, operation), *more)
+    def _call(self, host: int, verb: str, arguments: tuple[Any, ...], operation: str) -> Any:
+        tracker: ResourceTracker = self.hosts.trackers[host]
+        more = (self.hosts.auditors[host].domains,) if verb == "drop_move_claim_at_source" else ()
+        verbs = tracker.moves if hasattr(tracker.moves, verb) else tracker
+        return getattr(verbs, verb)(*arguments, call(verb, operation), *more)
 
     def _enter(self, claim: Claim, host: int) -> None:
-        self.book.held[claim.uuid] = entered(claim, host)
+        self.expected.held[claim.uuid] = expected_claim(claim, host)
         self.lapses.pop(claim.uuid, None)
         if claim.state in ("building", "incoming"):
             self.lapses[claim.uuid] = self.clock.monotonic() + LEASE
 
-    def _strike(self, claim: str) -> None:
-        self.book.held.pop(claim, None)
+    def _remove(self, claim: str) -> None:
+        self.expected.held.pop(claim, None)
         self.lapses.pop(claim, None)
 
     def _leases_begin(self, host: int) -> None:
         for claim in self.lapses:
-            if self.book.held[claim].host == host:
+            if self.expected.held[claim].host == host:
                 self.lapses[claim] = self.clock.monotonic() + LEASE
 
-    # -- what comes next ------------------------------------------------------------------------
+    # -- the next step of a guest ---------------------------------------------------------------
 
     def _next(self, guest: Guest) -> None:
         if guest.claim is None:
@@ -144,21 +149,21 @@ class Conductor:
         elif not guest.running:
             self._start(guest)
         elif guest.move is not None:
-            self._go_on(guest, guest.move)
+            self._continue(guest, guest.move)
         else:
             self.rng.choice(
                 [
                     *(self._resize, self._resize, self._live, self._live),
-                    *(self._evacuate, self._evacuate, self._tell, self._delete),
+                    *(self._evacuate, self._evacuate, self._report_evacuation, self._delete),
                 ]
             )(guest)
 
     def _build(self, guest: Guest) -> None:
         guest.flavor, host = self.rng.choice(FLAVORS), self.rng.randrange(3)
         instance = Instance(uuid=guest.uuid, flavor=guest.flavor)
-        request = BuildRequest(claim_uuid=uid(), instance=instance)
+        request = BuildRequest(instance=instance)
         try:
-            claim = self._ask(host, "instance_claim", request, operation=request.claim_uuid)
+            claim = self._call_with_losses(host, "instance_claim", request)
         except (ComputeResourcesUnavailable, RequestError):
             return
         self._enter(claim, host)
@@ -167,9 +172,9 @@ class Conductor:
     def _start(self, guest: Guest) -> None:
         assert guest.claim is not None
         try:
-            claim = self._ask(guest.at, "activate_claim", guest.claim)
+            claim = self._call_with_losses(guest.at, "activate_claim", guest.claim)
         except ClaimExpired:
-            assert guest.claim not in self.book.held
+            assert guest.claim not in self.expected.held
             guest.claim = None
             return
         self._enter(claim, guest.at)
@@ -187,30 +192,30 @@ class Conductor:
         self._begin(guest, "evacuation", self._elsewhere(guest), guest.flavor)
 
     def _elsewhere(self, guest: Guest) -> int:
-        """Gladly where it was lost, and nobody knows yet."""
+        """Choose another host, with preference for one that does not know of an evacuation yet."""
         lost = [host for host, _, _ in guest.lost if host != guest.at]
         return self.rng.choice(2 * lost + [n for n in range(3) if n != guest.at])
 
     def _begin(self, guest: Guest, kind: Any, dest: int, flavor: Flavor) -> None:
-        told = MigrationFacts(
+        migration = MigrationFacts(
             uuid=uid(),
             migration_type=kind,
             source_compute=f"h{guest.at}",
             dest_compute=f"h{dest}",
         )
-        self.sources[told.uuid] = guest.at
-        build = BuildRequest(claim_uuid=uid(), instance=Instance(uuid=guest.uuid, flavor=flavor))
-        request = MoveRequest(build=build, kind=kind, old_flavor=guest.flavor, migration=told)
+        self.sources[migration.uuid] = guest.at
+        build = BuildRequest(instance=Instance(uuid=guest.uuid, flavor=flavor))
+        request = MoveRequest(build=build, old_flavor=guest.flavor, migration=migration)
         try:
-            claim = self._ask(dest, "move_claim", request, operation=build.claim_uuid)
+            claim = self._call_with_losses(dest, "move_claim", request)
         except (ComputeResourcesUnavailable, RequestError):
             return
         assert claim.state == "incoming"
         self._enter(claim, dest)
-        guest.move = Move(told, guest.at, dest, claim.uuid)
+        guest.move = Move(migration, guest.at, dest, claim.uuid)
 
-    def _go_on(self, guest: Guest, move: Move) -> None:
-        steps: list[Callable[[Guest, Move], None]] = [self._give_up, lambda g, _: self._delete(g)]
+    def _continue(self, guest: Guest, move: Move) -> None:
+        steps: list[Callable[[Guest, Move], None]] = [self._abort, lambda g, _: self._delete(g)]
         if not move.arrived:
             steps += 3 * [self._leave if self._leaves(move) else self._arrive]
             steps.append(self._renew)
@@ -225,10 +230,12 @@ class Conductor:
 
     def _leave(self, guest: Guest, move: Move) -> None:
         try:
-            claim = self._ask(move.source, "start_move_out", guest.uuid, move.told)
-        except IllegalTransition:  # on one host, what it would come to has lapsed
-            assert move.source == move.dest and move.claim not in self.book.held
-            self._give_up(guest, move)
+            claim = self._call_with_losses(
+                move.source, "start_move_out", guest.uuid, move.migration
+            )
+        except IllegalTransition:  # on one host, the claim of the destination has expired
+            assert move.source == move.dest and move.claim not in self.expected.held
+            self._abort(guest, move)
             return
         assert (claim.uuid, claim.state) == (guest.claim, "outgoing")
         self._enter(claim, move.source)
@@ -236,62 +243,62 @@ class Conductor:
 
     def _renew(self, guest: Guest, move: Move) -> None:
         try:
-            self._enter(self._ask(move.dest, "renew_claim", move.claim), move.dest)
+            self._enter(self._call_with_losses(move.dest, "renew_claim", move.claim), move.dest)
         except ClaimExpired:
-            assert move.claim not in self.book.held
+            assert move.claim not in self.expected.held
 
     def _arrive(self, guest: Guest, move: Move) -> None:
         verb = "finish_evacuation" if move.kind == "evacuation" else "finish_move"
         try:
-            claim = self._ask(move.dest, verb, guest.uuid, move.told)
+            claim = self._call_with_losses(move.dest, verb, guest.uuid, move.migration)
         except ClaimExpired:
-            assert move.claim not in self.book.held
-            self._give_up(guest, move)
+            assert move.claim not in self.expected.held
+            self._abort(guest, move)
             return
         assert claim.uuid == move.claim
         self._enter(claim, move.dest)
         move.arrived = True
         if move.kind == "evacuation":
             assert guest.claim is not None
-            guest.lost = (*guest.lost, (move.source, guest.claim, move.told))
+            guest.lost = (*guest.lost, (move.source, guest.claim, move.migration))
             guest.at, guest.claim, guest.move = move.dest, move.claim, None
-            guest.flavor = self.book.held[move.claim].flavor
+            guest.flavor = self.expected.held[move.claim].flavor
 
     def _confirm(self, guest: Guest, move: Move) -> None:
-        self._ask(move.source, "drop_move_claim_at_source", guest.uuid, move.told)
+        self._call_with_losses(move.source, "drop_move_claim_at_source", guest.uuid, move.migration)
         assert guest.claim is not None
-        self._strike(guest.claim)
+        self._remove(guest.claim)
         guest.at, guest.claim, guest.move = move.dest, move.claim, None
-        guest.flavor = self.book.held[move.claim].flavor
+        guest.flavor = self.expected.held[move.claim].flavor
         self.done += 1
 
     def _revert(self, guest: Guest, move: Move) -> None:
         def back() -> None:
-            claim = self._ask(move.source, "finish_revert", guest.uuid, move.told)
+            claim = self._call_with_losses(move.source, "finish_revert", guest.uuid, move.migration)
             assert claim.uuid == guest.claim
             self._enter(claim, move.source)
 
         def drop() -> None:
-            self._ask(move.dest, "drop_move_claim_at_dest", guest.uuid, move.told)
-            self._strike(move.claim)
+            self._call_with_losses(move.dest, "drop_move_claim_at_dest", guest.uuid, move.migration)
+            self._remove(move.claim)
 
         self._both(back, drop)
         guest.move = None
 
-    def _give_up(self, guest: Guest, move: Move) -> None:
-        """Both sides are told; a resize on one host has one that is both."""
+    def _abort(self, guest: Guest, move: Move) -> None:
+        """Abort the move at both sides; on one host a single call does it."""
 
         def source() -> None:
-            self._ask(move.source, "drop_move_claim", guest.uuid, move.told)
+            self._call_with_losses(move.source, "drop_move_claim", guest.uuid, move.migration)
             assert guest.claim is not None
-            held = self.book.held[guest.claim]
-            self.book.held[guest.claim] = replace(held, state="active")
+            held = self.expected.held[guest.claim]
+            self.expected.held[guest.claim] = replace(held, state="active")
             if move.source == move.dest:
-                self._strike(move.claim)
+                self._remove(move.claim)
 
         def dest() -> None:
-            self._ask(move.dest, "drop_move_claim", guest.uuid, move.told)
-            self._strike(move.claim)
+            self._call_with_losses(move.dest, "drop_move_claim", guest.uuid, move.migration)
+            self._remove(move.claim)
             if move.source == move.dest:
                 source()
 
@@ -301,65 +308,66 @@ class Conductor:
     def _both(self, *steps: Callable[[], None]) -> None:
         for step in self.rng.sample(steps, len(steps)):
             step()
-            self.fleet.check(*range(3))
+            self.hosts.check(*range(3))
 
-    def _tell(self, guest: Guest) -> None:
-        """A host that was lost is back."""
+    def _report_evacuation(self, guest: Guest) -> None:
+        """Report an evacuation to a host that has returned."""
         if guest.lost:
-            host, claim, told = self.rng.choice(guest.lost)
-            self._ask(host, "drop_move_claim_at_source", guest.uuid, told)
-            guest.lost = tuple(each for each in guest.lost if each[2] != told)
-            if claim in self.book.held:  # an audit has not found it out
-                self._drop_eldest(guest, host, claim)
+            host, claim, migration = self.rng.choice(guest.lost)
+            self._call_with_losses(host, "drop_move_claim_at_source", guest.uuid, migration)
+            guest.lost = tuple(each for each in guest.lost if each[2] != migration)
+            if claim in self.expected.held:  # no audit has found the evacuation
+                self._drop_oldest(guest, host, claim)
 
-    def _drop_eldest(self, guest: Guest, host: int, claim: str) -> None:
-        """Of several evacuations from one host, each has one claim dropped, the eldest first."""
-        lost = [c for h, c, _ in guest.lost if h == host and c in self.book.held]
-        eldest = min((claim, *lost), key=lambda each: self.book.held[each].born)
-        self._strike(eldest)
-        guest.lost = tuple((h, claim if c == eldest else c, told) for h, c, told in guest.lost)
+    def _drop_oldest(self, guest: Guest, host: int, claim: str) -> None:
+        """Drop the oldest claim; each of several evacuations from one host drops one."""
+        lost = [c for h, c, _ in guest.lost if h == host and c in self.expected.held]
+        oldest = min((claim, *lost), key=lambda each: self.expected.held[each].born)
+        self._remove(oldest)
+        guest.lost = tuple(
+            (h, claim if c == oldest else c, migration) for h, c, migration in guest.lost
+        )
 
     def _delete(self, guest: Guest) -> None:
         state = self.rng.choice(["deleted", "shelved_offloaded"])
-        news = InstanceUpdate(uuid=guest.uuid, vm_state=state)
+        update = InstanceUpdate(uuid=guest.uuid, vm_state=state)
         for host in self.rng.sample(range(3), 3):
-            self._ask(host, "update_usage", news)
-            for uuid, held in self.book.at(host).items():
+            self._call_with_losses(host, "update_usage", update)
+            for uuid, held in self.expected.at(host).items():
                 if held.owner == guest.uuid:
-                    self._strike(uuid)
+                    self._remove(uuid)
         if state == "deleted":
             guest.uuid = uid()
         guest.claim, guest.running, guest.move, guest.lost = None, False, None, ()
 
-    # -- what comes again, and the world --------------------------------------------------------
+    # -- repeats, audits, restarts and time -----------------------------------------------------
 
     def _repeat(self, guest: Guest) -> None:
-        """Anything that was ever said, under its own operation id or another: nothing changes, but
-        leases."""
-        if not self.said:
+        """Repeat an earlier call, with the same operation id or another: it changes leases only."""
+        if not self.calls:
             return
-        host, verb, arguments, operation = self.rng.choice(self.said)
-        if verb in ("update_usage", "renew_claim"):  # a word of the moment
+        host, verb, arguments, operation = self.rng.choice(self.calls)
+        if verb in ("update_usage", "renew_claim"):  # these depend on the current state
             return
         again = operation if self.rng.random() < 0.5 else uid()
         self.trace.append(f"again: {verb} at {host} {operation[-4:]} as {again[-4:]}")
         if verb in ("instance_claim", "move_claim") and again != operation:
-            return  # another claim, not the same again
+            return  # this would be another claim
         try:
-            self._told(host, verb, arguments, again)
+            self._call(host, verb, arguments, again)
         except RequestError:
             return
 
-    def _world(self, guest: Guest) -> None:
+    def _host_event(self, guest: Guest) -> None:
         host = self.rng.randrange(3)
         what = self.rng.choice(["audit", "restart", "wait", "wait longer"])
         self.trace.append(f"{what} at {host}")
         if what == "restart":
             self._leases_begin(host)
-            self.fleet.restart(host)
+            self.hosts.restart(host)
             self._audited(host)
         elif what == "audit":
-            self.fleet.audit(host)
+            self.hosts.audit(host)
             self._audited(host)
         else:
             self.clock.advance(50 if what == "wait" else 301)
@@ -370,16 +378,16 @@ class Conductor:
         lapsed = [
             uuid
             for uuid, end in self.lapses.items()
-            if end <= now and self.book.held[uuid].host == host
+            if end <= now and self.expected.held[uuid].host == host
         ]
         for uuid in (*lapsed, *taken):
-            self._strike(uuid)
+            self._remove(uuid)
 
     def _taken_over(self, host: int) -> list[str]:
-        """What of this host an evacuation has brought up elsewhere, as all can read."""
+        """Return claims of this host whose guests an evacuation has started on another host."""
         return [
             uuid
-            for uuid, mine in self.book.at(host).items()
+            for uuid, mine in self.expected.at(host).items()
             if mine.state in ("active", "outgoing")
             and any(
                 other.owner == mine.owner
@@ -387,6 +395,6 @@ class Conductor:
                 and (other.kind, other.state) == ("evacuation", "active")
                 and other.born > mine.born
                 and self.sources.get(mine.move or "") != other.host
-                for other in self.book.held.values()
+                for other in self.expected.held.values()
             )
         ]

@@ -26,7 +26,7 @@ from rtagent.errors import (
 from rtagent.model.instance import InstanceUpdate
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import (
+from tests.support.hosts import (
     DEDICATED,
     PINNED,
     PINNING,
@@ -37,7 +37,7 @@ from tests.builders import (
     request,
     uid,
 )
-from tests.unit.test_kernel import enroll
+from tests.support.trackers import enroll
 
 MEMORY_ROOM = math.floor((16384 - 500) * Fraction(11, 10))
 OWNERS = [uid(n) for n in range(1, 6)]
@@ -125,15 +125,16 @@ class ClaimsMachine(RuleBasedStateMachine):
         build = request(vcpus, memory_mb, root_gb, owner=owner)
         if pinned and self.dedicated:
             build = request(vcpus, 100, owner=owner, extra_specs=PINNED)
-        self.try_claim(build)
-        return build
+        uuid = uid()
+        self.try_claim(build, uuid)
+        return build, uuid
 
-    @rule(build=asked)
-    def claim_again(self, build):
-        self.try_claim(build)
+    @rule(again=asked)
+    def claim_again(self, again):
+        self.try_claim(*again)
 
-    def try_claim(self, build):
-        owner, uuid, flavor = build.instance.uuid, build.claim_uuid, build.instance.flavor
+    def try_claim(self, build, uuid):
+        owner, flavor = build.instance.uuid, build.instance.flavor
         pinned = bool(flavor.extra_specs)
         amounts = {
             "vcpus": 0 if pinned else flavor.vcpus,
@@ -162,9 +163,9 @@ class ClaimsMachine(RuleBasedStateMachine):
                 self.book[uuid] = {"owner": owner, "state": "building", "pins": pins, **amounts}
                 self.lapses[uuid] = self.clock.monotonic() + 300
 
-    @rule(build=asked)
-    def activate(self, build):
-        uuid = build.claim_uuid
+    @rule(claim=asked)
+    def activate(self, claim):
+        _, uuid = claim
         try:
             self.tracker.activate_claim(uuid, call("activate_claim"))
         except ClaimNotFound:
@@ -175,9 +176,9 @@ class ClaimsMachine(RuleBasedStateMachine):
             self.book[uuid]["state"] = "active"
             self.lapses.pop(uuid, None)
 
-    @rule(build=asked)
-    def renew(self, build):
-        uuid = build.claim_uuid
+    @rule(claim=asked)
+    def renew(self, claim):
+        _, uuid = claim
         try:
             self.tracker.renew_claim(uuid, call("renew_claim"))
         except ClaimNotFound:
@@ -188,10 +189,11 @@ class ClaimsMachine(RuleBasedStateMachine):
             if uuid in self.lapses:
                 self.lapses[uuid] = self.clock.monotonic() + 300
 
-    @rule(build=asked, verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
-    def end(self, build, verb):
-        getattr(self.tracker, verb)(build.claim_uuid, call(verb))
-        self.forget(build.claim_uuid)
+    @rule(claim=asked, verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
+    def end(self, claim, verb):
+        _, uuid = claim
+        getattr(self.tracker, verb)(uuid, call(verb))
+        self.forget(uuid)
 
     @rule(owner=st.sampled_from(OWNERS), vm_state=st.sampled_from(["active", "deleted"]))
     def update(self, owner, vm_state):
@@ -257,7 +259,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     @rule(landed=st.booleans(), owner=st.sampled_from(OWNERS), retry=st.booleans())
     def connection_is_lost_in_a_commit(self, landed, owner, retry):
-        build = request(1, 100, owner=owner)
+        build, uuid = request(1, 100, owner=owner), uid()
         self.store.fail(CommitUnknown, after=landed)
         live = any(c["owner"] == owner for c in self.book.values())
         amounts = {"vcpus": 1, "memory_mb": 100, "disk_mb": 0}
@@ -266,19 +268,19 @@ class ClaimsMachine(RuleBasedStateMachine):
             return
         self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
         try:
-            self.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
+            self.tracker.instance_claim(build, call(operation_id=uuid))
         except StoreUnavailable:
             assert not landed
             if not retry:
                 return
-            self.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
-        self.book[build.claim_uuid] = {
+            self.tracker.instance_claim(build, call(operation_id=uuid))
+        self.book[uuid] = {
             "owner": owner,
             "state": "building",
             "pins": frozenset(),
             **amounts,
         }
-        self.lapses[build.claim_uuid] = self.clock.monotonic() + 300
+        self.lapses[uuid] = self.clock.monotonic() + 300
 
     # -- what always holds --
 
@@ -286,7 +288,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def the_book_agrees(self):
         state = self.tracker.snapshot()
         state.check()
-        told = {
+        listed = {
             uuid: {
                 "owner": c.owner_id,
                 "state": c.state,
@@ -297,7 +299,7 @@ class ClaimsMachine(RuleBasedStateMachine):
             }
             for uuid, c in state.claims.items()
         }
-        assert told == self.book
+        assert listed == self.book
         use = self.use()
         assert (state.usage.vcpus, state.usage.memory_mb, state.usage.disk_mb) == (
             use["vcpus"],
@@ -309,7 +311,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     def a_restart_would_find_the_same(self):
         state, stored = self.tracker.snapshot(), self.store.load(self.tracker.snapshot().node.uuid)
         assert {c.uuid: c for c in stored.claims} == dict(state.claims)
-        assert {h.domain_uuid: h for h in stored.holdings} == dict(state.holdings)
+        assert {h.domain_uuid: h for h in stored.domain_usages} == dict(state.domain_usages)
         assert stored.revision == state.revision
 
 

@@ -1,26 +1,25 @@
-"""The rows of devices that a commit writes are those that the state after it would have written
-anew."""
+"""The device rows that a commit writes lead to the rows that its final state has."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent.db.devices import net_devices
+from rtagent.db.device_rows import net_devices
 from rtagent.model.change import Change
-from rtagent.model.host import HostState, restore
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.node_state import NodeState
 from rtagent.model.pci_devices import PciDevices
-from tests.builders import NOON, host, uid
-from tests.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
-from tests.unit.api import given as known
+from tests.support import device_owners as known
+from tests.support.hosts import NOON, host, uid, with_claims
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
 from tests.unit.placement.values import domain
 
 DEVICES = record([gpu(GPU_0, 0, iommu_group=7), gpu(GPU_1, 1, iommu_group=7), *nic(vfs=3)])
-HELD = [GPU_0, GPU_1, PF_0, vf(0), vf(1)]
-#: One owner for each device, so that none has two.
+CLAIMED = [GPU_0, GPU_1, PF_0, vf(0), vf(1)]
+#: A claim of an owner of its own for each device.
 CLAIMS = {
     address: replace(known.DB_CLAIM, uuid=uid(), owner_id=uid(number), pci=())
-    for number, address in enumerate(HELD, 100)
+    for number, address in enumerate(CLAIMED, 100)
 }
 
 
@@ -32,21 +31,21 @@ def claims(addresses):
 
 
 @st.composite
-def states(draw) -> HostState:
-    """Any of the devices, held by any claims, and by a domain."""
-    there = draw(st.sets(st.sampled_from(sorted(DEVICES)), min_size=1))
-    kept_back = draw(st.sets(st.sampled_from(sorted(DEVICES)), max_size=1))
+def states(draw) -> NodeState:
+    """Some of the devices, used by some of the claims and by a domain; one may be quarantined."""
+    recorded = draw(st.sets(st.sampled_from(sorted(DEVICES)), min_size=1))
+    quarantined = draw(st.sets(st.sampled_from(sorted(DEVICES)), max_size=1))
     devices = {
-        address: replace(DEVICES[address], quarantine="odd" if address in kept_back else None)
-        for address in there
+        address: replace(DEVICES[address], quarantine="odd" if address in quarantined else None)
+        for address in recorded
     }
     used = draw(st.frozensets(st.sampled_from(sorted(DEVICES)), max_size=2))
-    stranger = replace(domain(1, 64, uid(9)), occupancy=Occupancy(devices=used))
-    held = claims(draw(st.sets(st.sampled_from(HELD))))
-    return restore(replace(host(), devices=PciDevices(devices)), held, (stranger,), 1)
+    foreign = replace(domain(1, 64, uid(9)), occupancy=Occupancy(devices=used))
+    drawn = claims(draw(st.sets(st.sampled_from(CLAIMED))))
+    return with_claims(replace(host(), devices=PciDevices(devices)), drawn, (foreign,))
 
 
-def change(before: HostState, after: HostState) -> Change:
+def change(before: NodeState, after: NodeState) -> Change:
     return Change(
         cause="test",
         at=NOON,
@@ -56,22 +55,22 @@ def change(before: HostState, after: HostState) -> Change:
             each for address, each in after.devices.items() if before.devices.get(address) != each
         ),
         device_removals=tuple(set(before.devices) - set(after.devices)),
-        holdings=tuple(after.holdings.values()),
+        domain_usages=tuple(after.domain_usages.values()),
     )
 
 
-def whole(state: HostState):
-    """Every row, as if none were there."""
-    nothing = replace(host(), devices=PciDevices())
-    return {row.address: row for row in net_devices(nothing, state, [change(nothing, state)]).new}
+def all_rows(state: NodeState):
+    """Return the rows of a state, as a commit to an empty database would write them."""
+    empty = replace(host(), devices=PciDevices())
+    return {row.address: row for row in net_devices(empty, state, [change(empty, state)]).new}
 
 
 @given(states(), states())
-def test_what_is_written_leads_from_the_rows_of_before_to_those_of_after(before, after):
+def test_written_rows_lead_from_the_rows_before_to_the_rows_after(before, after):
     rows = net_devices(before, after, [change(before, after)])
 
     written = {row.address: row for row in (*rows.new, *rows.changed)}
-    left = {each: row for each, row in whole(before).items() if each not in rows.gone}
-    assert left | written == whole(after)
-    assert {row.address for row in rows.new}.isdisjoint(whole(before))
-    assert all(whole(before)[row.address] != row for row in rows.changed)
+    kept = {each: row for each, row in all_rows(before).items() if each not in rows.gone}
+    assert kept | written == all_rows(after)
+    assert {row.address for row in rows.new}.isdisjoint(all_rows(before))
+    assert all(all_rows(before)[row.address] != row for row in rows.changed)

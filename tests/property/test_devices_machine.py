@@ -1,6 +1,6 @@
-"""Any order of calls, audits, restarts, plugging and changes of what is offered: a book of who has
-which device, kept by the answers alone, always agrees. What is held is held by one owner and never
-forgotten, what a domain was seen to use is given to nobody, and all else is counted as it is."""
+"""Any order of calls, audits, restarts, hot-plug and changes of options: the agent agrees with a
+model that is kept from its answers alone. A claimed device has one owner and stays recorded, a
+device that a domain uses is not assigned, and pools count all available devices."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from msgspec.structs import replace
 
 from rtagent.audit import Auditor
 from rtagent.compute_node import pci_device_pools
-from rtagent.db.devices import DeviceRow, net_devices
+from rtagent.db.device_rows import DeviceRow, net_devices
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.kernel import restored
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
-from rtagent.model.numa_usage import Occupancy
-from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.node_state import restore
+from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
 from rtagent.model.request import AttachRequest
-from rtagent.model.specific import EnabledType, SpecificInventory
-from rtagent.pci.alias import parse_aliases
-from rtagent.pci.holds import holdings
-from rtagent.pci.spec import parse_specs
+from rtagent.pci.aliases import parse_aliases
+from rtagent.pci.allocations import device_allocations
+from rtagent.pci.specs import parse_specs
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import NODE, TOPOLOGY, ManualClock, call, host, request, uid
-from tests.property.device_book import (
+from tests.property.device_model import (
     CARDS,
     HARDWARE,
-    MEMBERS,
+    IDENTIFIERS,
+    MDEVS_PER_CARD,
     NAMES,
     NAMESPACES,
-    PARTS,
     PRODUCTS,
     VGPU_TYPE,
-    Book,
-    Held,
-    Line,
-    Used,
+    DeviceModel,
+    ModelClaim,
+    ModelDevice,
+    ModelUsage,
     card,
+    functions,
     group,
-    kin,
-    member_uuid,
+    mdev_uuid,
 )
-from tests.unit.test_kernel import enroll
+from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.support.trackers import enroll
 
 OWNERS = [uid(n) for n in range(1, 5)]
-STRANGERS = [uid(n) for n in range(8, 10)]
+FOREIGN = [uid(n) for n in range(8, 10)]
 ADDRESSES = sorted(HARDWARE)
 LEASE = 300
 PMEM_CLASS = "CUSTOM_PMEM_NAMESPACE_4GB"
-#: What flavors ask for.
-ASKED = [
+#: Devices that flavors request, by name.
+REQUESTS = [
     {},
     {"gpu": 1},
     {"gpu": 2},
@@ -69,20 +69,20 @@ ASKED = [
 
 
 def ids(name: str) -> dict[str, str]:
-    return {"vendor_id": KINDS[name].vendor_id, "product_id": PRODUCTS[name]}
+    return {"vendor_id": EXAMPLES[name].vendor_id, "product_id": PRODUCTS[name]}
 
 
-KINDS = {NAMES[device.product_id]: device for device in HARDWARE.values()}
+EXAMPLES = {NAMES[device.product_id]: device for device in HARDWARE.values()}
 ALIASES = parse_aliases(
     [
-        json.dumps({"name": name, "device_type": KINDS[name].dev_type, **ids(name)})
+        json.dumps({"name": name, "device_type": EXAMPLES[name].dev_type, **ids(name)})
         for name in PRODUCTS
     ]
 )
 
 
 class RowStore(MemoryStore):
-    """And what a database would show of devices. :ivar rows: by address."""
+    """A store that also has the device rows of a database. :ivar rows: by address."""
 
     def __init__(self):
         super().__init__()
@@ -99,422 +99,436 @@ class RowStore(MemoryStore):
 
 
 class DevicesMachine(RuleBasedStateMachine):
-    """``offered``: names of devices; ``once``: those that are for one use. ``vgpus``: whether
-    mediated devices are. ``namespaces``: those of persistent memory."""
+    """``listed``: the names of devices with a specification; ``one_time``: those with the tag
+    `one_time_use`. ``vgpus``: whether mediated devices are enabled. ``namespaces``: those of
+    persistent memory."""
 
     def __init__(self):
         super().__init__()
         self.clock, self.store = ManualClock(), RowStore()
         self.world = FakeHypervisor(TOPOLOGY)
         self.world.plug(*HARDWARE.values())
-        self.offered, self.once = set(PRODUCTS), set()
+        self.listed, self.one_time = set(PRODUCTS), set()
         self.vgpus = True
         self.namespaces: tuple[str, ...] = NAMESPACES
-        self.book = Book()
+        self.model = DeviceModel()
         self.tracker = self.start()
-        self.look()
+        self.run_audit()
 
     def start(self):
         return ResourceTracker(self.store, self.clock, enroll(self.store, self.policy()))
 
     def policy(self):
         specs = [
-            json.dumps({**ids(name), **({"one_time_use": True} if name in self.once else {})})
-            for name in sorted(self.offered)
+            json.dumps({**ids(name), **({"one_time_use": True} if name in self.one_time else {})})
+            for name in sorted(self.listed)
         ]
-        kind = EnabledType(
+        vgpu_type = EnabledMdevType(
             type=VGPU_TYPE, addresses=None, resource_class="VGPU", max_instances=None
         )
-        pmem = SpecificInventory(
+        pmem = ResourceInventory(
             provider="", resource_class=PMEM_CLASS, identifiers=self.namespaces
         )
         pci = PciPolicy(
             specs=parse_specs(specs),
             aliases=ALIASES,
-            mdev_types=(kind,) if self.vgpus else (),
+            mdev_types=(vgpu_type,) if self.vgpus else (),
             pmem=(pmem,) if self.namespaces else (),
         )
         return host(cpu_allocation_ratio=16, pci=pci).policy
 
-    # -- calls ------------------------------------------------------------------------------------
+    # --- calls ---
 
-    @precondition(lambda self: len(self.named("build")) < len(OWNERS))
+    @precondition(lambda self: len(self.claim_uuids("build")) < len(OWNERS))
     @rule(
         data=st.data(),
-        asked=st.sampled_from(ASKED),
+        requested=st.sampled_from(REQUESTS),
         numa=st.booleans(),
         vgpus=st.sampled_from([0, 0, 1, 2]),
         namespaces=st.sampled_from([0, 0, 1]),
     )
-    def claim(self, data, asked, numa, vgpus, namespaces):
-        owner = data.draw(st.sampled_from([each for each in OWNERS if not self.book.of(each)]))
+    def claim(self, data, requested, numa, vgpus, namespaces):
+        without_claims = [each for each in OWNERS if not self.model.claims_of(each)]
+        owner = data.draw(st.sampled_from(without_claims))
         specs = {"resources:VGPU": str(vgpus)} if vgpus else {}
-        if asked:
-            listed = ",".join(f"{name}:{count}" for name, count in asked.items())
+        if requested:
+            listed = ",".join(f"{name}:{count}" for name, count in requested.items())
             specs["pci_passthrough:alias"] = listed
         if numa:
             specs["hw:numa_nodes"] = "1"
         if namespaces:
             specs["hw:pmem"] = "4GB"
-        # A guest with persistent memory has a cell, even if it asks for none.
-        placed = numa or namespaces
-        cells = [frozenset({0}), frozenset({1})] if placed else [frozenset()]
-        fits = self.book.fits(owner, asked, cells, vgpus, namespaces)
+        # A guest with persistent memory has a cell, even if it requests none.
+        has_cell = numa or namespaces
+        placements = [frozenset({0}), frozenset({1})] if has_cell else [frozenset()]
+        fits = self.model.fits(owner, requested, placements, vgpus, namespaces)
         build = request(1, 64, owner=owner, extra_specs=specs)
         try:
-            made = self.tracker.instance_claim(build, call(operation_id=build.claim_uuid))
-        except ComputeResourcesUnavailable as refused:
-            assert not fits, refused
+            claim = self.tracker.instance_claim(build, call())
+        except ComputeResourcesUnavailable as refusal:
+            assert not fits, refusal
         else:
             assert fits
-            self.enter(made, "build", asked, vgpus + namespaces)
+            self.add_claim(claim, "build", requested, vgpus + namespaces)
 
-    @precondition(lambda self: self.book.claims)
+    @precondition(lambda self: self.model.claims)
     @rule(data=st.data(), name=st.sampled_from(["vf", "vf", "gpu", "pf"]), count=st.integers(1, 2))
     def attach(self, data, name, count):
-        main = data.draw(st.sampled_from(self.named("build")))
-        held = self.book.claims[main]
-        fits = self.book.fits(held.owner, {name: count}, [held.cells])
+        main = data.draw(st.sampled_from(self.claim_uuids("build")))
+        expected = self.model.claims[main]
+        fits = self.model.fits(expected.owner, {name: count}, [expected.cells])
         flavor = self.tracker.snapshot().claims[main].flavor
-        asked = AttachRequest(
-            claim_uuid=uid(),
-            instance=Instance(uuid=held.owner, flavor=flavor),
+        attach_request = AttachRequest(
+            instance=Instance(uuid=expected.owner, flavor=flavor),
             pci_requests=(PciRequest(count=count, alias_name=name),),
         )
-        told = call("claim_pci_devices", operation_id=asked.claim_uuid)
+        attach_call = call("claim_pci_devices")
         try:
-            made = self.tracker.claim_pci_devices(asked, told)
-        except ComputeResourcesUnavailable as refused:
-            assert not fits, refused
+            claim = self.tracker.claim_pci_devices(attach_request, attach_call)
+        except ComputeResourcesUnavailable as refusal:
+            assert not fits, refusal
         else:
             assert fits
-            self.enter(made, "attach", {name: count}, 0, held.cells)
+            self.add_claim(claim, "attach", {name: count}, 0, expected.cells)
 
-    def enter(self, made, kind, asked, members, cells=frozenset()):
-        """What was granted is what was asked for, and each was to be had."""
-        numa = made.numa_topology
+    def add_claim(self, claim, kind, requested, resource_count, cells=frozenset()):
+        """Check that the claim has what was requested and was available; add it to the model."""
+        numa = claim.numa_topology
         cells = frozenset(cell.id for cell in numa.cells) if numa else cells
-        devices = [device.address for device in made.pci]
+        devices = [device.address for device in claim.pci]
         names = Counter(NAMES[HARDWARE[address].product_id] for address in devices)
-        assert names == Counter(asked)
+        assert names == Counter(requested)
         for address in devices:
-            assert self.book.may_have(address, made.owner_id)
-            assert not kin(address) & set(devices)
+            assert self.model.available(address, claim.owner_id)
+            assert not functions(address) & set(devices)
             assert not cells or HARDWARE[address].numa_node in cells
-        mine = frozenset(unit.identifier for unit in made.resources)
-        others = {m for held in self.book.claims.values() for m in held.members}
-        others |= {m for o, u in self.book.foreign.items() if o != made.owner_id for m in u.members}
-        assert len(mine) == members and not mine & others
-        assert len({unit.provider for unit in made.resources if unit.provider}) <= 1
-        self.book.claims[made.uuid] = Held(
-            made.owner_id,
+        resources = frozenset(resource.identifier for resource in claim.resources)
+        others = {name for each in self.model.claims.values() for name in each.resources}
+        for owner, usage in self.model.foreign.items():
+            others |= usage.resources if owner != claim.owner_id else set()
+        assert len(resources) == resource_count and not resources & others
+        assert len({each.provider for each in claim.resources if each.provider}) <= 1
+        self.model.claims[claim.uuid] = ModelClaim(
+            claim.owner_id,
             kind,
             "building",
             frozenset(devices),
-            mine,
+            resources,
             cells,
             self.clock.monotonic() + LEASE,
         )
 
-    def named(self, kind):
-        return sorted(uuid for uuid, held in self.book.claims.items() if held.kind == kind)
+    def claim_uuids(self, kind):
+        return sorted(uuid for uuid, claim in self.model.claims.items() if claim.kind == kind)
 
     def any_claim(self, data):
-        return data.draw(st.sampled_from(sorted(self.book.claims)))
+        return data.draw(st.sampled_from(sorted(self.model.claims)))
 
-    @precondition(lambda self: self.book.claims)
+    @precondition(lambda self: self.model.claims)
     @rule(data=st.data())
     def activate(self, data):
         uuid = self.any_claim(data)
-        held = self.book.claims[uuid]
-        if held.kind == "attach":
-            told = call("allocate_pci_devices_for_instance")
-            self.tracker.allocate_pci_devices(held.owner, uuid, told)
+        claim = self.model.claims[uuid]
+        if claim.kind == "attach":
+            allocate_call = call("allocate_pci_devices_for_instance")
+            self.tracker.allocate_pci_devices(claim.owner, uuid, allocate_call)
         else:
             self.tracker.activate_claim(uuid, call("activate_claim"))
-        held.state = "active"
+        claim.state = "active"
 
-    @precondition(lambda self: self.book.claims)
+    @precondition(lambda self: self.model.claims)
     @rule(data=st.data(), verb=st.sampled_from(["abort_instance_claim", "release_claim", "delete"]))
     def end(self, data, verb):
         self.end_claim(self.any_claim(data), verb)
 
-    @precondition(lambda self: self.named("attach"))
+    @precondition(lambda self: self.claim_uuids("attach"))
     @rule(data=st.data(), verb=st.sampled_from(["abort_instance_claim", "release_claim"]))
-    def end_a_guest_with_added_devices(self, data, verb):
-        added = data.draw(st.sampled_from(self.named("attach")))
-        (main,) = self.book.of(self.book.claims[added].owner, "build")
+    def end_claim_with_attached_devices(self, data, verb):
+        attached = data.draw(st.sampled_from(self.claim_uuids("attach")))
+        (main,) = self.model.claims_of(self.model.claims[attached].owner, "build")
         self.end_claim(main, verb)
 
     def end_claim(self, uuid, verb):
-        before = self.book.claimed()
+        before = self.model.claimed()
         ends = [uuid]
         if verb == "delete":
-            owner = self.book.claims[uuid].owner
-            ends = list(self.book.of(owner))
-            news = InstanceUpdate(uuid=owner, vm_state="deleted")
-            self.tracker.update_usage(news, call("update_usage"))
+            owner = self.model.claims[uuid].owner
+            ends = list(self.model.claims_of(owner))
+            update = InstanceUpdate(uuid=owner, vm_state="deleted")
+            self.tracker.update_usage(update, call("update_usage"))
         else:
             getattr(self.tracker, verb)(uuid, call(verb))
-        self.book.end(ends)
-        self.book.freed(before)
+        self.model.end(ends)
+        self.model.quarantine_released(before)
 
-    @precondition(lambda self: self.named("attach"))
+    @precondition(lambda self: self.claim_uuids("attach"))
     @rule(data=st.data(), verb=st.sampled_from(["unclaim", "free"]))
     def detach(self, data, verb):
-        """All that were only claimed, or all that the guest had."""
-        owner = self.book.claims[data.draw(st.sampled_from(self.named("attach")))].owner
+        """End the attach claims of a guest: those not yet activated, or the active ones."""
+        attached = data.draw(st.sampled_from(self.claim_uuids("attach")))
+        owner = self.model.claims[attached].owner
         state = {"unclaim": "building", "free": "active"}[verb]
-        before = self.book.claimed()
+        before = self.model.claimed()
         self.tracker.end_pci_claims(owner, None, verb, call(verb))
-        its = self.book.of(owner, "attach")
-        self.book.end(uuid for uuid, held in its.items() if held.state == state)
-        self.book.freed(before)
+        claims = self.model.claims_of(owner, "attach")
+        self.model.end(uuid for uuid, claim in claims.items() if claim.state == state)
+        self.model.quarantine_released(before)
 
-    @precondition(lambda self: self.book.lines)
+    @precondition(lambda self: self.model.devices)
     @rule(data=st.data(), reason=st.sampled_from(["for the operator", None, None]))
-    def the_operator_keeps_back_or_clears(self, data, reason):
-        address = data.draw(st.sampled_from(sorted(self.book.lines)))
+    def quarantine_or_clear(self, data, reason):
+        address = data.draw(st.sampled_from(sorted(self.model.devices)))
         self.tracker.set_quarantine(address, reason, call("quarantine"))
-        self.book.lines[address].back = reason is not None
+        self.model.devices[address].quarantined = reason is not None
 
-    # -- the world --------------------------------------------------------------------------------
+    # --- domains and hardware ---
 
     def idle(self, address, but=None):
-        """Whether a domain could be given it now, whatever anybody claims."""
+        """Whether a domain can start with the device now, whatever the claims are."""
         running = [d for u, d in self.world.domains.items() if d.active and u != but]
         busy = {a for domain in running for a in domain.occupancy.devices}
-        parts = {m.parent_addr for m in self.world.mdevs.values()}
-        near = {address} | kin(address) | group(address)
-        return address in self.world.devices and not near & busy and address not in parts
+        parents = {m.parent_addr for m in self.world.mdevs.values()}
+        related = {address} | functions(address) | group(address)
+        return address in self.world.devices and not related & busy and address not in parents
 
-    @precondition(lambda self: self.book.claims)
+    @precondition(lambda self: self.model.claims)
     @rule(data=st.data())
-    def a_guest_starts(self, data):
-        """With all that was claimed for it, if the world lets it."""
-        owner = self.book.claims[self.any_claim(data)].owner
-        its = self.book.of(owner).values()
-        devices = frozenset(a for held in its for a in held.devices)
-        members = [m for held in its for m in held.members if "/" in m]
+    def start_guest(self, data):
+        """Start a guest with all its claimed devices, if the host allows it."""
+        owner = self.model.claims[self.any_claim(data)].owner
+        claims = self.model.claims_of(owner).values()
+        devices = frozenset(address for claim in claims for address in claim.devices)
+        identifiers = [name for claim in claims for name in claim.resources if "/" in name]
         if all(self.idle(address, owner) for address in devices):
-            uuids = [self.create(member_uuid(m), m.partition("/")[0]) for m in members]
+            uuids = [
+                self.create_mdev(mdev_uuid(name), name.partition("/")[0]) for name in identifiers
+            ]
             if all(uuids):
-                self.run(owner, devices, uuids)
+                self.start_domain(owner, devices, uuids)
 
     @rule(
-        owner=st.sampled_from(OWNERS + STRANGERS),
+        owner=st.sampled_from(OWNERS + FOREIGN),
         addresses=st.lists(st.sampled_from(ADDRESSES), max_size=2, unique=True),
         data=st.data(),
     )
-    def a_domain_starts_with_anything(self, owner, addresses, data):
+    def start_domain_with_any_devices(self, owner, addresses, data):
         chosen: set[str] = set()
         for address in addresses:
-            if self.idle(address, owner) and not kin(address) & chosen:
+            if self.idle(address, owner) and not functions(address) & chosen:
                 chosen.add(address)
         busy = {u for d in self.world.domains.values() if d.active for u in d.occupancy.mdevs}
-        spare = sorted(self.world.mdevs.keys() - busy)
-        mdevs = data.draw(st.lists(st.sampled_from(spare), max_size=1)) if spare else []
-        self.run(owner, chosen, mdevs)
+        free = sorted(self.world.mdevs.keys() - busy)
+        mdevs = data.draw(st.lists(st.sampled_from(free), max_size=1)) if free else []
+        self.start_domain(owner, chosen, mdevs)
 
-    def run(self, owner, devices, mdevs):
+    def start_domain(self, owner, devices, mdevs):
         occupancy = Occupancy(devices=frozenset(devices), mdevs=frozenset(mdevs))
         self.world.start_domain(owner, 1, 64, occupancy=occupancy)
 
     @precondition(lambda self: self.world.domains)
-    @rule(data=st.data(), stays=st.booleans())
-    def a_domain_ends(self, data, stays):
+    @rule(data=st.data(), stays_defined=st.booleans())
+    def stop_domain(self, data, stays_defined):
         owner = data.draw(st.sampled_from(sorted(self.world.domains)))
-        (self.world.shut_off if stays else self.world.destroy)(owner)
+        (self.world.shut_off if stays_defined else self.world.destroy)(owner)
 
     @rule(data=st.data())
-    def a_mediated_device_comes_or_goes(self, data):
+    def create_or_destroy_mdev(self, data):
         uuid = data.draw(st.sampled_from([None, *sorted(self.world.mdevs)]))
         if uuid is None:
-            self.create(uid(), data.draw(st.sampled_from(CARDS)))
+            self.create_mdev(uid(), data.draw(st.sampled_from(CARDS)))
         elif not any(uuid in d.occupancy.mdevs for d in self.world.domains.values() if d.active):
             address = self.world.mdevs[uuid].parent_addr
             self.world.destroy_mdev(uuid)
-            there = [m for m in self.world.mdevs.values() if m.parent_addr == address]
-            self.world.plug(card(address, PARTS - len(there)))
+            existing = [m for m in self.world.mdevs.values() if m.parent_addr == address]
+            self.world.plug(card(address, MDEVS_PER_CARD - len(existing)))
 
-    def create(self, uuid, address):
-        """Its uuid, if the card can make it or has made it."""
+    def create_mdev(self, uuid, address):
+        """Return the uuid, or None if the card cannot create the mediated device."""
         busy = {a for d in self.world.domains.values() if d.active for a in d.occupancy.devices}
-        there = [m for m in self.world.mdevs.values() if m.parent_addr == address]
+        existing = [m for m in self.world.mdevs.values() if m.parent_addr == address]
         if uuid not in self.world.mdevs:
-            if address not in self.world.devices or len(there) == PARTS or address in busy:
+            full = len(existing) == MDEVS_PER_CARD
+            if address not in self.world.devices or full or address in busy:
                 return None
             self.world.create_mdev(uuid, VGPU_TYPE, address)
-            self.world.plug(card(address, PARTS - len(there) - 1))
+            self.world.plug(card(address, MDEVS_PER_CARD - len(existing) - 1))
         return uuid
 
     @rule(
         address=st.sampled_from([a for a in ADDRESSES if a not in CARDS]),
-        what=st.sampled_from(["gone", "there", "another"]),
+        what=st.sampled_from(["absent", "present", "replaced"]),
     )
     def plug(self, address, what):
-        """Even if somebody has it. A card's virtual functions go with it; what is there instead of
-        one is of a kind that nobody ever asks for."""
-        device = HARDWARE[address]
-        if what == "gone":
-            gone = {address} | {a for a in kin(address) if HARDWARE[a].parent_addr == address}
-            self.world.unplug(*(gone & self.world.devices.keys()))
-        elif device.parent_addr is None or device.parent_addr in self.world.devices:
-            other = what == "another" and not kin(address)
-            self.world.plug(replace(device, product_id="ffff") if other else device)
+        """Plug or unplug a device, in use or not.
 
-    # -- the operator -----------------------------------------------------------------------------
+        A card's virtual functions leave with it. A replacement has a product that no request asks
+        for.
+        """
+        device = HARDWARE[address]
+        if what == "absent":
+            unplugged = {address} | {
+                a for a in functions(address) if HARDWARE[a].parent_addr == address
+            }
+            self.world.unplug(*(unplugged & self.world.devices.keys()))
+        elif device.parent_addr is None or device.parent_addr in self.world.devices:
+            replaced = what == "replaced" and not functions(address)
+            self.world.plug(replace(device, product_id="ffff") if replaced else device)
+
+    # --- the operator ---
 
     @rule(
         name=st.sampled_from([*sorted(PRODUCTS), "vgpus", "namespaces"]),
-        once=st.booleans(),
+        one_time=st.booleans(),
         number=st.integers(0, 2),
     )
-    def the_operator_offers_something_else(self, name, once, number):
-        """More of it, less, or for one use only."""
+    def change_options(self, name, one_time, number):
+        """Add or remove specifications, change their tags, or change assigned resources."""
         if name == "vgpus":
             self.vgpus = not self.vgpus
         elif name == "namespaces":
             self.namespaces = NAMESPACES[:number]
-        elif once and name != "vf":  # of which it is not to be said
-            self.once ^= {name}
+        elif one_time and name != "vf":  # virtual functions do not allow the tag
+            self.one_time ^= {name}
         else:
-            self.offered ^= {name}
+            self.listed ^= {name}
         self.tracker.set_policy(self.policy())
 
-    # -- time -------------------------------------------------------------------------------------
+    # --- time and audits ---
 
     @rule(seconds=st.sampled_from([1, LEASE + 1]))
-    def time_passes(self, seconds):
+    def advance_time(self, seconds):
         self.clock.advance(seconds)
 
     @rule()
     def restart(self):
         self.tracker = self.start()
-        for held in self.book.claims.values():
-            held.lapses = self.clock.monotonic() + LEASE
+        for claim in self.model.claims.values():
+            claim.lapses = self.clock.monotonic() + LEASE
 
     @rule(
         listed=st.sampled_from([True, True, False]), complete=st.sampled_from([True, True, False])
     )
     def audit(self, listed, complete):
-        self.look(listed, complete)
+        self.run_audit(listed, complete)
 
-    def look(self, listed=True, complete=True):
+    def run_audit(self, listed=True, complete=True):
         self.world.unlisted, self.world.incomplete = not listed, not complete
         summary = Auditor(self.tracker, self.world, self.clock).run("test")
         assert summary.skipped == 0
-        before = self.book.claimed() | self.book.used()
-        self.see_claims(complete)
-        self.see_domains(complete)
+        before = self.model.claimed() | self.model.used()
+        self.audit_claims(complete)
+        self.audit_domains(complete)
         running = [d for d in self.world.domains.values() if d.active]
-        self.book.namespaces = self.namespaces
+        self.model.namespaces = self.namespaces
         if listed:
-            held = before.union(*(domain.occupancy.devices for domain in running))
-            self.see_devices(held)
-            self.see_cards()
-        self.book.freed(before)
+            used = before.union(*(domain.occupancy.devices for domain in running))
+            self.audit_devices(used)
+            self.audit_mdevs()
+        self.model.quarantine_released(before)
 
-    def see_claims(self, complete):
-        now, over = self.clock.monotonic(), []
-        for uuid, held in self.book.claims.items():
-            domain = self.world.domains.get(held.owner)
-            here = domain is not None and (
-                held.kind == "build" or held.devices <= domain.occupancy.devices
+    def audit_claims(self, complete):
+        now, lapsed = self.clock.monotonic(), []
+        for uuid, claim in self.model.claims.items():
+            domain = self.world.domains.get(claim.owner)
+            started = domain is not None and (
+                claim.kind == "build" or claim.devices <= domain.occupancy.devices
             )
-            if held.state == "building" and here:
-                held.state = "active"
-            elif held.state == "building" and complete and held.lapses <= now:
-                over.append(uuid)
-        self.book.end(over)
+            if claim.state == "building" and started:
+                claim.state = "active"
+            elif claim.state == "building" and complete and claim.lapses <= now:
+                lapsed.append(uuid)
+        self.model.end(lapsed)
 
-    def see_domains(self, complete):
-        for owner in list(self.book.foreign):
+    def audit_domains(self, complete):
+        for owner in list(self.model.foreign):
             if owner not in self.world.domains and complete:
-                del self.book.foreign[owner]
+                del self.model.foreign[owner]
         for owner, domain in self.world.domains.items():
-            uses = domain.occupancy
-            its = self.book.of(owner).values()
-            given = {a for h in its if h.kind == "build" or h.state == "active" for a in h.devices}
-            being = {a for held in its for a in held.devices}
-            mdevs = {member_uuid(m) for held in its for m in held.members if "/" in m}
-            agrees = given <= uses.devices <= being and uses.mdevs == mdevs
-            if not domain.active or (self.book.of(owner, "build") and agrees):
-                self.book.foreign[owner] = Used()
+            used = domain.occupancy
+            claims = self.model.claims_of(owner).values()
+            required = {
+                a for c in claims if c.kind == "build" or c.state == "active" for a in c.devices
+            }
+            allowed = {a for claim in claims for a in claim.devices}
+            mdevs = {mdev_uuid(name) for c in claims for name in c.resources if "/" in name}
+            agrees = required <= used.devices <= allowed and used.mdevs == mdevs
+            if not domain.active or (self.model.claims_of(owner, "build") and agrees):
+                self.model.foreign[owner] = ModelUsage()
             else:
-                ours = frozenset(MEMBERS[uuid] for uuid in uses.mdevs if uuid in MEMBERS)
-                made = [m for m in self.world.mdevs.values() if m.uuid in uses.mdevs]
-                cards = frozenset(mdev.parent_addr for mdev in made)
-                self.book.foreign[owner] = Used(uses.devices, ours, cards)
+                known = frozenset(IDENTIFIERS[uuid] for uuid in used.mdevs if uuid in IDENTIFIERS)
+                existing = [m for m in self.world.mdevs.values() if m.uuid in used.mdevs]
+                parents = frozenset(mdev.parent_addr for mdev in existing)
+                self.model.foreign[owner] = ModelUsage(used.devices, known, parents)
 
-    def see_devices(self, held):
-        old, lines = self.book.lines, {}
+    def audit_devices(self, used):
+        devices = {}
         for address, device in self.world.devices.items():
             name = NAMES.get(device.product_id)
-            if name in self.offered:
-                lines[address] = Line(device.product_id, once=name in self.once)
-            elif address in held:
-                lines[address] = Line(device.product_id, listed=False)
-        for address, line in old.items():
-            if address not in held and not line.back:
+            if name in self.listed:
+                one_time = name in self.one_time
+                devices[address] = ModelDevice(device.product_id, one_time_use=one_time)
+            elif address in used:
+                devices[address] = ModelDevice(device.product_id, listed=False)
+        for address, old in self.model.devices.items():
+            if address not in used and not old.quarantined:
                 continue
-            new, there = lines.get(address), self.world.devices.get(address)
-            if there is None or there.product_id != line.product:
-                line.present = False
+            new, present = devices.get(address), self.world.devices.get(address)
+            if present is None or present.product_id != old.product:
+                old.present = False
             elif new is None or not new.listed:
-                line.present, line.listed = True, False
+                old.present, old.listed = True, False
             else:
-                new.back = line.back
+                new.quarantined = old.quarantined
                 continue
-            lines[address] = line
-        self.book.lines = lines
+            devices[address] = old
+        self.model.devices = devices
 
-    def see_cards(self):
-        self.book.made = {}
+    def audit_mdevs(self):
+        self.model.mdevs = {}
         for address in CARDS:
-            theirs = [
+            others = [
                 m
                 for m in self.world.mdevs.values()
-                if m.parent_addr == address and m.uuid not in MEMBERS
+                if m.parent_addr == address and m.uuid not in IDENTIFIERS
             ]
             if self.vgpus:
-                self.book.made[address] = PARTS - len(theirs)
+                self.model.mdevs[address] = MDEVS_PER_CARD - len(others)
 
-    # -- what always holds ------------------------------------------------------------------------
+    # --- invariants ---
 
     @invariant()
-    def the_claims_are_what_was_answered(self):
+    def claims_are_as_answered(self):
         state = self.tracker.snapshot()
         state.check()
-        told = {
+        actual = {
             uuid: (
                 claim.owner_id,
                 claim.kind,
                 claim.state,
                 frozenset(device.address for device in claim.pci),
-                frozenset(unit.identifier for unit in claim.resources),
+                frozenset(resource.identifier for resource in claim.resources),
             )
             for uuid, claim in state.claims.items()
         }
-        assert told == {
-            uuid: (held.owner, held.kind, held.state, held.devices, held.members)
-            for uuid, held in self.book.claims.items()
+        assert actual == {
+            uuid: (claim.owner, claim.kind, claim.state, claim.devices, claim.resources)
+            for uuid, claim in self.model.claims.items()
         }
 
     @invariant()
-    def nothing_has_two_owners(self):
-        claims = list(self.book.claims.values())
-        held = Counter(a for claim in claims for a in claim.devices)
-        held += Counter(m for claim in claims for m in claim.members)
-        assert not held or max(held.values()) == 1
+    def claimed_devices_and_resources_have_one_owner(self):
+        claims = list(self.model.claims.values())
+        claimed = Counter(address for claim in claims for address in claim.devices)
+        claimed += Counter(name for claim in claims for name in claim.resources)
+        assert not claimed or max(claimed.values()) == 1
         for claim in claims:
             for address in claim.devices:
-                assert not kin(address) & self.book.claimed()
+                assert not functions(address) & self.model.claimed()
                 for other in claims:
                     assert other.owner == claim.owner or not group(address) & other.devices
 
     @invariant()
-    def the_record_is_what_was_seen_and_nothing_held_is_forgotten(self):
+    def record_is_as_last_seen_and_has_all_claimed_devices(self):
         devices = self.tracker.snapshot().devices
         assert {
             address: (
@@ -525,36 +539,44 @@ class DevicesMachine(RuleBasedStateMachine):
                 each.quarantine is not None,
             )
             for address, each in devices.items()
-        } == {address: line.told for address, line in self.book.lines.items()}
-        assert self.book.claimed() <= set(devices)
+        } == {address: each.fields for address, each in self.model.devices.items()}
+        assert self.model.claimed() <= set(devices)
 
     @invariant()
-    def pools_count_what_is_to_be_had(self):
+    def pools_count_the_available_devices(self):
         pools: Counter = Counter()
         for pool in pci_device_pools(self.tracker.snapshot()):
             pools[pool["product_id"], pool["numa_node"]] += pool["count"]
-        assert pools == self.book.available()
+        assert pools == self.model.available_counts()
 
     @invariant()
-    def rows_show_who_has_what(self):
-        lines = holdings(self.tracker.snapshot())
+    def rows_show_states_and_owners(self):
+        allocations = device_allocations(self.tracker.snapshot())
         for address, row in self.store.rows.items():
-            line = lines.state(address)
-            assert (row.status, row.instance_uuid) == (line.state, line.owner_id)
-            owners = self.book.owners_of(address) | self.book.owners_of_parts(address)
+            state = allocations.state(address)
+            assert (row.status, row.instance_uuid) == (state.state, state.owner_id)
+            owners = self.model.owners_of(address) | self.model.owners_of_mdevs(address)
             assert (row.instance_uuid in owners) if owners else row.instance_uuid is None
         assert self.store.rows.keys() == set(self.tracker.snapshot().devices)
 
     @invariant()
-    def a_restart_would_find_the_same(self):
+    def restart_restores_the_same_state(self):
         state = self.tracker.snapshot()
-        again = restored(self.store.load(NODE.uuid), state.policy)
-        for name in ("claims", "holdings", "units", "devices", "usage", "counters", "revision"):
+        again = restore(self.store.load(NODE.uuid), state.policy)
+        for name in (
+            "claims",
+            "domain_usages",
+            "units",
+            "devices",
+            "usage",
+            "counters",
+            "revision",
+        ):
             assert getattr(again, name) == getattr(state, name), name
-        assert again.specific == state.specific
+        assert again.resource_inventories == state.resource_inventories
 
 
-# Few and long: it takes some steps until there is something to be lost.
+# Few and long examples: the state becomes interesting only after some steps.
 DevicesMachine.TestCase.settings = settings(
     stateful_step_count=150, max_examples=settings.default.max_examples // 5
 )

@@ -1,5 +1,8 @@
-"""Any order of moves on three hosts, against a book of the answers: after each step the usage, the
-devices and the pins of every host are the book's, and no guest that runs is without its claim."""
+"""Random orders of moves on three hosts.
+
+After each step the usage, devices and pins of every host follow from the answers, and each running
+guest has its claim.
+"""
 
 import random
 
@@ -10,7 +13,7 @@ from tests.property.conductor import Conductor
 STEPS = 30
 
 
-def play(seed: int, *, shared: bool, reuse: bool) -> int:
+def run(seed: int, *, shared: bool, reuse: bool) -> int:
     conductor = Conductor(random.Random(seed), shared=shared, reuse=reuse)
     try:
         for _ in range(STEPS):
@@ -23,6 +26,6 @@ def play(seed: int, *, shared: bool, reuse: bool) -> int:
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one database", "one each"])
 @pytest.mark.parametrize("reuse", [False, True], ids=["the sum", "the larger"])
-def test_any_order_of_moves(shared: bool, reuse: bool, long: bool):
+def test_hosts_agree_with_the_answers_in_any_order_of_moves(shared: bool, reuse: bool, long: bool):
     seeds = range(2500 if long else 75)
-    assert sum(play(seed, shared=shared, reuse=reuse) for seed in seeds) > len(seeds) / 4
+    assert sum(run(seed, shared=shared, reuse=reuse) for seed in seeds) > len(seeds) / 4

@@ -1,4 +1,4 @@
-"""The fit against every placement there is: it finds a right one exactly when there is one."""
+"""The NUMA fit against all possible placements: it finds a valid one exactly if one exists."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from hypothesis import strategies as st
 
 from rtagent.model.assignment import CpuTopology
 from rtagent.model.decision import Reason, ReasonCode, Refused
-from rtagent.model.numa_policy import NumaPolicy
-from rtagent.model.numa_usage import NUMA_NOTHING, NumaUsage, assigned
-from rtagent.numa.constraints import Constraints
+from rtagent.model.policy import NumaPolicy
+from rtagent.model.usage import NUMA_NOTHING, NumaUsage, assignment_usage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.guest import GuestCell
-from rtagent.numa.host import Host
-from rtagent.numa.limits import CellLimits
-from tests.numa_hosts import HUGE, LARGE, SMALL, cell, topology
-from tests.numa_rules import placements_exist, verify
+from rtagent.numa.guest_cells import GuestCell
+from rtagent.numa.host_cells import CellLimits, Host
+from rtagent.numa.requirements import NumaRequirements
+from tests.support.numa_hosts import HUGE, LARGE, SMALL, cell, topology
+from tests.support.numa_oracle import placements_exist, verify
 
 RATIOS = st.sampled_from([Decimal(1), Decimal("0.5"), Decimal("1.5"), Decimal(4)])
 
 
 @st.composite
 def topologies(draw):
-    """Up to three cells of up to eight CPUs; some without memory, some without CPUs."""
+    """Draw up to three cells of up to eight CPUs, some without memory, some without CPUs."""
     cells, first = [], 0
     for number in range(draw(st.sampled_from([1, 2, 3, 3]))):
         threads = draw(st.sampled_from([1, 2, 2, 2, 4]))
@@ -41,7 +40,7 @@ def topologies(draw):
 
 @st.composite
 def hosts(draw):
-    """CPU sets, reserves and use, at random."""
+    """Draw a topology with CPU sets, reserved pages and usage."""
     there = draw(topologies())
     dedicated, shared = draw(cpu_sets(there))
     return Host(
@@ -59,7 +58,7 @@ def hosts(draw):
 
 @st.composite
 def cpu_sets(draw, there):
-    """Dedicated and shared CPUs: most often by whole cores."""
+    """Draw dedicated and shared CPUs, most often by whole cores."""
     by_core = draw(st.sampled_from([True, True, True, False]))
     sets = {"dedicated": set(), "shared": set(), "neither": set()}
     role = st.sampled_from(["dedicated"] * 5 + ["shared", "shared", "neither"])
@@ -72,9 +71,10 @@ def cpu_sets(draw, there):
 
 @st.composite
 def usages(draw, there, dedicated):
-    taken = st.sampled_from([0] * draw(st.sampled_from([2, 9, 9])) + [1])
-    pinned = {cpu: 1 for cpu in sorted(dedicated) if draw(taken)}
-    kept = {cpu: 1 for cpu in sorted(dedicated - pinned.keys()) if draw(taken)}
+    """Draw what is used of the CPUs, cells and pages."""
+    used = st.sampled_from([0] * draw(st.sampled_from([2, 9, 9])) + [1])
+    pinned = {cpu: 1 for cpu in sorted(dedicated) if draw(used)}
+    kept = {cpu: 1 for cpu in sorted(dedicated - pinned.keys()) if draw(used)}
     pages = {
         (one.id, size): draw(st.integers(1, count))
         for one in there.cells
@@ -92,7 +92,7 @@ def usages(draw, there, dedicated):
 
 @st.composite
 def guests(draw):
-    """Up to three cells of up to four vCPUs, of any policies."""
+    """Draw up to three cells of up to four vCPUs, with any policies."""
     policy = draw(st.sampled_from(["shared", "dedicated", "dedicated", "dedicated", "mixed"]))
     sizes = [*[None] * 6, "small", "large", "any", SMALL, LARGE, HUGE]
     pagesize = draw(st.sampled_from(sizes))
@@ -117,7 +117,7 @@ def guests(draw):
     emulator = [None, "share"] if policy == "shared" else [None, "share", "isolate"]
     emulator_policy = draw(st.sampled_from(emulator))
     dedicated = sum(len(one.pcpuset) for one in cells)
-    return Constraints(
+    return NumaRequirements(
         cells=tuple(cells),
         vcpus=first - dedicated,
         pcpus=dedicated + (emulator_policy == "isolate"),
@@ -132,7 +132,7 @@ LIMITS = st.builds(CellLimits, cpu_allocation_ratio=RATIOS, ram_allocation_ratio
 
 
 class NearCells:
-    """Devices that sit on cells: the guest must be on so many of these."""
+    """Devices on some cells; the guest must be on at least so many of these."""
 
     def __init__(self, cells, least):
         self._cells, self._least = frozenset(cells), least
@@ -150,7 +150,7 @@ class NearCells:
 
 
 class InOrder:
-    """Devices that accept placements by the order of their cells, and tell nothing beforehand."""
+    """Devices that accept placements by their order, and rule out nothing beforehand."""
 
     def __init__(self, accepted):
         self._accepted = frozenset(accepted)
@@ -185,7 +185,7 @@ DEVICES = st.one_of(
 
 @settings(max_examples=5 * settings.default.max_examples)
 @given(hosts(), guests(), LIMITS, DEVICES)
-def test_a_place_is_found_exactly_when_there_is_one(host, guest, limits, devices):
+def test_placement_is_found_exactly_if_one_exists(host, guest, limits, devices):
     answer = fit(guest, host, limits, devices)
     if isinstance(answer, Fitted):
         assert verify(host, guest, limits, answer.assignment, devices) == []
@@ -195,12 +195,12 @@ def test_a_place_is_found_exactly_when_there_is_one(host, guest, limits, devices
 
 
 @given(hosts(), guests(), LIMITS, DEVICES)
-def test_the_same_question_has_the_same_answer(host, guest, limits, devices):
+def test_same_arguments_give_the_same_result(host, guest, limits, devices):
     assert fit(guest, host, limits, devices) == fit(guest, host, limits, devices)
 
 
 @given(hosts(), guests(), LIMITS)
-def test_a_refusal_counts(host, guest, limits):
+def test_refusal_has_true_numbers(host, guest, limits):
     answer = fit(guest, host, limits)
     if isinstance(answer, Refused):
         misses = [reason.miss for reason in answer.reasons]
@@ -212,17 +212,17 @@ def test_a_refusal_counts(host, guest, limits):
 
 
 @given(hosts(), st.lists(guests(), max_size=6), LIMITS)
-def test_guests_that_come_one_after_the_other_never_meet_on_a_cpu(host, arriving, limits):
+def test_successive_guests_never_share_a_pinned_cpu(host, new_guests, limits):
     usage, running = NUMA_NOTHING, []
-    for guest in arriving:
+    for guest in new_guests:
         there = Host(name=host.name, topology=host.topology, usage=usage, policy=host.policy)
         answer = fit(guest, there, limits)
         if isinstance(answer, Fitted):
             running.append(answer.assignment)
-            usage = usage.plus(assigned(answer.assignment))
-    everyone = [cpu for one in running for cpu in one.taken]
-    assert len(everyone) == len(set(everyone))
+            usage = usage.plus(assignment_usage(answer.assignment))
+    pinned = [cpu for one in running for cpu in one.taken]
+    assert len(pinned) == len(set(pinned))
     assert not any(usage.pinned.keys() & one.shared_pcpus for r in running for one in r.cells)
     for one in reversed(running):
-        usage = usage.minus(assigned(one))
+        usage = usage.minus(assignment_usage(one))
     assert usage == NUMA_NOTHING

@@ -1,4 +1,4 @@
-"""The fit against one that tries everything: it grants what may be granted, and nothing else."""
+"""The device fit compared with an exhaustive search: it grants exactly what can be granted."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
-from rtagent.model.wanted import Wanted
-from rtagent.pci.fit import Fitted
-from rtagent.pci.request import DeviceRequest
-from rtagent.pci.states import Hold
-from tests.pci_hosts import fitting
+from rtagent.model.device_criteria import DeviceCriteria
+from rtagent.pci.allocations import DeviceAllocation
+from rtagent.pci.fit import FittedDevices
+from rtagent.pci.requests import DeviceRequest
+from tests.support.pci_hosts import device_fit
 
 SOCKETS = {0: frozenset({0}), 1: frozenset({0}), 2: frozenset({1})}
 NODES = st.sampled_from([None, 0, 1, 2])
@@ -20,14 +20,14 @@ OWNERS = ("me", "another")
 
 
 @st.composite
-def devices(draw):
+def hosts(draw):
     """Two cards with up to three virtual functions each, and plain devices, some in groups."""
-    there: list[tuple[str, str, str | None, int | None]] = []
-    for card in draw(st.lists(st.integers(0, 3), max_size=2)):
-        pf, node = f"0000:{len(there) + 1:02x}:00.0", draw(NODES)
-        there.append((pf, SRIOV_PF, None, node))
-        there += [(f"{pf[:-1]}{n + 1}", SRIOV_VF, pf, node) for n in range(card)]
-    there += [
+    layout: list[tuple[str, str, str | None, int | None]] = []
+    for vfs in draw(st.lists(st.integers(0, 3), max_size=2)):
+        pf, node = f"0000:{len(layout) + 1:02x}:00.0", draw(NODES)
+        layout.append((pf, SRIOV_PF, None, node))
+        layout += [(f"{pf[:-1]}{n + 1}", SRIOV_VF, pf, node) for n in range(vfs)]
+    layout += [
         (f"0000:f{n}:00.0", "type-PCI", None, draw(NODES)) for n in range(draw(st.integers(0, 4)))
     ]
     return {
@@ -44,7 +44,7 @@ def devices(draw):
             tags=Tags(live_migratable=draw(st.booleans())),
             listed=draw(st.sampled_from([True, True, True, False])),
         )
-        for address, dev_type, parent, node in there
+        for address, dev_type, parent, node in layout
     }
 
 
@@ -56,7 +56,7 @@ requests = st.lists(
         numa_policy=st.sampled_from(["required", "legacy", "preferred", "socket"]),
         alternatives=st.lists(
             st.builds(
-                Wanted,
+                DeviceCriteria,
                 dev_type=st.sampled_from([None, None, SRIOV_PF, SRIOV_VF]),
                 product_id=st.sampled_from([None, "0001"]),
                 live_migratable=st.sampled_from([None, True]),
@@ -71,37 +71,43 @@ cell_sets = st.frozensets(st.integers(0, 2))
 
 
 @st.composite
-def questions(draw):
-    there = draw(devices())
-    holds = (
+def cases(draw):
+    """Devices, their allocations, the reusable ones of the owner "me", and requests."""
+    devices = draw(hosts())
+    allocations = (
         [
-            Hold(
+            DeviceAllocation(
                 address=address,
                 owner_id=draw(st.sampled_from(OWNERS)),
                 allocated=draw(st.booleans()),
             )
-            for address in draw(st.lists(st.sampled_from(sorted(there)), unique=True, max_size=2))
-            if there
+            for address in draw(st.lists(st.sampled_from(sorted(devices)), unique=True, max_size=2))
         ]
-        if there
+        if devices
         else []
     )
-    mine = [hold.address for hold in holds if hold.owner_id == "me"]
-    offered = {address: "a" for address in mine if draw(st.booleans())}
-    return there, holds, offered, draw(requests)
+    own = [allocation.address for allocation in allocations if allocation.owner_id == "me"]
+    reusable = {address: "a" for address in own if draw(st.booleans())}
+    return devices, allocations, reusable, draw(requests)
 
 
-def wanted_by(request, tracked):
-    device, tags = tracked.device, tracked.tags
+def meets(request, recorded):
+    """Whether the device meets the criteria of the request."""
+    device, tags = recorded.device, recorded.tags
     return any(
-        (device.dev_type != SRIOV_PF if w.dev_type is None else device.dev_type == w.dev_type)
-        and w.product_id in (None, device.product_id)
-        and w.live_migratable in (None, tags.live_migratable)
-        for w in request.alternatives
+        (
+            device.dev_type != SRIOV_PF
+            if criteria.dev_type is None
+            else device.dev_type == criteria.dev_type
+        )
+        and criteria.product_id in (None, device.product_id)
+        and criteria.live_migratable in (None, tags.live_migratable)
+        for criteria in request.alternatives
     )
 
 
 def near(request, node, cells):
+    """Whether the NUMA policy of the request accepts the node."""
     if not cells or request.numa_policy == "preferred":
         return True
     if request.numa_policy == "legacy" and node is None:
@@ -111,84 +117,86 @@ def near(request, node, cells):
     return node in cells
 
 
-def free(tracked, there, holds, offered):
-    """Whether nothing but the guest's place speaks against it."""
-    device = tracked.device
-    if not tracked.listed:
+def free(recorded, devices, allocations, reusable):
+    """Whether the owner "me" can get the device, wherever its guest is."""
+    device = recorded.device
+    if not recorded.listed:
         return False
-    for hold in holds:
-        other = there[hold.address].device
-        if other.address == device.address and device.address not in offered:
+    for allocation in allocations:
+        other = devices[allocation.address].device
+        if other.address == device.address and device.address not in reusable:
             return False
         if device.address == other.parent_addr or other.address == device.parent_addr:
             return False
-        together = device.iommu_group is not None and device.iommu_group == other.iommu_group
-        if together and hold.owner_id != "me":
+        same_group = device.iommu_group is not None and device.iommu_group == other.iommu_group
+        if same_group and allocation.owner_id != "me":
             return False
     return True
 
 
-def apart(chosen, there):
-    """No device twice, and no physical function with a virtual one of its own."""
+def compatible(chosen, devices):
+    """Whether no device is chosen twice, and no virtual function with its physical function."""
     if len(set(chosen)) < len(chosen):
         return False
-    return not any(there[a].device.parent_addr in chosen for a in chosen)
+    return not any(devices[address].device.parent_addr in chosen for address in chosen)
 
 
-def tried(there, holds, offered, asked, cells):
-    """Whether there is any way."""
-    ways = []
-    for request in asked:
-        fit = [
+def can_be_granted(devices, allocations, reusable, requests, cells):
+    """Try every combination of devices."""
+    choices = []
+    for request in requests:
+        suitable = [
             address
-            for address, tracked in there.items()
-            if wanted_by(request, tracked)
-            and near(request, tracked.device.numa_node, cells)
-            and free(tracked, there, holds, offered)
+            for address, recorded in devices.items()
+            if meets(request, recorded)
+            and near(request, recorded.device.numa_node, cells)
+            and free(recorded, devices, allocations, reusable)
         ]
-        ways.append(list(itertools.combinations(fit, request.count)))
+        choices.append(list(itertools.combinations(suitable, request.count)))
     return any(
-        apart([address for part in way for address in part], there)
-        for way in itertools.product(*ways)
+        compatible([address for part in choice for address in part], devices)
+        for choice in itertools.product(*choices)
     )
 
 
-@given(questions(), cell_sets)
-def test_it_grants_what_may_be_granted_and_nothing_else(question, cells):
-    there, holds, offered, asked = question
-    fit = fitting(there, asked, holds, sockets=SOCKETS, offered=offered)
-    answer = fit.fit(cells)
-    assert isinstance(answer, Fitted) is tried(there, holds, offered, asked, cells)
-    if not isinstance(answer, Fitted):
-        assert answer.reasons
+@given(cases(), cell_sets)
+def test_fit_grants_exactly_what_can_be_granted(case, cells):
+    devices, allocations, reusable, requests = case
+    fit = device_fit(devices, requests, allocations, sockets=SOCKETS, reusable=reusable)
+    result = fit.fit(cells)
+    granted = isinstance(result, FittedDevices)
+    assert granted is can_be_granted(devices, allocations, reusable, requests, cells)
+    if not granted:
+        assert result.reasons
         return
-    chosen = [device.address for device in answer.devices]
-    assert apart(chosen, there)
-    assert len(chosen) == sum(request.count for request in asked)
-    assert all(free(there[address], there, holds, offered) for address in chosen)
-    left = list(answer.devices)
-    for request in asked:
-        mine, left = left[: request.count], left[request.count :]
-        for device in mine:
-            tracked = there[device.address]
+    chosen = [device.address for device in result.devices]
+    assert compatible(chosen, devices)
+    assert len(chosen) == sum(request.count for request in requests)
+    assert all(free(devices[address], devices, allocations, reusable) for address in chosen)
+    remaining = list(result.devices)
+    for request in requests:
+        assigned, remaining = remaining[: request.count], remaining[request.count :]
+        for device in assigned:
+            recorded = devices[device.address]
             assert device.request_id == request.request_id
-            assert wanted_by(request, tracked)
-            assert near(request, tracked.device.numa_node, cells)
+            assert meets(request, recorded)
+            assert near(request, recorded.device.numa_node, cells)
 
 
-@given(questions(), st.frozensets(st.integers(0, 2), min_size=1), st.integers(0, 2))
-def test_more_cells_never_make_it_harder(question, cells, another):
-    there, holds, offered, asked = question
-    fit = fitting(there, asked, holds, sockets=SOCKETS, offered=offered)
+@given(cases(), st.frozensets(st.integers(0, 2), min_size=1), st.integers(0, 2))
+def test_more_cells_never_turn_a_grant_into_a_refusal(case, cells, another):
+    devices, allocations, reusable, requests = case
+    fit = device_fit(devices, requests, allocations, sockets=SOCKETS, reusable=reusable)
     if fit.possible(cells):
         assert fit.possible(cells | {another})
     assert bool(fit.refusal(tuple(sorted(cells)))) is not fit.possible(cells)
 
 
-@given(questions(), cell_sets)
-def test_the_order_in_which_devices_are_told_does_not_matter(question, cells):
-    there, holds, offered, asked = question
-    backwards = dict(reversed(there.items()))
-    first = fitting(there, asked, holds, sockets=SOCKETS, offered=offered).fit(cells)
-    second = fitting(backwards, asked, holds[::-1], sockets=SOCKETS, offered=offered).fit(cells)
+@given(cases(), cell_sets)
+def test_order_of_devices_and_allocations_does_not_change_the_result(case, cells):
+    devices, allocations, reusable, requests = case
+    options = {"sockets": SOCKETS, "reusable": reusable}
+    first = device_fit(devices, requests, allocations, **options).fit(cells)
+    backwards = dict(reversed(devices.items()))
+    second = device_fit(backwards, requests, allocations[::-1], **options).fit(cells)
     assert first == second

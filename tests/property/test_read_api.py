@@ -1,14 +1,14 @@
-"""The read API answers anything."""
+"""Requests for any path and query."""
 
 import json
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rtagent.api.routes import COLLECTIONS, MEMBERS, answer
-from tests.unit.api.states import populated, sources
+from rtagent.api.routes import COLLECTIONS, ITEMS, answer
+from tests.support.api_states import populated, sources
 
-SEGMENT = st.sampled_from([*COLLECTIONS, *MEMBERS]) | st.text(max_size=20)
+SEGMENT = st.sampled_from([*COLLECTIONS, *ITEMS]) | st.text(max_size=20)
 QUERY = st.sampled_from(
     ["", "?", "?state=active", "?instance=%ff", "?status=available&node=x", "?state=%00&state=x"]
 )
@@ -23,7 +23,7 @@ TARGET = st.builds(
 @example("/metrics?x=1")
 @example("//claims//")
 @example("http://[::1/claims")
-def test_whatever_is_asked_is_answered_of_the_same_moment(target):
+def test_every_target_is_answered_from_one_state(target):
     reply = answer(sources(), target)
     assert reply.status in (200, 400, 404)
     if reply.media_type.startswith("text/plain"):

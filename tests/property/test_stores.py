@@ -1,4 +1,4 @@
-"""Whatever is done to a store in memory and to one in SQL, they answer alike and hold the same."""
+"""A store in memory and one in SQL give the same answers and have the same content."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,41 +16,41 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, Claim, Unit
-from rtagent.model.host import HostState
-from tests.unit.db.cases import enrolled, forgetful
-from tests.unit.db.values import (
+from rtagent.model.node_state import NodeState
+from tests.support.stored_values import (
     NODE,
     NOW,
+    changed,
     claim,
     created,
+    domain_usage,
     ended,
-    holding,
-    moved,
     operation,
     pinned,
     released,
     state_of,
     uuid,
 )
+from tests.support.stores import enrolled, without_claims
 
 
 def pinned_uuid(number: int) -> str:
     return uuid(4000 + number)
 
 
-def free(state: HostState, claim: Claim) -> bool:
-    """Whether nobody else holds what it would."""
+def free(state: NodeState, claim: Claim) -> bool:
+    """Return whether no other owner holds the units of the claim."""
     return all(state.units.get(u, claim.owner_id) == claim.owner_id for u in claim.units)
 
 
-Act = Callable[[HostState], Change | None]
+Act = Callable[[NodeState], Change | None]
 
 NUMBERS = st.integers(0, 4)
 CPUS = st.lists(st.integers(0, 7), max_size=4, unique=True)
 
 
 def create(number: int) -> Act:
-    def act(state: HostState) -> Change | None:
+    def act(state: NodeState) -> Change | None:
         # An id that was used before: the store must refuse it.
         return None if claim(number).uuid in state.claims else created(claim(number))
 
@@ -58,15 +58,15 @@ def create(number: int) -> Act:
 
 
 def activate(number: int) -> Act:
-    def act(state: HostState) -> Change | None:
+    def act(state: NodeState) -> Change | None:
         live = state.claims.get(claim(number).uuid)
-        return moved(live, state=ACTIVE, revision=state.revision + 1) if live else None
+        return changed(live, state=ACTIVE, revision=state.revision + 1) if live else None
 
     return act
 
 
 def release(number: int) -> Act:
-    def act(state: HostState) -> Change | None:
+    def act(state: NodeState) -> Change | None:
         live = state.claims.get(claim(number).uuid)
         return released(live) if live else None
 
@@ -74,29 +74,29 @@ def release(number: int) -> Act:
 
 
 def pin(number: int, owner: int, cpus: list[int]) -> Act:
-    """A claim of host CPUs, of an owner who may have another, where nobody else has them."""
+    """Claim host CPUs, if no other owner holds them. The owner may have another claim."""
     new = pinned(number, *cpus, uuid=pinned_uuid(number), owner_id=uuid(5000 + owner))
 
-    def act(state: HostState) -> Change | None:
+    def act(state: NodeState) -> Change | None:
         return created(new) if new.uuid not in state.claims and free(state, new) else None
 
     return act
 
 
 def repin(number: int, cpus: list[int]) -> Act:
-    def act(state: HostState) -> Change | None:
+    def act(state: NodeState) -> Change | None:
         live = state.claims.get(pinned_uuid(number))
         if live is None:
             return None
         place = pinned(number, *cpus, owner_id=live.owner_id)
-        moves = moved(live, numa_topology=place.numa_topology, pcpus=place.pcpus)
+        moves = changed(live, numa_topology=place.numa_topology, pcpus=place.pcpus)
         return moves if free(state, place) else None
 
     return act
 
 
 def unpin(number: int) -> Act:
-    def act(state: HostState) -> Change | None:
+    def act(state: NodeState) -> Change | None:
         live = state.claims.get(pinned_uuid(number))
         return released(live) if live else None
 
@@ -104,14 +104,16 @@ def unpin(number: int) -> Act:
 
 
 def hold(number: int, vcpus: int) -> Act:
-    return lambda _: Change(cause="audit", at=NOW, holdings=(holding(number, vcpus=vcpus),))
+    return lambda _: Change(
+        cause="audit", at=NOW, domain_usages=(domain_usage(number, vcpus=vcpus),)
+    )
 
 
 def unhold(number: int) -> Act:
-    def act(state: HostState) -> Change | None:
-        domain = holding(number).domain_uuid
-        held = domain in state.holdings
-        return Change(cause="audit", at=NOW, unholdings=(domain,)) if held else None
+    def act(state: NodeState) -> Change | None:
+        domain = domain_usage(number).domain_uuid
+        held = domain in state.domain_usages
+        return Change(cause="audit", at=NOW, domain_usage_removals=(domain,)) if held else None
 
     return act
 
@@ -132,7 +134,7 @@ ACTS = st.one_of(
     st.builds(unhold, NUMBERS),
     st.builds(use, st.sampled_from("abc"), st.booleans()),
 )
-#: Each decided on the state as it is, or (blind) as it would be to one that knows of no claim.
+#: Each batch is decided on the current state, or (blind) on a state without its claims.
 BATCHES = st.lists(st.tuples(st.booleans(), st.lists(ACTS, min_size=1, max_size=6)), max_size=6)
 
 
@@ -148,7 +150,7 @@ def contents(store: MemoryStore | SqlStore) -> tuple[object, ...]:
     return (
         stored.revision,
         {c.uuid: c for c in stored.claims},
-        {h.domain_uuid: h for h in stored.holdings},
+        {h.domain_uuid: h for h in stored.domain_usages},
         store.history(NODE.uuid),
         [store.operation(NODE.uuid, name) for name in "abc"],
         [store.operation(NODE.uuid, claim(number).uuid) for number in range(5)],
@@ -156,13 +158,13 @@ def contents(store: MemoryStore | SqlStore) -> tuple[object, ...]:
 
 
 def kept(engine: Engine) -> dict[Unit, str]:
-    """The owner of each unit, as the database has it."""
+    """Return the owner of each unit in the database."""
     with engine.connect() as connection:
         found = connection.execute(select(units.c.kind, units.c.unit, units.c.owner_id))
         return {(kind, unit): owner for kind, unit, owner in found}
 
 
-def decide(state: HostState, acts: list[Act]) -> tuple[HostState, list[Change]]:
+def decide(state: NodeState, acts: list[Act]) -> tuple[NodeState, list[Change]]:
     changes = []
     for act in acts:
         change = act(state)
@@ -180,7 +182,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @given(batches=BATCHES, purging=st.booleans())
-def test_memory_and_sql_are_alike(
+def test_memory_and_sql_stores_are_equivalent(
     engine: Engine, batches: list[tuple[bool, list[Act]]], purging: bool
 ):
     with engine.begin() as connection:
@@ -189,7 +191,7 @@ def test_memory_and_sql_are_alike(
     stores = (MemoryStore(), SqlStore(engine))
     state, _ = (enrolled(store) for store in stores)
     for blind, acts in batches:
-        before = forgetful(state) if blind else state
+        before = without_claims(state) if blind else state
         after, changes = decide(before, acts)
         said = [outcome(partial(store.commit, before, after, changes)) for store in stores]
         assert said[0] == said[1]

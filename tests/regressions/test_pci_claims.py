@@ -1,12 +1,12 @@
-"""LP1986838, LP1549984, LP1892361, LP2098496: a claim that was not what had been tested.
+"""LP1986838, LP1549984, LP1892361, LP2098496: a claim that differed from what had been tested.
 
-A flavor asked for two aliases that one device answered: the claim logged an error, and the guest
-ran without any device. A claim that failed for another reason kept the devices that it had taken.
-A device that had become another kind of device was pooled as the old one; one that was pooled twice
-was promised twice.
+A flavor requested two aliases that match one device: the claim logged an error, and the guest ran
+without any device. A claim that failed for another reason kept the devices that it had taken. A
+device that had become another type of device stayed in its old pool; a device in two pools was
+promised twice.
 
-A claim has all that it asks for, or it is refused and has nothing; what the pools count is what
-can be claimed, one device after the other, and no more.
+Here a claim has everything that it requests, or it is refused and has nothing. Pools count exactly
+the devices that can be claimed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,18 @@ from rtagent import claims
 from rtagent.compute_node import pci_device_pools
 from rtagent.model.decision import Refused
 from rtagent.model.device import SRIOV_PF
-from rtagent.pci.alias import parse_aliases
-from tests.builders import NOON, call, request
-from tests.device_states import addresses, audited, built, device_host, policy, released, seen
-from tests.pci_hosts import GPU_0, GPU_1, gpu, nic, record
+from rtagent.pci.aliases import parse_aliases
+from tests.support.device_states import (
+    addresses,
+    audited,
+    built,
+    device_host,
+    policy,
+    released,
+    seen,
+)
+from tests.support.hosts import NOON, call, request
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, nic, record
 
 TWO_NAMES = parse_aliases(
     [
@@ -37,7 +45,7 @@ def refused(state, aliases):
     return answer.reasons
 
 
-def test_two_aliases_and_one_device_is_no_claim():
+def test_two_aliases_for_one_device_are_refused():
     one = device_host(record([gpu()]), pci=replace(policy(), aliases=TWO_NAMES))
     (reason,) = refused(one, "video:1,compute:1")
     assert (reason.resource, reason.available) == ("PCI compute", 0)
@@ -49,7 +57,7 @@ def test_two_aliases_and_one_device_is_no_claim():
     }
 
 
-def test_a_claim_that_fails_for_another_reason_has_taken_nothing():
+def test_claim_that_is_refused_for_memory_takes_no_device():
     state = device_host()
     asked = request(memory_mb=10**6, extra_specs={"pci_passthrough:alias": "gpu:2"})
     assert isinstance(claims.build(state, asked, call(), NOON), Refused)
@@ -57,7 +65,7 @@ def test_a_claim_that_fails_for_another_reason_has_taken_nothing():
     assert addresses(claim) == [GPU_0, GPU_1]
 
 
-def test_what_the_pools_count_is_what_can_be_claimed():
+def test_pools_count_exactly_the_devices_that_can_be_claimed():
     state = device_host(record([gpu(GPU_0), gpu(GPU_1), *nic(vfs=6)]))
     for alias, product in (("vf", "154c"), ("gpu", "13f1")):
         for left in reversed(range(counted(state, product))):
@@ -66,16 +74,16 @@ def test_what_the_pools_count_is_what_can_be_claimed():
         assert refused(state, f"{alias}:1")
 
 
-def test_a_device_of_another_kind_is_another_device_in_the_pools_and_in_claims():
+def test_device_that_changes_its_type_changes_its_pool():
     state = device_host(record([gpu(GPU_0)]))
-    turned = replace(gpu(GPU_0), dev_type=SRIOV_PF)
-    state = audited(state, seen(state, devices=[turned]))
+    changed = replace(gpu(GPU_0), dev_type=SRIOV_PF)
+    state = audited(state, seen(state, devices=[changed]))
     (pool,) = pci_device_pools(state)
     assert pool["tags"]["dev_type"] == SRIOV_PF
     assert refused(state, "gpu:1")
 
 
-def test_what_is_let_go_of_is_counted_again_at_once():
+def test_released_devices_are_in_their_pool_at_once():
     state, claim = built(device_host(), "gpu:2")
     assert counted(state, "13f1") == 0
     assert counted(released(state, claim), "13f1") == 2

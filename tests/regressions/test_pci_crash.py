@@ -1,11 +1,11 @@
-"""LP1969496, LP1567549, LP1565785: a crash left states that nobody corrected.
+"""LP1969496, LP1567549, LP1565785: a crash left device states that were never corrected.
 
-A host failed between two writes: the physical function was marked available, its virtual functions
-unavailable, for ever. The scheduler sent guests; each claim failed on an empty pool. And a physical
-function stayed unavailable after its last virtual one had been freed.
+A host failed between two writes: the physical function stayed available and its virtual functions
+unavailable. The scheduler sent guests, and each claim failed on an empty pool. A physical function
+stayed unavailable after its last virtual function had been freed.
 
-On the tracker: whatever was being done when the process ended, the next one derives all states from
-the claims that it finds, so that what it pools can be claimed.
+Here a process derives all device states from the claims that it loads, whatever the process before
+was doing when it ended. So pools count devices that can be claimed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rtagent.compute_node import pci_device_pools
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
-from rtagent.pci.holds import holdings
-from rtagent.pci.states import AVAILABLE
-from rtagent.reconcile.step import Step
+from rtagent.pci.allocations import device_allocations
+from rtagent.pci.device_states import AVAILABLE
+from rtagent.reconcile.steps import Step
 from rtagent.tracker import ResourceTracker
-from tests.builders import TOPOLOGY, ManualClock, call, host, request
-from tests.device_states import policy
-from tests.pci_hosts import PF_0, nic, record, vf
-from tests.unit.test_kernel import enroll
+from tests.support.device_states import policy
+from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request
+from tests.support.pci_hosts import PF_0, nic, record, vf
+from tests.support.trackers import enroll
 
 ALIASES = {"1583": "pf", "154c": "vf"}
 
@@ -39,7 +39,7 @@ def start(store):
 
 def claim(tracker, aliases):
     asked = request(extra_specs={"pci_passthrough:alias": aliases})
-    return tracker.instance_claim(asked, call(operation_id=asked.claim_uuid))
+    return tracker.instance_claim(asked, call())
 
 
 def release(tracker, made):
@@ -47,14 +47,14 @@ def release(tracker, made):
 
 
 def state_of(tracker, address):
-    return holdings(tracker.snapshot()).state(address).state
+    return device_allocations(tracker.snapshot()).state(address).state
 
 
 @pytest.mark.parametrize("landed", [True, False])
 @pytest.mark.parametrize("aliases", ["pf:1", "vf:1", "vf:2"])
 @pytest.mark.parametrize("ends", [True, False])
-def test_what_is_pooled_after_a_crash_can_be_claimed(landed, aliases, ends):
-    """The connection is lost in the commit of a claim, or of its end; and then the process."""
+def test_devices_in_pools_after_a_crash_can_be_claimed(landed, aliases, ends):
+    """The connection is lost while a claim, or its end, is committed; then the process ends."""
     store = FailingStore(MemoryStore())
     tracker = start(store)
     made = claim(tracker, aliases) if ends else None
@@ -71,7 +71,7 @@ def test_what_is_pooled_after_a_crash_can_be_claimed(landed, aliases, ends):
         release(after, given)
 
 
-def test_the_physical_function_is_back_with_its_last_virtual_one_and_not_before():
+def test_physical_function_is_available_once_its_last_virtual_function_is_free():
     store = MemoryStore()
     tracker = start(store)
     made = [claim(tracker, "vf:1"), claim(tracker, "vf:1")]

@@ -1,11 +1,11 @@
-"""LP1972028, LP1897528: one odd device stopped it all.
+"""LP1972028, LP1897528: one odd device stopped everything.
 
-A network interface that was gone when it was asked about, between the listing and the question, was
-an error that ended the audit; so was a PCI address with a domain of more than 16 bits, which ended
-the service at its start. In the meantime nothing else of the host was seen either.
+A network interface that was unplugged between the listing and its reading ended the audit. A PCI
+address with a domain of more than 16 bits ended the service at its start. Nothing else of the host
+was observed either.
 
-A device that goes is no longer there, and one that cannot be understood is quarantined and told.
-The others are seen as ever.
+Here an unplugged device is absent, and a device that cannot be parsed is quarantined and reported.
+The others are observed as usual.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem
-from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.libvirt.workers import Workers
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
-from tests.node_listing import Libvirt, gone
-from tests.nodedevs import gpu, net, pci, pci_name
-from tests.pci_hosts import GPU_0, GPU_1, PF_0
+from tests.support.node_device_listing import Libvirt, gone
+from tests.support.node_device_xml import gpu, net, pci, pci_name
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0
 
 
-def test_an_interface_that_goes_while_it_is_asked_about():
+def test_interface_that_is_unplugged_while_it_is_read_is_absent():
     virt = Libvirt(pci(PF_0), net("p20", None, pci_name(PF_0)), gpu(GPU_0))
     virt.nodes["net_p20"].document = gone()
 
@@ -34,7 +34,7 @@ def test_an_interface_that_goes_while_it_is_asked_about():
     assert look.problems == ()
 
 
-def test_a_domain_of_more_than_16_bits(tmp_path):
+def test_pci_domain_of_more_than_16_bits_is_reported(tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, Machine(gpus=2))
     with edit(file) as world:

@@ -1,11 +1,11 @@
-"""Real servers, each private: a free loopback port, a directory of its own, nothing left behind.
+"""Real servers for tests, each with a free loopback port and a directory of its own.
 
     with PostgreSQL() as server:
         url = server.create_database()
 
-`stop()`, `kill()` and `start()` keep port and data, so that an outage can be played;
-`freeze()` and `thaw()` play a server that hangs. Should the program that started a server die
-without closing it, the server is stopped and its directory removed all the same.
+`stop()`, `kill()` and `start()` keep the port and the data, so that a test can simulate an outage;
+`freeze()` and `thaw()` simulate a server that hangs. If the program that started a server dies
+without closing it, the server is still stopped and its directory removed.
 """
 
 from tests.servers.libvirtd import Libvirtd, domain_xml

@@ -1,4 +1,4 @@
-"""The daemon as its own process, on a host that is simulated unless told otherwise."""
+"""rtagentd as a process of its own, by default on a simulated host."""
 
 import signal
 import subprocess
@@ -21,25 +21,25 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class DaemonFailed(Exception):
-    """The daemon is not as it should be; the message ends with the last lines of its log."""
+    """The daemon did not do what was expected; the message ends with the last lines of its log."""
 
 
 def wait_until(holds: Callable[[], bool], timeout: float = 30.0) -> None:
-    """Until the condition holds; raises `TimeoutError`."""
+    """Wait until the condition holds. :raises TimeoutError: it does not in `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError("what was waited for did not come to be")
+            raise TimeoutError(f"the condition did not hold within {timeout} s")
         time.sleep(0.05)
 
 
 class Daemon:
-    """A private `rtagentd`: its configuration, state and log are in `directory`.
+    """An `rtagentd` whose configuration, state and log are in `directory`.
 
         with Daemon(tmp_path, rabbitmq.transport_url) as daemon:
             daemon.wait_ready()
 
-    It may be started again after it has ended, however it ended: the directory stays as it is.
+    It can be started again after it has ended, however it ended: the directory is kept.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class Daemon:
         config: Config | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """:param database_url: embedded SQLite when left out. :param uri: the hypervisor; a host
-        simulated in ``directory/host.xml`` when left out.
-        :param config: more options, by group; they win over those that are made here.
-        :param environment: beside this process's."""
+        """:param database_url: by default embedded SQLite.
+        :param uri: the hypervisor; by default a host simulated in ``directory/host.xml``.
+        :param config: further options by group; they override those that are made here.
+        :param environment: additional to that of this process.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.log = directory / "rtagentd.log"
@@ -74,10 +75,10 @@ class Daemon:
         self._config = self._defaults(transport_url, database_url, uri)
         self.configure(config or {})
 
-    # -- its configuration ------------------------------------------------------------------------
+    # -- configuration -----------------------------------------------------------------------------
 
     def configure(self, config: Config) -> None:
-        """Write these options over those of before; a running daemon reads them at `reload`."""
+        """Override these options; a running daemon reads them at `reload`."""
         for group, options in config.items():
             self._config.setdefault(group, {}).update(options)
         self.config_file.write_text(
@@ -89,7 +90,7 @@ class Daemon:
 
     @property
     def host(self) -> str:
-        """``[DEFAULT] host``: the server's name on the message bus."""
+        """``[DEFAULT] host``: the name of the RPC server."""
         return str(self._config["DEFAULT"]["host"])
 
     def _defaults(
@@ -110,11 +111,10 @@ class Daemon:
             options["database"] = {"connection": database_url}
         return options
 
-    # -- its life ---------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def start(self, *arguments: str, **environment: str) -> Self:
-        """Start the process, with these on its command line and in its environment too; returns at
-        once."""
+        """Start the process, with these additional arguments and variables. Returns at once."""
         self.notify.clear()
         command = [sys.executable, "-m", "rtagent.cmd.rtagentd"]
         self._process = Process(
@@ -127,23 +127,23 @@ class Daemon:
         return self
 
     def wait_ready(self, timeout: float = 60.0) -> Self:
-        """Until it has said READY=1: the first good audit is done, claims are granted."""
-        self.wait_said("READY=1", timeout)
+        """Wait for READY=1: the first good audit has ended, claims are granted."""
+        self.wait_notified("READY=1", timeout)
         return self
 
-    def wait_said(self, part: str, timeout: float = 30.0) -> str:
-        """The next line of sd_notify with that part in it.
+    def wait_notified(self, part: str, timeout: float = 30.0) -> str:
+        """Wait for the next line of sd_notify that contains `part`, and return it.
 
         :raises DaemonFailed: there was none in time, or the process has ended.
         """
         line = self.notify.wait(lambda line: part in line, timeout, lambda: self.running)
         if line is None:
             ended = f"ended with {self.exit_code}" if not self.running else "runs"
-            raise DaemonFailed(f"never said {part!r} and {ended}: {self.last_lines()}")
+            raise DaemonFailed(f"did not send {part!r} and {ended}: {self.last_lines()}")
         return line
 
     def wait_logged(self, part: str, timeout: float = 30.0) -> str:
-        """The first line of its log with that part in it.
+        """Wait for a line of the log that contains `part`, and return the first one.
 
         :raises DaemonFailed: there was none in time.
         """
@@ -153,7 +153,7 @@ class Daemon:
                 if part in line:
                     return line
             time.sleep(0.05)
-        raise DaemonFailed(f"never logged {part!r}: {self.last_lines()}")
+        raise DaemonFailed(f"did not log {part!r}: {self.last_lines()}")
 
     @property
     def running(self) -> bool:
@@ -166,13 +166,13 @@ class Daemon:
 
     @property
     def exit_code(self) -> int | None:
-        """Minus the signal that ended it; None while it runs."""
+        """The exit code; minus the signal that ended it; None while it runs."""
         return self._process.exit_code if self._process is not None else None
 
     def wait(self, timeout: float = 60.0) -> int:
-        """Its exit code, once it has ended by itself.
+        """Wait until it ends by itself, and return its exit code.
 
-        :raises DaemonFailed: it runs still.
+        :raises DaemonFailed: it does not end in time.
         """
         assert self._process is not None
         try:
@@ -181,43 +181,43 @@ class Daemon:
             raise DaemonFailed(f"did not end in {timeout} s: {self.last_lines()}") from exc
 
     def reload(self) -> None:
-        """SIGHUP."""
+        """Send SIGHUP."""
         self._signal(signal.SIGHUP)
 
     def terminate(self, timeout: float = 60.0) -> int:
-        """SIGTERM, and its exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         self._signal(signal.SIGTERM)
         return self.wait(timeout)
 
     def kill(self) -> None:
-        """SIGKILL: what a power cut does."""
+        """Send SIGKILL: the process ends as in a power failure."""
         assert self._process is not None
         self._process.kill()
 
     def freeze(self) -> None:
-        """SIGSTOP: it hangs, its connections stay open."""
+        """Send SIGSTOP: it hangs, and its connections stay open."""
         assert self._process is not None
         self._process.freeze()
 
     def thaw(self) -> None:
-        """The end of a `freeze()`."""
+        """End a `freeze()`."""
         assert self._process is not None
         self._process.thaw()
 
     def close(self) -> None:
-        """End it if it runs; its directory stays."""
+        """Stop it if it runs; its directory is kept."""
         if self._process is not None:
             self._process.stop(30.0)
         self.notify.close()
 
-    # -- what it tells ----------------------------------------------------------------------------
+    # -- what it shows -----------------------------------------------------------------------------
 
     def read(self, *segments: str, **filters: str) -> dict:
-        """A document of the read API, such as ``read("nodes")``."""
+        """Return a document of the read API: ``read("nodes")``."""
         return ReadClient(self.address).get(*segments, **filters)
 
     def last_lines(self, number: int = 20) -> str:
-        """The end of its log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-number:])
 
     def _signal(self, number: signal.Signals) -> None:

@@ -1,6 +1,6 @@
-"""Each server as a fixture: started when the first test asks for it, running for every test.
+"""A fixture for each server: started when the first test asks for it, and running for every test.
 
-A test may stop, kill or freeze what it was given; the next one finds it running again.
+A test may stop, kill or freeze the server; the next test finds it running again.
 """
 
 from collections.abc import Iterator

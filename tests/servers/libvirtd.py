@@ -1,4 +1,4 @@
-"""A libvirt daemon with QEMU, apart from the one that this machine may run."""
+"""A libvirt daemon with QEMU, separate from the one that this machine may run."""
 
 import contextlib
 import os
@@ -13,8 +13,8 @@ import psutil
 
 from tests.servers.server import Server
 
-# The places of libvirt, each replaced by one of ours in a mount namespace of its own. The
-# directories above libvirt's, because those exist on every machine.
+# The paths that libvirt uses. In a separate mount namespace each is replaced by one of ours. These
+# are the parents of libvirt's own directories, because the parents exist on every machine.
 _PLACES = {
     "etc": "/etc/libvirt",
     "run": "/run",
@@ -25,8 +25,8 @@ _PLACES = {
     "group": "/etc/group",
 }
 
-# The driver looks up its compiled-in account before it reads that it is to run domains as root.
-# The package that would add the account also brings the system's own service.
+# The driver looks up its compiled-in account before it reads the configuration, which makes it run
+# domains as root. The package that would add the account also installs the system's own service.
 _ACCOUNT = {
     "passwd": "libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin\n",
     "group": "libvirt-qemu:x:64055:\n",
@@ -39,8 +39,8 @@ auth_unix_ro = "none"
 auth_unix_rw = "none"
 """
 
-# With no system bus, no control groups and no helper daemon a domain starts at once; with the
-# defaults each of them is waited for.
+# Without system bus, control groups and helper daemons a domain starts at once; with the defaults
+# libvirt waits for each of them.
 _QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -70,9 +70,9 @@ _DOMAIN = """\
 
 
 @contextlib.contextmanager
-def _unless_gone() -> Iterator[None]:
-    # A domain that is destroyed while a restarted daemon reconnects to it is gone before the call
-    # that destroys it has its turn.
+def _ignore_missing() -> Iterator[None]:
+    # A domain that is destroyed while a restarted daemon reconnects to it disappears before the
+    # call that destroys it is executed.
     try:
         yield
     except libvirt.libvirtError as error:
@@ -81,12 +81,12 @@ def _unless_gone() -> Iterator[None]:
 
 
 def domain_xml(name: str, uuid: str, vcpus: int, memory_mb: int) -> str:
-    """A domain without disks, network and display, emulated in software; memory in MiB."""
+    """Return a domain without disks, network and display, emulated in software; memory in MiB."""
     return _DOMAIN.format(name=name, uuid=uuid, vcpus=vcpus, memory_mb=memory_mb)
 
 
 class Libvirtd(Server):
-    """`uri` reaches it; domains survive `stop()`, as they do on a real host, but not `close()`."""
+    """Domains survive `stop()`, as on a real host, but not `close()`. :ivar uri: to connect to."""
 
     name = "libvirtd"
 
@@ -114,7 +114,7 @@ class Libvirtd(Server):
         return {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent"}
 
     def answers(self) -> bool:
-        # Asked first because libvirt's client prints a failure besides raising it.
+        # Checked first, because libvirt's client not only raises a failure, but also prints it.
         if not self._listens():
             return False
         try:
@@ -128,7 +128,7 @@ class Libvirtd(Server):
         connection = libvirt.open(self.uri)
         try:
             for domain in connection.listAllDomains():
-                with _unless_gone():
+                with _ignore_missing():
                     persistent = domain.isPersistent()
                     if domain.isActive():
                         domain.destroy()

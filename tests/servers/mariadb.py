@@ -1,4 +1,4 @@
-"""MariaDB."""
+"""A MariaDB server."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from tests.servers.server import Server, free_port
 
 
 class MariaDB(Server):
-    """`create_database()` gives the URL of an empty database."""
+    """A MariaDB server; `create_database()` returns the URL of an empty database."""
 
     name = "mariadb"
 
@@ -55,17 +55,17 @@ class MariaDB(Server):
         return True
 
     def url(self, database: str) -> str:
-        """The SQLAlchemy URL of a database."""
+        """Return the SQLAlchemy URL of a database."""
         return f"mysql+pymysql://root@127.0.0.1:{self.port}/{database}"
 
     def create_database(self) -> str:
-        """An empty database of its own name; returns its URL."""
+        """Create an empty database with a new name, and return its URL."""
         name = f"test_{uuid4().hex}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def execute(self, statement: str) -> None:
-        """One statement as the administrator."""
+        """Execute one statement as administrator."""
         with self._connect() as connection, connection.cursor() as cursor:
             cursor.execute(statement)
 

@@ -1,4 +1,4 @@
-"""The other end of sd_notify: what systemd would hear."""
+"""The receiver of sd_notify messages, in place of systemd."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 
 class NotifySocket:
-    """`address` is for NOTIFY_SOCKET. Everything that is sent there is kept, line by line."""
+    """Keeps every line that is sent to it. :ivar address: the value for NOTIFY_SOCKET."""
 
     def __init__(self) -> None:
         self.address = f"@rtagent-test-{os.getpid()}-{uuid4()}"
@@ -27,8 +27,11 @@ class NotifySocket:
     def wait(
         self, wanted: Callable[[str], bool], timeout: float, alive: Callable[[], bool]
     ) -> str | None:
-        """The first such line after those that earlier calls returned; None when there was none in
-        time, or the sender has ended."""
+        """Wait for a wanted line after those that earlier calls returned, and return it.
+
+        :param alive: whether the sender still runs.
+        :returns: None if there was none within `timeout` seconds, or if the sender has ended.
+        """
         deadline = time.monotonic() + timeout
         while True:
             ended = not alive()
@@ -42,7 +45,7 @@ class NotifySocket:
                 self._changed.wait(0.05)
 
     def clear(self) -> None:
-        """Forget what was said so far."""
+        """Drop the lines received so far."""
         with self._changed:
             self._lines.clear()
 

@@ -1,4 +1,4 @@
-"""OpenStack Placement over HTTP, with a log of the requests that it served."""
+"""OpenStack Placement over HTTP, with a log of the requests that it has served."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from tests.servers.server import Server, accepts, free_port
 
 
 class Request(NamedTuple):
-    """One line of the access log; `path` is with the query, `status` the HTTP status code."""
+    """One line of the access log. :ivar path: with the query. :ivar status: of HTTP."""
 
     method: str
     path: str
@@ -20,7 +20,7 @@ class Request(NamedTuple):
 
 
 class Placement(Server):
-    """Placement on SQLite; any request with the token `admin` is the administrator's."""
+    """Placement on SQLite. The token ``admin`` has the rights of an administrator."""
 
     name = "placement"
     token = "admin"
@@ -40,7 +40,7 @@ class Placement(Server):
     def command(self) -> Sequence[str]:
         return [
             sys.executable,
-            "-P",  # else the module beside it would be `placement`
+            "-P",  # or else placement.py of this directory would be imported as `placement`
             str(Path(__file__).with_name("placement_app.py")),
             str(self.port),
             str(self._access),
@@ -58,7 +58,10 @@ class Placement(Server):
         return accepts(self.port)
 
     def client(self, microversion: str = "1.39") -> adapter.Adapter:
-        """An HTTP client as administrator: `client().get("/resource_providers").json()`."""
+        """Return an HTTP client with the rights of an administrator.
+
+        ``client().get("/resource_providers").json()``
+        """
         auth = token_endpoint.Token(self.url, self.token)
         return adapter.Adapter(
             session.Session(auth=auth),
@@ -68,6 +71,6 @@ class Placement(Server):
         )
 
     def requests(self) -> list[Request]:
-        """What was served since the first start, oldest first."""
+        """Return the requests that were served since the first start, oldest first."""
         lines = self._access.read_text().splitlines()
         return [Request(*json.loads(line)) for line in lines]

@@ -1,4 +1,4 @@
-"""Serves Placement: `placement_app.py PORT ACCESS_LOG`."""
+"""Serves Placement: ``placement_app.py PORT ACCESS_LOG``."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from placement.wsgi.api import application
 
 
 class AccessLog:
-    """Writes `[method, path, status]` before the answer leaves."""
+    """Writes ``[method, path, status]`` before the answer is sent."""
 
     def __init__(self, app: Callable[..., Iterable[bytes]], log: TextIO) -> None:
         self._app = app

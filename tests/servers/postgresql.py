@@ -1,4 +1,4 @@
-"""PostgreSQL."""
+"""A PostgreSQL server."""
 
 import os
 import shutil
@@ -13,10 +13,10 @@ from tests.servers.server import Server, as_user, free_port
 
 
 class PostgreSQL(Server):
-    """`create_database()` gives the URL of an empty database."""
+    """A PostgreSQL server; `create_database()` returns the URL of an empty database."""
 
     name = "postgresql"
-    stop_signal = signal.SIGINT  # SIGTERM waits for the clients to leave
+    stop_signal = signal.SIGINT  # SIGTERM would wait for the clients to disconnect
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,17 +55,17 @@ class PostgreSQL(Server):
         return True
 
     def url(self, database: str) -> str:
-        """The SQLAlchemy URL of a database."""
+        """Return the SQLAlchemy URL of a database."""
         return f"postgresql+psycopg://rtagent@127.0.0.1:{self.port}/{database}"
 
     def create_database(self) -> str:
-        """An empty database of its own name; returns its URL."""
+        """Create an empty database with a new name, and return its URL."""
         name = f"test_{uuid4().hex}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def execute(self, statement: str) -> None:
-        """One statement as the administrator, outside any transaction."""
+        """Execute one statement as administrator, outside any transaction."""
         with self._connect() as connection:
             connection.execute(statement.encode())
 
@@ -81,6 +81,6 @@ class PostgreSQL(Server):
 
 
 def _program(name: str) -> str:
-    """The newest one installed; Debian keeps them off PATH."""
+    """The newest installed version of a program, which Debian does not have on PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     return str(found[-1]) if found else name

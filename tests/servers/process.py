@@ -1,4 +1,4 @@
-"""One process with its children, on a leash."""
+"""One process with its children, which are killed if the test run dies."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-# Waits for its standard input to end, which happens when whoever holds the other end dies.
-_LEASH = """
+# Waits for the end of its standard input, which comes when the process with the other end dies.
+_REAPER = """
 read -r _
 kill -s "$2" -- "-$1"
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- "-$1" && sleep 0.5; done
@@ -21,9 +21,9 @@ rm -rf -- "$3"
 
 
 class Process:
-    """A running command in a session of its own, its output in `log`.
+    """A running command in a session of its own, whose output is appended to `log`.
 
-    Signals reach its children too, also those that left the process group.
+    Its children get signals, too, even those that have left the process group.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Process:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._leash = subprocess.Popen(
-            ["sh", "-c", _LEASH, "leash", str(self.pid), stop_signal.name[3:], str(directory)],
+        self._reaper = subprocess.Popen(
+            ["sh", "-c", _REAPER, "reaper", str(self.pid), stop_signal.name[3:], str(directory)],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -62,21 +62,21 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, minus the signal that ended it, or None while it runs."""
+        """The exit code; minus the signal that ended it; None while it runs."""
         return self._popen.poll()
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, to the process alone."""
+        """Send a signal to the process, but not to its children."""
         self._popen.send_signal(number)
 
     def wait(self, timeout: float) -> int:
-        """Its exit code, when it ends by itself. Raises `subprocess.TimeoutExpired`."""
+        """Wait until it ends by itself; return its exit code. :raises subprocess.TimeoutExpired:"""
         code = self._popen.wait(timeout)
         self._release()
         return code
 
     def stop(self, timeout: float) -> None:
-        """Ask it to end; kill what has not ended after `timeout` seconds."""
+        """Ask it to end, and kill what has not ended after `timeout` seconds."""
         family = self._family()
         self._resume(family)
         if self.running:
@@ -84,21 +84,22 @@ class Process:
         self._reap(family, timeout)
 
     def kill(self) -> None:
-        """End it at once, as a power cut does."""
+        """Kill it with its children, as a power failure does."""
         family = self._family()
         _signal(family, signal.SIGKILL)
         self._reap(family, 0.0)
 
     def freeze(self) -> None:
-        """Stop it in its tracks: sockets stay open, nothing answers.
+        """Suspend it: sockets stay open, and nothing answers.
 
-        Returns when every process has stopped; one may have been forked while the signals went out.
+        Returns when every process has stopped. One may be forked while the signals are sent.
         """
-        while moving := [process for process in self._family() if not _stopped(process)]:
-            _signal(moving, signal.SIGSTOP)
+        while running := [process for process in self._family() if not _stopped(process)]:
+            _signal(running, signal.SIGSTOP)
             time.sleep(0.01)
 
     def thaw(self) -> None:
+        """End a `freeze()`."""
         self._resume(self._family())
 
     def _resume(self, family: Sequence[psutil.Process]) -> None:
@@ -119,8 +120,8 @@ class Process:
         self._release()
 
     def _release(self) -> None:
-        self._leash.kill()
-        self._leash.communicate()
+        self._reaper.kill()
+        self._reaper.communicate()
 
 
 def _stopped(process: psutil.Process) -> bool:

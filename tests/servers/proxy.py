@@ -1,4 +1,4 @@
-"""A TCP relay in front of a database that loses connections at the moments that matter."""
+"""A TCP relay in front of a database that loses connections during a COMMIT."""
 
 import contextlib
 import enum
@@ -15,54 +15,55 @@ from sqlalchemy.engine import make_url
 _COMMIT = re.compile(rb"COMMIT(?!TED)")
 
 
-class Fate(enum.Enum):
-    """What becomes of the next COMMIT."""
+class CommitLoss(enum.Enum):
+    """What happens to the next COMMIT."""
 
-    LOST = enum.auto()  # it never arrives
-    UNANSWERED = enum.auto()  # it is done, and its answer never arrives
-    LATE = enum.auto()  # the client is cut off, and it arrives when `release` is called
+    LOST = enum.auto()  # it does not arrive
+    UNANSWERED = enum.auto()  # it is executed, but its answer does not arrive
+    LATE = enum.auto()  # the client is disconnected, and it arrives when `release` is called
 
 
 class Proxy:
-    """Relays to a port of this machine, until it is closed."""
+    """Relays connections to a port of this machine, until it is closed."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._relays: set[_Relay] = set()
         self._lock = threading.Lock()
-        self._fate: Fate | None = None
+        self._loss: CommitLoss | None = None
         self.released = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self, url: str) -> str:
-        """The same database, by way of the proxy."""
+        """Return the URL of the same database through the proxy."""
         port = self._listener.getsockname()[1]
         return make_url(url).set(port=port).render_as_string(hide_password=False)
 
-    def doom(self, fate: Fate) -> None:
-        """What is to become of the next COMMIT."""
+    def lose_commit(self, loss: CommitLoss) -> None:
+        """Lose the connection of the next COMMIT in this way."""
         self.released.clear()
-        self._fate = fate
+        self._loss = loss
 
     def release(self) -> None:
-        """Let a late COMMIT arrive."""
+        """Let a `LATE` COMMIT arrive."""
         self.released.set()
 
     def cut(self) -> None:
-        """Lose every connection."""
+        """Close every connection."""
         with self._lock:
             relays, self._relays = self._relays, set()
         for relay in relays:
             relay.close()
 
-    def take(self) -> Fate | None:
-        """The fate of a COMMIT that is passing."""
+    def take(self) -> CommitLoss | None:
+        """Return how to lose the COMMIT that passes, once; None: relay it."""
         with self._lock:
-            fate, self._fate = self._fate, None
-        return fate
+            loss, self._loss = self._loss, None
+        return loss
 
     def close(self) -> None:
+        """Close the port and every connection."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.release()
@@ -93,7 +94,7 @@ class Proxy:
 
 
 class _Relay:
-    """One connection: a thread for each direction."""
+    """One connection, with a thread for each direction."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
@@ -114,11 +115,11 @@ class _Relay:
 
     def _upstream(self) -> None:
         while data := self._client.recv(65536):
-            fate = self._proxy.take() if _COMMIT.search(data) else None
-            if fate is Fate.LOST:
+            loss = self._proxy.take() if _COMMIT.search(data) else None
+            if loss is CommitLoss.LOST:
                 return
-            self._answers = fate is None
-            if fate is Fate.LATE:
+            self._answers = loss is None
+            if loss is CommitLoss.LATE:
                 _close(self._client)
                 self._proxy.released.wait()
             self._server.sendall(data)

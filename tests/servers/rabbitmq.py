@@ -1,4 +1,4 @@
-"""RabbitMQ, one node, with an Erlang port mapper of its own."""
+"""One node of RabbitMQ, with an Erlang port mapper of its own."""
 
 import shutil
 import signal
@@ -10,7 +10,7 @@ import amqp
 from tests.servers.process import Process
 from tests.servers.server import Server, accepts, free_port
 
-# The script itself: the one on PATH changes to the user of the system service.
+# The script itself; the one on PATH switches to the user of the system service.
 _SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 
 _CONFIG = """\
@@ -28,7 +28,7 @@ _ERLANG = (
 
 
 class RabbitMQ(Server):
-    """`transport_url` is what oslo.messaging takes."""
+    """A RabbitMQ server. :ivar transport_url: the URL for oslo.messaging."""
 
     name = "rabbitmq"
 
@@ -66,7 +66,7 @@ class RabbitMQ(Server):
             "RABBITMQ_MNESIA_BASE": f"{directory}/mnesia",
             "RABBITMQ_NODENAME": f"{self.name}-{self.port}@localhost",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _ERLANG,
-            "RUNNING_UNDER_SYSTEMD": "1",  # no shell between us and the Erlang machine
+            "RUNNING_UNDER_SYSTEMD": "1",  # no shell between us and the Erlang process
         }
 
     def answers(self) -> bool:
@@ -79,7 +79,7 @@ class RabbitMQ(Server):
             return False
 
     def control(self, *arguments: str) -> None:
-        """`rabbitmqctl`, for example `control("close_all_connections", "outage")`."""
+        """Run rabbitmqctl: ``control("close_all_connections", "outage")``."""
         self.run(str(_SCRIPTS / "rabbitmqctl"), *arguments)
 
     def close(self) -> None:

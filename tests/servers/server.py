@@ -1,4 +1,4 @@
-"""What the servers have in common: start, wait for an answer, stop, start again, clean up."""
+"""The common part of the servers: start, wait for an answer, stop, restart, clean up."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ class ServerFailed(Exception):
 
 
 class Server(ABC):
-    """A server that listens on this machine only, from `start()` to `close()`."""
+    """A server that listens on a port of this machine from `start()` to `close()`."""
 
     name: ClassVar[str]
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
@@ -39,19 +39,19 @@ class Server(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make the data directory; called once, before the first start."""
+        """Create the data directory. Called once, before the first start."""
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """The command that runs the server in the foreground."""
+        """Return the command that runs the server in the foreground."""
 
     def environment(self) -> Mapping[str, str]:
-        """What the command needs beside the environment of this process."""
+        """Return the variables that the command needs besides those of this process."""
         return {}
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether a client gets an answer."""
+        """Return whether a client gets an answer."""
 
     @property
     def running(self) -> bool:
@@ -64,7 +64,7 @@ class Server(ABC):
         return self._process.pid
 
     def start(self) -> Self:
-        """Start (again) and return when the server answers; nothing if it runs already."""
+        """Start the server, unless it runs, and return when it answers."""
         if self.running:
             return self
         if not self._prepared:
@@ -77,33 +77,33 @@ class Server(ABC):
         return self
 
     def stop(self) -> None:
-        """Shut down in order, as a package upgrade does."""
+        """Shut the server down cleanly, as a package upgrade does."""
         if self._process is not None:
             self._process.stop(self.stop_timeout)
 
     def kill(self) -> None:
-        """SIGKILL, to the server and its children."""
+        """Send SIGKILL to the server and its children."""
         assert self._process is not None
         self._process.kill()
 
     def freeze(self) -> None:
-        """SIGSTOP, to the server and its children: connections stay open, nothing answers."""
+        """Send SIGSTOP to the server and its children: connections stay open, nothing answers."""
         assert self._process is not None
         self._process.freeze()
 
     def thaw(self) -> None:
-        """The end of a `freeze()`."""
+        """End a `freeze()`."""
         assert self._process is not None
         self._process.thaw()
 
     def close(self) -> None:
-        """Stop, and remove the data."""
+        """Stop the server and remove its data."""
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     @contextlib.contextmanager
     def outage(self) -> Iterator[None]:
-        """The server is stopped for the length of the block."""
+        """Stop the server for the length of the block."""
         self.stop()
         try:
             yield
@@ -126,7 +126,7 @@ class Server(ABC):
         self.close()
 
     def run(self, *command: str) -> None:
-        """A command that prepares the server; raises `ServerFailed` with its output."""
+        """Run a command that prepares the server. :raises ServerFailed: with its output."""
         result = subprocess.run(
             command,
             env={**os.environ, **self.environment()},
@@ -155,9 +155,9 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """A free loopback port below the range from which the kernel takes ports for clients.
+    """Return a free loopback port below the range from which Linux takes ports for clients.
 
-    A port of that range could be taken by somebody's connection while the server is stopped.
+    A port of that range could be taken by a client's connection while the server is stopped.
     """
     while True:
         port = random.randrange(20000, 32000)
@@ -171,7 +171,7 @@ def free_port() -> int:
 
 
 def accepts(port: int) -> bool:
-    """Whether something listens on the loopback port."""
+    """Return whether a server listens on the loopback port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -180,7 +180,7 @@ def accepts(port: int) -> bool:
 
 
 def as_user(user: str) -> list[str]:
-    """The start of a command that root runs as `user`, for servers that refuse to be root."""
+    """Return the start of a command that root runs as `user`, for servers that refuse root."""
     if os.geteuid() != 0:
         return []
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]

@@ -1,4 +1,4 @@
-"""What udevd tells its listeners, said in its stead: a libvirtd listens without one, too."""
+"""Messages to the listeners of udevd, sent in its place; libvirtd listens even without udevd."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import socket
 import struct
 from pathlib import Path
 
-#: The multicast group on which udevd tells of devices when it has dealt with them.
+#: The multicast group on which udevd announces devices after it has processed them.
 GROUP = 2
-#: Of a message (libudev's ``udev_monitor_netlink_header``): its prefix, and its magic number.
+#: The prefix and the magic number of a message (libudev's ``udev_monitor_netlink_header``).
 PREFIX, MAGIC = b"libudev\0", 0xFEEDCAFE
 _HEADER = struct.Struct("=8sIIIIIIII")
 #: The netlink protocol (Linux, ``NETLINK_KOBJECT_UEVENT``).
@@ -17,12 +17,12 @@ _SYS = Path("/sys")
 
 
 def announce(action: str, address: str) -> None:
-    """Tell that a PCI device of this machine was added, changed or removed; it stays as it is.
+    """Announce that a PCI device of this machine was added, changed or removed; change nothing.
 
     :param action: ``add``, ``change`` or ``remove``. :param address: like 0000:00:01.0.
     """
     device = (_SYS / "bus/pci/devices" / address).resolve()
-    told = {
+    properties = {
         "ACTION": action,
         "DEVPATH": "/" + str(device.relative_to(_SYS)),
         "SUBSYSTEM": "pci",
@@ -30,13 +30,13 @@ def announce(action: str, address: str) -> None:
         "USEC_INITIALIZED": "1",
     }
     lines = (device / "uevent").read_text().splitlines()
-    told |= dict(line.split("=", 1) for line in lines if "=" in line)
-    _send(told)
+    properties |= dict(line.split("=", 1) for line in lines if "=" in line)
+    _send(properties)
 
 
-def _send(told: dict[str, str]) -> None:
-    body = b"".join(f"{key}={value}\0".encode() for key, value in told.items())
-    size, subsystem = _HEADER.size, _hash(told["SUBSYSTEM"].encode())
+def _send(properties: dict[str, str]) -> None:
+    body = b"".join(f"{key}={value}\0".encode() for key, value in properties.items())
+    size, subsystem = _HEADER.size, _hash(properties["SUBSYSTEM"].encode())
     header = _HEADER.pack(
         PREFIX, socket.htonl(MAGIC), size, size, len(body), socket.htonl(subsystem), 0, 0, 0
     )
@@ -46,8 +46,7 @@ def _send(told: dict[str, str]) -> None:
 
 
 def _hash(name: bytes) -> int:
-    """MurmurHash2 with a seed of zero, by which listeners that want one subsystem are spared the
-    others."""
+    """MurmurHash2 with seed 0, by which listeners filter messages for one subsystem."""
     prime, mask = 0x5BD1E995, 0xFFFFFFFF
     value, whole = len(name), len(name) // 4 * 4
     for (word,) in struct.iter_unpack("<I", name[:whole]):

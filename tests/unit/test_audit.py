@@ -1,4 +1,4 @@
-"""One audit: what it says, and what it does when a part of the world is missing."""
+"""One audit: its summary, its chunks, and what it does without hypervisor or store."""
 
 import json
 
@@ -8,15 +8,15 @@ from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
-from rtagent.model.numa_usage import Occupancy
-from rtagent.pci.holds import holdings
-from rtagent.pci.spec import parse_specs
+from rtagent.model.domain_usage import Occupancy
+from rtagent.pci.allocations import device_allocations
+from rtagent.pci.specs import parse_specs
 from rtagent.tracker import CHUNK, ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import TOPOLOGY, ManualClock, call, host, uid
-from tests.device_states import policy
-from tests.pci_hosts import PF_0, PF_IDS, nic, vf
-from tests.unit.test_kernel import claim, enroll
+from tests.support.device_states import policy
+from tests.support.hosts import TOPOLOGY, ManualClock, call, host, uid
+from tests.support.pci_hosts import PF_0, PF_IDS, nic, vf
+from tests.support.trackers import claim, enroll
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def auditor(store, world):
     return Auditor(tracker, world, clock)
 
 
-def test_the_first_audit_learns_the_host(auditor):
+def test_first_audit_records_the_host(auditor):
     summary = auditor.run("start")
     assert auditor.tracker.snapshot().topology == TOPOLOGY
     assert str(summary) == (
@@ -46,7 +46,7 @@ def test_the_first_audit_learns_the_host(auditor):
     assert summary.good and auditor.last is summary
 
 
-def test_a_second_audit_of_an_unchanged_host_writes_nothing(auditor, store, world):
+def test_audit_of_an_unchanged_host_writes_nothing(auditor, store, world):
     world.start_domain(uid(), 1, 512)
     auditor.run("start")
     commits = store.calls["commit"]
@@ -55,7 +55,7 @@ def test_a_second_audit_of_an_unchanged_host_writes_nothing(auditor, store, worl
     assert store.calls["commit"] == commits
 
 
-def test_a_hypervisor_that_is_away_changes_nothing(auditor, world, store):
+def test_audit_without_a_hypervisor_changes_nothing(auditor, world, store):
     auditor.run("start")
     world.lost = True
     commits = store.calls["commit"]
@@ -66,7 +66,7 @@ def test_a_hypervisor_that_is_away_changes_nothing(auditor, world, store):
     assert auditor.run("periodic").good
 
 
-def test_a_bad_item_is_reported_and_the_rest_goes_on(auditor, world):
+def test_unreadable_domain_is_reported_and_the_others_are_audited(auditor, world):
     world.start_domain(uid(1), 1, 512)
     world.start_domain(uid(2), 2, 512)
     world.unreadable.add(uid(1))
@@ -75,7 +75,7 @@ def test_a_bad_item_is_reported_and_the_rest_goes_on(auditor, world):
     assert f"1 problem: domain {uid(1)}" in str(summary)
 
 
-def test_a_store_that_is_down_takes_nothing_and_the_audit_says_so(auditor, world, store):
+def test_audit_without_a_store_applies_nothing_and_reports_it(auditor, world, store):
     auditor.run("start")
     world.start_domain(uid(), 1, 512)
     store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
@@ -88,7 +88,7 @@ def test_a_store_that_is_down_takes_nothing_and_the_audit_says_so(auditor, world
     assert auditor.run("periodic").orphans == 1
 
 
-def test_what_was_touched_meanwhile_is_left_to_the_next_audit(auditor, world):
+def test_claim_that_is_touched_meanwhile_is_left_to_the_next_audit(auditor, world):
     auditor.run("start")
     tracker = auditor.tracker
     held = claim(tracker)
@@ -106,8 +106,8 @@ def test_what_was_touched_meanwhile_is_left_to_the_next_audit(auditor, world):
     assert auditor.run("periodic").suspects == 1
 
 
-def test_a_hundred_steps_let_claims_in_between(auditor, world):
-    """An audit's steps go in chunks: more than one revision, each with its claims around it."""
+def test_many_steps_are_applied_in_chunks(auditor, world):
+    """Each chunk is a revision, so that claims get in between."""
     auditor.run("start")
     before = auditor.tracker.snapshot().revision
     for number in range(120):
@@ -117,9 +117,10 @@ def test_a_hundred_steps_let_claims_in_between(auditor, world):
     assert auditor.tracker.snapshot().revision - before == 3
 
 
-def test_what_many_domains_use_is_known_after_one_audit(store, world):
-    """More than are applied at once: the domains' steps do not hold up those of their devices. A
-    virtual function that nobody offers must be known, or its card would be given away whole."""
+def test_usage_of_many_domains_is_recorded_by_one_audit(store, world):
+    """There are more domains than one chunk has steps: the step of a device is in its domain's
+    chunk. A used virtual function outside device_spec must be recorded, or its physical function
+    would be available."""
     specs = parse_specs([json.dumps(PF_IDS)])
     tracker = ResourceTracker(store, ManualClock(), enroll(store, host(pci=policy(specs)).policy))
     world.plug(*nic())
@@ -127,7 +128,7 @@ def test_what_many_domains_use_is_known_after_one_audit(store, world):
         devices = frozenset({vf(0)} if number == 0 else ())
         world.start_domain(uid(number), 1, 64, occupancy=Occupancy(devices=devices))
     assert Auditor(tracker, world, ManualClock()).run("start").skipped == 0
-    state = holdings(tracker.snapshot()).state(PF_0)
+    state = device_allocations(tracker.snapshot()).state(PF_0)
     assert (state.state, state.reason) == (
         "unavailable",
         f"its virtual function {vf(0)} is held by {uid(0)}",

@@ -1,4 +1,4 @@
-"""The package as a whole: its version, and that each of its modules can be imported."""
+"""The package: its version, and the import of every module."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""What differs from one database to another: one module each, chosen by the URL."""
+"""The differences between databases: one module for each, chosen by the URL."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rtagent.errors import ConfigError
 
 
 def _postgresql() -> Backend:
-    # Its driver takes long to import: only who uses it waits.
+    # The import of the driver takes long, so it is imported only for PostgreSQL.
     from rtagent.db.backends.postgresql import PostgreSQL
 
     return PostgreSQL()
 
 
-#: By the name that a URL begins with.
+#: By the scheme of the URL.
 _BACKENDS: dict[str, Callable[[], Backend]] = {
     "sqlite": SQLite,
     "postgresql": _postgresql,
@@ -29,9 +29,9 @@ _BACKENDS: dict[str, Callable[[], Backend]] = {
 
 @functools.cache
 def backend(name: str) -> Backend:
-    """The backend of a dialect's name.
+    """Return the backend of a dialect, by name.
 
-    :raises ConfigError: it is none of ours.
+    :raises ConfigError: the database is not supported.
     """
     try:
         return _BACKENDS[name]()

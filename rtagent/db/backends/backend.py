@@ -1,4 +1,4 @@
-"""What a database must tell us of itself."""
+"""The interface of a database backend."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Code = str | int | None
 class Backend(ABC):
     """One kind of database.
 
-    :cvar title: what people call it.
-    :cvar snapshot: execution options with which several reads see one moment.
-    :cvar serial: the same for a transaction that must not overlap with another of its kind.
-    :cvar deadlocks: codes that mean "ended in favour of another transaction".
-    :cvar unwritten: further codes with which a COMMIT that fails has surely written nothing.
-    :cvar native_backup: the command that copies such a database, or None when `backup` does it.
+    :cvar title: the product's name.
+    :cvar snapshot: execution options with which several reads see the same state.
+    :cvar serial: execution options that isolate a transaction from others of its kind.
+    :cvar deadlocks: error codes that mean "ended in favour of another transaction".
+    :cvar unwritten: further error codes of a failed COMMIT that has definitely written nothing.
+    :cvar native_backup: the server's own backup command, or None if `rtagent.db.backup` is used.
     """
 
     title: ClassVar[str]
@@ -35,23 +35,23 @@ class Backend(ABC):
 
     @abstractmethod
     def arguments(self, timeout: float) -> Options:
-        """For `create_engine`: every wait is bounded by `timeout` seconds."""
+        """Return arguments of `create_engine` that bound every wait by `timeout` seconds."""
 
     @abstractmethod
     def listen(self, engine: Engine, timeout: float) -> None:
-        """Prepare each new connection, and whatever else the kind needs."""
+        """Register the event listeners that prepare each connection."""
 
     @abstractmethod
     def code(self, error: DBAPIError) -> Code:
-        """The driver's code of an error."""
+        """Return the driver's code of an error."""
 
 
 def refuse_dropped(descriptor: int) -> None:
-    """Have the pool replace a connection that its server has closed.
+    """Make the pool replace a connection that its server has closed.
 
-    Nothing is to be read from a server while no question is open: what is there is its farewell.
-    This costs no round trip, which the pool's own ping would, at each commit; and a server that is
-    frozen is waited for once, not twice.
+    An idle server sends nothing, so pending input means that it has closed the connection. This
+    check needs no round trip, unlike the pool's own ping, which would cost one for each commit. It
+    also avoids a second wait for a frozen server.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -60,6 +60,7 @@ def refuse_dropped(descriptor: int) -> None:
 
 
 def server_seconds(timeout: float) -> float:
-    """How long a server may take itself: a little less than we wait for it, so that its own
-    answer, which names the cause, comes first."""
+    """Return the time-out that the server applies itself. It is a little shorter than the client's,
+    so that the server's own error, which names the cause, comes first.
+    """
     return timeout * 0.9

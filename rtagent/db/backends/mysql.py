@@ -1,4 +1,4 @@
-"""MariaDB and MySQL, by way of PyMySQL."""
+"""MariaDB and MySQL, with PyMySQL."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from rtagent.db.backends.backend import Backend, Code, Options, refuse_dropped, 
 
 
 class MySQL(Backend):
-    """InnoDB's row locks; a transaction reads what is committed, unless told otherwise: the
-    default would lock the gaps between the rows of different nodes."""
+    """InnoDB with row locks. The isolation level is READ COMMITTED, because the default level locks
+    the gaps between the rows of different nodes.
+    """
 
     title = "MariaDB"
     snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
     serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
-    # Deadlock (also: refused by a cluster); the row has changed since the transaction's snapshot.
+    # 1213: deadlock, or refused by a cluster. 1020: the row has changed since the snapshot.
     deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
     native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"
@@ -44,7 +45,7 @@ class MySQL(Backend):
 
         @event.listens_for(engine, "checkout")
         def check_out(connection: Any, _: object, __: object) -> None:
-            # PyMySQL has no public name for its socket.
+            # PyMySQL has no public attribute for its socket.
             refuse_dropped(connection._sock.fileno())
 
     def code(self, error: DBAPIError) -> Code:
@@ -60,6 +61,6 @@ def _settings(timeout: float, mariadb: bool) -> list[tuple[str, object]]:
         ("innodb_lock_wait_timeout", whole),
     ]
     if mariadb:
-        # An agent that is stopped in a transaction would keep its node's row locked.
+        # An agent that is stopped within a transaction would keep its node's row locked.
         settings += [("max_statement_time", seconds), ("idle_transaction_timeout", whole)]
     return settings

@@ -1,4 +1,4 @@
-"""PostgreSQL, by way of psycopg."""
+"""PostgreSQL, with psycopg."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _T = TypeVar("_T")
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
-    """A connection that waits no longer than until `deadline`, for all of a transaction.
+    """A connection whose waits for a transaction end at `deadline`.
 
-    The server's time-outs do not help when it is frozen, nor TCP's, as long as its kernel answers.
+    When the server process is frozen, its own time-outs do not work. TCP's do not either, as long
+    as the server's operating system answers.
     """
 
     deadline: float | None = None
@@ -33,12 +34,12 @@ class _BoundedConnection(psycopg.Connection[Any]):
         except psycopg.OperationalError as error:
             if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
                 raise
-            self.close()  # an answer that comes later must not be taken for another's
+            self.close()  # a late answer must not be read as that of the next statement
             raise psycopg.OperationalError("the server did not answer in time") from error
 
 
 class PostgreSQL(Backend):
-    """Row locks; a transaction reads what is committed, unless told otherwise."""
+    """Row locks. The isolation level is READ COMMITTED."""
 
     title = "PostgreSQL"
     snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
@@ -60,9 +61,9 @@ class PostgreSQL(Backend):
             f"SET {name} = {int(bound * 1000)}"
             for name, bound in (
                 ("statement_timeout", seconds),
-                # Less than a statement's, so that what is told is that a lock was in the way.
+                # Shorter than the statement's, so that the error names the lock.
                 ("lock_timeout", server_seconds(seconds)),
-                # An agent that is stopped in a transaction would keep its node's row locked.
+                # An agent that is stopped within a transaction would keep its node's row locked.
                 ("idle_in_transaction_session_timeout", seconds),
             )
         )
@@ -84,8 +85,8 @@ class PostgreSQL(Backend):
 
         @event.listens_for(engine, "do_executemany")
         def execute_many(cursor: psycopg.Cursor[Any], sql: Any, rows: Any, _: object) -> bool:
-            # The driver sends these in a pipeline, whose last message may be a Flush: that ends the
-            # server's clock for idle transactions, and only a further statement starts it again.
+            # The driver sends these in a pipeline, whose last message may be a Flush. A Flush stops
+            # the server's timer for idle transactions, and only a further statement restarts it.
             cursor.executemany(sql, rows)
             cursor.connection.execute("")
             return True

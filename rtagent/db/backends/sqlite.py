@@ -12,20 +12,20 @@ from rtagent.db.backends.backend import Backend, Code, Options
 
 
 class SQLite(Backend):
-    """A WAL with an fsync per commit; writers wait for each other at BEGIN."""
+    """WAL mode with an fsync for each commit. Writers wait for each other at BEGIN."""
 
     title = "SQLite"
     snapshot: ClassVar[Options] = {}
     serial: ClassVar[Options] = {}
     deadlocks: ClassVar[frozenset[Code]] = frozenset()
-    # After an I/O error in COMMIT a crash may yet bring the transaction back from the log.
+    # After an I/O error in COMMIT, recovery from a crash may still find the transaction in the WAL.
     unwritten: ClassVar[frozenset[Code]] = frozenset(
         {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
     )
     native_backup = None
 
     def arguments(self, timeout: float) -> Options:
-        # The driver must not begin transactions: it would begin them without the lock.
+        # The driver must not begin transactions, because it begins them without the lock.
         return {"connect_args": {"timeout": timeout, "isolation_level": None}}
 
     def listen(self, engine: Engine, timeout: float) -> None:
@@ -34,7 +34,7 @@ class SQLite(Backend):
 
     def code(self, error: DBAPIError) -> Code:
         number = getattr(error.orig, "sqlite_errorcode", None)
-        # The low byte is the kind; the rest tells which call of the operating system failed.
+        # The low byte is the primary code. The rest identifies the failed system call.
         return None if number is None else number & 0xFF
 
 
@@ -44,7 +44,7 @@ def _prepare(connection: Any, _: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # With the lock from the start, what a writer reads holds until it commits; a lock that is
-    # asked for later may be refused without any wait.
+    # A writer takes the lock at BEGIN, so that the rows that it reads stay valid until its commit.
+    # A lock that is requested later may be refused without any wait.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

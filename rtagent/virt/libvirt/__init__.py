@@ -1,4 +1,4 @@
-"""The host through libvirt: the only package that imports it."""
+"""The libvirt adapter: the only package that imports libvirt."""
 
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 

@@ -1,4 +1,4 @@
-"""What a capabilities document says of the host: pure."""
+"""Parse the host part of a capabilities document. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
 class HostCapabilities(Value, frozen=True, kw_only=True):
     """The host as libvirt describes it.
 
-    :ivar host_uuid: libvirt's, or "". :ivar cpus: ids of the CPUs that are online.
-    :ivar hyperthreading: some core has more than one thread online.
-    :ivar cpu: the ``<cpu>`` document. :ivar cpu_info: arch, model, vendor, topology, features, of
-        which the last are those beyond what the model implies.
-    :ivar guests: (arch, hypervisor type, vm mode) of each kind of guest.
+    :ivar host_uuid: libvirt's host uuid, or "". :ivar cpus: ids of the online CPUs.
+    :ivar hyperthreading: whether any core has more than one thread online.
+    :ivar cpu: the ``<cpu>`` document.
+    :ivar cpu_info: arch, model, vendor, topology, and the features beyond those that the model
+        implies.
+    :ivar guests: (arch, hypervisor type, vm mode) of each supported type of guest.
     """
 
     host_uuid: str
@@ -31,7 +32,7 @@ class HostCapabilities(Value, frozen=True, kw_only=True):
 
 
 def parse_capabilities(document: str) -> HostCapabilities:
-    """:raises BadDocument: naming what is missing or odd."""
+    """:raises BadDocument: names the missing or invalid part."""
     root = parse(document)
     host, cpu = root.find("host"), root.find("host/cpu")
     if root.tag != "capabilities" or host is None or cpu is None:
@@ -49,7 +50,7 @@ def parse_capabilities(document: str) -> HostCapabilities:
 
 
 def feature_names(cpu: etree._Element) -> frozenset[str]:
-    """The features that a ``<cpu>`` lists and does not take away."""
+    """Return the features that a ``<cpu>`` element requires or forces."""
     return frozenset(
         feature.get("name", "")
         for feature in cpu.iterfind("feature")
@@ -58,7 +59,7 @@ def feature_names(cpu: etree._Element) -> frozenset[str]:
 
 
 def _siblings(host: etree._Element) -> Iterator[tuple[int, str]]:
-    """Each CPU that is online, and which share its core: libvirt knows siblings of no other."""
+    """Yield each online CPU with its ``siblings``; libvirt has none for an offline CPU."""
     for cpu in host.iterfind("topology/cells/cell/cpus/cpu"):
         siblings = cpu.get("siblings")
         if siblings is not None:
@@ -67,14 +68,14 @@ def _siblings(host: etree._Element) -> Iterator[tuple[int, str]]:
 
 def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, Any]:
     topology = cpu.find("topology")
-    shape = {} if topology is None else {str(k): str(v) for k, v in topology.attrib.items()}
+    counts = {} if topology is None else {str(k): str(v) for k, v in topology.attrib.items()}
     return {
         "arch": text(cpu, "arch"),
         "model": text(cpu, "model", ""),
         "vendor": text(cpu, "vendor", ""),
         "topology": {
             "cells": len(host.findall("topology/cells/cell")),
-            **{name: integer(value, f"<topology {name}>") for name, value in shape.items()},
+            **{name: integer(value, f"<topology {name}>") for name, value in counts.items()},
         },
         "features": sorted(feature_names(cpu)),
     }

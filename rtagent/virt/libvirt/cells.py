@@ -1,4 +1,4 @@
-"""The NUMA cells of a capabilities document: pure."""
+"""Parse the NUMA cells of a capabilities document. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from lxml import etree
 
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
 from rtagent.model.topology import Cell
+from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB
 from rtagent.virt.libvirt.document import BadDocument, integer, parse
-
-#: Bytes in each unit in which libvirt may state a size.
-_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
-_KIB, _MIB = 1024, 1024**2
+from rtagent.virt.libvirt.units import in_bytes
 
 
 def parse_cells(document: str, running: frozenset[int] | None = None) -> tuple[Cell, ...]:
-    """The host's cells, by id; none when the document tells of none.
+    """Return the host's cells in order of their ids; empty when the document has none.
 
-    :param running: the host's online CPUs; None: as the document tells. libvirt 9 tells of an
-        offline CPU what it tells of a core of its own on socket 0 (LP2077228).
-    :raises BadDocument: naming the cell and what is odd about it.
+    :param running: the host's online CPUs; None: use the document alone. libvirt 9 reports an
+        offline CPU as a core of its own on socket 0 (LP2077228).
+    :raises BadDocument: names the cell and the invalid element.
     """
     elements = parse(document).iterfind("host/topology/cells/cell")
     cells = [_cell(element, running) for element in elements]
@@ -34,8 +32,8 @@ def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
     where = f"cell {number}"
     listed = element.iterfind("cpus/cpu")
     cpus = {integer(cpu.get("id"), f"{where}: <cpu id>"): cpu for cpu in listed}
-    # An offline CPU has neither siblings nor a socket, whatever is told: libvirt reads both from
-    # what Linux shows of CPUs that run.
+    # Ignore siblings and socket of an offline CPU: libvirt reads both from sysfs, which has them
+    # for online CPUs only.
     online = {
         cpu_id: cpu
         for cpu_id, cpu in cpus.items()
@@ -45,7 +43,7 @@ def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
         id=number,
         cpus=frozenset(online),
         offline=frozenset(cpus.keys() - online.keys()),
-        memory_mb=_size(element.find("memory"), f"{where}: <memory>") // _MIB,
+        memory_mb=_size(element.find("memory"), f"{where}: <memory>") // BYTES_IN_MIB,
         siblings=_siblings(online, where),
         sockets=frozenset(
             integer(cpu.get("socket_id"), f"{where}: <cpu socket_id>") for cpu in online.values()
@@ -56,7 +54,7 @@ def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
 
 
 def _siblings(online: dict[int, etree._Element], where: str) -> tuple[frozenset[int], ...]:
-    """Each core once. What a CPU names beyond the cell's online CPUs is left out."""
+    """Return each core once, without CPUs that are offline or in another cell."""
     cores = {frozenset(_core(cpu, where) & online.keys() | {n}) for n, cpu in online.items()}
     counted = Counter(number for core in cores for number in core)
     for number, count in counted.items():
@@ -82,23 +80,15 @@ def _distances(element: etree._Element, where: str) -> Iterator[tuple[int, int]]
 
 def _pages(element: etree._Element, where: str) -> Iterator[tuple[int, int]]:
     for pages in element.iterfind("pages"):
-        size = integer(pages.get("size"), f"{where}: <pages size>")
-        unit = _unit(pages, f"{where}: <pages>")
-        yield size * unit // _KIB, integer(pages.text, f"{where}: <pages>")
+        size = in_bytes(pages, pages.get("size"), f"{where}: <pages size>")
+        yield size // BYTES_IN_KIB, integer(pages.text, f"{where}: <pages>")
 
 
 def _size(element: etree._Element | None, where: str) -> int:
-    """Bytes; 0 when there is no element: libvirt leaves out the memory of a cell that has none."""
+    """Return bytes; 0 without an element, because libvirt omits it for a cell without memory."""
     if element is None:
         return 0
-    return integer(element.text, where) * _unit(element, where)
-
-
-def _unit(element: etree._Element, where: str) -> int:
-    unit = element.get("unit", "KiB")
-    if unit not in _BYTES:
-        raise BadDocument(f"{where} is in {unit!r}, which is no unit of memory")
-    return _BYTES[unit]
+    return in_bytes(element, element.text, where)
 
 
 def _check_disjoint(cells: list[Cell]) -> None:
@@ -107,7 +97,7 @@ def _check_disjoint(cells: list[Cell]) -> None:
     for cell in cells:
         both = cpus & (cell.cpus | cell.offline)
         if cell.id in ids or both:
-            what = f"CPUs {sorted(both)}" if both else "it"
-            raise BadDocument(f"cell {cell.id}: {what} is there twice")
+            what = f": CPUs {sorted(both)} are listed" if both else " is listed"
+            raise BadDocument(f"cell {cell.id}{what} twice")
         ids.add(cell.id)
         cpus |= cell.cpus | cell.offline

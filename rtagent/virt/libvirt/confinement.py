@@ -1,4 +1,4 @@
-"""What of the host a domain's document binds it to: CPUs, cells, pages, devices. Pure."""
+"""Parse the host CPUs, cells, pages and devices that a domain document binds. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from lxml import etree
 
 from rtagent.model.base import Value
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.document import BadDocument, integer
 from rtagent.virt.libvirt.guest_devices import Given, given_devices
 from rtagent.virt.libvirt.units import in_bytes
 
-_KIB = 1024
-_MIB = 1024**2
-
 
 class Confinement(Value, frozen=True, kw_only=True):
-    """:ivar cpusets: each set of host CPUs that some of its threads are kept to.
-    :ivar memory_mb: MB by the host's cell, rounded up, of guest cells bound to just one.
-    :ivar pages: theirs, by the host's cell, by size (KiB).
-    :ivar given: devices that it has whole.
+    """:ivar cpusets: each set of host CPUs to which some of the domain's threads are pinned.
+    :ivar memory_mb: MB by host cell, rounded up, of the guest cells bound to exactly one.
+    :ivar pages: pages of those guest cells, by host cell and size (KiB).
+    :ivar given: devices passed through to the domain.
     """
 
     cpusets: tuple[frozenset[int], ...] = ()
@@ -31,9 +29,9 @@ class Confinement(Value, frozen=True, kw_only=True):
     given: Given = Given()
 
     def occupancy(self, online: frozenset[int], vdpas: Mapping[str, str]) -> Occupancy:
-        """:param online: the host's CPUs: being kept to all of them is no confinement. Empty:
-            not known.
-        :param vdpas: addresses of vDPA devices by their paths; one that has none is left out.
+        """:param online: the host's CPUs; a set that contains all of them is not counted as
+            pinning. Empty: unknown.
+        :param vdpas: addresses of vDPA devices by path; a device without a path is omitted.
         """
         confining = (cpus for cpus in self.cpusets if not online or online - cpus)
         behind = (vdpas[path] for path in self.given.vdpas if path in vdpas)
@@ -50,7 +48,7 @@ NOWHERE = Confinement()
 
 
 class _Bound(Value, frozen=True, kw_only=True):
-    """A guest cell: the host's, bytes of memory, and the page size (KiB) if an explicit one."""
+    """A guest cell: its host cell, its memory (bytes) and its explicit page size (KiB), if any."""
 
     host: int
     memory: int
@@ -58,7 +56,7 @@ class _Bound(Value, frozen=True, kw_only=True):
 
 
 def confinement(domain: etree._Element) -> Confinement:
-    """:raises BadDocument: naming what is odd."""
+    """Return what the domain is bound to. :raises BadDocument: names the invalid element."""
     cpusets = tuple(dict.fromkeys(_cpusets(domain)))
     cells = list(_bound(domain))
     given = given_devices(domain)
@@ -70,10 +68,10 @@ def confinement(domain: etree._Element) -> Confinement:
         memory[cell.host] += cell.memory
         if cell.pagesize is not None:
             pool = pages.setdefault(cell.host, Counter())
-            pool[cell.pagesize] += -(-cell.memory // (cell.pagesize * _KIB))
+            pool[cell.pagesize] += round_up(cell.memory, cell.pagesize * BYTES_IN_KIB)
     return Confinement(
         cpusets=cpusets,
-        memory_mb={cell: -(-size // _MIB) for cell, size in memory.items()},
+        memory_mb={cell: round_up(size, BYTES_IN_MIB) for cell, size in memory.items()},
         pages={cell: dict(pool) for cell, pool in pages.items()},
         given=given,
     )
@@ -88,7 +86,7 @@ def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
 
 
 def _bound(domain: etree._Element) -> Iterator[_Bound]:
-    """The guest's cells that are bound to one of the host's."""
+    """Yield the guest cells that are bound to exactly one host cell."""
     tuned = domain.find("numatune")
     if tuned is None:  # most domains
         return
@@ -101,7 +99,7 @@ def _bound(domain: etree._Element) -> Iterator[_Bound]:
 
 
 def _memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | None]]:
-    """By guest cell, what tells its memory; a guest without cells is cell 0."""
+    """Return the element and text with the memory of each guest cell; cell 0 without cells."""
     cells = domain.findall("cpu/numa/cell")
     if cells:
         return {
@@ -113,9 +111,10 @@ def _memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | N
 
 
 def _host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
-    """By guest cell, its host cell if it is bound to just one; under None that of the others.
+    """Return the host cell of each guest cell that is bound to exactly one. The key None means all
+    other guest cells.
 
-    In every mode a single cell is where the memory is meant to be.
+    The mode is irrelevant: if ``nodeset`` has a single cell, the memory belongs to that cell.
     """
     memory = numatune.find("memory")
     bound: dict[int | None, int | None] = {None: None if memory is None else _only(memory)}
@@ -125,17 +124,17 @@ def _host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
 
 
 def _only(element: etree._Element) -> int | None:
-    if element.get("nodeset") is None:  # left to libvirt
+    if element.get("nodeset") is None:  # libvirt chooses
         return None
     cells = _numbers(element, "nodeset")
     return next(iter(cells)) if len(cells) == 1 else None
 
 
 def _page_sizes(domain: etree._Element) -> dict[int | None, int]:
-    """KiB, by guest cell; under None that of the others."""
+    """Return the page size (KiB) of each guest cell. The key None means all other guest cells."""
     sizes: dict[int | None, int] = {}
     for page in domain.iterfind("memoryBacking/hugepages/page"):
-        size = in_bytes(page, page.get("size"), "<page size>") // _KIB
+        size = in_bytes(page, page.get("size"), "<page size>") // BYTES_IN_KIB
         if not size:
             raise BadDocument("<page size> is less than 1 KiB")
         anywhere = page.get("nodeset") is None

@@ -1,4 +1,6 @@
-"""A connection to libvirt: opened when it is needed, lost at any time, bounded in every call."""
+"""The connection to libvirt. It is opened when needed and may be lost at any time. Every call is
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,22 @@ from rtagent.virt.libvirt.events import (
     subscribe_devices,
 )
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
-from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.libvirt.workers import Workers
 
-#: Seconds between two keep-alive messages, and how many may stay unanswered: a daemon that is
-#: frozen is noticed, and its hanging calls return, within three times the interval.
+#: Interval of keep-alive messages (seconds) and how many may stay unanswered: a frozen daemon is
+#: noticed, and calls that hang in it return, within three intervals.
 KEEPALIVE = (3, 2)
 
-#: Errors of these parts of libvirt mean that the connection, not the item, is at fault.
+#: Error domains that mean a broken connection, not a problem of the item.
 _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})
 
 
-class News(Value, frozen=True, kw_only=True):
-    """Who is told what: of a domain's change, of a device's, and once of each session's loss, by
-    the word for a targeted audit, on whichever thread noticed. All must return at once."""
+class Callbacks(Value, frozen=True, kw_only=True):
+    """Functions called on events, on any thread; all must return at once.
+
+    :ivar domain: a domain changed. :ivar device: a node device changed.
+    :ivar lost: a session was lost; called once for each, with the cause of the targeted audit.
+    """
 
     domain: Changed
     device: DeviceChanged
@@ -40,10 +45,11 @@ class News(Value, frozen=True, kw_only=True):
 
 
 class Session:
-    """One open connection, from its opening to its loss.
+    """One open connection, until it is closed or lost.
 
-    :ivar virt: libvirt's connection. :ivar lost: why it is no longer of use, or "".
-    :ivar signature: of the simulated host's file as it was just before.
+    :ivar virt: libvirt's connection. :ivar lost: the reason why it can no longer be used, or "".
+    :ivar signature: the signature of the simulated host's file just before the connection was
+        opened.
     """
 
     def __init__(self, virt: libvirt.virConnect, signature: Signature) -> None:
@@ -52,19 +58,19 @@ class Session:
         self._events: list[int] = []
         self._device_events: list[int] = []
 
-    def watch(self, news: News, closed: Callable[[Session, str], None]) -> None:
-        """Hear of domains, of devices where the driver has any, and of the end of the
-        connection."""
+    def watch(self, callbacks: Callbacks, closed: Callable[[Session, str], None]) -> None:
+        """Subscribe to domain events, to device events where the driver has them, and to the
+        connection's close event."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
-        self._events = subscribe(self.virt, news.domain)
+        self._events = subscribe(self.virt, callbacks.domain)
         for event in DEVICE_EVENTS:
             with optional(self):
-                self._device_events.append(subscribe_devices(self.virt, event, news.device))
+                self._device_events.append(subscribe_devices(self.virt, event, callbacks.device))
 
     def close(self) -> None:
-        """Let go of it. May hang as long as the other side does."""
+        """Close the connection. Hangs while the other side hangs."""
         for event in self._events:
             with contextlib.suppress(libvirt.libvirtError):
                 self.virt.domainEventDeregisterAny(event)
@@ -90,9 +96,9 @@ _CLOSED = {
 
 
 class Connection:
-    """The way to the `Session` of the moment.
+    """Opens a `Session` and replaces it after a loss.
 
-    :ivar file: of the simulated host, if it is one.
+    :ivar file: the host file of a simulated host, else None.
     """
 
     def __init__(
@@ -100,18 +106,18 @@ class Connection:
         uri: str,
         workers: Workers,
         reporter: Reporter,
-        news: News,
+        callbacks: Callbacks,
     ) -> None:
         self.uri, self.file = uri, host_file(uri)
-        self._workers, self._reporter = workers, reporter
-        self._news = news
+        self._workers, self._reporter = workers, reporter.named(__name__)
+        self._callbacks = callbacks
         self._opening = threading.Lock()
         self._session: Session | None = None
 
     def session(self) -> Session:
-        """The open one, or a new one.
+        """Return the open session, or open one.
 
-        :raises HypervisorUnavailable: none can be opened.
+        :raises HypervisorUnavailable: libvirt cannot be reached.
         """
         self.check_file()
         try:
@@ -121,14 +127,14 @@ class Connection:
             raise
         if new:
             self._reporter.health("hypervisor", "pass")
-            self._reporter.said("info", f"connected to {self.uri}")
+            self._reporter.log("info", f"connected to {self.uri}")
         return session
 
     @contextlib.contextmanager
     def using(self, session: Session) -> Iterator[None]:
-        """What libvirt raises in the block, or a call that hangs there, loses the session.
+        """Drop the session when a libvirt call in the block fails or hangs.
 
-        :raises HypervisorUnavailable: then.
+        :raises HypervisorUnavailable: the session was dropped.
         """
         try:
             yield
@@ -137,7 +143,7 @@ class Connection:
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
 
     def check_file(self) -> None:
-        """Lose the session when the simulated host's file has changed."""
+        """Drop the session when the simulated host's file has changed."""
         session = self._session
         if self.file is None or session is None or session.lost:
             return
@@ -145,18 +151,18 @@ class Connection:
             self.lose(session, f"{self.file} has changed", "file")
 
     def lose(self, session: Session, why: str, word: str = "connection") -> None:
-        """Use the session no more; any thread may find that out, the first is believed."""
+        """Stop using the session. Any thread may call this; only the first call has an effect."""
         if session.lost:
             return
         session.lost = why
-        # The other side may hang, and the thread may be libvirt's own: closing is left to a third.
+        # Close on a separate thread: the call may hang, and this may be libvirt's event thread.
         threading.Thread(target=session.close, name="libvirt-close", daemon=True).start()
-        self._news.lost(word)
+        self._callbacks.lost(word)
         self._reporter.health("hypervisor", "fail", why)
-        self._reporter.said("warning", f"lost the connection to {self.uri}: {why}")
+        self._reporter.log("warning", f"lost the connection to {self.uri}: {why}")
 
     def close(self) -> None:
-        """Close the session, if one is open; waits no longer than for any call."""
+        """Close the session, if one is open, within the call time-out."""
         session, self._session = self._session, None
         if session is not None and not session.lost:
             session.lost = "closed"
@@ -164,7 +170,7 @@ class Connection:
                 self._workers.call(session.close)
 
     def _current(self) -> tuple[Session, bool]:
-        """The session, and whether it is a new one."""
+        """Return the session and whether it was opened just now."""
         with self._opening:
             if self._session is not None and not self._session.lost:
                 return self._session, False
@@ -175,24 +181,24 @@ class Connection:
         run_event_loop()
         stamp = signature(self.file) if self.file is not None else ()
         try:
-            # A connection that comes after its time is up is closed by its own destructor, as long
-            # as nothing was registered with it: hence two calls.
+            # Two calls, because a connection that is opened after the time-out is closed by its
+            # destructor only if no callback was registered with it.
             virt = self._workers.call(lambda: libvirt.open(self.uri))
             session = Session(virt, stamp)
-            self._workers.call(lambda: session.watch(self._news, self.lose))
+            self._workers.call(lambda: session.watch(self._callbacks, self.lose))
         except (libvirt.libvirtError, TimeoutError) as error:
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
         return session
 
 
 def broken(session: Session, error: libvirt.libvirtError) -> bool:
-    """Whether an error speaks of the connection rather than of the item that was asked for."""
+    """Return whether the error concerns the connection and not the requested item."""
     return error.get_error_domain() in _TRANSPORT or not session.virt.isAlive()
 
 
 @contextlib.contextmanager
 def optional(session: Session) -> Iterator[None]:
-    """What the driver cannot do or tell in the block is left out; a broken connection is raised."""
+    """Ignore errors of features that the driver lacks; raise those of a broken connection."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -200,4 +206,4 @@ def optional(session: Session) -> Iterator[None]:
             raise
 
 
-__all__ = ["Connection", "News", "Session", "broken", "optional"]
+__all__ = ["Callbacks", "Connection", "Session", "broken", "optional"]

@@ -1,21 +1,21 @@
-"""libvirt's XML documents: parsed in one place, safely."""
+"""Safe parsing of libvirt's XML documents."""
 
 from __future__ import annotations
 
 from lxml import etree
 
-# Entities are not resolved and nothing is fetched: domain documents may come from anyone.
+# Do not resolve entities or fetch anything: a domain document may come from an untrusted caller.
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
 
 
 class BadDocument(Exception):
-    """Not the document that it should be; the message says where."""
+    """The document is invalid; the message says where."""
 
 
 def parse(text: str) -> etree._Element:
-    """The root element.
+    """Return the root element.
 
-    :raises BadDocument: it is not well-formed.
+    :raises BadDocument: the document is not well-formed.
     """
     try:
         return etree.fromstring(text, _PARSER)
@@ -24,9 +24,9 @@ def parse(text: str) -> etree._Element:
 
 
 def text(element: etree._Element, path: str, default: str | None = None) -> str:
-    """The text of what `path` leads to, stripped.
+    """Return the stripped text of the element at `path`.
 
-    :raises BadDocument: it is missing or empty, and there is no default.
+    :raises BadDocument: the text is missing or empty, and no default was given.
     """
     found = element.findtext(path)
     if found is None or not found.strip():
@@ -37,12 +37,12 @@ def text(element: etree._Element, path: str, default: str | None = None) -> str:
 
 
 def integer(value: str | None, where: str) -> int:
-    """:raises BadDocument: it is missing, no decimal number, or negative."""
+    """Return a non-negative integer. :raises BadDocument: the value is not one."""
     if value is None or not value.strip().isdecimal():
         raise BadDocument(f"{where} is {value!r}, not a number")
     return int(value)
 
 
 def enum(element: etree._Element, path: str) -> frozenset[str]:
-    """The values of the ``<enum>`` that `path` leads to; empty when there is none."""
+    """Return the values of the ``<enum>`` at `path`; empty without one."""
     return frozenset(value.text or "" for value in element.iterfind(f"{path}/value"))

@@ -1,25 +1,24 @@
-"""What a domain's document says: pure."""
+"""Parse a domain document. Pure."""
 
 from __future__ import annotations
 
 from lxml import etree
 
 from rtagent.model.base import Value
+from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
 from rtagent.virt.libvirt.document import BadDocument, integer, parse
 from rtagent.virt.libvirt.units import in_bytes
 
-_MIB = 1024**2
-
 
 class DomainFacts(Value, frozen=True, kw_only=True):
-    """What counts of a domain.
+    """The accounted part of a domain document.
 
-    :ivar vcpus: those that it has now, not those that could be plugged in.
-    :ivar memory_mb: what it may use without a hot-plug, however far its balloon is inflated; MB,
-        rounded up. libvirt's ``<memory>``, which is also the statistics' ``balloon.maximum``.
+    :ivar vcpus: current vCPUs, without those that could be hot-plugged.
+    :ivar memory_mb: memory usable without a hot-plug, in any state of the balloon; MB, rounded up.
+        This is libvirt's ``<memory>`` and the statistics' ``balloon.maximum``.
     :ivar files: paths of its own writable disks that are files.
-    :ivar confinement: what of the host it is bound to while it runs.
+    :ivar confinement: the host resources that it is bound to while it runs.
     """
 
     vcpus: int
@@ -29,7 +28,7 @@ class DomainFacts(Value, frozen=True, kw_only=True):
 
 
 def parse_domain(document: str) -> DomainFacts:
-    """:raises BadDocument: naming what is missing or odd."""
+    """Return the facts. :raises BadDocument: names the missing or invalid element."""
     root = parse(document)
     if root.tag != "domain":
         raise BadDocument(f"<{root.tag}> where <domain> is expected")
@@ -52,7 +51,7 @@ def _memory_mb(root: etree._Element) -> int:
     memory = root.find("memory")
     if memory is None or not memory.text:
         raise BadDocument("<domain> has no <memory>")
-    return -(-in_bytes(memory, memory.text, "<memory>") // _MIB)
+    return round_up(in_bytes(memory, memory.text, "<memory>"), BYTES_IN_MIB)
 
 
 def _files(root: etree._Element) -> tuple[str, ...]:

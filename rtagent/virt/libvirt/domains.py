@@ -1,4 +1,4 @@
-"""The domains, looked at in bulk and read one by one only when something may have changed."""
+"""Observe domains: one bulk call, and single reads only of domains that may have changed."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import libvirt
 
 from rtagent.model.base import Value
 from rtagent.model.observation import Domain, Problem
-from rtagent.virt.libvirt.asking import Asking
+from rtagent.model.units import KIB_IN_MIB, round_up
+from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.storage import Storage, growth
-from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.libvirt.workers import Workers
 
-#: In how many looks every domain is read again, a part of them at each: some changes announce
-#: nothing.
+#: Number of observations in which every domain is read again, a part of the domains at each one,
+#: because some changes emit no event.
 ROUND = 10
 
 _STATE = libvirt.VIR_DOMAIN_STATS_STATE
 _SIZES = _STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
-# A domain that is busy tells what needs no waiting, and does not hold up the others.
+# A busy domain returns the statistics that need no waiting and does not delay the others.
 _NOWAIT = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-_KIB_IN_MIB = 1024
 
 
 class Look(Value, frozen=True, kw_only=True):
-    """One look at all domains.
+    """One observation of all domains.
 
-    :ivar growth: bytes that the disks of all may still grow by where the guests' disks are.
+    :ivar growth: bytes by which the disks on the guests' file system may still grow.
     """
 
     domains: dict[str, Domain]
@@ -41,7 +41,7 @@ class Look(Value, frozen=True, kw_only=True):
 
 
 class _Listed:
-    """A domain in the listing of one look."""
+    """A domain in the listing of one observation."""
 
     __slots__ = ("stats", "uuid", "virt")
 
@@ -55,7 +55,7 @@ class _Listed:
 
 
 class _Known:
-    """What is remembered of a domain from its last reading."""
+    """The result of the last read of a domain."""
 
     __slots__ = ("domain", "facts", "growth", "shown", "turn")
 
@@ -67,9 +67,9 @@ class _Known:
 
 
 class Domains:
-    """Remembers what was read, and which domains are to be read again.
+    """Caches the results of reads, and records which domains must be read again.
 
-    `mark` may be called by any thread; `look` by one at a time.
+    `mark` may be called on any thread, `look` on one at a time.
     """
 
     def __init__(self, workers: Workers, storage: Storage) -> None:
@@ -84,22 +84,23 @@ class Domains:
         self._marked: set[str] = set()
 
     def mark(self, uuid: str) -> None:
-        """Read this domain again at the next look."""
+        """Read this domain again at the next observation."""
         with self._lock:
             self._marked.add(uuid)
 
     def look(self, session: Session, online: frozenset[int], vdpas: Mapping[str, str]) -> Look:
-        """All domains, running or defined.
+        """Observe all domains, running or defined.
 
         :param online: the host's CPUs. :param vdpas: addresses of its vDPA devices, by path.
-        :raises libvirt.libvirtError: TimeoutError: the session is of no use.
+        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
         """
         if session is not self._session:
             self._begin(session)
         if (online, vdpas) != (self._online, self._vdpas):
             self._online, self._vdpas = online, vdpas
             self._show_anew()
-        # Taken before the listing: what is marked from now on may be newer than what is read.
+        # This precedes the listing, because a domain that is marked from now on may be newer than
+        # the data read below.
         marked = self._take_marks()
         listed, problems = self._list(session)
         outdated = self._outdated(listed, marked)
@@ -116,10 +117,10 @@ class Domains:
         )
 
     def _begin(self, session: Session) -> None:
-        """Nothing that another session told counts in this one."""
+        """Forget the results of an earlier session."""
         self._session, self._known = session, {}
-        self._reading = Asking(session, self._workers, "domain")
-        self._measuring = Asking(session, self._workers, "disks of domain")
+        self._reading = BoundedCalls(session, self._workers, "domain")
+        self._measuring = BoundedCalls(session, self._workers, "disks of domain")
 
     def _show_anew(self) -> None:
         for known in self._known.values():
@@ -131,19 +132,20 @@ class Domains:
         return marked
 
     def _list(self, session: Session) -> tuple[list[_Listed], list[Problem]]:
-        """Everyone, in one call; sizes only if all can be told."""
+        """List all domains in one call, with their sizes if every domain answers."""
         virt = session.virt
         problems = []
         try:
             listed = self._workers.call(lambda: virt.getAllDomainStats(_SIZES, _NOWAIT))
         except (libvirt.libvirtError, TimeoutError) as error:
-            # One domain whose monitor hangs is enough for this; states alone ask no monitor.
+            # One domain with a hanging monitor causes this. The states can be read without the
+            # monitor.
             listed = self._workers.call(lambda: virt.getAllDomainStats(_STATE, _NOWAIT))
             problems.append(Problem(item="domain statistics", message=str(error)))
         return [_Listed(virt, stats) for virt, stats in listed], problems
 
     def _outdated(self, listed: Sequence[_Listed], marked: set[str]) -> list[_Listed]:
-        """New ones, marked ones, and those whose turn it is."""
+        """Return new domains, marked ones, and those due in this observation."""
         self._looks += 1
         turn = self._looks % ROUND
         return [
@@ -159,11 +161,11 @@ class Domains:
             return _facts(session, each)
 
         problems = []
-        for each, found in self._reading.ask(read, outdated):
+        for each, found in self._reading.each(read, outdated):
             if isinstance(found, DomainFacts):
                 self._remember(each.uuid, found)
                 continue
-            self._known.pop(each.uuid, None)  # to be read again at the next look
+            self._known.pop(each.uuid, None)  # read it again at the next observation
             if found is not None:
                 problems.append(found)
         return problems
@@ -177,7 +179,7 @@ class Domains:
             known.facts, known.domain = facts, None
 
     def _measure(self, outdated: Sequence[_Listed]) -> list[Problem]:
-        """How much the disks of these may still grow."""
+        """Measure by how much the disks of these domains may still grow."""
 
         def measure(each: _Listed) -> int | Problem:
             try:
@@ -187,7 +189,7 @@ class Domains:
 
         problems = []
         with_files = [each for each in outdated if self._files(each)]
-        for each, size in self._measuring.ask(measure, with_files):
+        for each, size in self._measuring.each(measure, with_files):
             if isinstance(size, Problem):
                 problems.append(size)
             else:
@@ -195,7 +197,7 @@ class Domains:
         return problems
 
     def _lost_vdpas(self, domains: Iterable[Domain]) -> list[Problem]:
-        """What runs with a device of which nobody knows which one it is."""
+        """Report running domains with a vDPA device that the host does not list."""
         return [
             Problem(item=f"domain {domain.uuid}", message=f"no device of the host has {path}")
             for domain in domains
@@ -206,17 +208,17 @@ class Domains:
     def _files(self, each: _Listed) -> list[str]:
         known = self._known.get(each.uuid)
         files = known.facts.files if known is not None else ()
-        return [path for path in files if self._storage.holds(path)]
+        return [path for path in files if self._storage.contains(path)]
 
     def _domain(self, each: _Listed) -> Domain:
-        """The same value as last time, if nothing changed."""
+        """Return the domain: the same value as last time if nothing changed."""
         known, name = self._known.get(each.uuid), each.virt.name()
         active = each.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF
         if known is None:
             return Domain(uuid=each.uuid, name=name, active=active, vcpus=None, memory_mb=None)
         vcpus = each.stats.get("vcpu.current", known.facts.vcpus)
         kib = each.stats.get("balloon.maximum")
-        memory_mb = known.facts.memory_mb if kib is None else -(-kib // _KIB_IN_MIB)
+        memory_mb = known.facts.memory_mb if kib is None else round_up(kib, KIB_IN_MIB)
         shown = (name, active, vcpus, memory_mb)
         if known.domain is None or known.shown != shown:
             known.shown = shown
@@ -233,7 +235,7 @@ class Domains:
 
 
 def _facts(session: Session, each: _Listed) -> DomainFacts | Problem | None:
-    """What its document says; None when the domain has gone since it was listed."""
+    """Read and parse the document; None when the domain has gone since the listing."""
     try:
         return parse_domain(each.virt.XMLDesc(0))
     except BadDocument as error:

@@ -1,4 +1,4 @@
-"""libvirt's event loop, and which events call for what."""
+"""libvirt's event loop and the subscriptions to its events."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import libvirt
 
-#: Told of a domain's change: its uuid, and the word for a targeted audit, or "" when it is enough
-#: to read the domain again at the next one.
+#: Called on a domain's change with its uuid and the cause of a targeted audit; the cause is "" if
+#: it is enough to read the domain again at the next audit.
 Changed = Callable[[str, str], None]
 
 _WORDS = {
@@ -20,16 +20,16 @@ _WORDS = {
     libvirt.VIR_DOMAIN_EVENT_ID_BALLOON_CHANGE: "",
 }
 
-#: Told of the name of a node device that came, went or changed.
+#: Called with the name of a node device that was added, removed or changed.
 DeviceChanged = Callable[[str], None]
 
-#: Kinds of events of node devices; a driver may lack one.
+#: Types of node-device events; a driver may lack some.
 DEVICE_EVENTS = (
     libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE,
     libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE,
 )
-#: How libvirt begins the names of those that can be given to a guest, or are a part of such a one.
-#: Disks, for instance, come and go without being of any interest.
+#: Name prefixes of devices that can be assigned to a guest, or that are parts of such devices.
+#: Other devices, such as disks, are irrelevant.
 _DEVICE_NAMES = ("pci_", "net_", "mdev_", "vdpa_")
 
 _once = threading.Lock()
@@ -37,7 +37,7 @@ _running: list[threading.Thread] = []
 
 
 def run_event_loop() -> None:
-    """Start the process's one event loop, unless it runs; a connection opened earlier gets none."""
+    """Start the process's event loop once. Must precede opening a connection that needs events."""
     with _once:
         if _running:
             return
@@ -49,12 +49,12 @@ def run_event_loop() -> None:
 
 
 def silence() -> None:
-    """End libvirt's habit of printing each error besides raising it."""
-    libvirt.registerErrorHandler(_raised_anyway, None)
+    """Stop libvirt from printing each error in addition to raising it."""
+    libvirt.registerErrorHandler(_ignore_error, None)
 
 
 def subscribe(connection: libvirt.virConnect, changed: Changed) -> list[int]:
-    """Hear of changes of every domain; the ids to deregister.
+    """Subscribe to changes of every domain; return the ids to deregister.
 
     `changed` runs on the event loop's thread and must return at once.
     """
@@ -65,11 +65,12 @@ def subscribe(connection: libvirt.virConnect, changed: Changed) -> list[int]:
 
 
 def subscribe_devices(connection: libvirt.virConnect, event: int, changed: DeviceChanged) -> int:
-    """Hear of one kind of event of every node device; the id to deregister.
+    """Subscribe to one type of event of every node device; return the id to deregister.
 
     `changed` runs on the event loop's thread and must return at once.
     """
-    return connection.nodeDeviceEventRegisterAny(None, event, _deliver_device, changed)
+    callback: int = connection.nodeDeviceEventRegisterAny(None, event, _deliver_device, changed)
+    return callback
 
 
 def _deliver_device(
@@ -82,9 +83,9 @@ def _deliver_device(
 
 
 def _deliver(connection: libvirt.virConnect, domain: libvirt.virDomain, *details: Any) -> None:
-    # What an event says between the domain and our own argument differs from kind to kind.
-    mine: tuple[Changed, str] = details[-1]
-    changed, word = mine
+    # The arguments between the domain and our own (the last) differ between types of events.
+    registered: tuple[Changed, str] = details[-1]
+    changed, word = registered
     changed(domain.UUIDString(), word)
 
 
@@ -93,5 +94,5 @@ def _loop() -> None:
         libvirt.virEventRunDefaultImpl()
 
 
-def _raised_anyway(context: None, error: object) -> None:
+def _ignore_error(context: None, error: object) -> None:
     pass

@@ -1,4 +1,4 @@
-"""The domain document that enacts a claim: pure."""
+"""Build the part of a domain document that enacts a claim, and merge it. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 from lxml import etree
 
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ATTACH
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
-from rtagent.model.specific import SpecificUnit
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.guest_buses import put_buses
@@ -23,7 +23,8 @@ from rtagent.virt.libvirt.guest_devices import (
     put_devices,
 )
 
-#: What of a domain's children is the claim's: the whole element, or the children named.
+#: Children of ``<domain>`` that the claim determines: the whole element, or only these children of
+#: it.
 _OWNED: dict[str, tuple[str, ...]] = {
     "vcpu": (),
     "cputune": ("vcpupin", "emulatorpin", "vcpusched"),
@@ -34,7 +35,7 @@ _OWNED: dict[str, tuple[str, ...]] = {
 
 
 class Granted(Protocol):
-    """What is read of a claim."""
+    """The attributes of a claim that are read here."""
 
     @property
     def kind(self) -> str: ...
@@ -52,13 +53,15 @@ class Granted(Protocol):
     def pci(self) -> Sequence[AssignedDevice]: ...
 
     @property
-    def resources(self) -> Sequence[SpecificUnit]: ...
+    def resources(self) -> Sequence[AssignedResource]: ...
 
 
 def children(claim: Granted) -> tuple[etree._Element, ...]:
-    """The ``<domain>`` children that enact it: of a claim that adds devices, these alone."""
+    """Return the ``<domain>`` children that enact a claim. For an attach claim, return only its
+    devices.
+    """
     given = devices(claim)
-    alone = () if claim.kind == ATTACH else _places(claim)
+    alone = () if claim.kind == ATTACH else _numa_children(claim)
     if not given:
         return alone
     element = etree.Element("devices")
@@ -67,14 +70,13 @@ def children(claim: Granted) -> tuple[etree._Element, ...]:
 
 
 def devices(claim: Granted) -> tuple[etree._Element, ...]:
-    """The children of ``<devices>`` that give the guest what it holds: PCI devices, then mediated
-    ones."""
+    """Return the children of ``<devices>`` for the claim's PCI devices, then mediated devices."""
     mdevs = (unit for unit in claim.resources if unit.provider)
     return (*device_elements(claim.pci), *mdev_elements(claim.node_uuid, mdevs))
 
 
-def _places(claim: Granted) -> tuple[etree._Element, ...]:
-    """CPUs, cells and pages."""
+def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
+    """Return the children for CPUs, cells and pages."""
     assignment = claim.numa_topology or Assignment()
     parts = {
         "memoryBacking": guest_numa.memory_backing(assignment),
@@ -91,13 +93,13 @@ def _places(claim: Granted) -> tuple[etree._Element, ...]:
 
 
 def xml(claim: Granted) -> str:
-    """The same as text: what `apply` merges, for whoever writes domain documents otherwise."""
+    """Return the children as text, for a caller that writes domain documents without `apply`."""
     return "".join(etree.tostring(child, encoding="unicode") for child in children(claim))
 
 
 def node_devices(claim: Granted) -> tuple[str, ...]:
-    """Documents of the mediated devices that are to be created before the guest is started
-    (libvirt's ``virNodeDeviceCreateXML``)."""
+    """Return documents of the mediated devices to create before the guest is started (libvirt's
+    ``virNodeDeviceCreateXML``)."""
     return tuple(
         etree.tostring(mdev_document(claim.node_uuid, unit), encoding="unicode")
         for unit in claim.resources
@@ -106,19 +108,21 @@ def node_devices(claim: Granted) -> tuple[str, ...]:
 
 
 def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> str:
-    """A whole domain document with the claim's part in it: what it says of the same things goes,
-    and everything else stays. Applying a claim again changes nothing.
+    """Merge the claim's children into a whole domain document.
 
-    :param attached: claims that have added devices to the guest; devices of the same kinds that no
-        claim gives it go.
-    :raises BadDocument: it is not a domain's.
+    They replace the document's elements for the same settings; everything else stays. Applying a
+    claim twice changes nothing.
+
+    :param attached: the guest's attach claims. Devices of the same types that no claim assigns to
+        the guest are removed.
+    :raises BadDocument: it is not a domain document.
     """
     domain = parse(domain_xml)
     if domain.tag != "domain":
-        raise BadDocument(f"it is a <{domain.tag}>, not a <domain>")
+        raise BadDocument(f"the root element is <{domain.tag}>, not <domain>")
     for tag, owned in _OWNED.items():
         _clear(domain, tag, owned)
-    for child in _places(claim):
+    for child in _numa_children(claim):
         _put(domain, child)
     every = (claim, *attached)
     put_devices(domain, (each for one in every for each in devices(one)))
@@ -137,9 +141,9 @@ def _clear(domain: etree._Element, tag: str, owned: tuple[str, ...]) -> None:
 
 
 def _put(domain: etree._Element, child: etree._Element) -> None:
-    there = domain.find(child.tag)
-    if there is not None:
-        there.extend(child)
+    existing = domain.find(child.tag)
+    if existing is not None:
+        existing.extend(child)
         return
     after = domain.find("os")
     domain.insert(len(domain) if after is None else domain.index(after), child)

@@ -1,8 +1,8 @@
-"""At which of its cells a guest sees a device: a bus for each cell that has one, where the machine
-type knows such buses (QEMU's ``pxb-pcie``). Pure.
+"""NUMA affinity of devices inside the guest: a PCI expander bus (QEMU's ``pxb-pcie``) for each
+guest cell with devices, where the machine type has such buses. Pure.
 
-What is put into a document is known again by its alias, so that putting it again changes nothing,
-and another claim's buses take its place.
+Controllers added here carry an alias, so that adding them again changes nothing and another
+claim's buses replace them.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from lxml.builder import E
 
 from rtagent.model.assignment import Assignment
 
-#: Begins the aliases of our controllers; libvirt keeps those that begin with ``ua-``.
+#: Prefix of the aliases of our controllers; libvirt keeps aliases that begin with ``ua-``.
 ALIAS = "ua-rtagent-"
-#: Machine types with buses that are at a cell.
+#: Machine types that support expander buses.
 _MACHINES = ("q35", "pc-q35-")
-#: Bus numbers, and controllers of the guest's, end here.
+#: Upper bound of bus numbers and of controller indices, exclusive.
 _END = 256
-#: Below this the guest's other buses are numbered.
+#: The guest's other buses have numbers below this.
 _LOWEST = 64
-#: How many ports a bus has.
+#: Ports of one bus.
 _SLOTS = 32
 
-#: A device's element in the document, and the host's cell that the device is at.
+#: A device's element in the document and the device's host cell.
 Near = tuple[etree._Element, int]
 
 
 def put_buses(domain: etree._Element, assignment: Assignment, devices: Iterable[Near]) -> None:
-    """Have each device sit on a bus of the guest's cell that is on the device's own cell.
+    """Put each device on a bus of the guest cell that is placed on the device's host cell.
 
-    Not where it would tell the guest nothing (it has one cell, or the device is at none of its),
-    nor where the document says already where a device sits, or has such buses of its own.
+    Does nothing for a guest with one cell, for a device on none of the guest's host cells, for a
+    device with an address in the document, or when the document has expander buses of its own.
     """
     known, parent = _remove(domain), domain.find("devices")
     cells = {cell.id: number for number, cell in enumerate(assignment.cells)}
-    if parent is None or len(cells) < 2 or not _knows_buses(domain):
+    if parent is None or len(cells) < 2 or not _supports_buses(domain):
         return
     groups: dict[int, list[etree._Element]] = {}
     for element, host_cell in devices:
@@ -53,8 +53,10 @@ def put_buses(domain: etree._Element, assignment: Assignment, devices: Iterable[
 def _bus(
     cell: int, number: int, elements: Iterable[etree._Element], index: _Indices
 ) -> Iterator[etree._Element]:
-    """A bus, and a port for each device, which is put on it. :param number: of the bus; its ports'
-    follow."""
+    """Yield a bus and a port for each device, and put the devices on the ports.
+
+    :param number: the bus number; the numbers of its ports follow.
+    """
     name = f"cell{cell}"
     bus = index.of(name)
     target = E.target(E.node(str(cell)), busNr=str(number))
@@ -67,7 +69,7 @@ def _bus(
 
 
 class _Indices:
-    """Indices of controllers. :param known: of ours, as they were before, by alias."""
+    """Indices of controllers. :param known: previous indices of our controllers, by alias."""
 
     def __init__(self, known: Mapping[str, int], taken: Iterable[int]) -> None:
         self._known = known
@@ -83,7 +85,7 @@ def _indices(domain: etree._Element, known: Mapping[str, int]) -> _Indices:
 
 
 def _remove(domain: etree._Element) -> dict[str, int]:
-    """Take our controllers out, and the devices off them; their indices, by alias."""
+    """Remove our controllers and the device addresses on them; return their indices by alias."""
     known: dict[str, int] = {}
     for controller in domain.findall("devices/controller[@type='pci']"):
         alias = controller.find("alias")
@@ -103,7 +105,7 @@ def _drop(element: etree._Element) -> None:
     parent.remove(element)
 
 
-def _knows_buses(domain: etree._Element) -> bool:
+def _supports_buses(domain: etree._Element) -> bool:
     machine = domain.find("os/type")
     own = domain.find("devices/controller[@model='pcie-expander-bus']")
     return own is None and machine is not None and machine.get("machine", "").startswith(_MACHINES)
@@ -111,10 +113,12 @@ def _knows_buses(domain: etree._Element) -> bool:
 
 def _controller(name: str, index: int, model: str, inner: etree._Element) -> etree._Element:
     alias = E.alias(name=ALIAS + name)
-    return E.controller(alias, inner, type="pci", index=str(index), model=model)
+    element: etree._Element = E.controller(alias, inner, type="pci", index=str(index), model=model)
+    return element
 
 
 def _address(bus: int, slot: int) -> etree._Element:
-    return E.address(
+    element: etree._Element = E.address(
         type="pci", domain="0x0000", bus=f"0x{bus:02x}", slot=f"0x{slot:02x}", function="0x0"
     )
+    return element

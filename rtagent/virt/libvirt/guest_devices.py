@@ -1,5 +1,5 @@
-"""Devices in a guest's document, both ways: the elements that give a guest its devices, and the
-devices that a document gives away. Pure."""
+"""Devices in domain documents: build the elements that assign devices, and parse the assigned
+devices of a document. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.address import LIMITS, BadAddress, parse_address
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.base import Value
 from rtagent.model.device import SRIOV_VF, VDPA, AssignedDevice
-from rtagent.model.specific import SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
-from rtagent.pci.request import NEUTRON_PORT
+from rtagent.pci.requests import NEUTRON_PORT
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest_buses import Near
 
-#: Elements of ``<devices>`` that give a device of the host's, by their tag and type.
-_KINDS = frozenset(
+#: Tag and type of the children of ``<devices>`` that assign a host device.
+_TYPES = frozenset(
     {("hostdev", "pci"), ("hostdev", "mdev"), ("interface", "hostdev"), ("interface", "vdpa")}
 )
 
 
 class Given(Value, frozen=True, kw_only=True):
-    """What a domain's document gives the guest, whole.
+    """The host devices that a domain document assigns.
 
     :ivar addresses: of PCI devices. :ivar mdevs: uuids of mediated devices.
     :ivar vdpas: paths of the character devices of vDPA devices.
@@ -37,16 +37,16 @@ class Given(Value, frozen=True, kw_only=True):
 
 
 def device_elements(devices: Iterable[AssignedDevice]) -> tuple[etree._Element, ...]:
-    """Children of ``<devices>``, one for each, in their order.
+    """Return a child of ``<devices>`` for each device, in order.
 
-    A virtual function for a port is an interface, which libvirt can give an address of the
-    network's; a physical one cannot be given any and is a plain device.
+    A virtual function for a Neutron port becomes an ``<interface>``, on which libvirt can set a
+    MAC address; a physical function cannot have one set and becomes a ``<hostdev>``.
     """
     return tuple(_element(device) for device in devices)
 
 
-def mdev_elements(node_uuid: str, units: Iterable[SpecificUnit]) -> tuple[etree._Element, ...]:
-    """Children of ``<devices>`` for mediated devices, one for each unit."""
+def mdev_elements(node_uuid: str, units: Iterable[AssignedResource]) -> tuple[etree._Element, ...]:
+    """Return a child of ``<devices>`` for each mediated device."""
     return tuple(
         E.hostdev(
             E.source(E.address(uuid=mdev_uuid(node_uuid, unit.identifier))),
@@ -58,23 +58,24 @@ def mdev_elements(node_uuid: str, units: Iterable[SpecificUnit]) -> tuple[etree.
     )
 
 
-def mdev_document(node_uuid: str, unit: SpecificUnit) -> etree._Element:
-    """The node device that is to be created for a unit before its guest is started."""
+def mdev_document(node_uuid: str, unit: AssignedResource) -> etree._Element:
+    """Return the node device to create for a unit before its guest is started."""
     uuid = mdev_uuid(node_uuid, unit.identifier)
     address, type_, _ = unit.identifier.split("/")
     parent = "pci_" + "_".join(parse_address(address))
-    return E.device(
+    document: etree._Element = E.device(
         E.name(f"mdev_{uuid.replace('-', '_')}_" + "_".join(parse_address(address))),
         E.parent(parent),
         E.capability(E.type(id=type_), E.uuid(uuid), type="mdev"),
     )
+    return document
 
 
 def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> None:
-    """Have a domain's document give the guest these devices and no others of their kinds.
+    """Make a domain document assign these devices, and no other devices of their types.
 
-    An element that gives one of them already stays as it is, with what its writer says besides (an
-    interface's address on the network, say). Putting them again changes nothing.
+    An element that assigns one of them already keeps its other content (an interface's MAC
+    address, for instance). Adding the same devices again changes nothing.
     """
     wanted = {source(element): element for element in elements}
     parent = domain.find("devices")
@@ -82,7 +83,7 @@ def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> N
         if not wanted:
             return
         parent = etree.SubElement(domain, "devices")
-    for element in [each for each in parent if _gives(each)]:
+    for element in [each for each in parent if _assigns(each)]:
         same = wanted.pop(source(element), None)
         if same is None:
             parent.remove(element)
@@ -92,9 +93,9 @@ def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> N
 
 
 def given_devices(domain: etree._Element) -> Given:
-    """The devices that a domain's document names, whichever way.
+    """Return the host devices that a domain document assigns.
 
-    :raises BadDocument: an address is none.
+    :raises BadDocument: an address is invalid.
     """
     sources = [
         *domain.iterfind("devices/hostdev[@type='pci']/source/address"),
@@ -110,25 +111,25 @@ def given_devices(domain: etree._Element) -> Given:
 
 
 def near(domain: etree._Element, devices: Iterable[AssignedDevice]) -> Iterator[Near]:
-    """Elements that give a domain these devices, with the host's cell of each that knows it."""
+    """Yield the elements that assign these devices, with the host cell of each that has one."""
     cells = {
         source(element): device.numa_node
         for device in devices
         for element in device_elements([device])
     }
     for element in domain.iterfind("devices/*"):
-        cell = cells.get(source(element)) if _gives(element) else None
+        cell = cells.get(source(element)) if _assigns(element) else None
         if cell is not None:
             yield element, cell
 
 
-def _gives(element: etree._Element) -> bool:
-    """Whether it is of a kind that a claim's devices have."""
-    return (element.tag, element.get("type")) in _KINDS
+def _assigns(element: etree._Element) -> bool:
+    """Return whether the element assigns a host device."""
+    return (element.tag, element.get("type")) in _TYPES
 
 
 def source(element: etree._Element) -> tuple[str | None, ...]:
-    """What it gives, and by which kind of element."""
+    """Return the tag and the assigned device: a key that identifies the element."""
     alone = etree.Element("domain")
     etree.SubElement(alone, "devices").append(deepcopy(element))
     given = given_devices(alone)
@@ -136,14 +137,18 @@ def source(element: etree._Element) -> tuple[str | None, ...]:
 
 
 def _element(device: AssignedDevice) -> etree._Element:
+    element: etree._Element
     if device.dev_type == VDPA and device.vdpa_dev is not None:
-        return E.interface(E.source(dev=device.vdpa_dev), type="vdpa")
+        element = E.interface(E.source(dev=device.vdpa_dev), type="vdpa")
+        return element
     managed = "yes" if device.managed else "no"
     if device.dev_type == SRIOV_VF and device.source == NEUTRON_PORT:
         address = E.address(type="pci", **dict(_attributes(device.address)))
-        return E.interface(E.source(address), type="hostdev", managed=managed)
+        element = E.interface(E.source(address), type="hostdev", managed=managed)
+        return element
     address = E.address(**dict(_attributes(device.address)))
-    return E.hostdev(E.source(address), mode="subsystem", type="pci", managed=managed)
+    element = E.hostdev(E.source(address), mode="subsystem", type="pci", managed=managed)
+    return element
 
 
 def _attributes(address: str) -> Iterator[tuple[str, str]]:
@@ -152,9 +157,9 @@ def _attributes(address: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_address(element: etree._Element) -> str:
-    # libvirt leaves a domain of zero out of what it is given, never out of what it writes.
+    # libvirt accepts an address without a domain (0), but never writes one.
     digits = [element.get(name, "0").removeprefix("0x") for name in LIMITS]
     try:
         return str(parse_address("{}:{}:{}.{}".format(*digits)))
     except BadAddress as error:
-        raise BadDocument(f"the address of a device: {error}") from error
+        raise BadDocument(f"address of a device: {error}") from error

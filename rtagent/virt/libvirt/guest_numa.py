@@ -1,7 +1,7 @@
-"""The part of a domain document that enacts CPUs, cells and pages: pure.
+"""Build the elements of a domain document for CPUs, cells and pages. Pure.
 
-Names and meanings of elements: libvirt's "Domain XML format", CPU tuning, NUMA node tuning, memory
-backing, CPU model and topology.
+For the meaning of the elements see libvirt's "Domain XML format": CPU tuning, NUMA node tuning,
+memory backing, CPU model and topology.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rtagent.model.cpuset import format_cpu_spec
 
 
 def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
-    """``<vcpu>``. Its ``cpuset`` is for each thread that has no place of its own: the emulator, I/O
+    """Build ``<vcpu>``. Its ``cpuset`` applies to every thread without pinning: the emulator, I/O
     threads, and the vCPUs of a guest without cells."""
-    element = E.vcpu(str(vcpus), placement="static")
+    element: etree._Element = E.vcpu(str(vcpus), placement="static")
     cpuset = assignment.emulator_pcpus if assignment.cells else assignment.shared_pcpus
     if cpuset:
         element.set("cpuset", format_cpu_spec(cpuset))
@@ -26,7 +26,7 @@ def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
 
 
 def cputune(assignment: Assignment) -> Iterator[etree._Element]:
-    """Of ``<cputune>``: a place for every vCPU and for the emulator, and the realtime scheduler."""
+    """Yield children of ``<cputune>``: pins of vCPUs and emulator, and the realtime scheduler."""
     for number, cell in sorted(_vcpus(assignment)):
         yield E.vcpupin(vcpu=str(number), cpuset=format_cpu_spec(cell.pcpus_of(number)))
     if assignment.emulator_pcpus:
@@ -40,8 +40,7 @@ def cputune(assignment: Assignment) -> Iterator[etree._Element]:
 
 
 def numatune(assignment: Assignment) -> Iterator[etree._Element]:
-    """Of ``<numatune>``: each guest cell's memory is its host cell's; else the guest does not
-    start."""
+    """Yield children of ``<numatune>``: strict binding of each guest cell to its host cell."""
     if assignment.cells:
         yield E.memory(mode="strict", nodeset=format_cpu_spec(c.id for c in assignment.cells))
     for number, cell in enumerate(assignment.cells):
@@ -49,19 +48,21 @@ def numatune(assignment: Assignment) -> Iterator[etree._Element]:
 
 
 def cpu(assignment: Assignment) -> Iterator[etree._Element]:
-    """Of ``<cpu>``: how the guest sees its CPUs and its cells."""
-    shape = assignment.cpu_topology
-    if shape is not None:
+    """Yield children of ``<cpu>``: the guest's CPU topology and cells."""
+    seen = assignment.cpu_topology
+    if seen is not None:
         yield E.topology(
-            sockets=str(shape.sockets), cores=str(shape.cores), threads=str(shape.threads)
+            sockets=str(seen.sockets), cores=str(seen.cores), threads=str(seen.threads)
         )
     if assignment.cells:
         yield E.numa(*(_cell(number, cell) for number, cell in enumerate(assignment.cells)))
 
 
 def memory_backing(assignment: Assignment) -> Iterator[etree._Element]:
-    """Of ``<memoryBacking>``: huge pages; and of a realtime guest that none of its memory is ever
-    swapped out or merged with another's, either of which would make it wait."""
+    """Yield children of ``<memoryBacking>``: huge pages; for a realtime guest also settings against
+    swapping the memory out and against merging it with that of other guests, because both cause
+    latency.
+    """
     sizes: dict[int, list[int]] = {}
     for number, cell in enumerate(assignment.cells):
         if cell.hugepages and cell.pagesize is not None:
@@ -81,16 +82,17 @@ def _vcpus(assignment: Assignment) -> Iterator[tuple[int, CellAssignment]]:
 
 
 def _cell(number: int, cell: CellAssignment) -> etree._Element:
-    element = E.cell(id=str(number))
+    element: etree._Element = E.cell(id=str(number))
     if cell.vcpus:
         element.set("cpus", format_cpu_spec(cell.vcpus))
     element.set("memory", str(cell.memory))
     element.set("unit", "MiB")
     if cell.hugepages:
-        # A vhost-user device maps them from its own process, and may be attached at any time.
+        # vhost-user devices map the memory from another process and may be attached at any time.
         element.set("memAccess", "shared")
     return element
 
 
 def _page(size_kb: int, cells: Iterable[int]) -> etree._Element:
-    return E.page(size=str(size_kb), unit="KiB", nodeset=format_cpu_spec(cells))
+    element: etree._Element = E.page(size=str(size_kb), unit="KiB", nodeset=format_cpu_spec(cells))
+    return element

@@ -1,4 +1,4 @@
-"""What the host is made of, read through a connection."""
+"""Read the host's hardware through a connection."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from lxml import etree
 
 from rtagent.model.base import Value
-from rtagent.model.pages import KIB_IN_MIB
 from rtagent.model.topology import Cell, Topology
+from rtagent.model.units import KIB_IN_MIB
 from rtagent.ports import HostIdentity
 from rtagent.virt.libvirt.capabilities import (
     HostCapabilities,
@@ -24,16 +24,16 @@ from rtagent.virt.libvirt.document import parse
 from rtagent.virt.libvirt.hostfile import simulated_capabilities, simulated_hostname
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 
-#: Machine types asked about beside the default one, where the hypervisor has them: each offers
-#: other firmware and buses, and a guest may have any.
+#: Machine types queried in addition to the default one, where the hypervisor has them: each
+#: supports different firmware and buses, and a guest may use any machine type.
 _MACHINES = {"x86_64": ("q35",)}
 
 
 class Host(Value, frozen=True, kw_only=True):
-    """What a host said of itself once.
+    """The result of one read of the host.
 
-    :ivar topology: but for ``disk_mb``, which libvirt does not know.
-    :ivar checked: what is cheap to ask again; when it differs, the host is to be read again.
+    :ivar topology: without ``disk_mb``, which libvirt does not know.
+    :ivar checked: values that are cheap to read; when they differ, the host is read again.
     """
 
     identity: HostIdentity
@@ -42,20 +42,20 @@ class Host(Value, frozen=True, kw_only=True):
 
 
 def check(session: Session) -> tuple[object, ...]:
-    """Node information and the map of online CPUs."""
+    """Return node information and the map of online CPUs."""
     return (*session.virt.getInfo(), *session.virt.getCPUMap()[1])
 
 
 def read_host(session: Session, file: Path | None) -> Host:
-    """Everything, capabilities included.
+    """Read the whole host.
 
-    :param file: of a simulated host.
-    :raises BadDocument: its capabilities are not what they should be.
+    :param file: the host file of a simulated host.
+    :raises BadDocument: the capabilities document is invalid.
     """
     virt, checked = session.virt, check(session)
     document = simulated_capabilities(file) if file is not None else None
-    told = document or virt.getCapabilities()
-    capabilities = parse_capabilities(told)
+    described = document or virt.getCapabilities()
+    capabilities = parse_capabilities(described)
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
     return Host(
@@ -72,18 +72,19 @@ def read_host(session: Session, file: Path | None) -> Host:
             cpu_info=capabilities.cpu_info,
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(session, capabilities)),
-            # The test driver tells of cells that are not its host's.
+            # The test driver reports other cells than those of its host file.
             cells=()
             if simulated and not document
-            else tuple(map(_steady, parse_cells(told, online))),
+            else tuple(map(_with_steady_pages, parse_cells(described, online))),
         ),
         checked=checked,
     )
 
 
-def _steady(cell: Cell) -> Cell:
-    """With as many pages of the smallest size as its MB leave for them: libvirt's count of those
-    follows each page that the kernel gains or gives up."""
+def _with_steady_pages(cell: Cell) -> Cell:
+    """Compute the pages of the smallest size from the cell's MB: libvirt's count of these pages
+    changes with each page that Linux allocates or frees.
+    """
     if not cell.pages:
         return cell
     smallest, *others = sorted(cell.pages)
@@ -93,7 +94,7 @@ def _steady(cell: Cell) -> Cell:
 
 
 def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
-    if simulated:  # whose CPU map is the same whatever its host
+    if simulated:  # the test driver's CPU map does not depend on the host file
         return frozenset(range(virt.getInfo()[2]))
     _, online, _ = virt.getCPUMap()
     return frozenset(number for number, there in enumerate(online) if there)
@@ -108,7 +109,7 @@ def _traits(session: Session, capabilities: HostCapabilities) -> Iterator[str]:
 
 
 def _all_features(session: Session, capabilities: HostCapabilities) -> frozenset[str]:
-    """Of the CPU, with those that its model implies, where libvirt can tell them."""
+    """Return the CPU's features, including those that its model implies if libvirt knows them."""
     expand = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
     listed = feature_names(etree.fromstring(capabilities.cpu))
     with optional(session):

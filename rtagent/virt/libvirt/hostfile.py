@@ -1,7 +1,7 @@
-"""The file behind ``test:///FILE``: a simulated host, whose file is its world.
+"""The file behind ``test:///FILE``: a simulated host.
 
-libvirt's test driver reads the file once per connection and reports neither the CPUs of the host
-that the file describes, nor its cells or name. Those are in a capabilities document beside it.
+libvirt's test driver reads the file once per connection. It does not report the CPUs, the cells and
+the name of the described host. These are in a capabilities document next to the file.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from rtagent.virt.libvirt.events import silence
 #: The processing instruction in the capabilities document that names the host.
 HOST_INSTRUCTION = "rtagent-host"
 
-#: Seconds between two looks at the file.
+#: Seconds between two checks of the file.
 INTERVAL = 0.25
 
 Signature = tuple[tuple[int, int, int], ...]
 
 
 def capabilities_path(file: Path) -> Path:
-    """Where the capabilities document of a host file is."""
+    """Return the path of a host file's capabilities document."""
     return file.with_name(f"{file.name}.capabilities.xml")
 
 
 def host_uri(file: Path) -> str:
-    """The URI of a simulated host."""
+    """Return the URI of a simulated host."""
     return f"test://{quote(str(file.absolute()))}"
 
 
 def host_file(uri: str) -> Path | None:
-    """The file of a ``test:///FILE`` URI; None for any other, ``test:///default`` included."""
+    """Return the file of a ``test:///FILE`` URI; None for any other and ``test:///default``."""
     parts = urlsplit(uri)
     if parts.scheme != "test" or parts.netloc or parts.path in ("", "/", "/default"):
         return None
@@ -46,12 +46,12 @@ def host_file(uri: str) -> Path | None:
 
 
 def signature(file: Path) -> Signature:
-    """What changes when the file or its capabilities document does."""
+    """Return a value that changes when the file or its capabilities document changes."""
     return tuple(_stamp(path) for path in (file, capabilities_path(file)))
 
 
 def simulated_capabilities(file: Path) -> str | None:
-    """The capabilities document beside the file, or None when there is none."""
+    """Return the capabilities document of the file, or None without one."""
     try:
         return capabilities_path(file).read_text()
     except FileNotFoundError:
@@ -59,14 +59,14 @@ def simulated_capabilities(file: Path) -> str | None:
 
 
 def simulated_hostname(capabilities: str) -> str | None:
-    """The name that the document gives the simulated host, if it does."""
-    beside = parse(capabilities).itersiblings(preceding=True)
-    instructions = (each for each in beside if isinstance(each, etree._ProcessingInstruction))
+    """Return the host name in a simulated host's capabilities document, or None."""
+    siblings = parse(capabilities).itersiblings(preceding=True)
+    instructions = (each for each in siblings if isinstance(each, etree._ProcessingInstruction))
     return next((i.get("name") for i in instructions if i.target == HOST_INSTRUCTION), None)
 
 
-def complaint(file: Path) -> str:
-    """What libvirt says against a host file, or "" when it accepts it."""
+def rejection(file: Path) -> str:
+    """Return libvirt's error for a host file, or "" when it accepts the file."""
     silence()
     try:
         libvirt.open(host_uri(file)).close()
@@ -76,31 +76,31 @@ def complaint(file: Path) -> str:
 
 
 class FileWatch:
-    """Looks at the file every `INTERVAL` seconds until `stop`.
+    """Calls `check` every `INTERVAL` seconds until `stop`.
 
-    :param look: compares the file's signature with that of the world in use, and acts.
+    :param check: compares the file's signature with that of the open session, and acts.
     """
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="host-file", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Also where nothing was started."""
+        """Stop. Does nothing if the thread has ended."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL):
-            self._look()
+            self._check()
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         status = os.stat(path)
-    except OSError:  # whoever opens it is told why
+    except OSError:  # opening the file reports the error
         return (0, 0, 0)
     return (status.st_ino, status.st_mtime_ns, status.st_size)

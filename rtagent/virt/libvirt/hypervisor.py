@@ -1,4 +1,4 @@
-"""The host as libvirt shows it."""
+"""The `Hypervisor` port on libvirt."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import msgspec
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
-from rtagent.ports import HostIdentity, Reporter, Silence
-from rtagent.virt.libvirt.connection import Connection, News, Session, broken
+from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
+from rtagent.ports import HostIdentity, NullReporter, Reporter
+from rtagent.virt.libvirt.connection import Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domains import Domains
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.node_devices import NodeDevices
-from rtagent.virt.libvirt.storage import GIB, MIB, FileSystem, Probe, Storage, probe
-from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.libvirt.storage import FileSystem, Probe, Storage, probe
+from rtagent.virt.libvirt.workers import Workers
 
 
-def _unheard(word: str) -> None:
-    """No one watches."""
+def _ignore_event(word: str) -> None:
+    """Ignore events until `start` is called."""
 
 
 class LibvirtHypervisor:
     """A `Hypervisor` behind any libvirt URI (QEMU's, or ``test://`` for a simulated host).
 
     :param instances_path: the directory of the guests' disks.
-    :param call_timeout: seconds for each call. One that takes longer costs what it asked for.
-    :param probe: sizes the file system of a path.
+    :param call_timeout: seconds for each call; a call that takes longer fails only its own item.
+    :param probe: returns the size of the file system of a path.
 
-    `observe` is for one thread at a time; the other methods for any.
+    Call `observe` on one thread at a time, the other methods on any.
     """
 
     def __init__(
@@ -48,10 +49,10 @@ class LibvirtHypervisor:
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
         self._devices = NodeDevices(self._workers)
-        news = News(domain=self._on_domain, device=self._on_device, lost=self._on_lost)
-        self._connection = Connection(uri, self._workers, reporter or Silence(), news)
+        callbacks = Callbacks(domain=self._on_domain, device=self._on_device, lost=self._on_lost)
+        self._connection = Connection(uri, self._workers, reporter or NullReporter(), callbacks)
         self._watch: FileWatch | None = None
-        self._on_event: Callable[[str], None] = _unheard
+        self._on_event: Callable[[str], None] = _ignore_event
         self._host: tuple[Session, Host] | None = None
         self._disk_mb: int | None = None
 
@@ -77,7 +78,9 @@ class LibvirtHypervisor:
             topology=self._topology(host),
             devices=found.devices,
             mdevs=found.mdevs,
-            disk_available_least=(size.free - seen.growth) // GIB if size is not None else None,
+            disk_available_least=(size.free - seen.growth) // BYTES_IN_GIB
+            if size is not None
+            else None,
             problems=(*problems, *found.problems, *seen.problems),
         )
 
@@ -87,14 +90,14 @@ class LibvirtHypervisor:
             self._watch = FileWatch(self._connection.check_file)
 
     def stop(self) -> None:
-        self._on_event = _unheard
+        self._on_event = _ignore_event
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
         self._connection.close()
 
     def _read_host(self, session: Session) -> Host:
-        """Read once per session, and again when what is cheap to ask differs."""
+        """Read the host once per session, and again when its cheap values differ."""
         if self._host is not None and self._host[0] is session:
             host = self._host[1]
             if self._workers.call(lambda: check(session)) == host.checked:
@@ -120,17 +123,19 @@ class LibvirtHypervisor:
         except OSError as error:
             problems.append(Problem(item=f"storage {self._storage.path}", message=str(error)))
             return None
-        self._disk_mb = size.total // MIB
+        self._disk_mb = size.total // BYTES_IN_MIB
         return size
 
     def _topology(self, host: Host | None) -> Topology | None:
-        """With the size of the disk as last seen: it does not go with a storage that hangs."""
+        """Add the last disk size that was read, so that a hanging file system does not
+        make it 0.
+        """
         if host is None or self._disk_mb is None:
             return None
         return msgspec.structs.replace(host.topology, disk_mb=self._disk_mb)
 
     def _online(self) -> frozenset[int]:
-        """The host's CPUs as last seen."""
+        """Return the host's online CPUs as last read."""
         return frozenset() if self._host is None else self._host[1].topology.cpus
 
     def _on_domain(self, uuid: str, word: str) -> None:

@@ -1,4 +1,5 @@
-"""The node devices, listed in bulk and read one by one only when something may have changed."""
+"""Observe node devices: one bulk listing, and single reads only of devices that may have
+changed."""
 
 from __future__ import annotations
 
@@ -11,23 +12,38 @@ import libvirt
 from rtagent.model.base import Value
 from rtagent.model.device import Device, Mdev
 from rtagent.model.observation import Problem
-from rtagent.virt.libvirt.asking import Asking
+from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.node_listing import Listed, NodeListing
-from rtagent.virt.libvirt.nodedev import (
+from rtagent.virt.libvirt.node_device_xml import (
     MdevNode,
     NodeDevice,
     devices,
     mdevs,
     parse_node_device,
 )
-from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.libvirt.workers import Workers
+
+WHAT = "node devices"
+
+#: PCI devices and the types of devices that are parts of them. Serial numbers, virtual functions
+#: and mediated device types are in the documents of the PCI devices.
+_TYPES = (
+    libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
+    | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET
+    | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
+    | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
+)
+#: Without this flag the list includes mediated devices that are defined but do not exist.
+_ACTIVE = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE
 
 
 class DeviceLook(Value, frozen=True, kw_only=True):
-    """One look at all of them. :ivar devices: None when they could not be listed; the mediated
-    ones are those of the last look then."""
+    """One observation of all node devices.
+
+    :ivar devices: PCI devices; None if the listing failed, and then `mdevs` is that of the last
+        observation.
+    """
 
     devices: tuple[Device, ...] | None
     mdevs: tuple[Mdev, ...]
@@ -35,27 +51,27 @@ class DeviceLook(Value, frozen=True, kw_only=True):
 
 
 class _Odd(Value, frozen=True, kw_only=True):
-    """A device whose document means nothing to us: quarantined for as long as it is so."""
+    """A device with an invalid document: quarantined as long as the document is invalid."""
 
     message: str
 
 
 class _Gone(Enum):
-    """It went between the listing and its reading."""
+    """The device disappeared between the listing and the read."""
 
     GONE = auto()
 
 
-#: What a document makes; None: it is of no interest.
+#: The result of parsing a document; None: a type that is never assigned to a guest.
 _Found = NodeDevice | _Odd | None
 
 
 class NodeDevices:
-    """Remembers what was read, and which devices are to be read again.
+    """Caches the results of reads, and records which devices must be read again.
 
-    `mark` may be called by any thread; `look` by one at a time.
+    `mark` may be called on any thread, `look` on one at a time.
 
-    :ivar vdpas: addresses of vDPA devices, by the path of their character device, as last seen.
+    :ivar vdpas: addresses of vDPA devices by the path of their character device, as last read.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -66,18 +82,19 @@ class NodeDevices:
         self.vdpas: Mapping[str, str] = {}
 
     def mark(self, *names: str) -> None:
-        """Read these devices again at the next look."""
+        """Read these devices again at the next observation."""
         with self._lock:
             self._marked.update(names)
 
     def look(self, session: Session) -> DeviceLook:
-        """All PCI devices, and the mediated ones that exist.
+        """Observe all PCI devices and the existing mediated devices.
 
-        :raises libvirt.libvirtError: TimeoutError: the session is of no use.
+        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
         """
         if session is not self._session:
             self._begin(session)
-        # Taken before the listing: what is marked from now on may be newer than what is read.
+        # This precedes the listing, because a device that is marked from now on may be newer than
+        # the data read below.
         marked = self._take_marks()
         listed = self._listing.look()
         if isinstance(listed, Problem):
@@ -86,7 +103,7 @@ class NodeDevices:
         before = dict(self._known)
         problems = self._update(session, listed, marked)
         if self._known != before:
-            self._put_together()
+            self._assemble()
         odd = (
             Problem(item=f"device {name}", message=found.message)
             for name, found in sorted(self._known.items())
@@ -95,13 +112,13 @@ class NodeDevices:
         return DeviceLook(devices=self._devices, mdevs=self._mdevs, problems=(*problems, *odd))
 
     def _begin(self, session: Session) -> None:
-        """Nothing that another session told counts in this one."""
+        """Forget the results of an earlier session."""
         self._session = session
         self._known: dict[str, _Found] = {}
         self._devices: tuple[Device, ...] = ()
         self._mdevs: tuple[Mdev, ...] = ()
         self._listing = NodeListing(session, self._workers)
-        self._reading = Asking(session, self._workers, "device")
+        self._reading = BoundedCalls(session, self._workers, "device")
 
     def _take_marks(self) -> set[str]:
         with self._lock:
@@ -115,16 +132,16 @@ class NodeDevices:
         outdated = {n for n in listed if n not in self._known or n in marked}
         problems = self._read(session, (listed[name] for name in outdated))
         read = (self._known.get(name) for name in outdated)
-        makers = self._makers((*gone.values(), *read)) - outdated
-        return problems + self._read(session, (listed[name] for name in makers))
+        parents = self._mdev_parents((*gone.values(), *read)) - outdated
+        return problems + self._read(session, (listed[name] for name in parents))
 
-    def _makers(self, changed: Iterable[_Found]) -> set[str]:
-        """The devices that can make more, or fewer, for what became of mediated ones: those of the
-        same card, whose functions share what it has."""
-        parents = {found.parent for found in _interesting(changed, MdevNode)}
+    def _mdev_parents(self, changed: Iterable[_Found]) -> set[str]:
+        """Return the devices whose free instances change with these mediated devices: all
+        functions of the same card, which share its instances."""
+        parents = {found.parent for found in _of_kind(changed, MdevNode)}
         known = {
             found.name: found.facts
-            for found in _interesting(self._known.values(), Device)
+            for found in _of_kind(self._known.values(), Device)
             if isinstance(found.facts, Device) and found.facts.mdev_types
         }
         cards = {_card(known[parent]) for parent in parents if parent in known}
@@ -132,22 +149,22 @@ class NodeDevices:
 
     def _read(self, session: Session, those: Iterable[Listed]) -> list[Problem]:
         problems = []
-        for each, found in self._reading.ask(lambda it: _found(session, it), list(those)):
+        for each, found in self._reading.each(lambda it: _found(session, it), list(those)):
             if not isinstance(found, Problem | _Gone):
                 self._known[each.key] = found
                 continue
-            self.mark(each.key)  # until then it is what it was, if that is known
+            self.mark(each.key)  # keep the last known value until then
             if isinstance(found, Problem):
                 problems.append(found)
         return problems
 
-    def _put_together(self) -> None:
+    def _assemble(self) -> None:
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
 
 
-def _interesting(found: Iterable[_Found], kind: type) -> list[NodeDevice]:
+def _of_kind(found: Iterable[_Found], kind: type) -> list[NodeDevice]:
     return [each for each in found if isinstance(each, NodeDevice) and isinstance(each.facts, kind)]
 
 
@@ -156,7 +173,7 @@ def _card(device: Device) -> str:
 
 
 def _found(session: Session, each: Listed) -> _Found | _Gone | Problem:
-    """A problem: it could not be read, this time."""
+    """Read and parse the document; a `Problem` when the read failed this time."""
     try:
         return parse_node_device(each.virt.XMLDesc(0))
     except BadDocument as error:
@@ -167,3 +184,57 @@ def _found(session: Session, each: Listed) -> _Found | _Gone | Problem:
         if broken(session, error):
             raise
         return Problem(item=f"device {each.key}", message=str(error))
+
+
+class Listed:
+    """A device in the listing of one observation. :ivar key: its name."""
+
+    __slots__ = ("key", "virt")
+
+    def __init__(self, virt: libvirt.virNodeDevice) -> None:
+        self.virt = virt
+        self.key: str = virt.name()
+
+
+class NodeListing:
+    """Lists node devices through one session."""
+
+    def __init__(self, session: Session, workers: Workers) -> None:
+        self._session = session
+        self._calls = BoundedCalls(session, workers, WHAT)
+        self._flags = _TYPES | _ACTIVE
+
+    def look(self) -> dict[str, Listed] | Problem:
+        """Return the devices by name; empty when the driver has no node devices.
+
+        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
+        """
+        ((_, found),) = self._calls.each(lambda _: self._names(), [_Whole()])
+        return found
+
+    def _names(self) -> dict[str, Listed] | Problem:
+        try:
+            listed = [Listed(each) for each in self._all()]
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+                return {}
+            if broken(self._session, error):
+                raise
+            return Problem(item=WHAT, message=str(error))
+        return {each.key: each for each in listed}
+
+    def _all(self) -> list[libvirt.virNodeDevice]:
+        virt = self._session.virt
+        try:
+            return list(virt.listAllDevices(self._flags))
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG or not self._flags & _ACTIVE:
+                raise
+        self._flags &= ~_ACTIVE  # the driver does not know the flag: all its devices are active
+        return list(virt.listAllDevices(self._flags))
+
+
+class _Whole:
+    """The only item of the listing call."""
+
+    key = ""

@@ -1,4 +1,4 @@
-"""The file system that holds the guests' disks."""
+"""The file system with the guests' disks."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from collections.abc import Callable
 import libvirt
 
 from rtagent.model.base import Value
-from rtagent.virt.libvirt.worker import Workers
-
-MIB = 1024**2
-GIB = 1024**3
+from rtagent.virt.libvirt.workers import Workers
 
 
 class FileSystem(Value, frozen=True, kw_only=True):
-    """:ivar total: bytes. :ivar free: bytes that an ordinary user may still write."""
+    """:ivar total: bytes. :ivar free: bytes that an unprivileged user may still write."""
 
     total: int
     free: int
 
 
-#: A file system's size, by a path in it. Raises OSError; may hang as long as it likes.
+#: Returns the size of the file system of a path. May raise OSError and may hang.
 Probe = Callable[[str], FileSystem]
 
 
 def probe(path: str) -> FileSystem:
-    """Asks the kernel."""
+    """Read the size with statvfs(3)."""
     status = os.statvfs(path)
     return FileSystem(
         total=status.f_blocks * status.f_frsize, free=status.f_bavail * status.f_frsize
@@ -34,24 +31,24 @@ def probe(path: str) -> FileSystem:
 
 
 def growth(domain: libvirt.virDomain, path: str) -> int:
-    """Bytes by which a domain's disk file may still grow: what the guest sees, less what the file
-    occupies (holes left out, which libvirt's own statistics count in). One that is missing grows
-    by nothing: its domain cannot run.
+    """Return the bytes by which a domain's disk file may still grow: its virtual size less its
+    allocated blocks (libvirt's own statistics count holes as allocated). A missing file counts as
+    0, because its domain cannot run.
 
     :raises libvirt.libvirtError: OSError:
     """
     try:
-        occupied = os.stat(path).st_blocks * 512  # counted in these, whatever the block size
+        occupied = os.stat(path).st_blocks * 512  # st_blocks is always in units of 512 bytes
     except FileNotFoundError:
         return 0
-    capacity, _, _ = domain.blockInfo(path)
+    capacity: int = domain.blockInfo(path)[0]
     return max(0, capacity - occupied)
 
 
 class Storage:
-    """Where `path` is, seen through a probe that may hang (a network file system that is gone).
+    """The file system of `path`, read by a probe that may hang (a lost network file system).
 
-    :param timeout: seconds. While a probe hangs no other is sent after it.
+    :param timeout: seconds. While one probe hangs no other is started.
     """
 
     def __init__(self, path: str, timeout: float, probe: Probe = probe) -> None:
@@ -61,9 +58,12 @@ class Storage:
         self._workers = Workers(timeout, limit=1)
 
     def size(self) -> FileSystem:
-        """:raises OSError: the file system cannot say; `TimeoutError`, an OSError too: it hangs."""
+        """Return the size.
+
+        :raises OSError: it cannot be read; its subclass `TimeoutError`: the probe hangs.
+        """
         return self._workers.call(lambda: self._probe(self.path))
 
-    def holds(self, file: str) -> bool:
-        """Whether a file is in the directory."""
+    def contains(self, file: str) -> bool:
+        """Return whether a file is in the directory."""
         return file.startswith(self._prefix)

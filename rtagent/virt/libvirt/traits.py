@@ -1,7 +1,7 @@
-"""Capability traits: what a host can be seen to offer, by the names of os-traits. Pure.
+"""Capability traits of the host, named by os-traits. Pure.
 
-Only what a document states is claimed. What depends on the caller's own code (attaching volumes,
-config drives, image formats) is the caller's to publish.
+Only facts that a document states are reported. Capabilities of the caller's own code (attaching
+volumes, config drives, image formats) must be published by the caller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CPU_PREFIX = {
     "aarch64": "HW_CPU_AARCH64_",
 }
 
-#: Features of x86 whose trait is not their own name in capitals.
+#: x86 features whose trait is not their upper-case name.
 _X86 = {
     "aes": ("AESNI",),
     "amd-no-ssb": ("AMD_NO_SSB",),
@@ -44,14 +44,14 @@ _X86 = {
     "vmx": ("VMX", "INTEL_VMX"),
 }
 
-#: Where a domain capabilities document lists values, and the trait of each value.
+#: Enums in domain capabilities, and the prefix of the trait of each value.
 _ENUMS = (
     ("devices/disk/enum[@name='bus']", "COMPUTE_STORAGE_BUS_"),
     ("devices/video/enum[@name='modelType']", "COMPUTE_GRAPHICS_MODEL_"),
     ("devices/interface/enum[@name='modelType']", "COMPUTE_NET_VIF_MODEL_"),
 )
 
-#: Where it lists a value that has a trait of its own.
+#: Enums in domain capabilities, a value, and the trait of that value.
 _VALUES = (
     ("os/enum[@name='firmware']", "bios", "COMPUTE_FIRMWARE_BIOS"),
     ("os/enum[@name='firmware']", "efi", "COMPUTE_FIRMWARE_UEFI"),
@@ -69,26 +69,26 @@ _TPM = (
 
 
 def host_traits(host: HostCapabilities, features: Iterable[str]) -> frozenset[str]:
-    """Of the host and its CPU.
+    """Return the traits of the host and its CPU.
 
-    :param features: of the CPU, those that its model implies included.
+    :param features: of the CPU, including those that its model implies.
     """
     named = {f"COMPUTE_ARCH_{arch.upper()}" for arch, _, _ in host.guests}
     if host.hyperthreading:
         named.add("HW_CPU_HYPERTHREADING")
     prefix = _CPU_PREFIX.get(host.arch)
     if prefix is not None:
-        odd = _X86 if prefix == "HW_CPU_X86_" else {}
+        renamed = _X86 if prefix == "HW_CPU_X86_" else {}
         named |= {
             prefix + name
             for feature in features
-            for name in odd.get(feature) or (re.sub(r"[^A-Z0-9]", "", feature.upper()),)
+            for name in renamed.get(feature) or (re.sub(r"[^A-Z0-9]", "", feature.upper()),)
         }
     return frozenset(named & _KNOWN)
 
 
 def domain_traits(domain_capabilities: etree._Element) -> frozenset[str]:
-    """Of the guests that the hypervisor can run with one machine type."""
+    """Return the traits of guests of one machine type."""
     return frozenset(set(_domain_names(domain_capabilities)) & _KNOWN)
 
 
@@ -96,7 +96,8 @@ def _domain_names(root: etree._Element) -> Iterator[str]:
     for path, prefix in _ENUMS:
         for value in enum(root, path):
             yield prefix + re.sub(r"[^A-Z0-9]", "_", value.upper())
-    # A TPM that only hands the host's own to one guest is not what a flavor asks for.
+    # A flavor requests an emulated TPM, which is different from passing the host's TPM through to
+    # one guest.
     emulated = "emulator" in enum(root, "devices/tpm/enum[@name='backendModel']")
     for path, value, trait in _VALUES + (_TPM if emulated else ()):
         if value in enum(root, path):

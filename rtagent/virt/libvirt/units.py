@@ -1,29 +1,19 @@
-"""Units of memory, as libvirt's documents name them."""
+"""Units of memory in libvirt's documents."""
 
 from __future__ import annotations
 
 from lxml import etree
 
+from rtagent.model.units import LIBVIRT_UNITS
 from rtagent.virt.libvirt.document import BadDocument, integer
-
-#: Bytes in a unit (its ``scaledInteger``; a bare ``K`` is KiB).
-_UNITS = {
-    "b": 1,
-    "bytes": 1,
-    **{
-        unit: base**power
-        for power, letter in enumerate("KMGTPE", start=1)
-        for unit, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
-    },
-}
 
 
 def in_bytes(element: etree._Element, value: str | None, where: str) -> int:
-    """`value`, in the unit that the element gives (KiB unless it does).
+    """Convert `value` to bytes from the element's ``unit`` (default KiB).
 
-    :raises BadDocument: it is no number, or of no unit.
+    :raises BadDocument: the value is not a number, or the unit is unknown.
     """
     unit = element.get("unit", "KiB")
-    if unit not in _UNITS:
-        raise BadDocument(f"{where} has the unit {unit!r}")
-    return integer(value, where) * _UNITS[unit]
+    if unit not in LIBVIRT_UNITS:
+        raise BadDocument(f"{where}: {unit!r} is not a unit of memory")
+    return integer(value, where) * LIBVIRT_UNITS[unit]

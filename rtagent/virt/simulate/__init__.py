@@ -1,8 +1,7 @@
 """Simulated hosts: files for libvirt's test driver, written and edited.
 
-A simulated host is a host file, which is its world, and a capabilities document beside it. libvirt
-opens it as ``test:///FILE``; what is changed in it by `edit` reaches whoever watches the file, and
-stays.
+A simulated host is a host file and a capabilities document next to it. libvirt opens it as
+``test:///FILE``. Changes made by `edit` are durable, and reach every process that watches the file.
 
     simulate(file, Machine(sockets=2, cores=8, threads=2, memory_mb=65536))
     with edit(file) as world:

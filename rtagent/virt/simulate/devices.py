@@ -1,7 +1,7 @@
-"""The node devices of a simulated machine: GPUs, network cards with virtual functions, NVMe. Pure.
+"""Node devices of a simulated machine: GPUs, network cards with virtual functions, NVMe. Pure.
 
-Each NUMA cell has half of a PCI domain, so that the first two are 0000:00 to 7f and 0000:80 to ff,
-as two sockets often have it. Devices are dealt out to the cells in turn.
+Each NUMA cell has half of a PCI domain: buses 0000:00 to 7f and 0000:80 to ff for the first two,
+which is common on two-socket hosts. Devices are spread over the cells in turn.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rtagent.model.address import Address, make_address
 from rtagent.model.base import Value
 from rtagent.virt.simulate.machine import Machine
 
-#: (vendor, product), as the makers have them: a Quadro M4000 and its sound device, an XL710 and its
+#: (vendor, product) of real devices: a Quadro M4000 and its sound device, an XL710 and its
 #: virtual functions, an NVMe controller of QEMU's.
 GPU, GPU_SOUND = ("10de", "13f1"), ("10de", "0fbb")
 NIC, NIC_VF = ("8086", "1583"), ("8086", "154c")
 NVME = ("1b36", "0010")
 
-#: The first bus, in its cell's half, of each kind; a network card's functions take up two buses.
+#: First bus of each type within its cell's half; the functions of a network card use two buses.
 _GPU_BUS, _NIC_BUS, _NVME_BUS = 0x08, 0x20, 0x60
 _CLASSES = {GPU: "0x030000", GPU_SOUND: "0x040300", NIC: "0x020000", NIC_VF: "0x020000"}
 _CLASSES |= {NVME: "0x010802"}
-#: Where virtual functions begin, counted in functions from the physical one.
+#: Offset of the first virtual function from the physical function, in functions.
 _FIRST_VF = 0x10
 COMPUTER = "computer"
 
@@ -34,7 +34,8 @@ COMPUTER = "computer"
 class Function(Value, frozen=True, kw_only=True):
     """One function of a device.
 
-    :ivar group: its IOMMU group. :ivar pf: of a virtual function. :ivar vfs: of a physical one.
+    :ivar group: the IOMMU group. :ivar pf: physical function of a virtual function, else None.
+    :ivar vfs: virtual functions of a physical function.
     """
 
     address: Address
@@ -48,12 +49,12 @@ class Function(Value, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As libvirt names it."""
+        """libvirt's name of the device."""
         return "pci_" + "_".join(self.address)
 
 
 def device_documents(machine: Machine) -> Iterator[etree._Element]:
-    """None for a machine without devices."""
+    """Yield the documents; nothing for a machine without devices."""
     functions = list(_functions(machine))
     if functions:
         yield _computer(machine)
@@ -66,7 +67,7 @@ def device_documents(machine: Machine) -> Iterator[etree._Element]:
 def _functions(machine: Machine) -> Iterator[Function]:
     group = 0
     for number in range(machine.gpus):
-        cell, slot = _place(machine, number)
+        cell, slot = _slot(machine, number)
         both = (_address(cell, _GPU_BUS + slot), _address(cell, _GPU_BUS + slot, 1))
         for address, make in zip(both, (GPU, GPU_SOUND), strict=True):
             yield Function(address=address, make=make, cell=cell, group=group, peers=both)
@@ -76,14 +77,14 @@ def _functions(machine: Machine) -> Iterator[Function]:
             yield function
             group += 1
     for number in range(machine.nvmes):
-        cell, slot = _place(machine, number)
+        cell, slot = _slot(machine, number)
         address = _address(cell, _NVME_BUS + slot)
         yield Function(address=address, make=NVME, cell=cell, group=group, peers=(address,))
         group += 1
 
 
 def _nic(machine: Machine, number: int, group: int) -> Iterator[Function]:
-    cell, slot = _place(machine, number)
+    cell, slot = _slot(machine, number)
     bus = _NIC_BUS + 2 * slot
     pf = _address(cell, bus)
     vfs = tuple(_address(cell, bus, _FIRST_VF + n) for n in range(machine.vfs))
@@ -100,14 +101,14 @@ def _nic(machine: Machine, number: int, group: int) -> Iterator[Function]:
         yield Function(address=vf, make=NIC_VF, cell=cell, group=group + place, peers=(vf,), pf=pf)
 
 
-def _place(machine: Machine, number: int) -> tuple[int, int]:
-    """The cell of a device, and its place among those of its kind there."""
+def _slot(machine: Machine, number: int) -> tuple[int, int]:
+    """Return the cell of a device, and its position among the devices of its type in that cell."""
     slot, cell = divmod(number, machine.numa_cells)
     return cell, slot
 
 
 def _address(cell: int, bus: int, offset: int = 0) -> Address:
-    """:param offset: in functions, from the bus's first; it may lead to the next bus."""
+    """Return an address. :param offset: in functions; may carry over into the next bus."""
     domain, half = divmod(cell, 2)
     bus, devfn = divmod(((half * 0x80 + bus) << 8) + offset, 0x100)
     return make_address(domain, bus, devfn >> 3, devfn & 7)
@@ -115,7 +116,10 @@ def _address(cell: int, bus: int, offset: int = 0) -> Address:
 
 def _computer(machine: Machine) -> etree._Element:
     hardware = E.hardware(E.uuid(str(uuid5(NAMESPACE_DNS, machine.hostname))))
-    return E.device(E.name(COMPUTER), E.capability(hardware, E.firmware(), type="system"))
+    document: etree._Element = E.device(
+        E.name(COMPUTER), E.capability(hardware, E.firmware(), type="system")
+    )
+    return document
 
 
 def _pci(function: Function) -> etree._Element:
@@ -136,14 +140,15 @@ def _pci(function: Function) -> etree._Element:
         capability.append(E.capability(*vfs, type="virt_functions", maxCount=most))
     capability.append(E.iommuGroup(*map(_element, function.peers), number=str(function.group)))
     capability.append(E.numa(node=str(function.cell)))
-    return E.device(E.name(function.name), E.parent(COMPUTER), capability)
+    document: etree._Element = E.device(E.name(function.name), E.parent(COMPUTER), capability)
+    return document
 
 
 def _net(function: Function) -> etree._Element:
     domain, bus, slot, last = (int(digits, 16) for digits in function.address)
     interface = f"enp{bus}s{slot}" if not domain else f"enP{domain}p{bus}s{slot}"
     mac = f"52:54:{domain:02x}:{bus:02x}:{slot:02x}:{last:02x}"
-    return E.device(
+    document: etree._Element = E.device(
         E.name(f"net_{interface}_{mac.replace(':', '_')}"),
         E.parent(function.name),
         E.capability(
@@ -155,12 +160,12 @@ def _net(function: Function) -> etree._Element:
             type="net",
         ),
     )
+    return document
 
 
 def _element(address: Address) -> etree._Element:
-    return E.address(
-        **{
-            name: f"0x{digits}"
-            for name, digits in zip(("domain", "bus", "slot", "function"), address, strict=True)
-        }
+    names = ("domain", "bus", "slot", "function")
+    element: etree._Element = E.address(
+        **{name: f"0x{digits}" for name, digits in zip(names, address, strict=True)}
     )
+    return element

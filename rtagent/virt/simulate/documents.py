@@ -1,4 +1,4 @@
-"""The two documents of a simulated host, from its hardware. Pure."""
+"""Build the two documents of a simulated host from its hardware. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable
 from lxml import etree
 from lxml.builder import E
 
-from rtagent.model.pages import KIB_IN_MIB
+from rtagent.model.units import KIB_IN_MIB
 from rtagent.virt.libvirt.hostfile import HOST_INSTRUCTION
 from rtagent.virt.simulate.devices import device_documents
 from rtagent.virt.simulate.machine import SMALLEST_PAGE, Cpu, Machine
 
-_NEAR, _FAR = "10", "21"  # distances as firmware commonly states them
+_NEAR, _FAR = "10", "21"  # distances that firmware commonly reports
 
-#: KiB, of the larger pages that each such CPU offers, whether or not any are set aside.
+#: Sizes (KiB) of the larger pages that the CPU supports, including sizes of which no page is
+#: reserved.
 _LARGE_PAGES = (2048, 1048576)
 
 
 def host_document(machine: Machine) -> etree._Element:
-    """What libvirt's test driver reads: a world of that size and with these devices, and without
-    domains."""
+    """Build the file that libvirt's test driver reads: hardware and devices, without domains."""
     cells = machine.numa_cells
     sockets = max(1, machine.sockets // cells)
-    return E.node(
+    document: etree._Element = E.node(
         E.cpu(
             E.mhz("2600"),
             E.model("x86_64"),
@@ -36,12 +36,13 @@ def host_document(machine: Machine) -> etree._Element:
         E.memory(str(machine.memory_mb * KIB_IN_MIB)),
         *device_documents(machine),
     )
+    return document
 
 
 def capabilities_document(machine: Machine) -> etree._ElementTree:
-    """What libvirt would report, were the machine real; its name in a processing instruction,
-    since libvirt's schema has no place for it."""
-    root = E.capabilities(
+    """Build the document that libvirt would report for real hardware. The host name is in a
+    processing instruction, since libvirt's schema has no element for it."""
+    root: etree._Element = E.capabilities(
         E.host(
             _cpu(machine),
             E.topology(E.cells(*_cells(machine), num=str(machine.numa_cells))),
@@ -61,7 +62,7 @@ def capabilities_document(machine: Machine) -> etree._ElementTree:
 
 
 def _cpu(machine: Machine) -> etree._Element:
-    return E.cpu(
+    element: etree._Element = E.cpu(
         E.arch("x86_64"),
         E.model("Cascadelake-Server-noTSX"),
         E.vendor("Intel"),
@@ -73,36 +74,36 @@ def _cpu(machine: Machine) -> etree._Element:
         ),
         *(E.pages(unit="KiB", size=str(size)) for size in _pools(machine)),
     )
+    return element
 
 
 def _cells(machine: Machine) -> Iterable[etree._Element]:
     pools = _pools(machine)
-    everyone = range(machine.numa_cells)
-    for cell in everyone:
+    cells = range(machine.numa_cells)
+    for cell in cells:
         cpus = [cpu for cpu in machine.cpus if cpu.cell == cell]
         yield E.cell(
             E.memory(str(machine.cell_kib), unit="KiB"),
             *(E.pages(str(n), unit="KiB", size=str(size)) for size, n in pools.items()),
-            E.distances(
-                *(E.sibling(id=str(i), value=_NEAR if i == cell else _FAR) for i in everyone)
-            ),
+            E.distances(*(E.sibling(id=str(i), value=_NEAR if i == cell else _FAR) for i in cells)),
             E.cpus(*map(_thread, cpus), num=str(len(cpus))),
             id=str(cell),
         )
 
 
 def _pools(machine: Machine) -> dict[int, int]:
-    """How many pages each cell has, by size, the smallest first."""
+    """Return the number of pages of each cell by size (KiB), smallest size first."""
     rest = (machine.cell_kib - machine.paged_kib) // SMALLEST_PAGE
     larger = {**dict.fromkeys(_LARGE_PAGES, 0), **machine.pages}
     return {SMALLEST_PAGE: rest, **dict(sorted(larger.items()))}
 
 
 def _thread(cpu: Cpu) -> etree._Element:
-    return E.cpu(
+    element: etree._Element = E.cpu(
         id=str(cpu.id),
         socket_id=str(cpu.socket),
         die_id="0",
         core_id=str(cpu.core),
         siblings=",".join(map(str, cpu.siblings)),
     )
+    return element

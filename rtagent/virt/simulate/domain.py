@@ -1,4 +1,4 @@
-"""A domain document for a simulated host."""
+"""Build a domain document for a simulated host."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SHUT_OFF = "5"  # libvirt's virDomainState
 def domain_xml(
     uuid: str, *, vcpus: int, memory_mb: int, name: str | None = None, active: bool = True
 ) -> str:
-    """A domain of exactly that size, running from the start unless `active` is False.
+    """Return the document of a domain of that size, running unless `active` is False.
 
-    :param name: default: the uuid.
+    :param memory_mb: MB. :param name: default: the uuid.
     """
     domain = E.domain(
         E.name(name or uuid),

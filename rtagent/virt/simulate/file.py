@@ -1,4 +1,4 @@
-"""The files of a simulated host: replaced whole, by one writer at a time."""
+"""Write the files of a simulated host: replaced atomically, by one writer at a time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from lxml import etree
 
 from rtagent.virt.libvirt.document import BadDocument, parse
-from rtagent.virt.libvirt.hostfile import capabilities_path, complaint
+from rtagent.virt.libvirt.hostfile import capabilities_path, rejection
 from rtagent.virt.simulate.documents import capabilities_document, host_document
 from rtagent.virt.simulate.machine import Machine
 from rtagent.virt.simulate.world import SimulationError, World
 
 
 def simulate(file: Path, machine: Machine, domains: Iterable[str] = ()) -> None:
-    """Write the host file and its capabilities document, in place of those that are there.
+    """Write the host file and its capabilities document, replacing existing ones.
 
     :param domains: domain documents.
-    :raises SimulationError: a domain is odd, or the file cannot be written.
+    :raises SimulationError: a domain is invalid, or a file cannot be written.
     """
     node = host_document(machine)
     with _changing(file):
@@ -33,10 +33,10 @@ def simulate(file: Path, machine: Machine, domains: Iterable[str] = ()) -> None:
 
 @contextlib.contextmanager
 def edit(file: Path) -> Iterator[World]:
-    """The world of a host file, written back when the block ends without an error.
+    """Yield the content of a host file; write it back when the block ends without an error.
 
-    :raises SimulationError: the file is none, or what was made of it is not accepted by libvirt;
-        it is unchanged then.
+    :raises SimulationError: the file is not a host file, or libvirt rejects the new content; the
+        file is unchanged then.
     """
     with _changing(file):
         node = _read(file)
@@ -51,9 +51,9 @@ def _fill(world: World, domains: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _changing(file: Path) -> Iterator[None]:
-    """Alone with the file's directory, and every error naming the file.
+    """Lock the file's directory, and name the file in every error.
 
-    The file itself would be no place for a lock: it is another one after each edit.
+    The file itself cannot be locked, because each edit replaces it.
     """
     try:
         directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -71,9 +71,11 @@ def _read(file: Path) -> etree._Element:
     try:
         root = parse(file.read_text())
     except FileNotFoundError as error:
-        raise SimulationError("there is no such host: `rtagent host simulate` makes one") from error
+        raise SimulationError(
+            "no such file: create the host with `rtagent host simulate`"
+        ) from error
     if root.tag != "node":
-        raise SimulationError(f"<{root.tag}> where a host file has <node>")
+        raise SimulationError(f"not a host file: the root element is <{root.tag}>, not <node>")
     return root
 
 
@@ -83,7 +85,7 @@ def _replace_world(file: Path, node: etree._Element) -> None:
 
 
 def _replace(path: Path, document: etree._ElementTree, check: bool = False) -> None:
-    """Written beside, checked, made durable, and renamed over."""
+    """Write a temporary file, check it, sync it, and rename it over the path."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as written:
@@ -91,9 +93,9 @@ def _replace(path: Path, document: etree._ElementTree, check: bool = False) -> N
             written.flush()
             os.fchmod(descriptor, 0o644)
             os.fsync(descriptor)
-        refused = complaint(Path(name)) if check else ""
+        refused = rejection(Path(name)) if check else ""
         if refused:
-            raise SimulationError(f"libvirt does not accept it: {refused}")
+            raise SimulationError(f"libvirt rejects it: {refused}")
         os.rename(name, path)
     except BaseException:
         os.unlink(name)

@@ -1,4 +1,4 @@
-"""The hardware of a simulated host, and how Linux would number it."""
+"""The hardware of a simulated host, numbered as Linux does."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value
-from rtagent.model.pages import KIB_IN_MIB
+from rtagent.model.units import KIB_IN_MIB
 from rtagent.virt.simulate.world import SimulationError
 
-#: KiB, of the pages that memory is in where no others are set aside.
+#: Size (KiB) of the pages of all memory that is not reserved for larger pages.
 SMALLEST_PAGE = 4
 
-#: How many devices there may be: with all of them on one cell they still have addresses. Virtual
-#: functions are those of each card.
+#: Upper bounds with which all devices get addresses even on one cell. `vfs` is per card.
 LIMITS = {"gpus": 16, "nics": 16, "vfs": 256, "nvmes": 16}
 
 
 class Cpu(Value, frozen=True, kw_only=True):
-    """One hardware thread. :ivar siblings: ids of the threads of its core, itself included."""
+    """One hardware thread. :ivar siblings: ids of all threads of its core, including itself."""
 
     id: int
     cell: int
@@ -28,13 +27,13 @@ class Cpu(Value, frozen=True, kw_only=True):
 
 
 class Machine(Value, frozen=True, kw_only=True):
-    """Sockets, cores of each socket, threads of each core; memory in MB.
+    """Hardware: sockets, cores per socket, threads per core, memory (MB), devices.
 
-    :ivar cells: NUMA cells; cores and memory are spread evenly. Default: one for each socket.
-    :ivar pages: how many larger pages are set aside in each cell, by size (KiB).
-    :ivar gpus: GPUs, dealt out to the cells in turn; so are the network cards (`nics`), each with
-        so many virtual functions (`vfs`), and the NVMe controllers (`nvmes`).
-    :ivar hostname: what the host calls itself.
+    :ivar cells: NUMA cells; cores and memory are spread evenly. Default: one per socket.
+    :ivar pages: number of larger pages reserved in each cell, by size (KiB).
+    :ivar gpus: GPUs. :ivar nics: network cards, each with `vfs` virtual functions.
+    :ivar nvmes: NVMe controllers. All devices are spread over the cells in turn.
+    :ivar hostname: the host's own name.
     """
 
     sockets: int = 2
@@ -55,9 +54,13 @@ class Machine(Value, frozen=True, kw_only=True):
                 raise SimulationError(f"{name} = {getattr(self, name)}: it must be at least 1")
         for name, most in LIMITS.items():
             if not 0 <= getattr(self, name) <= most:
-                raise SimulationError(f"{name} = {getattr(self, name)}: from 0 to {most}")
+                raise SimulationError(
+                    f"{name} = {getattr(self, name)}: it must be from 0 to {most}"
+                )
         if not re.fullmatch(r"[A-Za-z0-9.-]+", self.hostname):
-            raise SimulationError(f"hostname {self.hostname!r}: letters, digits, - and . only")
+            raise SimulationError(
+                f"hostname {self.hostname!r}: only letters, digits, - and . are allowed"
+            )
         for what, number in (("cores", self.sockets * self.cores), ("MB", self.memory_mb)):
             if number % self.numa_cells:
                 raise SimulationError(
@@ -68,22 +71,22 @@ class Machine(Value, frozen=True, kw_only=True):
 
     @property
     def numa_cells(self) -> int:
-        """As given, or one for each socket."""
+        """Number of NUMA cells."""
         return self.sockets if self.cells is None else self.cells
 
     @property
     def cell_kib(self) -> int:
-        """KiB of memory of each cell."""
+        """Memory of each cell, KiB."""
         return self.memory_mb // self.numa_cells * KIB_IN_MIB
 
     @property
     def paged_kib(self) -> int:
-        """KiB of each cell that are set aside in larger pages."""
+        """Memory of each cell that is reserved for larger pages, KiB."""
         return sum(size * count for size, count in self.pages.items())
 
     @property
     def cpus(self) -> Iterator[Cpu]:
-        """By id: the first threads of all cores come before the second ones."""
+        """All threads by id: the first threads of all cores precede the second ones."""
         total = self.sockets * self.cores
         for thread in range(self.threads):
             for number in range(total):
@@ -99,10 +102,10 @@ class Machine(Value, frozen=True, kw_only=True):
         for size, count in self.pages.items():
             if size <= SMALLEST_PAGE or size & (size - 1):
                 raise SimulationError(
-                    f"pages of {size} KiB: a size is a power of two above {SMALLEST_PAGE}"
+                    f"pages of {size} KiB: the size must be a power of two above {SMALLEST_PAGE}"
                 )
             if count < 0:
-                raise SimulationError(f"{count} pages of {size} KiB: there cannot be less than 0")
+                raise SimulationError(f"{count} pages of {size} KiB: the number must be at least 0")
         if self.paged_kib > self.cell_kib:
             raise SimulationError(
                 f"the pages take {self.paged_kib} KiB of each cell, which has {self.cell_kib}"

@@ -1,4 +1,4 @@
-"""What is in a simulated host, and how it may change. Pure."""
+"""The content of a host file and its changes. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from rtagent.virt.libvirt.document import BadDocument, parse
 
 
 class SimulationError(RtAgentError):
-    """A simulated host cannot be made or changed so; the message names the remedy."""
+    """A simulated host cannot be created or changed as requested; the message names the remedy."""
 
     expected = True
 
 
 class World:
-    """The document of a host file: domains and node devices beside the hardware."""
+    """The document of a host file: hardware, domains and node devices."""
 
     def __init__(self, root: etree._Element) -> None:
         self._root = root
-        self._domains = {_uuid(_text(there, "uuid")): there for there in root.iterfind("domain")}
-        self._names = {_text(there, "name") for there in self._domains.values()}
-        self._devices = {_text(there, "name"): there for there in root.iterfind("device")}
+        self._domains = {_uuid(_text(each, "uuid")): each for each in root.iterfind("domain")}
+        self._names = {_text(each, "name") for each in self._domains.values()}
+        self._devices = {_text(each, "name"): each for each in root.iterfind("device")}
 
     def add_domain(self, document: str) -> str:
-        """:returns: the domain's uuid. :raises SimulationError: it is none, or here already."""
+        """Add a domain; return its uuid.
+
+        :raises SimulationError: the document is invalid, or the domain exists already.
+        """
         domain = _item(document, "domain")
         if domain.get("type") != "test":
             raise SimulationError(
@@ -36,16 +39,16 @@ class World:
             )
         name, uuid = _text(domain, "name"), _uuid(_text(domain, "uuid"))
         if uuid in self._domains:
-            raise SimulationError(f"domain {uuid} is there already: remove it first")
+            raise SimulationError(f"domain {uuid} exists already: remove it first")
         if name in self._names:
-            raise SimulationError(f"a domain named {name!r} is there already: rename this one")
+            raise SimulationError(f"a domain named {name!r} exists already: rename this one")
         self._domains[uuid] = domain
         self._names.add(name)
         self._root.append(domain)
         return uuid
 
     def remove_domain(self, uuid: str) -> None:
-        """:raises SimulationError: it is not here."""
+        """Remove a domain. :raises SimulationError: there is no such domain."""
         domain = self._domains.pop(_uuid(uuid), None)
         if domain is None:
             raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
@@ -53,17 +56,20 @@ class World:
         self._root.remove(domain)
 
     def add_device(self, document: str) -> str:
-        """:returns: the device's name. :raises SimulationError: it is none, or here already."""
+        """Add a device; return its name.
+
+        :raises SimulationError: the document is invalid, or the device exists already.
+        """
         device = _item(document, "device")
         name = _text(device, "name")
         if name in self._devices:
-            raise SimulationError(f"a device named {name!r} is there already: remove it first")
+            raise SimulationError(f"a device named {name!r} exists already: remove it first")
         self._devices[name] = device
         self._root.append(device)
         return name
 
     def remove_device(self, name: str) -> None:
-        """:raises SimulationError: it is not here."""
+        """Remove a device. :raises SimulationError: there is no such device."""
         device = self._devices.pop(name, None)
         if device is None:
             raise SimulationError(f"no device is named {name!r}: {_listed(self._devices)}")
@@ -76,7 +82,7 @@ def _item(document: str, tag: str) -> etree._Element:
     except BadDocument as error:
         raise SimulationError(f"the {tag} document is {error}") from error
     if root.tag != tag:
-        raise SimulationError(f"the document is a <{root.tag}>: give one that is a <{tag}>")
+        raise SimulationError(f"the document is a <{root.tag}>, not a <{tag}>")
     return root
 
 
@@ -84,7 +90,7 @@ def _text(element: etree._Element, tag: str) -> str:
     found = (element.findtext(tag) or "").strip()
     if not found:
         raise SimulationError(
-            f"the {element.tag} has no <{tag}>: give it one, so that it stays the same"
+            f"the {element.tag} has no <{tag}>: add one, so that it keeps its identity"
         )
     return found
 
@@ -93,7 +99,7 @@ def _uuid(text: str) -> str:
     try:
         return str(UUID(text))
     except ValueError as error:
-        raise SimulationError(f"{text!r} is no uuid") from error
+        raise SimulationError(f"{text!r} is not a uuid") from error
 
 
 def _listed(names: Iterable[str]) -> str:

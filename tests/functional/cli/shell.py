@@ -1,4 +1,4 @@
-"""Runs rtagent in this process."""
+"""Run rtagent in this process."""
 
 import io
 import json

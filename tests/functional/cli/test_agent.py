@@ -1,4 +1,4 @@
-"""rtagent against a daemon of its own: claims, audits, services, and the end of the node."""
+"""rtagent and a daemon: claims, audits, services, and the removal of the node."""
 
 import json
 import os
@@ -20,7 +20,7 @@ SMALL = ["--vcpus", "2", "--memory", "1024", "--root-gb", "1"]
 
 
 def serving(daemon: Daemon) -> Daemon:
-    """Ready, and connected to the broker: a call before that would wait for its time-out."""
+    """Wait until it is ready and connected to the broker; an earlier call would time out."""
     daemon.wait_ready()
     deadline = time.monotonic() + 60
     while "pass" not in str(daemon.read("health")["checks"].get("rpc")):
@@ -44,23 +44,23 @@ def rtagent(agent: Daemon) -> Run:
 
 @pytest.fixture
 def claim(rtagent: Run) -> Iterator[str]:
-    """The uuid of a building claim; it is released in the end."""
+    """Return the uuid of a building claim, which is released at the end."""
     created = rtagent("claim", "create", "--instance", str(uuid4()), *SMALL, "-f", "json")
     assert created.code == 0, created.err
     yield created.json["uuid"]
     assert rtagent("claim", "release", created.json["uuid"]).code == 0
 
 
-def test_a_claim_from_its_request_to_its_history(rtagent):
+def test_the_commands_of_a_claims_life(rtagent):
     instance, operation = str(uuid4()), str(uuid4())
-    request = ["--instance", instance, *SMALL, "--name", "vm", "--project", "p", "--tag", "mine"]
+    request = ["--instance", instance, *SMALL, "--name", "vm", "--project", "p", "--tag", "own"]
     created = rtagent("claim", "create", *request, "--operation-id", operation, "-f", "json").json
     assert (created["uuid"], created["state"], created["memory_mb"]) == (
         operation,
         "building",
         1024,
     )
-    assert (created["display_name"], created["project_id"], created["tag"]) == ("vm", "p", "mine")
+    assert (created["display_name"], created["project_id"], created["tag"]) == ("vm", "p", "own")
     repeated = rtagent("claim", "create", *request, "--operation-id", operation, "-f", "json")
     assert repeated.json == created
 
@@ -70,7 +70,7 @@ def test_a_claim_from_its_request_to_its_history(rtagent):
     assert rtagent("claim", "activate", operation, "-f", "json").json["state"] == "active"
     released = rtagent("claim", "release", operation)
     assert (released.code, released.out) == (0, "")
-    assert released.err == f"rtagent: claim {operation} holds nothing any more\n"
+    assert released.err == f"rtagent: claim {operation} is released\n"
     assert rtagent("claim", "release", operation).code == 0
 
     assert rtagent("claim", "show", operation).code == 5
@@ -81,18 +81,20 @@ def test_a_claim_from_its_request_to_its_history(rtagent):
     assert all(e["actor"] and e["request_id"].startswith("req-") for e in events)
 
 
-def test_a_request_from_a_file(rtagent, tmp_path):
+def test_a_claim_is_created_from_a_file(rtagent, tmp_path):
     file = tmp_path / "request.json"
     instance = {"uuid": str(uuid4()), "flavor": {"vcpus": 1, "memory_mb": 64}}
-    file.write_text(json.dumps({"instance": instance, "tag": "filed"}))
+    file.write_text(json.dumps({"instance": instance, "tag": "from a file"}))
     created = rtagent("claim", "create", "--request", str(file), "-f", "json").json
-    assert (created["instance_uuid"], created["tag"]) == (instance["uuid"], "filed")
-    assert rtagent("claim", "abort", created["uuid"]).code == 0
+    assert (created["instance_uuid"], created["tag"]) == (instance["uuid"], "from a file")
+    aborted = rtagent("claim", "abort", created["uuid"])
+    assert (aborted.code, aborted.out) == (0, "")
+    assert aborted.err == f"rtagent: claim {created['uuid']} is aborted\n"
     assert rtagent("claim", "list", "--instance", instance["uuid"]).err == "rtagent: no claims\n"
 
 
 @pytest.mark.parametrize("verb", ["create", "test"])
-def test_a_refusal_lists_every_reason_nearest_miss_first(rtagent, verb):
+def test_a_refusal_lists_all_reasons_smallest_shortfall_first(rtagent, verb):
     request = ["--instance", str(uuid4()), "--vcpus", "64", "--memory", str(2**30)]
     refused = rtagent("claim", verb, *request, "-f", "json")
     assert refused.code == 3
@@ -104,20 +106,20 @@ def test_a_refusal_lists_every_reason_nearest_miss_first(rtagent, verb):
     assert rtagent("claim", "list").out == ""
 
 
-def test_limits_are_sent(rtagent):
+def test_limits_apply_to_a_claim(rtagent):
     request = ["--instance", str(uuid4()), *SMALL]
     assert rtagent("claim", "test", *request, "--limit", "vcpu=2").code == 0
     refused = rtagent("claim", "test", *request, "--limit", "vcpu=1", "-f", "json")
     assert (refused.code, refused.json[0]["available"]) == (3, 1)
 
 
-def test_a_test_holds_nothing(rtagent):
+def test_claim_test_claims_nothing(rtagent):
     tested = rtagent("claim", "test", "--instance", str(uuid4()), *SMALL, "-f", "json")
     assert (tested.code, tested.json["vcpus"]) == (0, 2)
     assert rtagent("claim", "list", "-f", "json").json == []
 
 
-def test_errors_keep_their_codes(rtagent, claim):
+def test_errors_of_the_agent_give_their_exit_codes(rtagent, claim):
     owner = rtagent("claim", "show", claim, "-f", "value", "-c", "instance_uuid").out.strip()
     conflict = rtagent("claim", "create", "--instance", owner, *SMALL)
     assert (conflict.code, claim in conflict.err) == (6, True)
@@ -128,10 +130,10 @@ def test_errors_keep_their_codes(rtagent, claim):
         assert (outcome.out, outcome.err.count("\n")) == ("", 1)
 
 
-def test_an_audit_says_what_it_found(rtagent, agent):
+def test_audit_run_shows_what_the_audit_found(rtagent, agent):
     orphan = str(uuid4())
-    with edit(agent.host_file) as world:
-        world.add_domain(domain_xml(orphan, vcpus=3, memory_mb=256))
+    with edit(agent.host_file) as host:
+        host.add_domain(domain_xml(orphan, vcpus=3, memory_mb=256))
     try:
         audit = rtagent("audit", "run", "-f", "json").json
         assert (audit["orphans"], audit["complete"]) == (1, True)
@@ -140,29 +142,30 @@ def test_an_audit_says_what_it_found(rtagent, agent):
         assert (listed["domain_uuid"], listed["vcpus"]) == (orphan, 3)
         assert rtagent("node", "show", "-f", "json").json["orphans"] == 1
     finally:
-        with edit(agent.host_file) as world:
-            world.remove_domain(orphan)
+        with edit(agent.host_file) as host:
+            host.remove_domain(orphan)
         rtagent("audit", "run")
     assert rtagent("orphan", "list", "-f", "json").json == []
 
 
 def test_a_service_is_disabled_with_a_reason_and_enabled(rtagent):
-    assert rtagent("service", "disable", "--reason", "new disks").code == 0
+    disabled = rtagent("service", "disable", "--reason", "new disks")
+    assert disabled == (0, "", "rtagent: agent1 is disabled: new disks\n")
     (service,) = rtagent("service", "list", "-f", "json").json
     assert (service["host"], service["state"]) == ("agent1", "up")
     assert (service["disabled"], service["disabled_reason"]) == (True, "new disks")
-    assert rtagent("service", "enable").code == 0
+    assert rtagent("service", "enable") == (0, "", "rtagent: agent1 is enabled\n")
     (service,) = rtagent("service", "list", "-f", "json").json
     assert (service["disabled"], service["disabled_reason"]) == (False, None)
 
 
-def test_offline_reads_say_the_same(rtagent, claim):
+def test_offline_reads_show_the_same(rtagent, claim):
     for command in (["node", "show"], ["claim", "list", "--long"], ["claim", "show", claim]):
         online = rtagent(*command, "-f", "json").json
         assert rtagent("--offline", *command, "-f", "json").json == online
 
 
-def test_it_is_a_program_whose_configuration_the_environment_may_name(agent):
+def test_the_environment_may_name_the_configuration(agent):
     program = Path(sys.executable).with_name("rtagent")
     done = subprocess.run(
         [program, "node", "list", "-f", "json"],
@@ -175,7 +178,7 @@ def test_it_is_a_program_whose_configuration_the_environment_may_name(agent):
     assert json.loads(done.stdout)[0]["hypervisor_hostname"] == "simulated-host"
 
 
-def test_a_nodes_record_is_removed_when_nobody_needs_it(tmp_path: Path, rabbitmq: RabbitMQ):
+def test_a_node_is_removed_once_it_has_no_claims_and_no_agent(tmp_path: Path, rabbitmq: RabbitMQ):
     config = {"DEFAULT": {"service_down_time": 2, "report_interval": 1, "host": "agent2"}}
     with Daemon(tmp_path, rabbitmq.transport_url, config=config) as daemon:
 
@@ -185,8 +188,8 @@ def test_a_nodes_record_is_removed_when_nobody_needs_it(tmp_path: Path, rabbitmq
         serving(daemon)
         request = ["--instance", str(uuid4()), *SMALL, "-f", "value", "-c", "uuid"]
         claim = rtagent("claim", "create", *request).out.strip()
-        held = rtagent("node", "remove", "simulated-host")
-        assert (held.code, "1 live claims: release them" in held.err) == (6, True)
+        refused = rtagent("node", "remove", "simulated-host")
+        assert (refused.code, "1 live claims: release them" in refused.err) == (6, True)
         rtagent("claim", "release", claim)
         daemon.configure({"DEFAULT": {"service_down_time": 3600}})
         up = rtagent("node", "remove", "simulated-host")
@@ -200,7 +203,7 @@ def test_a_nodes_record_is_removed_when_nobody_needs_it(tmp_path: Path, rabbitmq
         while (removed := rtagent("node", "remove", "simulated-host")).code == 6:
             assert "stop it, and wait" in removed.err
             time.sleep(0.1)
-        assert removed.code == 0, removed.err
+        assert (removed.code, removed.out) == (0, ""), removed.err
         assert rtagent("node", "remove", "simulated-host").code == 5
         gone = rtagent("--offline", "node", "list")
         assert (gone.code, "has no node" in gone.err) == (1, True)
@@ -212,12 +215,12 @@ def test_a_nodes_record_is_removed_when_nobody_needs_it(tmp_path: Path, rabbitmq
         assert len(rtagent("--offline", "node", "list", "-f", "json").json) == 1
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path):
+def test_a_missing_database_is_not_created(tmp_path):
     file = tmp_path / "rtagent.conf"
     file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
     outcome = run("--config-file", str(file), "--offline", "node", "list")
     assert (outcome.code, outcome.out) == (4, "")
-    assert "does not exist: has rtagentd ever run here?" in outcome.err
+    assert "does not exist: rtagentd creates it at its first start" in outcome.err
     assert sorted(tmp_path.iterdir()) == [file]
 
 

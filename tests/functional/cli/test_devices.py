@@ -1,5 +1,5 @@
-"""rtagent against a daemon on a host with two GPUs and a network card: who has which device, which
-are kept back, and what a claim is given."""
+"""rtagent and a daemon on a host with two GPUs and a network card: owners of devices, quarantine,
+and the devices of a claim."""
 
 import json
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from lxml import etree
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
 from tests.functional.cli.shell import Run, run
 from tests.functional.cli.test_agent import serving
-from tests.nodedevs import pci_name
-from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.node_device_xml import pci_name
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 
 ALIASES = [
     {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"},
     {"name": "vf", **VF_IDS, "device_type": "type-VF"},
 ]
 SPECS = [GPU_IDS, PF_IDS, {**VF_IDS, "physical_network": "physnet1"}]
-NOWHERE = "0000:00:00.0"
+UNKNOWN = "0000:00:00.0"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def rtagent(agent: Daemon) -> Run:
     return lambda *argv: run("--config-file", str(agent.config_file), *argv)
 
 
-def asking(aliases: str) -> list[str]:
+def requesting(aliases: str) -> list[str]:
     flavor = ["--vcpus", "1", "--memory", "64", "--property", f"pci_passthrough:alias={aliases}"]
     return ["--instance", str(uuid4()), "--name", "vm", *flavor]
 
@@ -55,7 +55,7 @@ def by_address(rtagent: Run, column: str, *options: str) -> dict[str, str]:
     return {device["address"]: device[column] for device in listed}
 
 
-def test_the_devices_of_the_host_are_listed(rtagent):
+def test_pci_list_shows_the_devices_of_the_host(rtagent):
     addresses = [GPU_0, PF_0, vf(0), vf(1), GPU_1]
     assert by_address(rtagent, "status") == dict.fromkeys(addresses, "available")
     assert by_address(rtagent, "dev_type")[PF_0] == "type-PF"
@@ -63,11 +63,11 @@ def test_the_devices_of_the_host_are_listed(rtagent):
     assert (shown["parent_addr"], shown["tags"]) == (PF_0, {"physical_network": "physnet1"})
 
 
-def test_a_claim_is_given_what_its_flavor_asks_for(rtagent):
-    created = rtagent("claim", "create", *asking("gpu:1,vf:1"), "-f", "json").json
+def test_a_claim_gets_the_devices_that_its_flavor_requests(rtagent):
+    created = rtagent("claim", "create", *requesting("gpu:1,vf:1"), "-f", "json").json
     try:
-        given = {device["alias_name"]: device["address"] for device in created["pci"]}
-        assert given == {"gpu": GPU_0, "vf": vf(0)}
+        devices = {device["alias_name"]: device["address"] for device in created["pci"]}
+        assert devices == {"gpu": GPU_0, "vf": vf(0)}
         table = rtagent("claim", "show", created["uuid"], "-c", "pci")
         assert f"{GPU_0} 10de:13f1 type-PCI, NUMA node 0, for gpu" in table.out
 
@@ -90,46 +90,46 @@ def test_a_claim_is_given_what_its_flavor_asks_for(rtagent):
     assert set(by_address(rtagent, "status").values()) == {"available"}
 
 
-def test_a_refusal_names_what_is_asked_for(rtagent):
-    refused = rtagent("claim", "test", *asking("gpu:3"), "-f", "json")
+def test_a_refusal_names_the_requested_devices(rtagent):
+    refused = rtagent("claim", "test", *requesting("gpu:3"), "-f", "json")
     assert refused.code == 3
     assert [(r["resource"], r["requested"], r["available"]) for r in refused.json] == [
         ("PCI gpu", 3, 2)
     ]
 
 
-def test_a_device_is_kept_back_until_it_is_cleared(rtagent):
-    kept = rtagent("pci", "quarantine", GPU_0, "--reason", "it overheats")
-    assert (kept.code, kept.out, kept.err) == (0, "", f"rtagent: device {GPU_0} is kept back\n")
+def test_a_device_is_quarantined_until_it_is_cleared(rtagent):
+    quarantined = rtagent("pci", "quarantine", GPU_0, "--reason", "it overheats")
+    assert quarantined == (0, "", f"rtagent: device {GPU_0} is quarantined\n")
     shown = rtagent("pci", "show", GPU_0, "-f", "json").json
     assert (shown["status"], shown["reason"]) == ("unavailable", "it overheats")
-    assert rtagent("claim", "test", *asking("gpu:2")).code == 3
+    assert rtagent("claim", "test", *requesting("gpu:2")).code == 3
     (listed,) = rtagent("pci", "list", "--status", "unavailable", "-f", "json").json
     assert listed["address"] == GPU_0
 
     cleared = rtagent("pci", "clear", GPU_0)
-    assert (cleared.code, cleared.out) == (0, "")
-    assert rtagent("claim", "test", *asking("gpu:2")).code == 0
+    assert cleared == (0, "", f"rtagent: device {GPU_0} is no longer quarantined\n")
+    assert rtagent("claim", "test", *requesting("gpu:2")).code == 0
 
 
 @pytest.mark.parametrize("verb", [["show"], ["clear"], ["quarantine", "--reason", "odd"]])
-def test_a_device_that_nobody_knows_is_told(rtagent, verb):
+def test_an_unknown_device_is_an_error(rtagent, verb):
     for offline in ([], ["--offline"]):
-        outcome = rtagent(*offline, "pci", *verb, NOWHERE)
+        outcome = rtagent(*offline, "pci", *verb, UNKNOWN)
         assert (outcome.code, outcome.out) == (5, "")
-        assert outcome.err.startswith(f"rtagent: no PCI device {NOWHERE} is known here")
+        assert outcome.err.startswith(f"rtagent: no PCI device {UNKNOWN} is known here")
 
 
-def test_a_status_that_there_is_not_is_a_mistake_of_usage(rtagent):
+def test_an_unknown_status_is_a_usage_error(rtagent):
     outcome = rtagent("pci", "list", "--status", "free")
     assert (outcome.code, "unclaimable" in outcome.err) == (2, True)
 
 
-def test_a_held_device_that_is_unplugged_stays_and_is_told(rtagent, agent):
-    created = rtagent("claim", "create", *asking("gpu:2"), "-f", "json").json
+def test_a_claimed_device_that_is_unplugged_stays_and_is_drift(rtagent, agent):
+    created = rtagent("claim", "create", *requesting("gpu:2"), "-f", "json").json
     document = _document(agent.host_file, GPU_1)
-    with edit(agent.host_file) as world:
-        world.remove_device(pci_name(GPU_1))
+    with edit(agent.host_file) as host:
+        host.remove_device(pci_name(GPU_1))
     try:
         wait_until(lambda: by_address(rtagent, "reason")[GPU_1] == "it has left the host")
         assert by_address(rtagent, "status")[GPU_1] == "claimed"
@@ -137,13 +137,13 @@ def test_a_held_device_that_is_unplugged_stays_and_is_told(rtagent, agent):
         assert absent["resource"] == f"PCI device {GPU_1}"
     finally:
         rtagent("claim", "release", created["uuid"])
-        with edit(agent.host_file) as world:
-            world.add_device(document)
+        with edit(agent.host_file) as host:
+            host.add_device(document)
     wait_until(lambda: by_address(rtagent, "status").get(GPU_1) == "available")
 
 
 def _document(file: Path, address: str) -> str:
-    """As the host file has it."""
+    """Return the document of a device from the host file."""
     for device in etree.parse(str(file)).iter("device"):
         if device.findtext("name") == pci_name(address):
             return etree.tostring(device).decode()

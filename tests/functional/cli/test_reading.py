@@ -1,10 +1,9 @@
-"""rtagent's reading commands, against a read API in this process."""
+"""The commands that read, with a read API in this process."""
 
 import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -13,22 +12,20 @@ from msgspec.structs import replace
 
 from rtagent.api.address import UnixAddress
 from rtagent.api.server import ReadAPI
-from rtagent.cmd.rtagent import GROUP
-from rtagent.model.host import HostState
+from rtagent.model.node_state import NodeState
 from tests.functional.cli.shell import Run, run
-from tests.pci_hosts import GPU_0, vf
-from tests.unit.api.given import STRANGER, VGPU, WEB, given
-from tests.unit.api.moved import moved
-from tests.unit.api.placed import CLAIMS, mapped
-from tests.unit.api.states import NODE, empty, sources, uuid
+from tests.support.api_states import NODE, empty, moved, sources, uuid
+from tests.support.device_owners import FOREIGN_DOMAIN, VGPU, WEB, devices_in_every_state
+from tests.support.numa_map import CLAIMS, pinned_host
+from tests.support.pci_hosts import GPU_0, vf
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Serve a state; returns what runs a command against it."""
+    """Return a function that serves a state and returns a function that runs commands on it."""
     started: list[ReadAPI] = []
 
-    def start(state: HostState | None = None, *, stale: bool = False) -> Run:
+    def start(state: NodeState | None = None, *, stale: bool = False) -> Run:
         socket = tmp_path / "rtagent.sock"
         api = ReadAPI(UnixAddress(str(socket)), sources(state, stale=stale))
         api.start()
@@ -45,7 +42,7 @@ def rtagent(serve) -> Run:
     return serve()
 
 
-def test_lists_are_the_same_in_every_format(rtagent):
+def test_a_list_has_the_same_content_in_every_format(rtagent):
     columns = [f"-c{name}" for name in ("uuid", "state", "memory_mb")]
     rows = [(uuid(1), "active", 1024), (uuid(2), "building", 1024)]
     as_json = json.loads(rtagent("claim", "list", *columns, "-f", "json").out)
@@ -58,17 +55,17 @@ def test_lists_are_the_same_in_every_format(rtagent):
     assert as_value.split() == [str(cell) for row in rows for cell in row]
 
 
-def test_one_thing_is_the_same_in_every_format(rtagent):
-    asked = ["claim", "show", uuid(1), "-c", "uuid", "-c", "state", "-c", "memory_mb", "-f"]
+def test_an_item_has_the_same_content_in_every_format(rtagent):
+    command = ["claim", "show", uuid(1), "-c", "uuid", "-c", "state", "-c", "memory_mb", "-f"]
     shown = {"uuid": uuid(1), "state": "active", "memory_mb": 1024}
-    assert json.loads(rtagent(*asked, "json").out) == shown
-    assert yaml.safe_load(rtagent(*asked, "yaml").out) == shown
-    (row,) = csv.DictReader(io.StringIO(rtagent(*asked, "csv").out))
+    assert json.loads(rtagent(*command, "json").out) == shown
+    assert yaml.safe_load(rtagent(*command, "yaml").out) == shown
+    (row,) = csv.DictReader(io.StringIO(rtagent(*command, "csv").out))
     assert row == {name: str(value) for name, value in shown.items()}
-    assert rtagent(*asked, "value").out.split() == list(row.values())
+    assert rtagent(*command, "value").out.split() == list(row.values())
 
 
-def test_claims_are_filtered(rtagent):
+def test_claim_list_filters_claims(rtagent):
     for filters, expected in (
         (["--state", "active"], [uuid(1)]),
         (["--instance", uuid(102)], [uuid(2)]),
@@ -77,7 +74,7 @@ def test_claims_are_filtered(rtagent):
         assert (listed.code, listed.out.split()) == (0, expected)
 
 
-def test_a_claim_is_shown_with_its_times_in_whole_utc_seconds(rtagent):
+def test_claim_show_prints_times_in_whole_utc_seconds(rtagent):
     claim = json.loads(rtagent("claim", "show", uuid(2), "-f", "json").out)
     assert claim["instance_uuid"] == uuid(102)
     assert claim["created_at"] == "2030-01-02T03:04:07Z"
@@ -86,7 +83,7 @@ def test_a_claim_is_shown_with_its_times_in_whole_utc_seconds(rtagent):
     assert claim["suspect"] is None
 
 
-def test_a_node_is_shown_with_what_it_has_and_what_is_left(rtagent):
+def test_node_show_prints_capacity_and_usage(rtagent):
     shown = rtagent("node", "show")
     lines = [line.strip("| ").split() for line in shown.out.splitlines()]
     assert ["inventories", "|", "ratio", "total", "reserved", "claimable", "used", "free"] in lines
@@ -98,14 +95,14 @@ def test_a_node_is_shown_with_what_it_has_and_what_is_left(rtagent):
 
 
 @pytest.mark.parametrize("name", [[], [NODE.uuid], [NODE.hypervisor_hostname]])
-def test_a_node_is_found_by_uuid_or_name_or_as_the_only_one(rtagent, name):
+def test_node_show_finds_a_node_by_uuid_or_name_or_as_the_only_one(rtagent, name):
     node = json.loads(rtagent("node", "show", *name, "-f", "json").out)
     assert node["uuid"] == NODE.uuid
     assert node["inventories"]["DISK_GB"]["used"] == 20480
     assert node["stats"]["num_instances"] == 2
 
 
-def test_moves_are_listed(serve):
+def test_migration_list_shows_the_moves_of_both_roles(serve):
     rtagent = serve(moved().state)
     listed = json.loads(rtagent("migration", "list", "-f", "json").out)
     assert [(m["type"], m["role"], m["status"], m["from"], m["to"]) for m in listed] == [
@@ -124,8 +121,8 @@ def test_nodes_orphans_and_drift_are_listed(rtagent):
     assert (drift["instance_uuid"], drift["claimed"], drift["observed"]) == (uuid(101), 2, 4)
 
 
-def test_the_map_is_drawn_and_its_document_is_told(serve):
-    rtagent = serve(mapped())
+def test_numa_show_prints_a_map_or_the_document(serve):
+    rtagent = serve(pinned_host())
     shown = rtagent("numa", "show")
     assert "[ 2 web-1 | 3 web-1! ]" in " ".join(shown.out.split())
     host = json.loads(rtagent("numa", "show", "cn1.example", "-f", "json").out)
@@ -134,42 +131,42 @@ def test_the_map_is_drawn_and_its_document_is_told(serve):
     assert rtagent("numa", "show", "other").code == 5
 
 
-def test_a_claims_place_is_shown(serve):
+def test_claim_show_prints_the_numa_assignment(serve):
     web, _ = CLAIMS
-    shown = serve(mapped())("claim", "show", web.uuid, "-c", "numa_topology")
+    shown = serve(pinned_host())("claim", "show", web.uuid, "-c", "numa_topology")
     assert "| guest cell 0: host cell 0, 1024 MB; vCPU on CPU: 0:2 1:3 |" in shown.out
 
 
-def test_devices_are_listed_with_who_has_them(serve):
-    rtagent = serve(given())
+def test_pci_list_shows_owners(serve):
+    rtagent = serve(devices_in_every_state())
     listed = json.loads(rtagent("pci", "list", "--status", "claimed", "-f", "json").out)
     assert [(each["address"], each["name"]) for each in listed] == [(vf(0), "db-1")]
     whole = json.loads(rtagent("pci", "show", GPU_0, "-f", "json").out)
-    assert (whole["owner_id"], whole["others"]) == (WEB, [STRANGER])
+    assert (whole["owner_id"], whole["others"]) == (WEB, [FOREIGN_DOMAIN])
     long = json.loads(rtagent("pci", "list", "--long", "--type", "type-PF", "-f", "json").out)
     assert long[0]["tags"] == {"physical_network": "physnet1", "trusted": "yes"}
 
 
-def test_specific_resources_are_listed_with_who_has_them(serve):
-    rtagent = serve(given())
+def test_resource_list_shows_owners(serve):
+    rtagent = serve(devices_in_every_state())
     listed = json.loads(rtagent("resource", "list", "--long", "-f", "json").out)
     assert (listed[0]["identifier"], listed[0]["name"]) == (VGPU[0], "web-1")
     assert [each["present"] for each in listed] == [*[True] * 4, False]
     assert "CUSTOM_PMEM_NAMESPACE_4GB" in rtagent("resource", "list").out
 
 
-def test_what_is_held_and_gone_is_in_the_drift(serve):
-    there = mapped().topology
-    assert there is not None
-    without = replace(there, cpus=there.cpus - {2})
-    rtagent = serve(replace(mapped(), topology=without))
+def test_a_claimed_cpu_that_is_offline_is_drift(serve):
+    topology = pinned_host().topology
+    assert topology is not None
+    without = replace(topology, cpus=topology.cpus - {2})
+    rtagent = serve(replace(pinned_host(), topology=without))
     (gone,) = json.loads(rtagent("drift", "list", "-f", "json").out)
     assert (gone["resource"], gone["problem"]) == ("host CPU 2", "AssignedResourceNotFound")
     assert json.loads(rtagent("node", "show", "-f", "json").out)["absent"] == 1
 
 
 @pytest.mark.parametrize("noun", ["claim", "orphan", "drift", "pci", "resource"])
-def test_an_empty_list_says_so_beside_the_output(serve, noun):
+def test_an_empty_list_is_logged_to_standard_error(serve, noun):
     rtagent = serve(empty())
     table = rtagent(noun, "list")
     assert (table.code, table.out) == (0, "")
@@ -178,10 +175,10 @@ def test_an_empty_list_says_so_beside_the_output(serve, noun):
     assert (json.loads(machine.out), machine.err) == ([], "")
 
 
-def test_stale_reads_say_so(serve):
+def test_a_stale_read_is_logged_as_a_warning(serve):
     listed = serve(stale=True)("claim", "list", "-f", "json")
     assert len(json.loads(listed.out)) == 2
-    assert listed.err == "rtagent: the agent cannot reach its database: this may be behind\n"
+    assert listed.err == "rtagent: the agent cannot reach its database: this may be out of date\n"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +189,7 @@ def test_stale_reads_say_so(serve):
         (["claim", "list", "--state", "gone"], 2, "not one of active, building"),
     ],
 )
-def test_an_error_is_one_line_and_a_stable_code(rtagent, argv, code, sentence):
+def test_an_error_is_one_line_and_an_exit_code(rtagent, argv, code, sentence):
     outcome = rtagent(*argv)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1)
     assert outcome.err.startswith("rtagent: ")
@@ -200,7 +197,7 @@ def test_an_error_is_one_line_and_a_stable_code(rtagent, argv, code, sentence):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"<domain", b"\xff\xfe"])
-def test_a_domains_document_that_is_none_is_told(rtagent, tmp_path, content):
+def test_claim_domain_refuses_an_invalid_document(rtagent, tmp_path, content):
     file = tmp_path / "domain.xml"
     if content is not None:
         file.write_bytes(content)
@@ -210,31 +207,34 @@ def test_a_domains_document_that_is_none_is_told(rtagent, tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "error"),
     [
-        (["--timeout", "0", "audit", "run"], "--timeout: '0' is no number of seconds above 0"),
-        (["--timeout", "nan", "audit", "run"], "--timeout: 'nan' is no number of seconds above 0"),
-        (["--timeout", "a", "audit", "run"], "--timeout: 'a' is no number of seconds above 0"),
+        (["--timeout", "0", "audit", "run"], "--timeout: '0' is not a number of seconds above 0"),
+        (
+            ["--timeout", "nan", "audit", "run"],
+            "--timeout: 'nan' is not a number of seconds above 0",
+        ),
+        (["--timeout", "a", "audit", "run"], "--timeout: 'a' is not a number of seconds above 0"),
         (["--socket", "here", "node", "list"], "--socket: 'here' must be an absolute path or"),
-        (["db", "purge", "--history", "inf"], "--history: 'inf' is no number of days"),
-        (["db", "purge", "--history", "1e7"], "--history: '1e7' is no number of days"),
+        (["db", "purge", "--history", "inf"], "--history: 'inf' is not a number of days"),
+        (["db", "purge", "--history", "1e7"], "--history: '1e7' is not a number of days"),
         (["db", "purge", "--history", "-1"], "--history: '-1': must not be negative"),
     ],
 )
-def test_an_options_value_that_cannot_be_is_a_mistake_of_usage(argv, said, capsys):
+def test_an_invalid_value_of_an_option_is_a_usage_error(argv, error, capsys):
     with pytest.raises(SystemExit) as ended:
         run(*argv)
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert error in capsys.readouterr().err
 
 
-def test_without_an_agent_the_remedy_is_named(tmp_path):
+def test_a_read_without_an_agent_names_the_remedy(tmp_path):
     outcome = run("--socket", str(tmp_path / "none.sock"), "node", "list")
     assert (outcome.code, outcome.out) == (4, "")
     assert "is rtagentd running? (--offline reads the database)" in outcome.err
 
 
-def test_every_mistake_in_the_configuration_has_a_line(tmp_path):
+def test_each_mistake_in_the_configuration_has_a_line(tmp_path):
     file = tmp_path / "rtagent.conf"
     file.write_text("[DEFAULT]\nreport_interval = 0\nstate_path = relative\n")
     outcome = run("--config-file", str(file), "node", "list")
@@ -246,39 +246,8 @@ def test_every_mistake_in_the_configuration_has_a_line(tmp_path):
     }
 
 
-def test_the_socket_is_that_of_the_configuration(tmp_path, serve):
+def test_the_socket_is_read_from_the_configuration(tmp_path, serve):
     serve()
     file = tmp_path / "rtagent.conf"
     file.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
     assert run("--config-file", str(file), "node", "list").code == 0
-
-
-@pytest.mark.parametrize("argv", [[], ["-v"], ["nonsense"]])
-def test_without_a_command_there_is_help(argv):
-    try:
-        outcome = run(*argv)
-    except SystemExit as exit_:
-        assert exit_.code == 2
-    else:
-        assert outcome.code == 2
-
-
-def test_completion_knows_every_command():
-    outcome = run("complete")
-    assert "cmds_claim='abort activate create" in outcome.out
-    assert "complete -F _rtagent rtagent" in outcome.out
-
-
-def test_help_lists_every_command_and_every_exit_code():
-    listed = run("help").out
-    assert "Could not load" not in listed
-    for line in ("  3  the host cannot hold", "  node show ", "  db sync ", "  config check "):
-        assert line in listed
-
-
-@pytest.mark.parametrize("name", [point.name for point in entry_points(group=GROUP)])
-def test_every_command_explains_itself(name):
-    words = name.split("_")
-    explained = run("help", *words)
-    assert explained.code == 0
-    assert explained.out.startswith(f"usage: rtagent {' '.join(words)} ")

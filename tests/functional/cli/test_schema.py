@@ -1,24 +1,24 @@
-"""rtagent schema: without a daemon."""
+"""rtagent schema, without a daemon."""
 
 import json
 
 import jsonschema
 import pytest
 
-from rtagent.cmd.exits import Exit
+from rtagent.cmd.exit_codes import Exit
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.reference import reference
 from tests.functional.cli.shell import run
 
 
-def test_the_methods_are_listed():
+def test_schema_list_shows_all_methods():
     outcome = run("schema", "list", "-f", "json")
     assert outcome.code == 0
     listed = {row["Method"]: row["Changes state"] for row in json.loads(outcome.out)}
     assert listed == {method.name: method.changes for method in METHODS.values()}
 
 
-def test_a_method_is_shown_to_a_program():
+def test_schema_show_prints_valid_schemas_as_json():
     outcome = run("schema", "show", "release_claim", "-f", "json")
     assert outcome.code == 0
     shown = json.loads(outcome.out)
@@ -28,18 +28,18 @@ def test_a_method_is_shown_to_a_program():
     assert "InvalidRequest" in shown["errors"]
 
 
-def test_a_method_is_shown_to_a_person():
+def test_schema_show_prints_indented_json_in_a_table():
     outcome = run("schema", "show", "instance_claim")
     assert outcome.code == 0
     assert '"additionalProperties": false' in outcome.out
 
 
-def test_another_name_is_a_mistake_of_usage(capsys: pytest.CaptureFixture[str]):
+def test_an_unknown_method_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
         run("schema", "show", "nonsense")
     assert ended.value.code == Exit.USAGE
     assert "instance_claim" in capsys.readouterr().err
 
 
-def test_the_reference_is_printed():
+def test_schema_reference_prints_the_reference():
     assert run("schema", "reference") == (0, reference(), "")

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import Engine
@@ -6,18 +6,28 @@ from sqlalchemy import Engine
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
+from tests.support.stores import Database, SqlDatabase
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql", "mariadb"])
-def migrated(
+def empty_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
+) -> Callable[[], str]:
+    """Makes databases of one kind and returns their URLs."""
+
+    def make() -> str:
+        if request.param == "sqlite":
+            return f"sqlite:///{tmp_path_factory.mktemp('database')}/db.sqlite"
+        url: str = request.getfixturevalue(f"{request.param}_server").create_database()
+        return url
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def migrated(empty_database: Callable[[], str]) -> Iterator[Engine]:
     """An engine on a database with the schema; the tests of a module share it."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('database')}/db.sqlite"
-    else:
-        url = request.getfixturevalue(f"{request.param}_server").create_database()
-    engine = open_engine(url, 5)
+    engine = open_engine(empty_database(), 5)
     migrate.sync(engine)
     yield engine
     engine.dispose()
@@ -25,8 +35,13 @@ def migrated(
 
 @pytest.fixture
 def engine(migrated: Engine) -> Engine:
-    """The same, with nothing in its tables."""
+    """The same engine, with all tables empty."""
     with migrated.begin() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
     return migrated
+
+
+@pytest.fixture
+def database(engine: Engine) -> Database:
+    return SqlDatabase(engine)

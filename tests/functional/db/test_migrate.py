@@ -1,4 +1,4 @@
-"""The migrations make what the code expects, on every database."""
+"""The migrations create the schema that the code expects, on every database."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def another_url(request: pytest.FixtureRequest, database_url: str, tmp_path: Pat
     return str(server.create_database())
 
 
-def test_migrations_and_tables_agree(database_url: str):
+def test_migrations_create_the_tables_of_the_code(database_url: str):
     engine = open_engine(database_url, 5)
     migrate.sync(engine)
     with engine.connect() as connection:
@@ -33,8 +33,10 @@ def test_migrations_and_tables_agree(database_url: str):
     migrate.check(engine)
 
 
-def test_they_agree_in_what_alembic_does_not_compare(database_url: str, another_url: str):
-    """Collations, fractions of seconds, keys and their names."""
+def test_migrations_create_the_same_collations_fractions_and_keys(
+    database_url: str, another_url: str
+):
+    """What alembic does not compare: collations, fractions of seconds, keys and their names."""
     migrated, made = open_engine(database_url, 5), open_engine(another_url, 5)
     migrate.sync(migrated)
     metadata.create_all(made)
@@ -56,7 +58,7 @@ def described(engine: Engine) -> dict[str, object]:
     }
 
 
-def test_the_printed_script_is_the_same_schema(database_url: str):
+def test_printed_script_creates_the_same_schema(database_url: str):
     engine = open_engine(database_url, 5)
     with engine.begin() as connection:
         for statement in migrate.script(database_url).split(";\n"):
@@ -67,7 +69,7 @@ def test_the_printed_script_is_the_same_schema(database_url: str):
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_a_server_is_made_ready_by_its_operator_only(database_url: str):
+def test_ready_never_creates_the_schema_on_a_server(database_url: str):
     engine = open_engine(database_url, 5)
     if engine.dialect.name == "sqlite":
         migrate.ready(engine)

@@ -1,4 +1,4 @@
-"""What a store says when its server, or the way to it, fails; and that it says so in time."""
+"""Errors of a store when its server or its connection fails, and their time bound."""
 
 import threading
 import time
@@ -12,24 +12,25 @@ from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, Deadlock, StoreUnavailable, WriterFenced
 from rtagent.model.claim import ACTIVE
-from rtagent.model.host import HostState
-from rtagent.ports import Store, Stored
+from rtagent.model.node_state import NodeState
+from rtagent.model.stored import Stored
+from rtagent.ports import Store
 from tests.servers import MariaDB, PostgreSQL
-from tests.servers.proxy import Fate, Proxy
-from tests.unit.db.cases import commit, enrolled, holds, same
-from tests.unit.db.values import NODE, claim, created, folded, moved, pinned, released
+from tests.servers.proxy import CommitLoss, Proxy
+from tests.support.stored_values import NODE, changed, claim, created, folded, pinned, released
+from tests.support.stores import assert_loads, assert_stored, commit, enrolled
 
 #: Seconds.
 TIMEOUT = 2.0
 
 
 class Site:
-    """A store that reaches its database by way of a proxy, and one that does not."""
+    """A store that connects to its database through a proxy, and one that connects directly."""
 
     def __init__(self, server: PostgreSQL | MariaDB, url: str, proxy: Proxy) -> None:
         self.server, self.proxy = server, proxy
         self.engine = open_engine(proxy.url(url), TIMEOUT)
-        # More patient than the store: it keeps locks for as long as a test wants.
+        # A longer time-out than the store's, so that it keeps locks as long as a test needs.
         self.direct_engine = open_engine(url, TIMEOUT * 10)
         self.at: Callable[[str], None] = lambda _: None
         self.store = SqlStore(self.engine, self._passed)
@@ -59,7 +60,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 class Stopwatch:
-    """Asserts that what it encloses stays within the bound, with room for a busy machine."""
+    """Assert that a block ends within the bound, with a margin for a busy machine."""
 
     def __enter__(self) -> None:
         self._began = time.monotonic()
@@ -68,8 +69,8 @@ class Stopwatch:
         assert time.monotonic() - self._began < TIMEOUT * 2
 
 
-def reloaded(store: Store, state: HostState) -> Stored:
-    """What the agent does when it is stale: again and again, until it is done."""
+def reloaded(store: Store, state: NodeState) -> Stored:
+    """Reload until it succeeds, as a stale agent does."""
     while True:
         try:
             return store.reload(NODE.uuid, state.epoch)
@@ -77,41 +78,41 @@ def reloaded(store: Store, state: HostState) -> Stored:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
-def test_a_lost_commit_is_resolved_to_the_truth(site: Site, fate: Fate):
+@pytest.mark.parametrize("loss", [CommitLoss.LOST, CommitLoss.UNANSWERED])
+def test_reload_after_a_lost_commit_reads_its_outcome(site: Site, loss: CommitLoss):
     state = commit(site.store, enrolled(site.store), created(claim(1)))
     after = folded(state, created(claim(2)))
-    site.proxy.doom(fate)
+    site.proxy.lose_commit(loss)
     with pytest.raises(CommitUnknown):
         site.store.commit(state, after, [created(claim(2))])
-    same(reloaded(site.store, state), after if fate is Fate.UNANSWERED else state)
+    assert_stored(reloaded(site.store, state), after if loss is CommitLoss.UNANSWERED else state)
 
 
-def test_a_reload_waits_for_a_commit_in_flight(site: Site):
+def test_reload_waits_for_a_commit_in_flight(site: Site):
     state = enrolled(site.store)
     after = folded(state, created(claim(1)))
-    site.proxy.doom(Fate.LATE)
+    site.proxy.lose_commit(CommitLoss.LATE)
     with pytest.raises(CommitUnknown):
         site.store.commit(state, after, [created(claim(1))])
-    holds(site.direct, state)
+    assert_loads(site.direct, state)
     threading.Timer(TIMEOUT / 4, site.proxy.release).start()
-    same(reloaded(site.store, state), after)
+    assert_stored(reloaded(site.store, state), after)
 
 
 @pytest.mark.parametrize("together", [1, 5])
-def test_a_reload_defeats_a_commit_that_never_lands(site: Site, together: int):
+def test_reload_defeats_a_commit_that_never_arrives(site: Site, together: int):
     state = enrolled(site.store)
-    site.proxy.doom(Fate.LATE)
+    site.proxy.lose_commit(CommitLoss.LATE)
     with pytest.raises(CommitUnknown):
         commit(site.store, state, *(created(claim(n)) for n in range(together)))
-    same(reloaded(site.store, state), state)
+    assert_stored(reloaded(site.store, state), state)
     site.proxy.release()
-    holds(site.direct, state)
+    assert_loads(site.direct, state)
 
 
-def test_a_lost_reload_does_not_fence_its_own_writer(site: Site):
+def test_lost_reload_does_not_fence_its_own_writer(site: Site):
     state = enrolled(site.store)
-    site.proxy.doom(Fate.UNANSWERED)
+    site.proxy.lose_commit(CommitLoss.UNANSWERED)
     with pytest.raises(StoreUnavailable):
         site.store.reload(NODE.uuid, state.epoch)
     assert site.store.reload(NODE.uuid, state.epoch).epoch == state.epoch + 2
@@ -121,10 +122,10 @@ def test_a_lost_reload_does_not_fence_its_own_writer(site: Site):
 
 
 @pytest.mark.parametrize("point", ["commit.node", "commit.claims", "commit.units", "commit.events"])
-def test_a_connection_lost_within_a_transaction_leaves_nothing(site: Site, point: str):
+def test_connection_lost_within_a_transaction_leaves_no_rows(site: Site, point: str):
     one, two = pinned(1, 4, 5), pinned(2, 5, 6)
     state = commit(site.store, enrolled(site.store), created(one))
-    if point == "commit.events":  # what follows is COMMIT itself
+    if point == "commit.events":  # COMMIT follows
         expected: type[Exception] = CommitUnknown
     else:
         expected = StoreUnavailable
@@ -132,29 +133,29 @@ def test_a_connection_lost_within_a_transaction_leaves_nothing(site: Site, point
     with pytest.raises(expected):
         commit(site.store, state, released(one), created(two))
     site.at = lambda _: None
-    holds(site.direct, state)
-    holds(site.direct, commit(site.store, state, released(one), created(two)))
+    assert_loads(site.direct, state)
+    assert_loads(site.direct, commit(site.store, state, released(one), created(two)))
 
 
-def test_connections_lost_while_idle_cost_no_error(site: Site):
+def test_connections_lost_while_idle_are_replaced(site: Site):
     state = enrolled(site.store)
     connects = site.connects
     site.proxy.cut()
-    time.sleep(0.1)  # the farewell arrives
+    time.sleep(0.1)  # until the server has closed the connections
     state = commit(site.store, state, created(claim(1)))
     assert site.connects == connects + 1
     commit(site.store, state, created(claim(2)))
     assert site.connects == connects + 1
 
 
-def test_a_server_that_is_down_and_up_again(site: Site):
+def test_store_works_again_after_a_server_restart(site: Site):
     state = commit(site.store, enrolled(site.store), created(claim(1)))
     with site.server.outage(), Stopwatch(), pytest.raises(StoreUnavailable):
         commit(site.store, state, created(claim(2)))
     commit(site.store, state, created(claim(2)))
 
 
-def test_a_server_that_is_frozen_is_not_waited_for(site: Site):
+def test_wait_for_a_frozen_server_is_bounded(site: Site):
     state = commit(site.store, enrolled(site.store), created(claim(1)))
     site.server.freeze()
     try:
@@ -164,10 +165,10 @@ def test_a_server_that_is_frozen_is_not_waited_for(site: Site):
             site.store.load(NODE.uuid)
     finally:
         site.server.thaw()
-    same(reloaded(site.store, state), state)
+    assert_stored(reloaded(site.store, state), state)
 
 
-def test_a_lock_is_not_waited_for_without_end(site: Site):
+def test_wait_for_a_lock_is_bounded(site: Site):
     state = enrolled(site.store)
     with site.direct_engine.connect() as other:
         other.execute(text("UPDATE compute_nodes SET host = 'x'"))
@@ -176,28 +177,30 @@ def test_a_lock_is_not_waited_for_without_end(site: Site):
     commit(site.store, state, created(claim(1)))
 
 
-def test_a_deadlock_is_told_from_an_outage(site: Site):
+def test_deadlock_is_distinguished_from_an_outage(site: Site):
     one = claim(1)
     state = commit(site.store, enrolled(site.store), created(one))
     rival = Rival(site.direct_engine)
     site.at = lambda name: rival.wait_for_node() if name == "commit.node" else None
     with pytest.raises(Deadlock):
-        commit(site.store, state, moved(one, state=ACTIVE))
+        commit(site.store, state, changed(one, state=ACTIVE))
     rival.end()
-    holds(site.direct, state)
+    assert_loads(site.direct, state)
 
 
 class Rival:
-    """A transaction that holds every claim's row, then wants its node's, and that the server
-    prefers to ours."""
+    """A transaction that locks every claim's row, then requests its node's row.
+
+    The server prefers it to the store's transaction.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._connection = engine.connect()
         if engine.dialect.name == "postgresql":
-            # Whoever looks for the deadlock is its victim.
+            # PostgreSQL ends the transaction that detects the deadlock.
             self._connection.execute(text("SET deadlock_timeout = '1min'"))
         else:
-            # The victim is the one with the fewest rows.
+            # MariaDB ends the transaction with the fewest rows.
             rows = ", ".join(f"('rival-{n}', 'x', 0, 0, 0, 0)" for n in range(100))
             self._connection.execute(
                 text(
@@ -211,7 +214,7 @@ class Rival:
 
     def wait_for_node(self) -> None:
         self._thread.start()
-        time.sleep(0.2)  # it is waiting now, or comes second to the same end
+        time.sleep(0.2)  # until it waits for the row, or is about to
 
     def end(self) -> None:
         self._thread.join()

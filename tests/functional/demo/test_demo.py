@@ -1,4 +1,4 @@
-"""The demonstration plays to its end, and leaves nothing behind."""
+"""The demonstration plays to its end and leaves no files behind."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_story(tmp_path):
-    played = subprocess.run(
+def test_demo_succeeds(tmp_path):
+    finished = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "demo"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -19,8 +19,8 @@ def test_the_story(tmp_path):
         timeout=600,
         check=False,
     )
-    assert played.returncode == 0, played.stdout + played.stderr
-    chapters = [line for line in played.stdout.splitlines() if line.endswith("─")]
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    chapters = [line for line in finished.stdout.splitlines() if line.endswith("─")]
     assert len(chapters) == 10
-    assert "hypervisor-1.example" in played.stdout
+    assert "hypervisor-1.example" in finished.stdout
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("rtagent-demo")]

@@ -15,12 +15,12 @@ from oslo_context.context import RequestContext
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
-from tests.builders import uid
 from tests.functional.cli.shell import run
-from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
-from tests.stream.home import open_transport
+from tests.support.hosts import uid
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
+from tests.support.workload.deployment import open_transport
 
 NAME = "QuadroM4000-video"
 ALIAS = {"name": NAME, **GPU_IDS, "device_type": "type-PCI"}
@@ -128,7 +128,7 @@ def started(host: Host) -> tuple[dict[str, Any], dict[str, Any], str]:
     return instance, claim, document
 
 
-def test_on_a_host_with_exactly_two(make):
+def test_resize_to_two_gpus_on_a_host_with_two(make):
     host = make("only")
     instance, claim, document = started(host)
     owner = instance["uuid"]
@@ -174,7 +174,7 @@ def test_on_a_host_with_exactly_two(make):
     assert host.free() == 2
 
 
-def test_on_another_host_whose_confirmation_frees_the_first_at_once(make):
+def test_confirm_on_another_host_frees_the_source_at_once(make):
     source, dest = make("source"), make("dest")
     instance, claim, document = started(source)
     owner = instance["uuid"]

@@ -1,1 +1,1 @@
-"""What the agent needs is away for a while, under a stream of claims."""
+"""Outages of what the agent depends on, under a stream of claims."""

@@ -1,4 +1,4 @@
-"""Sites on which something will be away."""
+"""Sites on which outages happen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from tests.functional.outage.site import Site
 from tests.servers import Placement
-from tests.stream.home import DaemonHome, open_transport
+from tests.support.workload.deployment import DaemonHome, open_transport
 
-#: Seconds between two attempts to reach the broker.
+#: The longest pause between two attempts to reach the broker: 1 s.
 RETRY = {"rabbit_interval_max": 1}
 
-#: How soon the daemon looks, and gives up waiting: seconds.
+#: Short intervals and time limits, in seconds.
 BRISK = {
     "oslo_messaging_rabbit": RETRY,
     "DEFAULT": {
@@ -48,8 +48,10 @@ def placement_server() -> Iterator[Placement]:
 def site_with(
     rabbitmq, transport: oslo_messaging.RPCTransport, tmp_path: Path
 ) -> Iterator[Callable[..., Site]]:
-    """Makes a site; takes the server of its database (None: it has its own) and options of
-    `DaemonHome`."""
+    """Makes a site from the server of its database and options of `DaemonHome`.
+
+    Without a server the daemon has an embedded database.
+    """
     made: list[Site] = []
 
     def make(server: Any = None, **options: Any) -> Site:

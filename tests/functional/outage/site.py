@@ -1,4 +1,4 @@
-"""A site: a daemon, its callers, and what must be true when everything is back."""
+"""A site: a daemon, its callers, and what must hold when an outage is over."""
 
 import contextlib
 import logging
@@ -7,65 +7,64 @@ from collections.abc import Callable, Iterator
 from rtagent.errors import RtAgentError
 from tests.servers import Server
 from tests.servers.daemon import wait_until
-from tests.stream.caller import Stream
-from tests.stream.home import DaemonHome
-from tests.stream.judge import Judge, held, shown
-from tests.stream.record import Record, open_plain, read
+from tests.support.workload.caller import Stream
+from tests.support.workload.checker import Checker, held, shown
+from tests.support.workload.database import Record, open_plain, read
+from tests.support.workload.deployment import DaemonHome
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds; nothing here takes that long.
+#: Seconds; nothing in these tests takes that long.
 PATIENCE = 90.0
 
 
 def outages(server: Server) -> Iterator[contextlib.AbstractContextManager[None]]:
-    """A server goes away in order, as by a power cut, and as if it hung: each for the length of its
-    block."""
-    yield _away(server, server.stop, server.start)
-    yield _away(server, server.kill, server.start)
-    yield _away(server, server.freeze, server.thaw)
+    """Yield three outages, each for the length of its block: stop, power failure, hang."""
+    yield _outage(server, server.stop, server.start)
+    yield _outage(server, server.kill, server.start)
+    yield _outage(server, server.freeze, server.thaw)
 
 
 @contextlib.contextmanager
-def _away(
-    server: Server, leave: Callable[[], object], come: Callable[[], object]
+def _outage(
+    server: Server, begin: Callable[[], object], end: Callable[[], object]
 ) -> Iterator[None]:
-    LOG.info("%s: %s", server.name, leave.__name__)
-    leave()
+    LOG.info("%s: %s", server.name, begin.__name__)
+    begin()
     try:
         yield
     finally:
-        come()
+        end()
 
 
 class Site:
-    """A daemon that runs."""
+    """A running daemon."""
 
     def __init__(self, home: DaemonHome) -> None:
         self.home = home
         assert home.start()
-        self.judge = Judge(home.url, vcpus=home.vcpus)
+        self.checker = Checker(home.url, vcpus=home.vcpus)
         self._plain = open_plain(home.url)
 
     def stream(self, seed: object) -> Stream:
-        """Eight callers."""
+        """Return eight callers."""
         return Stream(self.home, seed)
 
     def checks(self) -> dict[str, str]:
-        """Its parts' health."""
+        """Return the health of the daemon's parts."""
         checks = self.home.daemon.read("health")["checks"]
-        return {part: told[0]["status"] for part, told in checks.items()}
+        return {part: each[0]["status"] for part, each in checks.items()}
 
     def wait_ill(self, part: str) -> None:
-        """Until it has noticed that something is wrong with that part."""
+        """Wait until the daemon reports that something is wrong with that part."""
         wait_until(lambda: self.checks().get(part) in ("warn", "fail"), PATIENCE)
 
     def wait_well(self) -> None:
-        """Until it is as if nothing had been: by itself."""
+        """Wait until the daemon has recovered by itself: it grants claims, every part passes."""
         wait_until(self._well, PATIENCE)
 
     def ready(self) -> bool:
-        """Whether it grants claims."""
+        """Return whether the daemon grants claims."""
         try:
             return bool(self.home.daemon.read("ready")["ready"])
         except RtAgentError:
@@ -76,17 +75,17 @@ class Site:
         return self.ready() and not stale and set(self.checks().values()) == {"pass"}
 
     def record(self) -> Record:
-        """What the database holds."""
+        """Return what the database contains."""
         return read(self._plain)
 
     def confirm(self, stream: Stream) -> None:
-        """Nothing that was acknowledged is lost, and nothing was granted twice."""
-        self.judge.judge(stream.ledger)
+        """Assert that nothing acknowledged is lost, and that nothing was granted twice."""
+        self.checker.check(stream.ledger)
         answer = self.home.invoke("get_claims_for_host")
         assert shown(answer["claims"]) == held(stream.ledger)
         assert not answer["stale"]
 
     def close(self) -> None:
-        self.judge.close()
+        self.checker.close()
         self._plain.dispose()
         self.home.close()

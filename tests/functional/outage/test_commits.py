@@ -1,4 +1,4 @@
-"""The connection to the database's server is lost while COMMIT is under way."""
+"""The connection to the database is lost during a COMMIT."""
 
 import random
 import threading
@@ -9,19 +9,19 @@ import pytest
 from rtagent.errors import StoreUnavailable
 from tests.functional.outage.site import Site
 from tests.servers.daemon import wait_until
-from tests.servers.proxy import Fate
-from tests.stream.caller import attempt
-from tests.stream.deed import Writer
+from tests.servers.proxy import CommitLoss
+from tests.support.workload.caller import attempt
+from tests.support.workload.operation import OperationFactory
 
 DATABASES = ["postgresql", "mariadb"]
 
-#: Nothing is written but what callers ask for.
+#: No heartbeats: only calls write.
 QUIET = {"DEFAULT": {"report_interval": 3600, "service_down_time": 7200}}
 
 
 @pytest.fixture(params=DATABASES)
 def site(request: pytest.FixtureRequest, site_with) -> Site:
-    """Its first writes are done."""
+    """A site whose daemon has done the writes of its start."""
     server = request.getfixturevalue(request.param)
     made: Site = site_with(server, proxied=True, attempts=1, timeout=60, config=QUIET)
     made.home.set_reserve(100)
@@ -29,41 +29,41 @@ def site(request: pytest.FixtureRequest, site_with) -> Site:
     return made
 
 
-@pytest.mark.parametrize("fate", list(Fate))
-def test_a_lost_commit_is_resolved_to_the_truth(site: Site, fate: Fate):
-    """What the caller is told is what the database has; and a repetition is granted, once."""
-    deed = Writer(random.Random(1)).claim()
-    site.home.proxy.doom(fate)
+@pytest.mark.parametrize("loss", list(CommitLoss))
+def test_lost_commit_is_resolved_to_what_the_database_has(site: Site, loss: CommitLoss):
+    """The caller's answer agrees with the database, and a repetition is granted once."""
+    operation = OperationFactory(random.Random(1)).claim()
+    site.home.proxy.lose_commit(loss)
     try:
-        attempt(site.home, deed)
+        attempt(site.home, operation)
         granted = True
     except StoreUnavailable:
         granted = False
-    assert granted is (fate is Fate.UNANSWERED)
-    assert (deed.claim_uuid in site.record().live) is granted
+    assert granted is (loss is CommitLoss.UNANSWERED)
+    assert (operation.claim_uuid in site.record().live) is granted
 
     site.home.proxy.release()  # too late
     wait_until(site.ready)
-    assert attempt(site.home, deed)["state"] == "building"
-    assert [e["action"] for e in site.record().story(deed.claim_uuid)] == ["create"]
+    assert attempt(site.home, operation)["state"] == "building"
+    assert [e["action"] for e in site.record().history(operation.claim_uuid)] == ["create"]
 
 
-def test_a_commit_that_arrives_while_its_outcome_is_asked_for(site: Site):
-    deed = Writer(random.Random(2)).claim()
-    site.home.proxy.doom(Fate.LATE)
+def test_late_commit_arrives_while_the_daemon_resolves_it(site: Site):
+    operation = OperationFactory(random.Random(2)).claim()
+    site.home.proxy.lose_commit(CommitLoss.LATE)
     threading.Timer(0.3, site.home.proxy.release).start()
     try:
-        attempt(site.home, deed)
+        attempt(site.home, operation)
         granted = True
     except StoreUnavailable:
         granted = False
-    assert (deed.claim_uuid in site.record().live) is granted
+    assert (operation.claim_uuid in site.record().live) is granted
     wait_until(site.ready)
-    attempt(site.home, deed)
+    attempt(site.home, operation)
 
 
 @pytest.mark.parametrize("database", DATABASES)
-def test_connections_lost_at_any_moment(request, site_with, database: str, long: bool):
+def test_connections_are_lost_at_any_moment(request, site_with, database: str, long: bool):
     rng = random.Random(database)
     site = site_with(request.getfixturevalue(database), proxied=True)
     with site.stream(database) as stream:
@@ -73,8 +73,8 @@ def test_connections_lost_at_any_moment(request, site_with, database: str, long:
                 time.sleep(rng.random() * 0.01)
                 site.home.proxy.cut()
             else:
-                site.home.proxy.doom(rng.choice(list(Fate)))
-            site.judge.judge(stream.ledger)
+                site.home.proxy.lose_commit(rng.choice(list(CommitLoss)))
+            site.checker.check(stream.ledger)
         site.home.proxy.release()
         stream.wait_answers(20)
     site.wait_well()

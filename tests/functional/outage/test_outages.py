@@ -1,4 +1,4 @@
-"""Each server goes away and comes back, under a stream of claims; all ends well by itself."""
+"""Each server has outages under a stream of claims; the daemon recovers by itself."""
 
 import random
 from functools import partial
@@ -9,30 +9,30 @@ import pytest
 from rtagent.errors import HypervisorUnavailable
 from tests.functional.outage.site import Site, outages
 from tests.servers.daemon import wait_until
-from tests.stream.deed import Writer
-from tests.stream.home import Domains
+from tests.support.workload.deployment import Domains
+from tests.support.workload.operation import OperationFactory
 
 
 @pytest.fixture
 def some(long: bool) -> int:
-    """How many deeds are done between two outages."""
+    """How many calls are answered between two outages."""
     return 200 if long else 20
 
 
-def nobodys(number: int) -> Domains:
-    """So many domains of one vCPU for which nobody claimed anything."""
+def unclaimed(number: int) -> Domains:
+    """Return that many domains of one vCPU that have no claim."""
     return {str(UUID(int=n)): (1, 64) for n in range(number)}
 
 
-def refuses(site: Site) -> None:
-    """Nothing new is granted."""
-    asked = Writer(random.Random(7)).claim()
+def assert_refused(site: Site) -> None:
+    """Assert that no claim is granted."""
+    asked = OperationFactory(random.Random(7)).claim()
     with pytest.raises(HypervisorUnavailable):
         site.home.invoke(asked.method, **asked.document)
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-def test_a_database_that_goes_away(request, site_with, some: int, database: str):
+def test_outages_of_the_database(request, site_with, some: int, database: str):
     server = request.getfixturevalue(database)
     site = site_with(server)
     with site.stream(database) as stream:
@@ -42,28 +42,28 @@ def test_a_database_that_goes_away(request, site_with, some: int, database: str)
                 site.wait_ill("store")
                 assert site.home.daemon.read("nodes")["stale"]
             stream.wait_answers(some)
-            site.judge.judge(stream.ledger)
+            site.checker.check(stream.ledger)
     site.wait_well()
     site.confirm(stream)
 
 
-def test_a_broker_that_goes_away(site_with, rabbitmq, some: int):
+def test_outages_of_the_broker(site_with, rabbitmq, some: int):
     site = site_with(attempts=1)
     with site.stream("broker") as stream:
         stream.wait_answers(some)
         for outage in outages(rabbitmq):
             with outage:
                 site.wait_ill("rpc")
-                site.judge.judge(stream.ledger)
+                site.checker.check(stream.ledger)
             stream.wait_answers(some)
     site.wait_well()
     site.confirm(stream)
 
 
-def test_a_placement_that_goes_away_fails_no_claim(site_with, placement_server, some: int):
+def test_outages_of_placement_fail_no_claim(site_with, placement_server, some: int):
     options = {"auth_type": "admin_token", "endpoint": placement_server.url, "token": "admin"}
     config = {"placement": {**options, "timeout": 1}}
-    site = site_with(config=config, timeout=60, attempts=1)  # a claim that fails is seen
+    site = site_with(config=config, timeout=60, attempts=1)  # a failed claim is not repeated
     uuid = (site.home.daemon.directory / "compute_id").read_text().strip()
 
     def shows(number: int) -> bool:
@@ -75,38 +75,39 @@ def test_a_placement_that_goes_away_fails_no_claim(site_with, placement_server, 
     with site.stream("placement") as stream:
         for number, outage in enumerate(outages(placement_server), 1):
             with outage:
-                site.home.set_domains(nobodys(number))
+                site.home.set_domains(unclaimed(number))
                 site.wait_ill("placement")
                 stream.wait_answers(some * 2)
             stream.wait_answers(some)
             wait_until(partial(shows, number))
-    assert stream.setbacks == 0
+    assert stream.retries == 0
     site.wait_well()
-    stream.ledger.book.domains = dict(nobodys(3))
+    stream.ledger.state.domains = dict(unclaimed(3))
     site.confirm(stream)
 
 
-def test_a_libvirtd_that_goes_away(site_with, libvirtd, some: int):
+def test_outages_of_libvirtd(site_with, libvirtd, some: int):
     site = site_with(uri=libvirtd.uri)
     with site.stream("libvirtd") as stream:
         stream.wait_answers(some)
         for outage in outages(libvirtd):
             with outage:
                 site.wait_ill("hypervisor")
-                refuses(site)
+                assert_refused(site)
             stream.wait_answers(some)
     site.wait_well()
     site.confirm(stream)
 
 
-def test_a_host_file_that_goes_away(site_with, some: int):
+def test_missing_file_of_a_simulated_host(site_with, some: int):
     site = site_with()
     file = site.home.daemon.host_file
     with site.stream("file") as stream:
         stream.wait_answers(some)
         gone = file.rename(file.with_name("away.xml"))
-        wait_until(lambda: not site.ready())  # a file that is edited is away for a moment, too
-        refuses(site)
+        # Not at once: while a file is edited it is missing for a moment, too.
+        wait_until(lambda: not site.ready())
+        assert_refused(site)
         gone.rename(file)
         stream.wait_answers(some)
     site.wait_well()

@@ -1,4 +1,4 @@
-"""A mirror before a real Placement, which the tests of this folder share: each has its own node."""
+"""A mirror and a real Placement, shared by the tests of this folder. Each test has its own node."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from keystoneauth1 import adapter, session, token_endpoint
 from keystoneauth1.plugin import BaseAuthPlugin
 from msgspec.structs import replace
 
-from rtagent.clock import SystemClock
-from rtagent.model.holding import Holding
-from rtagent.model.host import HostState, restore
+from rtagent.embedded import SystemClock
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
-from tests.builders import NODE, TOPOLOGY, host, uid
 from tests.servers import Placement
 from tests.servers.placement import Request
+from tests.support.hosts import NODE, TOPOLOGY, host, uid, with_claims
 
-#: Seconds; nothing here takes that long.
+#: Seconds; nothing here takes as long.
 PATIENCE = 60.0
 
 
-class World:
+class MirroredNode:
     """One node, its mirror, and Placement as an administrator sees it."""
 
     def __init__(self, server: Placement, state_path: Path) -> None:
@@ -38,7 +38,7 @@ class World:
         self.admin = server.client("1.28")
         node = replace(NODE, uuid=self.uuid, hypervisor_hostname=self.name)
         traits = frozenset({"HW_CPU_X86_AVX", "COMPUTE_TRUSTED_CERTS"})
-        self.state: HostState = replace(
+        self.state: NodeState = replace(
             host(), node=node, topology=replace(TOPOLOGY, traits=traits)
         )
         self.disabled = False
@@ -46,14 +46,14 @@ class World:
         self.auth: BaseAuthPlugin = token_endpoint.Token(server.url, server.token)
         self.mirrors: list[PlacementMirror] = []
 
-    # -- our side --
+    # -- the agent --
 
     def client(self, timeout: float = PATIENCE) -> HttpPlacement:
         keystone = session.Session(auth=self.auth, timeout=timeout)
         return HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
 
     def start(self, timeout: float = PATIENCE) -> PlacementMirror:
-        """A mirror, as after a start of the agent."""
+        """Start a mirror, as a start of the agent does."""
         mirror = PlacementMirror(
             self.client(timeout),
             self.wanted,
@@ -69,16 +69,18 @@ class World:
         return tree.build(self.state, self.disabled, hypervisor_up=True)
 
     def change(self, **topology: Any) -> None:
-        """The host is another one, a revision on."""
+        """Replace parts of the topology, with the next revision."""
         changed = replace(self.state.topology or TOPOLOGY, **topology)
         self.state = replace(self.state, revision=self.state.revision + 1, topology=changed)
 
     def use(self, vcpus: int, memory_mb: int) -> None:
-        """A domain that nobody claimed."""
-        domain = Holding(domain_uuid=uid(), name="d", active=True, vcpus=vcpus, memory_mb=memory_mb)
-        self.state = restore(self.state, (), (domain,), self.state.revision + 1)
+        """Add a foreign domain."""
+        domain = DomainUsage(
+            domain_uuid=uid(), name="d", active=True, vcpus=vcpus, memory_mb=memory_mb
+        )
+        self.state = with_claims(self.state, (), (domain,), self.state.revision + 1)
 
-    # -- Placement's --
+    # -- Placement --
 
     @property
     def path(self) -> str:
@@ -97,7 +99,7 @@ class World:
         return found
 
     def set_traits(self, names: set[str]) -> None:
-        """As another writer does."""
+        """Replace them, as another writer does."""
         for name in names:
             if name.startswith("CUSTOM_"):
                 self.admin.put(f"/traits/{name}")
@@ -106,13 +108,13 @@ class World:
         assert self.admin.put(f"{self.path}/traits", json=body).status_code == 200
 
     def set_inventories(self, inventories: dict[str, dict[str, Any]]) -> None:
-        """As another writer does."""
+        """Replace them, as another writer does."""
         generation = self.get("inventories")["resource_provider_generation"]
         body = {"resource_provider_generation": generation, "inventories": inventories}
         assert self.admin.put(f"{self.path}/inventories", json=body).status_code == 200
 
     def allocate(self, consumer: str, resources: dict[str, int]) -> int:
-        """As a scheduler does ({}: the consumer is gone); the status of the answer."""
+        """Allocate as a scheduler does ({} removes the consumer); return the HTTP status."""
         if not resources:
             return self.admin.delete(f"/allocations/{consumer}").status_code
         body = {
@@ -124,17 +126,17 @@ class World:
         return self.admin.put(f"/allocations/{consumer}", json=body).status_code
 
     def requests_of(self, action: Callable[[], object]) -> list[Request]:
-        """What Placement was asked while something was done."""
+        """Return the requests that Placement got during an action."""
         before = len(self.server.requests())
         action()
         return self.server.requests()[before:]
 
     def eventually(self, true: Callable[[], bool]) -> bool:
-        """Whether it becomes true by itself."""
+        """Whether it becomes true within `PATIENCE` seconds."""
         deadline = time.monotonic() + PATIENCE
-        while not (holds := true()) and time.monotonic() < deadline:
+        while not (reached := true()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        return holds
+        return reached
 
 
 @pytest.fixture(scope="module")
@@ -144,9 +146,9 @@ def server() -> Iterator[Placement]:
 
 
 @pytest.fixture
-def world(server: Placement, tmp_path: Path) -> Iterator[World]:
+def node(server: Placement, tmp_path: Path) -> Iterator[MirroredNode]:
     server.start()
-    world = World(server, tmp_path)
-    yield world
-    stopped = [mirror.stop(PATIENCE) for mirror in world.mirrors]
+    node = MirroredNode(server, tmp_path)
+    yield node
+    stopped = [mirror.stop(PATIENCE) for mirror in node.mirrors]
     assert all(stopped)

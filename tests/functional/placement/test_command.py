@@ -1,4 +1,4 @@
-"""rtagent placement: beside a running daemon, and after it has ended."""
+"""rtagent placement, while the daemon runs and after it has ended."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +8,12 @@ import pytest
 
 from rtagent.cmd.rtagentd import EX_CONFIG
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
-from tests.builders import uid
 from tests.functional.cli.shell import Outcome, run
-from tests.functional.placement.conftest import World
-from tests.nodedevs import pci
+from tests.functional.placement.conftest import MirroredNode
 from tests.servers import Placement
 from tests.servers.daemon import Daemon
+from tests.support.hosts import uid
+from tests.support.node_device_xml import pci
 
 
 def options(server: Placement) -> dict[str, object]:
@@ -23,19 +23,19 @@ def options(server: Placement) -> dict[str, object]:
 class Agent:
     """A daemon that publishes to Placement, and the commands for it."""
 
-    def __init__(self, daemon: Daemon, world: World) -> None:
-        self.daemon, self.world = daemon, world
+    def __init__(self, daemon: Daemon, node: MirroredNode) -> None:
+        self.daemon, self.node = daemon, node
 
-    def synced(self) -> None:
-        """The daemon runs, and Placement shows what it shall."""
+    def start(self) -> None:
+        """Start the daemon and wait until nothing differs."""
         self.daemon.start().wait_ready()
-        self.world.uuid = (self.daemon.directory / "compute_id").read_text().strip()
-        assert self.world.eventually(lambda: self.rows() == [])
+        self.node.uuid = (self.daemon.directory / "compute_id").read_text().strip()
+        assert self.node.eventually(lambda: self.rows() == [])
 
     @property
     def tree(self) -> list[dict[str, Any]]:
-        """The providers that Placement has of this node."""
-        found = self.world.admin.get(f"/resource_providers?in_tree={self.world.uuid}").json()
+        """The providers of this node in Placement."""
+        found = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
         providers: list[dict[str, Any]] = found["resource_providers"]
         return providers
 
@@ -49,38 +49,38 @@ class Agent:
 
 @pytest.fixture
 def bus(request: pytest.FixtureRequest) -> str:
-    """The URL of a message bus; one that ends with the daemon, unless another is asked for."""
+    """The URL of the message bus: by default one inside the daemon."""
     if getattr(request, "param", None) == "rabbitmq":
         return str(request.getfixturevalue("rabbitmq").transport_url)
     return "fake://"
 
 
 @pytest.fixture
-def agent(world: World, tmp_path: Path, bus: str) -> Iterator[Agent]:
+def agent(node: MirroredNode, tmp_path: Path, bus: str) -> Iterator[Agent]:
     daemon = Daemon(tmp_path / "agent", bus)
-    daemon.configure({"placement": options(world.server)})
-    daemon.configure({"DEFAULT": {"host": world.name}})
-    agent = Agent(daemon, world)
+    daemon.configure({"placement": options(node.server)})
+    daemon.configure({"DEFAULT": {"host": node.name}})
+    agent = Agent(daemon, node)
     yield agent
     daemon.close()
     # Children first; then the names are free again.
     for each in sorted(agent.tree, key=lambda each: each["parent_provider_uuid"] is None):
-        assert world.admin.delete(f"/resource_providers/{each['uuid']}").status_code == 204
+        assert node.admin.delete(f"/resource_providers/{each['uuid']}").status_code == 204
 
 
-def test_nothing_differs_once_it_is_synced(agent):
-    agent.synced()
-    said = agent.run("diff")
-    assert (said.code, said.out) == (0, "")
-    assert "no differences" in said.err
+def test_diff_is_empty_after_a_sync(agent):
+    agent.start()
+    outcome = agent.run("diff")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "no differences" in outcome.err
 
 
-def test_what_the_agent_would_change_is_listed(agent):
-    agent.synced()
+def test_diff_lists_what_the_agent_would_change(agent):
+    agent.start()
     agent.daemon.terminate()
-    vcpus = agent.world.inventories["VCPU"]
-    agent.world.set_inventories({"VCPU": {**vcpus, "total": 1}, "VGPU": {"total": 4}})
-    agent.world.set_traits((agent.world.traits - {"COMPUTE_NODE"}) | {"CUSTOM_GOLD"})
+    vcpus = agent.node.inventories["VCPU"]
+    agent.node.set_inventories({"VCPU": {**vcpus, "total": 1}, "VGPU": {"total": 4}})
+    agent.node.set_traits((agent.node.traits - {"COMPUTE_NODE"}) | {"CUSTOM_GOLD"})
 
     rows = agent.rows()
 
@@ -98,37 +98,37 @@ def test_what_the_agent_would_change_is_listed(agent):
 
 
 @pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
-def test_what_somebody_changed_is_put_right_on_demand(agent):
-    agent.synced()
-    right = agent.world.inventories
-    agent.world.set_inventories({"VCPU": {**right["VCPU"], "total": 1}})
+def test_sync_restores_what_another_client_changed(agent):
+    agent.start()
+    correct = agent.node.inventories
+    agent.node.set_inventories({"VCPU": {**correct["VCPU"], "total": 1}})
 
     synced = agent.run("sync", "-f", "json").json
 
-    assert agent.world.inventories == right
+    assert agent.node.inventories == correct
     assert synced["revision"] == agent.daemon.read("nodes")["revision"]
-    with agent.world.server.outage():
-        said = agent.run("sync")
-    assert (said.code, "Unable to establish connection" in said.err) == (4, True)
+    with agent.node.server.outage():
+        outcome = agent.run("sync")
+    assert (outcome.code, "Unable to establish connection" in outcome.err) == (4, True)
 
 
-def test_a_provider_that_is_missing_is_listed(agent):
-    agent.synced()
+def test_diff_lists_a_missing_provider(agent):
+    agent.start()
     agent.daemon.terminate()
-    agent.world.admin.delete(agent.world.path)
+    agent.node.admin.delete(agent.node.path)
     assert agent.rows()[0] == ["provider", "simulated-host", "absent", "present"]
 
 
-def test_devices_are_compared_too_and_those_that_are_told_of_no_more(agent):
+def test_diff_lists_providers_of_devices_and_obsolete_ones(agent):
     simulate(agent.daemon.host_file, Machine(gpus=2))
     spec = '{"vendor_id": "10de", "product_id": "13f1"}'
     agent.daemon.configure({"pci": {"device_spec": spec, "report_in_placement": True}})
-    agent.synced()
+    agent.start()
     agent.daemon.terminate()
     names = [f"simulated-host_0000:{bus}:00.0" for bus in ("08", "88")]
     children = {each["name"]: each["uuid"] for each in agent.tree if each["name"] in names}
     assert sorted(children) == names
-    agent.world.admin.delete(f"/resource_providers/{children[names[0]]}")
+    agent.node.admin.delete(f"/resource_providers/{children[names[0]]}")
 
     rows = [row[:2] for row in agent.rows()]
 
@@ -137,24 +137,24 @@ def test_devices_are_compared_too_and_those_that_are_told_of_no_more(agent):
     agent.daemon.configure({"pci": {"report_in_placement": False}})
     assert agent.rows() == [["provider", names[1], "present", "absent"]]
     agent.daemon.start().wait_ready()
-    assert agent.world.eventually(lambda: agent.rows() == [])
+    assert agent.node.eventually(lambda: agent.rows() == [])
     assert [each["name"] for each in agent.tree] == ["simulated-host"]
 
 
-def test_a_card_that_placement_cannot_be_told_of_ends_a_start_and_not_the_daemon(agent):
+def test_a_device_that_placement_cannot_count_stops_a_start_and_not_a_running_daemon(agent):
     simulate(agent.daemon.host_file, Machine(nics=1))
     spec = '{"vendor_id": "8086"}'
     agent.daemon.configure({"pci": {"device_spec": spec, "report_in_placement": True}})
-    agent.synced()
+    agent.start()
     card = ["simulated-host", "simulated-host_0000:20:00.0"]
     assert sorted(each["name"] for each in agent.tree) == card
 
     with edit(agent.daemon.host_file) as host:
         host.add_device(pci("0000:20:02.0", product="154c", pf="0000:20:00.0"))
 
-    rule = "[pci] device_spec 0: address = 0000:20:02.0: is of one card with 0000:20:00.0"
-    assert agent.world.eventually(lambda: rule in str(agent.daemon.read("health")["checks"]))
-    assert agent.world.eventually(lambda: agent.rows() == [])
+    rule = "[pci] device_spec 0: address = 0000:20:02.0: is on the same card as 0000:20:00.0"
+    assert agent.node.eventually(lambda: rule in str(agent.daemon.read("health")["checks"]))
+    assert agent.node.eventually(lambda: agent.rows() == [])
     assert sorted(each["name"] for each in agent.tree) == card
 
     agent.daemon.terminate()
@@ -163,34 +163,48 @@ def test_a_card_that_placement_cannot_be_told_of_ends_a_start_and_not_the_daemon
     assert rule in agent.daemon.last_lines()
 
 
-def test_what_placement_has_is_shown_with_who_set_it(agent):
-    agent.synced()
-    agent.world.set_traits(agent.world.traits | {"CUSTOM_GOLD"})
+def test_show_lists_traits_by_who_set_them(agent):
+    agent.start()
+    agent.node.set_traits(agent.node.traits | {"CUSTOM_GOLD"})
     consumer = uid()
-    assert agent.world.allocate(consumer, {"MEMORY_MB": 512}) == 204
+    assert agent.node.allocate(consumer, {"MEMORY_MB": 512}) == 204
     shown = agent.run("show", "-f", "json").json
-    assert shown["uuid"] == agent.world.uuid
+    assert shown["uuid"] == agent.node.uuid
     assert "COMPUTE_NODE" in shown["our_traits"]
     assert shown["other_traits"] == ["CUSTOM_GOLD"]
     assert (shown["inventories"]["MEMORY_MB"]["used"], shown["consumers"]) == (512, 1)
     assert "used 512" in agent.run("show", "simulated-host").out
-    assert agent.world.allocate(consumer, {}) == 204
+    assert agent.node.allocate(consumer, {}) == 204
 
 
-def test_a_node_that_is_not_there(agent):
-    agent.synced()
-    said = agent.run("show", "elsewhere")
-    assert (said.code, "simulated-host" in said.err) == (5, True)
+def test_an_unknown_node_is_an_error(agent):
+    agent.start()
+    outcome = agent.run("show", "elsewhere")
+    assert (outcome.code, "simulated-host" in outcome.err) == (5, True)
 
 
-def test_without_placement_there_is_nothing_to_compare(agent):
+def test_diff_without_configured_placement_names_the_option(agent):
     agent.daemon.configure({"placement": {"auth_type": ""}})
     assert "auth_type" in agent.run("diff").err
 
 
-def test_it_counts_domains_that_nobody_claimed(agent):
-    agent.synced()
+def test_foreign_domains_are_counted_as_reserved(agent):
+    agent.start()
     with edit(agent.daemon.host_file) as host:
         host.add_domain(domain_xml(uid(), vcpus=2, memory_mb=1024))
-    assert agent.world.eventually(lambda: agent.world.inventories["MEMORY_MB"]["reserved"] >= 1024)
-    assert agent.world.eventually(lambda: agent.rows() == [])
+    assert agent.node.eventually(lambda: agent.node.inventories["MEMORY_MB"]["reserved"] >= 1024)
+    assert agent.node.eventually(lambda: agent.rows() == [])
+
+
+def test_upgrade_check_succeeds_while_the_agent_runs(agent):
+    agent.start()
+    outcome = run("--config-file", str(agent.daemon.config_file), "upgrade", "check", "-f", "json")
+    assert {each["check"]: each["result"] for each in outcome.json} == {
+        "Configuration": "Success",
+        "Options": "Success",
+        "Database schema": "Success",
+        "Hypervisor": "Success",
+        "State directory and node identity": "Success",
+        "Placement": "Success",
+    }
+    assert outcome.code == 0

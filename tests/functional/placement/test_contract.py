@@ -1,10 +1,10 @@
-"""One set of rules for the client before a real Placement and for the fake."""
+"""The same rules for the client of a real Placement and for the fake."""
 
 import pytest
 
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.placement.memory import MemoryPlacement
-from tests.builders import uid
+from tests.support.hosts import uid
 
 RECORD = {
     "total": 10,
@@ -20,32 +20,32 @@ RECORD = {
 def api(request):
     if request.param == "memory":
         return MemoryPlacement()
-    return request.getfixturevalue("world").client()
+    return request.getfixturevalue("node").client()
 
 
 @pytest.fixture
-def other(api, request):
-    """What others do to a provider, in either world."""
+def allocate_(api, request):
+    """Return a function that allocates from a provider, as another client does."""
     if isinstance(api, MemoryPlacement):
         return api.allocate
-    world = request.getfixturevalue("world")
+    node = request.getfixturevalue("node")
 
     def allocate(uuid, consumer, resources):
-        world.uuid = uuid
-        assert world.allocate(consumer, resources) == 204
+        node.uuid = uuid
+        assert node.allocate(consumer, resources) == 204
 
     return allocate
 
 
 @pytest.fixture
 def provider(api):
-    """A provider's uuid; its name begins with p."""
+    """Create a provider and return its uuid; its name begins with p."""
     uuid = uid()
     api.create_provider(uuid, f"p{uuid}")
     return uuid
 
 
-def test_a_provider_is_there_once_it_is_created(api):
+def test_a_created_provider_can_be_read(api):
     uuid = uid()
     assert api.provider(uuid) is None
     assert api.provider_named(f"p{uuid}") is None
@@ -55,25 +55,25 @@ def test_a_provider_is_there_once_it_is_created(api):
         assert (found["uuid"], found["name"], found["generation"]) == (uuid, f"p{uuid}", 0)
 
 
-def test_a_child(api, provider):
+def test_a_child_provider_is_created(api, provider):
     assert api.create_provider(uid(), f"c{provider}", provider)["generation"] == 0
 
 
-def test_a_child_has_a_parent(api):
+def test_a_child_needs_an_existing_parent(api):
     with pytest.raises(PlacementError, match="parent"):
         api.create_provider(uid(), f"c{uid()}", uid())
 
 
-def test_a_provider_is_deleted_with_all_that_it_has_and_may_be_gone_already(api, provider):
+def test_deleting_a_provider_is_idempotent(api, provider):
     api.put_inventories(provider, 0, {"VCPU": RECORD})
     for _ in range(2):
         api.delete_provider(provider)
         assert api.provider(provider) is None
 
 
-def test_a_provider_in_use_cannot_be_deleted(api, provider, other):
+def test_a_provider_in_use_cannot_be_deleted(api, provider, allocate_):
     api.put_inventories(provider, 0, {"VCPU": RECORD})
-    other(provider, uid(), {"VCPU": 2})
+    allocate_(provider, uid(), {"VCPU": 2})
     with pytest.raises(PlacementError) as caught:
         api.delete_provider(provider)
     assert caught.value.kwargs["code"] == "placement.resource_provider.inuse"
@@ -81,7 +81,7 @@ def test_a_provider_in_use_cannot_be_deleted(api, provider, other):
 
 
 @pytest.mark.parametrize("what", ["uuid", "name"])
-def test_a_uuid_and_a_name_are_given_once(api, provider, what):
+def test_uuid_and_name_of_a_provider_are_unique(api, provider, what):
     uuid, name = (provider, uid()) if what == "uuid" else (uid(), f"p{provider}")
     with pytest.raises(PlacementError) as caught:
         api.create_provider(uuid, name)
@@ -89,7 +89,7 @@ def test_a_uuid_and_a_name_are_given_once(api, provider, what):
     assert caught.value.kwargs["code"] == "placement.duplicate_name"
 
 
-def test_what_is_put_is_there(api, provider):
+def test_inventories_and_traits_are_replaced(api, provider):
     generation = api.put_inventories(provider, 0, {"VCPU": RECORD})
     generation = api.put_traits(provider, generation, ["COMPUTE_NODE"])
     assert api.inventories(provider) == {
@@ -111,18 +111,20 @@ def test_an_old_generation_conflicts(api, provider):
     assert api.inventories(provider)["inventories"] == {}
 
 
-def test_allocations_move_the_generation(api, provider, other):
+def test_allocations_increase_the_generation(api, provider, allocate_):
     generation = api.put_inventories(provider, 0, {"VCPU": RECORD})
     consumer = uid()
-    other(provider, consumer, {"VCPU": 2})
+    allocate_(provider, consumer, {"VCPU": 2})
     assert api.provider(provider)["generation"] > generation
-    held = api.allocations(provider)["allocations"]
-    assert {c: allocation["resources"] for c, allocation in held.items()} == {consumer: {"VCPU": 2}}
+    found = api.allocations(provider)["allocations"]
+    assert {c: allocation["resources"] for c, allocation in found.items()} == {
+        consumer: {"VCPU": 2}
+    }
 
 
-def test_an_inventory_in_use_cannot_go(api, provider, other):
+def test_an_inventory_in_use_cannot_be_removed(api, provider, allocate_):
     api.put_inventories(provider, 0, {"VCPU": RECORD})
-    other(provider, uid(), {"VCPU": 2})
+    allocate_(provider, uid(), {"VCPU": 2})
     generation = api.provider(provider)["generation"]
     with pytest.raises(PlacementError) as caught:
         api.put_inventories(provider, generation, {})
@@ -131,13 +133,13 @@ def test_an_inventory_in_use_cannot_go(api, provider, other):
     api.put_inventories(provider, generation, {"VCPU": drained})
 
 
-def test_more_reserved_than_there_is_is_refused(api, provider):
+def test_reserved_above_the_total_is_refused(api, provider):
     with pytest.raises(PlacementError) as caught:
         api.put_inventories(provider, 0, {"VCPU": {**RECORD, "reserved": 11}})
     assert type(caught.value) is PlacementError
 
 
-def test_classes_have_to_exist(api, provider):
+def test_resource_classes_must_exist(api, provider):
     custom = f"CUSTOM_{provider[-12:].upper()}"
     with pytest.raises(PlacementError):
         api.put_inventories(provider, 0, {custom: RECORD})
@@ -146,7 +148,7 @@ def test_classes_have_to_exist(api, provider):
     api.put_inventories(provider, 0, {custom: RECORD})
 
 
-def test_traits_have_to_exist(api, provider):
+def test_traits_must_exist(api, provider):
     custom = f"CUSTOM_{provider[-12:].upper()}"
     for name in (custom, "HW_NOT_INVENTED"):
         with pytest.raises(PlacementError) as caught:
@@ -159,7 +161,7 @@ def test_traits_have_to_exist(api, provider):
 
 
 @pytest.mark.parametrize("call", ["inventories", "traits", "allocations"])
-def test_parts_of_a_provider_that_is_gone(api, call):
+def test_reading_a_missing_provider_is_a_conflict(api, call):
     with pytest.raises(PlacementConflict):
         getattr(api, call)(uid())
     with pytest.raises(PlacementConflict):

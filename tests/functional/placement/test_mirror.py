@@ -1,4 +1,4 @@
-"""The mirror before a real Placement."""
+"""The mirror and a real Placement."""
 
 import threading
 
@@ -7,26 +7,26 @@ from keystoneauth1 import token_endpoint
 from keystoneauth1.http_basic import HTTPBasicAuth
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
-from tests.builders import uid
 from tests.functional.placement.conftest import PATIENCE
+from tests.support.hosts import uid
 
 READ = ["", "/traits", "/inventories"]
 
 
-def asked(world, requests):
-    return [(r.method, r.path.removeprefix(world.path)) for r in requests]
+def sent(node, requests):
+    return [(r.method, r.path.removeprefix(node.path)) for r in requests]
 
 
-def synced(world, **options):
-    mirror = world.start(**options)
+def synced(node, **options):
+    mirror = node.start(**options)
     mirror.sync_now(PATIENCE)
     return mirror
 
 
-def test_the_first_push(world):
-    requests = world.requests_of(lambda: synced(world))
+def test_the_first_push_sends_each_part_once(node):
+    requests = node.requests_of(lambda: synced(node))
 
-    assert world.inventories["VCPU"] == {
+    assert node.inventories["VCPU"] == {
         "total": 8,
         "reserved": 0,
         "min_unit": 1,
@@ -34,16 +34,16 @@ def test_the_first_push(world):
         "step_size": 1,
         "allocation_ratio": 1.0,
     }
-    assert {name: found["total"] for name, found in world.inventories.items()} == {
+    assert {name: found["total"] for name, found in node.inventories.items()} == {
         "VCPU": 8,
         "MEMORY_MB": 16384,
         "DISK_GB": 100,
     }
-    assert world.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX", "COMPUTE_TRUSTED_CERTS"}
-    provider = world.admin.get(world.path).json()
-    assert (provider["name"], provider["root_provider_uuid"]) == (world.name, world.uuid)
+    assert node.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX", "COMPUTE_TRUSTED_CERTS"}
+    provider = node.admin.get(node.path).json()
+    assert (provider["name"], provider["root_provider_uuid"]) == (node.name, node.uuid)
     known = next(r.path for r in requests if r.path.startswith("/traits"))
-    assert asked(world, requests) == [
+    assert sent(node, requests) == [
         ("GET", ""),
         ("GET", known),
         ("POST", "/resource_providers"),
@@ -52,210 +52,211 @@ def test_the_first_push(world):
     ]
 
 
-def test_an_idle_mirror_asks_nothing(world):
-    mirror = synced(world)
-    assert world.requests_of(lambda: mirror.sync_now(PATIENCE)) == []
+def test_an_idle_mirror_sends_no_requests(node):
+    mirror = synced(node)
+    assert node.requests_of(lambda: mirror.sync_now(PATIENCE)) == []
 
     mirror.wake()
-    assert world.requests_of(lambda: mirror.wait_synced(world.state.revision, PATIENCE)) == []
+    assert node.requests_of(lambda: mirror.wait_synced(node.state.revision, PATIENCE)) == []
 
 
-def test_a_change_is_one_request(world):
-    mirror = synced(world)
-    world.change(memory_mb=1000)
-    requests = world.requests_of(lambda: mirror.sync_now(PATIENCE))
-    assert asked(world, requests) == [("PUT", "/inventories")]
-    assert world.inventories["MEMORY_MB"]["total"] == 1000
+def test_one_change_needs_one_request(node):
+    mirror = synced(node)
+    node.change(memory_mb=1000)
+    requests = node.requests_of(lambda: mirror.sync_now(PATIENCE))
+    assert sent(node, requests) == [("PUT", "/inventories")]
+    assert node.inventories["MEMORY_MB"]["total"] == 1000
 
 
-def test_a_disabled_host_is_marked(world):
-    mirror = synced(world)
-    world.disabled = True
+def test_a_disabled_host_has_the_trait(node):
+    mirror = synced(node)
+    node.disabled = True
     mirror.sync_now(PATIENCE)
-    assert "COMPUTE_STATUS_DISABLED" in world.traits
-    world.disabled = False
+    assert "COMPUTE_STATUS_DISABLED" in node.traits
+    node.disabled = False
     mirror.sync_now(PATIENCE)
-    assert "COMPUTE_STATUS_DISABLED" not in world.traits
+    assert "COMPUTE_STATUS_DISABLED" not in node.traits
 
 
-def test_the_refresh_reads_and_mends(world):
-    world.refresh = 0.2
-    mirror = synced(world)
-    world.set_inventories({})
-    assert world.eventually(lambda: "VCPU" in world.inventories)
+def test_a_refresh_corrects_what_another_client_changed(node):
+    node.refresh = 0.2
+    mirror = synced(node)
+    node.set_inventories({})
+    assert node.eventually(lambda: "VCPU" in node.inventories)
     assert mirror.error is None
 
 
-def test_forgetting_reads_once(world):
-    mirror = synced(world)
+def test_forget_reads_everything_once(node):
+    mirror = synced(node)
     mirror.forget()
-    requests = world.requests_of(lambda: mirror.sync_now(PATIENCE))
-    assert asked(world, requests) == [("GET", path) for path in READ]
+    requests = node.requests_of(lambda: mirror.sync_now(PATIENCE))
+    assert sent(node, requests) == [("GET", path) for path in READ]
 
 
-def test_a_restart_with_nothing_new_only_reads(world):
-    synced(world).stop()
-    requests = world.requests_of(lambda: synced(world))
-    assert asked(world, requests) == [("GET", path) for path in READ]
+def test_a_restart_without_changes_only_reads(node):
+    synced(node).stop()
+    requests = node.requests_of(lambda: synced(node))
+    assert sent(node, requests) == [("GET", path) for path in READ]
 
 
-def test_what_others_set_is_kept_and_ours_is_withdrawn_after_a_restart(world):
-    synced(world).stop()
-    world.set_traits(world.traits | {"CUSTOM_GOLD"})
-    world.set_inventories({**world.inventories, "VGPU": {"total": 2}})
+def test_contents_of_other_writers_survive_a_restart_and_obsolete_ones_do_not(node):
+    synced(node).stop()
+    node.set_traits(node.traits | {"CUSTOM_GOLD"})
+    node.set_inventories({**node.inventories, "VGPU": {"total": 2}})
 
-    world.change(traits=frozenset({"HW_CPU_X86_AVX"}), disk_mb=0)
-    synced(world)
+    node.change(traits=frozenset({"HW_CPU_X86_AVX"}), disk_mb=0)
+    synced(node)
 
-    assert world.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX", "CUSTOM_GOLD"}
-    assert set(world.inventories) == {"VCPU", "MEMORY_MB", "VGPU"}
+    assert node.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX", "CUSTOM_GOLD"}
+    assert set(node.inventories) == {"VCPU", "MEMORY_MB", "VGPU"}
 
 
-def test_a_custom_trait_of_ours_is_made_and_withdrawn(world):
-    ours = f"CUSTOM_{world.uuid[-4:].upper()}"
-    world.change(traits=frozenset({ours}))
-    mirror = synced(world)
-    assert ours in world.traits
-    world.change(traits=frozenset())
+def test_an_owned_custom_trait_is_created_and_removed(node):
+    ours = f"CUSTOM_{node.uuid[-4:].upper()}"
+    node.change(traits=frozenset({ours}))
+    mirror = synced(node)
+    assert ours in node.traits
+    node.change(traits=frozenset())
     mirror.sync_now(PATIENCE)
-    assert world.traits == {"COMPUTE_NODE"}
+    assert node.traits == {"COMPUTE_NODE"}
 
 
-def test_a_trait_that_placement_does_not_know_is_left_out(world):
-    world.change(traits=frozenset({"HW_NOT_INVENTED", "HW_CPU_X86_AVX"}))
-    mirror = synced(world)
+def test_an_unknown_trait_is_left_out(node):
+    node.change(traits=frozenset({"HW_NOT_INVENTED", "HW_CPU_X86_AVX"}))
+    mirror = synced(node)
     assert mirror.error is None
-    assert world.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX"}
+    assert node.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX"}
 
 
-def test_all_may_be_reserved(world):
-    world.use(vcpus=99, memory_mb=1_000_000)
-    mirror = synced(world)
+def test_an_inventory_may_be_reserved_completely(node):
+    node.use(vcpus=99, memory_mb=1_000_000)
+    mirror = synced(node)
     assert mirror.error is None
-    assert world.inventories["VCPU"]["reserved"] == 8
+    assert node.inventories["VCPU"]["reserved"] == 8
 
 
-def test_what_a_foreign_domain_uses_placement_does_not_grant(world):
-    world.use(vcpus=6, memory_mb=1)
-    synced(world)
-    assert world.allocate(uid(), {"VCPU": 3}) == 409
-    assert world.allocate(uid(), {"VCPU": 2}) == 204
+def test_placement_does_not_grant_what_a_foreign_domain_uses(node):
+    node.use(vcpus=6, memory_mb=1)
+    synced(node)
+    assert node.allocate(uid(), {"VCPU": 3}) == 409
+    assert node.allocate(uid(), {"VCPU": 2}) == 204
 
 
-def test_a_second_writer_costs_a_reading_and_loses_nothing(world):
-    mirror = synced(world)
-    world.set_traits(world.traits | {"CUSTOM_GOLD"})
-    world.change(memory_mb=1000)
+def test_a_conflict_costs_one_read_and_loses_nothing(node):
+    mirror = synced(node)
+    node.set_traits(node.traits | {"CUSTOM_GOLD"})
+    node.change(memory_mb=1000)
 
-    requests = world.requests_of(lambda: mirror.sync_now(PATIENCE))
+    requests = node.requests_of(lambda: mirror.sync_now(PATIENCE))
 
     writes = [("PUT", "/inventories")]
-    assert asked(world, requests) == [*writes, *(("GET", path) for path in READ), *writes]
+    assert sent(node, requests) == [*writes, *(("GET", path) for path in READ), *writes]
     assert [r.status for r in requests if r.method == "PUT"] == [409, 200]
-    assert "CUSTOM_GOLD" in world.traits
+    assert "CUSTOM_GOLD" in node.traits
 
 
-def test_against_a_stream_of_allocations_it_converges(world):
-    mirror = synced(world)
+def test_the_mirror_converges_despite_a_stream_of_allocations(node):
+    mirror = synced(node)
     done = threading.Event()
 
     def schedule():
         while not done.is_set():
             consumer = uid()
-            world.allocate(consumer, {"MEMORY_MB": 1})
-            world.allocate(consumer, {})
+            node.allocate(consumer, {"MEMORY_MB": 1})
+            node.allocate(consumer, {})
 
     scheduler = threading.Thread(target=schedule)
     scheduler.start()
     try:
         for memory_mb in range(1000, 1005):
-            world.change(memory_mb=memory_mb)
-            assert mirror.wait_synced(world.state.revision, PATIENCE)
+            node.change(memory_mb=memory_mb)
+            assert mirror.wait_synced(node.state.revision, PATIENCE)
     finally:
         done.set()
         scheduler.join()
-    assert world.inventories["MEMORY_MB"]["total"] == 1004
+    assert node.inventories["MEMORY_MB"]["total"] == 1004
 
 
-def test_a_provider_deleted_by_others_is_made_again(world):
-    mirror = synced(world)
-    assert world.admin.delete(world.path).status_code == 204
-    world.change(memory_mb=1000)
+def test_a_provider_deleted_by_another_client_is_created_again(node):
+    mirror = synced(node)
+    assert node.admin.delete(node.path).status_code == 204
+    node.change(memory_mb=1000)
     mirror.sync_now(PATIENCE)
-    assert world.inventories["MEMORY_MB"]["total"] == 1000
-    assert "COMPUTE_NODE" in world.traits
+    assert node.inventories["MEMORY_MB"]["total"] == 1000
+    assert "COMPUTE_NODE" in node.traits
 
 
-def test_an_outage_is_seen_and_ends_by_itself(world):
-    mirror = synced(world)
-    with world.server.outage():
-        world.change(memory_mb=1000)
+def test_the_mirror_catches_up_after_an_outage(node):
+    mirror = synced(node)
+    with node.server.outage():
+        node.change(memory_mb=1000)
         with pytest.raises(PlacementUnavailable):
             mirror.sync_now(PATIENCE)
         assert mirror.seconds_behind > 0
-        assert mirror.revision < world.state.revision
-    assert mirror.wait_synced(world.state.revision, PATIENCE)
+        assert mirror.revision < node.state.revision
+    assert mirror.wait_synced(node.state.revision, PATIENCE)
+    mirror.sync_now(PATIENCE)  # the wait asks for a round, which may still be due
     assert (mirror.error, mirror.seconds_behind) == (None, 0.0)
-    assert world.inventories["MEMORY_MB"]["total"] == 1000
+    assert node.inventories["MEMORY_MB"]["total"] == 1000
 
 
-def test_a_placement_that_hangs_is_given_up(world):
-    mirror = synced(world, timeout=0.3)
-    world.server.freeze()
+def test_a_hanging_placement_is_a_timeout(node):
+    mirror = synced(node, timeout=0.3)
+    node.server.freeze()
     try:
-        world.change(memory_mb=1000)
+        node.change(memory_mb=1000)
         with pytest.raises(PlacementUnavailable):
             mirror.sync_now(PATIENCE)
     finally:
-        world.server.thaw()
-    assert mirror.wait_synced(world.state.revision, PATIENCE)
-    assert world.inventories["MEMORY_MB"]["total"] == 1000
+        node.server.thaw()
+    assert mirror.wait_synced(node.state.revision, PATIENCE)
+    assert node.inventories["MEMORY_MB"]["total"] == 1000
 
 
-def test_credentials_that_are_refused_are_seen(world):
-    world.auth = HTTPBasicAuth(world.server.url, "u", "p")  # this Placement asks for a token
+def test_refused_credentials_are_reported(node):
+    node.auth = HTTPBasicAuth(node.server.url, "u", "p")  # this Placement requires a token
     with pytest.raises(PlacementUnavailable, match="401"):
-        world.start().sync_now(PATIENCE)
+        node.start().sync_now(PATIENCE)
 
 
-def test_a_role_that_may_not_write_is_an_error(world):
-    world.auth = token_endpoint.Token(world.server.url, "nobody")
+def test_a_role_without_write_access_is_an_error(node):
+    node.auth = token_endpoint.Token(node.server.url, "reader")
     with pytest.raises(PlacementError, match="403") as caught:
-        world.start().sync_now(PATIENCE)
+        node.start().sync_now(PATIENCE)
     assert not isinstance(caught.value, PlacementUnavailable)
 
 
-def test_a_name_that_another_provider_has(world):
-    other = world.admin.post("/resource_providers", json={"name": world.name}).json()["uuid"]
-    mirror = world.start()
+def test_a_taken_name_is_resolved_by_deleting_the_other_provider(node):
+    other = node.admin.post("/resource_providers", json={"name": node.name}).json()["uuid"]
+    mirror = node.start()
     with pytest.raises(PlacementError, match=f"resource provider delete {other}"):
         mirror.sync_now(PATIENCE)
 
-    assert world.admin.delete(f"/resource_providers/{other}").status_code == 204
-    assert world.eventually(lambda: mirror.revision == world.state.revision)
+    assert node.admin.delete(f"/resource_providers/{other}").status_code == 204
+    assert node.eventually(lambda: mirror.revision == node.state.revision)
 
 
-def test_our_uuid_under_another_name(world):
-    world.admin.post("/resource_providers", json={"name": f"x{world.name}", "uuid": world.uuid})
-    with pytest.raises(PlacementError, match=f"resource provider set --name {world.name}"):
-        world.start().sync_now(PATIENCE)
-    assert world.inventories == {}
+def test_a_provider_with_our_uuid_and_another_name_is_left_alone(node):
+    node.admin.post("/resource_providers", json={"name": f"x{node.name}", "uuid": node.uuid})
+    with pytest.raises(PlacementError, match=f"resource provider set --name {node.name}"):
+        node.start().sync_now(PATIENCE)
+    assert node.inventories == {}
 
 
-def test_an_inventory_in_use_is_drained_until_it_is_free(world):
-    mirror = synced(world)
+def test_an_inventory_in_use_is_drained_until_it_is_free(node):
+    mirror = synced(node)
     consumer = uid()
-    world.allocate(consumer, {"DISK_GB": 10})
-    world.change(disk_mb=0, memory_mb=1000, traits=frozenset())
+    node.allocate(consumer, {"DISK_GB": 10})
+    node.change(disk_mb=0, memory_mb=1000, traits=frozenset())
 
     with pytest.raises(PlacementError, match="in use") as caught:
         mirror.sync_now(PATIENCE)
 
     assert not isinstance(caught.value, PlacementConflict)
-    assert world.inventories["MEMORY_MB"]["total"] == 1000
-    assert world.inventories["DISK_GB"]["reserved"] == world.inventories["DISK_GB"]["total"]
-    assert world.traits == {"COMPUTE_NODE"}
+    assert node.inventories["MEMORY_MB"]["total"] == 1000
+    assert node.inventories["DISK_GB"]["reserved"] == node.inventories["DISK_GB"]["total"]
+    assert node.traits == {"COMPUTE_NODE"}
 
-    world.allocate(consumer, {})
-    assert world.eventually(lambda: mirror.revision == world.state.revision)
-    assert "DISK_GB" not in world.inventories
+    node.allocate(consumer, {})
+    assert node.eventually(lambda: mirror.revision == node.state.revision)
+    assert "DISK_GB" not in node.inventories

@@ -1,4 +1,4 @@
-"""An agent on a bus, and its client."""
+"""An agent on a message bus, and its clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
 # isort: split
 import oslo_messaging
@@ -14,14 +14,14 @@ import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.clock import SystemClock
+from rtagent.embedded import SystemClock
 from rtagent.ports import Store
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
-from tests.builders import uid
-from tests.rpc_agents import Agent
+from tests.support.hosts import uid
+from tests.support.rpc import Agent
 
 Options = dict[str, Any]
 
@@ -29,7 +29,7 @@ Options = dict[str, Any]
 class Station:
     """An agent that serves a host of its own on the bus.
 
-    :ivar context: of the calls that `api` makes for the tests.
+    :ivar context: for the calls of the tests.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Station:
         )
 
     def transport(self) -> oslo_messaging.RPCTransport:
-        """A new one, as a process of its own would have."""
+        """A new transport, as another process would have one."""
         conf = cfg.ConfigOpts()
         conf([])
         transport = get_transport(conf, self.url)
@@ -67,7 +67,7 @@ class Station:
         return AgentAPI(self.transport(), self.host, **{"timeout": 20, **options})
 
     def raw_call(self, method: str, document: Mapping[str, Any]) -> Any:
-        """A call of another client, which says whatever it likes."""
+        """A call that `AgentAPI` would not make."""
         return self._raw.call(self.context, method, **document)
 
     @functools.cached_property
@@ -80,12 +80,12 @@ class Station:
         )
 
     def health(self) -> str:
-        """The status of the agent's part ``rpc``, or "" while it has said nothing."""
+        """The status of the agent's part ``rpc``, or "" before its first report."""
         checks = self.agent.telemetry.checks()
         return next((str(check.status) for check in checks if check.part == "rpc"), "")
 
     def close(self) -> None:
-        """Stop the server and let the clients' connections go, unless the broker is away."""
+        """Stop the server and close the clients' connections, unless the broker is down."""
         if self.server.stop(10):
             for transport in self._transports[1:]:
                 transport.cleanup()
@@ -93,7 +93,7 @@ class Station:
 
 @pytest.fixture
 def station_on() -> Iterator[Callable[..., Station]]:
-    """Makes stations; not started yet."""
+    """Makes stations, which are not started."""
     made: list[Station] = []
 
     def make(url: str, *arguments: Any, **named: Any) -> Station:
@@ -107,7 +107,7 @@ def station_on() -> Iterator[Callable[..., Station]]:
 
 @pytest.fixture(params=["fake", "rabbitmq"])
 def bus(request: pytest.FixtureRequest) -> str:
-    """The URL of a bus: in this process, or a real broker."""
+    """The URL of a bus: within this process, or a real broker."""
     if request.param == "fake":
         return "fake://"
     return str(request.getfixturevalue("rabbitmq").transport_url)
@@ -115,7 +115,7 @@ def bus(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def station(bus: str, station_on: Callable[..., Station]) -> Station:
-    """A station that serves."""
+    """A station whose server has started."""
     station = station_on(bus)
     station.server.start()
     assert station.server.wait_started(30)
@@ -124,7 +124,7 @@ def station(bus: str, station_on: Callable[..., Station]) -> Station:
 
 @pytest.fixture(scope="module", params=["fake", "rabbitmq"])
 def shared_station(request: pytest.FixtureRequest) -> Iterator[Station]:
-    """A station for many calls."""
+    """A station for all tests of a module."""
     url = "fake://"
     if request.param == "rabbitmq":
         url = request.getfixturevalue("rabbitmq_server").start().transport_url

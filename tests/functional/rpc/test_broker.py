@@ -1,4 +1,4 @@
-"""The agent and a real message broker, which comes and goes."""
+"""The agent and a real message broker that stops and starts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from oslo_context.context import RequestContext
 
 from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.rpc.client import UNANSWERED, AgentAPI
-from tests.builders import uid
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
+from tests.support.hosts import uid
 
 
 def instance() -> dict:
@@ -40,8 +40,8 @@ def serving(station: Station) -> Station:
     return station
 
 
-def test_quorum_queues(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
-    # a world of its own: the queue of the topic is shared by all hosts, and has one type
+def test_quorum_queues_are_supported(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
+    # its own virtual host: all hosts share the queue of the topic, which has one type
     rabbitmq.control("add_vhost", "quorum")
     rabbitmq.control("set_permissions", "-p", "quorum", "guest", ".*", ".*", ".*")
     options = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
@@ -54,7 +54,9 @@ def test_quorum_queues(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
             channel.queue_declare(f"rtagent.{station.host}", durable=True, auto_delete=False)
 
 
-def test_the_broker_comes_later(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
+def test_the_server_starts_before_the_broker(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
+):
     rabbitmq.stop()
     station = station_on(rabbitmq.transport_url)
     began = time.monotonic()
@@ -67,7 +69,7 @@ def test_the_broker_comes_later(rabbitmq: RabbitMQ, station_on: Callable[..., St
     assert station.client().ping(station.context)["host"]
 
 
-def test_the_broker_is_restarted_under_calls(
+def test_calls_survive_a_restart_of_the_broker(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     station = serving(station_on(rabbitmq.transport_url))
@@ -89,35 +91,37 @@ def test_the_broker_is_restarted_under_calls(
     assert set(station.agent.tracker.snapshot().claims) == granted
 
 
-def test_a_call_without_a_broker_is_bounded(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
-    """The library would wait for ever, both for its first contact and for a later one."""
+def test_a_call_without_a_broker_ends_in_time(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
+):
+    """oslo.messaging alone would wait without limit, at the first call and at later ones."""
     station = serving(station_on(rabbitmq.transport_url))
     old, new = (station.client(timeout=1, attempts=1) for _ in range(2))
-    assert answers(old, station.context)
+    assert replies(old, station.context)
     with rabbitmq.outage():
         for api in (old, new):
-            lost_in_time(api, station.context)
+            fails_in_time(api, station.context)
     for api in (old, new):
-        assert eventually(functools.partial(answers, api, station.context))
+        assert eventually(functools.partial(replies, api, station.context))
     rabbitmq.freeze()
-    lost_in_time(old, station.context)
+    fails_in_time(old, station.context)
 
 
-def lost_in_time(api: AgentAPI, ctx: RequestContext) -> None:
+def fails_in_time(api: AgentAPI, ctx: RequestContext) -> None:
     began = time.monotonic()
     with pytest.raises(UNANSWERED):
         api.ping(ctx)
     assert time.monotonic() - began < 40
 
 
-def answers(api: AgentAPI, ctx: RequestContext) -> bool:
+def replies(api: AgentAPI, ctx: RequestContext) -> bool:
     try:
         return bool(api.ping(ctx))
     except UNANSWERED:
         return False
 
 
-def test_a_stop_without_a_broker_is_bounded(
+def test_a_stop_without_a_broker_ends_in_time(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station], caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
@@ -131,14 +135,14 @@ def test_a_stop_without_a_broker_is_bounded(
     rabbitmq.start()
 
 
-def test_an_answer_that_cannot_be_sent_does_not_hold_a_stop_for_ever(
+def test_a_reply_that_cannot_be_sent_does_not_block_a_stop(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
-    stuck, gate = threading.Event(), threading.Event()
+    stuck, admission = threading.Event(), threading.Event()
 
     def block() -> None:
         stuck.set()
-        gate.wait(30)
+        admission.wait(30)
 
     station = serving(
         station_on(
@@ -158,14 +162,14 @@ def test_an_answer_that_cannot_be_sent_does_not_hold_a_stop_for_ever(
     caller.start()
     assert stuck.wait(10)
     with rabbitmq.outage():
-        gate.set()
+        admission.set()
         assert not station.server.stop(3)
         caller.join(30)
-    # durable all the same: its caller asks again, of the next process
+    # The claim is durable: the caller repeats its call, which the next process answers.
     assert set(station.agent.tracker.snapshot().claims) == {once}
 
 
-def test_a_broker_that_refuses_is_told_and_tried_again(
+def test_a_broker_that_refuses_is_reported_and_tried_again(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     rabbitmq.control("add_user", "agent", "other")
@@ -188,7 +192,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
     [f'{{"instance": {DEEP}}}', "null", "[]", '{"a": 1' + "0" * 10_000 + "}", "not json"],
     ids=["deep", "null", "list", "huge", "text"],
 )
-def test_a_message_that_no_client_would_send_does_no_harm(
+def test_malformed_messages_do_no_harm(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station], arguments: str
 ):
     station = serving(station_on(rabbitmq.transport_url))

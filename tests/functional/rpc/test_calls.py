@@ -1,4 +1,4 @@
-"""Every call over a bus: what one side says is what the other hears."""
+"""Calls over a message bus."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
-from tests.builders import NODE, uid
 from tests.functional.rpc.conftest import Station
-from tests.rpc_agents import VERSION
-from tests.rpc_documents import invalid
+from tests.support.hosts import NODE, uid
+from tests.support.rpc import VERSION
+from tests.support.rpc_documents import invalid
 
 
 def instance(vcpus: int = 1, memory_mb: int = 1024, **more: object) -> dict:
     return {"uuid": uid(), "flavor": {"vcpus": vcpus, "memory_mb": memory_mb}, **more}
 
 
-def held(station: Station) -> set[str]:
+def claim_uuids(station: Station) -> set[str]:
     return set(station.agent.tracker.snapshot().claims)
 
 
-def test_every_method(station: Station):
+def test_the_client_reaches_the_methods(station: Station):
     api, ctx = station.client(), station.context
     claim = api.instance_claim(ctx, instance(), tag="t", limits={"vcpu": 8})
     assert api.renew_claim(ctx, claim["uuid"])["state"] == "building"
@@ -65,16 +65,16 @@ def test_every_method(station: Station):
     api.release_claim(ctx, claim["uuid"])
     other = api.instance_claim(ctx, instance())
     api.abort_instance_claim(ctx, other["uuid"])
-    assert held(station) == set()
+    assert claim_uuids(station) == set()
 
 
-def test_a_value_of_the_model_is_as_good_as_a_document(station: Station):
+def test_arguments_may_be_values_of_the_model(station: Station):
     asked = Instance(uuid=uid(), flavor=Flavor(vcpus=1, memory_mb=512))
     claim = station.client().instance_claim(station.context, asked)
     assert claim["memory_mb"] == 512
 
 
-def test_errors_read_the_same_on_both_sides(station: Station):
+def test_errors_arrive_as_they_were_raised(station: Station):
     api, ctx = station.client(attempts=1), station.context
     taken, once = instance(), uid()
     claim = api.instance_claim(ctx, taken, operation_id=once)
@@ -90,30 +90,30 @@ def test_errors_read_the_same_on_both_sides(station: Station):
         (ComputeResourcesUnavailable, "instance_claim", {"instance": instance(vcpus=9)}),
     ]
     for expected, method, arguments in cases:
-        with pytest.raises(expected) as over_the_bus:
+        with pytest.raises(expected) as remote:
             getattr(api, method)(ctx, **arguments)
         made = {"operation_id": uid()} if METHODS[method].changes else {}
-        with pytest.raises(expected) as at_home:
+        with pytest.raises(expected) as local:
             station.agent.invoke(method, **{**made, **arguments})
-        assert type(over_the_bus.value) is expected
-        assert over_the_bus.value.message == at_home.value.message
-        assert str(over_the_bus.value) == over_the_bus.value.message
-        if "operation_id" not in at_home.value.kwargs:
-            assert over_the_bus.value.kwargs == at_home.value.kwargs
-    assert held(station) == {claim["uuid"]}
+        assert type(remote.value) is expected
+        assert remote.value.message == local.value.message
+        assert str(remote.value) == remote.value.message
+        if "operation_id" not in local.value.kwargs:
+            assert remote.value.kwargs == local.value.kwargs
+    assert claim_uuids(station) == {claim["uuid"]}
 
 
-def test_errors_that_pass_are_waited_out(station: Station):
+def test_retriable_errors_are_retried(station: Station):
     agent = station.agent
-    agent.tracker.hold_back(NodeNotReady("not yet"))
+    agent.tracker.suspend_creation(NodeNotReady("not yet"))
     with pytest.raises(NodeNotReady, match="not yet"):
         station.client(attempts=1).instance_claim(station.context, instance())
-    threading.Timer(0.3, agent.tracker.hold_back, (None,)).start()
+    threading.Timer(0.3, agent.tracker.suspend_creation, (None,)).start()
     claim = station.client().instance_claim(station.context, instance())
-    assert held(station) == {claim["uuid"]}
+    assert claim_uuids(station) == {claim["uuid"]}
 
 
-def test_a_repeat_is_answered_and_has_no_effect(station: Station):
+def test_a_repeated_operation_has_no_second_effect(station: Station):
     api, ctx, once, asked = station.client(), station.context, uid(), instance()
     first = api.instance_claim(ctx, asked, operation_id=once)
     assert first["uuid"] == once
@@ -121,17 +121,17 @@ def test_a_repeat_is_answered_and_has_no_effect(station: Station):
     api.abort_instance_claim(ctx, once)
     with pytest.raises(ClaimExpired):
         api.instance_claim(ctx, asked, operation_id=once)
-    assert held(station) == set()
+    assert claim_uuids(station) == set()
 
 
-def test_a_lost_answer_is_asked_for_again(bus: str, station_on):
-    stuck, gate = threading.Event(), threading.Event()
+def test_a_call_whose_reply_is_lost_is_repeated(bus: str, station_on):
+    stuck, admission = threading.Event(), threading.Event()
 
     def block() -> None:
         stuck.set()
-        gate.wait(30)
+        admission.wait(30)
 
-    # the first commit is the first audit's, the second the claim's
+    # The first commit is that of the first audit, the second that of the claim.
     station = station_on(
         bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
     )
@@ -142,20 +142,20 @@ def test_a_lost_answer_is_asked_for_again(bus: str, station_on):
         stuck.wait(30)
         while len(station.agent.in_flight) < 2:
             time.sleep(0.01)
-        gate.set()
+        admission.set()
 
     threading.Thread(target=open_when_repeated, daemon=True).start()
     claim = station.client(timeout=1.5).instance_claim(station.context, instance())
-    assert held(station) == {claim["uuid"]}
+    assert claim_uuids(station) == {claim["uuid"]}
     assert station.agent.store.calls["commit"] == 2
 
 
-def test_an_answer_lost_for_good_leaves_an_id_to_abort(bus: str, station_on):
-    gate = threading.Event()
+def test_the_error_of_an_unanswered_call_has_its_operation_id(bus: str, station_on):
+    admission = threading.Event()
     station = station_on(
         bus,
         wrap=lambda store: FailpointStore(
-            store, Failpoint("commit.before", 2, lambda: gate.wait(30))
+            store, Failpoint("commit.before", 2, lambda: admission.wait(30))
         ),
     )
     station.server.start()
@@ -163,18 +163,18 @@ def test_an_answer_lost_for_good_leaves_an_id_to_abort(bus: str, station_on):
     with pytest.raises(oslo_messaging.MessagingTimeout) as lost:
         station.client(timeout=0.5, attempts=1).instance_claim(station.context, instance())
     (note,) = lost.value.__notes__
-    gate.set()
+    admission.set()
     station.client().abort_instance_claim(station.context, note.removeprefix("operation id "))
-    assert held(station) == set()
+    assert claim_uuids(station) == set()
 
 
-def test_a_defect_crosses_as_itself_and_the_agent_goes_on(
+def test_an_unexpected_error_reaches_the_caller_and_the_log(
     station: Station, caplog: pytest.LogCaptureFixture
 ):
-    def break_down(step: str) -> None:
+    def fail(step: str) -> None:
         raise ZeroDivisionError(f"at {step}")
 
-    station.agent.hypervisor.between = break_down
+    station.agent.hypervisor.between = fail
     with pytest.raises(ZeroDivisionError):
         station.client().update_available_resource(station.context)
     assert any(r.exc_info and r.exc_info[0] is ZeroDivisionError for r in caplog.records)
@@ -189,7 +189,7 @@ def test_expected_errors_leave_no_traceback(station: Station, caplog: pytest.Log
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_user_and_request_id_reach_the_history(station: Station):
+def test_user_and_request_id_are_in_the_history(station: Station):
     context = RequestContext(
         user_id="bob", auth_token="secret", global_request_id=f"req-{uid()}", overwrite=False
     )
@@ -198,7 +198,7 @@ def test_user_and_request_id_reach_the_history(station: Station):
     assert (event.actor, event.request_id) == ("bob", context.global_request_id)
 
 
-def test_a_capped_client_sends_nothing_newer(station: Station):
+def test_a_client_sends_nothing_above_its_version_cap(station: Station):
     transport = station.transport()
     transport.conf.set_override("rtagent", "0.9", group="upgrade_levels")
     api = type(station.client())(transport, station.host)
@@ -206,8 +206,8 @@ def test_a_capped_client_sends_nothing_newer(station: Station):
         api.ping(station.context)
 
 
-def test_private_methods_and_others_cannot_be_called(station: Station):
-    for name in ("_serve", "__init__", "nonsense", "_tracker"):
+def test_only_methods_of_the_table_can_be_called(station: Station):
+    for name in ("_served", "__init__", "nonsense", "_tracker"):
         with pytest.raises((oslo_messaging.RemoteError, oslo_messaging.NoSuchMethod)):
             station.raw_call(name, {})
 
@@ -216,11 +216,11 @@ def test_a_stop_finishes_the_calls_in_flight(
     bus: str, station_on, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
-    stuck, gate = threading.Event(), threading.Event()
+    stuck, admission = threading.Event(), threading.Event()
 
     def block() -> None:
         stuck.set()
-        gate.wait(30)
+        admission.wait(30)
 
     station = station_on(
         bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
@@ -233,12 +233,12 @@ def test_a_stop_finishes_the_calls_in_flight(
     )
     caller.start()
     assert stuck.wait(10)
-    threading.Timer(3.3, gate.set).start()
+    threading.Timer(3.3, admission.set).start()
     assert station.server.stop(20)
     caller.join(10)
-    assert {claim["uuid"] for claim in answers} == held(station) != set()
-    said = [r.message for r in caplog.records if "stops" in r.message]
-    assert any("waiting for instance_claim (req-" in sentence for sentence in said)
+    assert {claim["uuid"] for claim in answers} == claim_uuids(station) != set()
+    logged = [r.message for r in caplog.records if "stops" in r.message]
+    assert any("waiting for instance_claim (req-" in sentence for sentence in logged)
 
 
 @given(data=st.data())
@@ -246,7 +246,7 @@ def test_a_stop_finishes_the_calls_in_flight(
 def test_an_invalid_document_is_refused_over_the_bus(shared_station: Station, data: st.DataObject):
     name = data.draw(st.sampled_from(sorted(METHODS)))
     document, paths = data.draw(invalid(schemas.arguments(METHODS[name])))
-    assume("self" not in document)  # oslo.messaging's client takes no such argument
+    assume("self" not in document)  # oslo.messaging's client does not accept that argument
     before = shared_station.agent.tracker.snapshot()
     with pytest.raises(InvalidRequest) as refused:
         shared_station.raw_call(name, document)

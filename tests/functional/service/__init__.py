@@ -1,0 +1,1 @@
+"""rtagentd as a process of its own."""

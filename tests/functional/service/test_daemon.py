@@ -1,4 +1,4 @@
-"""The daemon as its own process: how it starts, waits, reloads, refuses and stops."""
+"""How the daemon starts, waits, reloads, refuses and stops."""
 
 import json
 import sqlite3
@@ -12,12 +12,12 @@ import pytest
 from rtagent.errors import HypervisorUnavailable
 from rtagent.service.audits import GAP
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
-from tests.nodedevs import pci
-from tests.pci_hosts import GPU_IDS
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.node_device_xml import pci
+from tests.support.pci_hosts import GPU_IDS
 
 EX_CONFIG = 78
-#: The uuid of a node that is not there.
+#: The uuid of a domain without a claim.
 OTHER = str(UUID(int=7))
 
 
@@ -33,8 +33,8 @@ def node(daemon: Daemon) -> dict:
     return only
 
 
-def beside(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
-    """A second daemon on the same hypervisor and database, with a directory of its own."""
+def copy_of(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
+    """A second daemon on the same hypervisor and database, with another state directory."""
     database = f"sqlite:///{daemon.directory}/rtagent.sqlite"
     made = Daemon(tmp_path / "b", "fake://", database_url=database)
     made.configure({"libvirt": {"connection_uri": f"test://{daemon.host_file}"}})
@@ -45,16 +45,16 @@ def beside(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
 # -- start -----------------------------------------------------------------------------------------
 
 
-def test_it_is_ready_after_the_first_good_audit(daemon):
+def test_daemon_is_ready_after_the_first_good_audit(daemon):
     daemon.start().wait_ready()
 
     assert node(daemon)["memory_mb"] == Machine().memory_mb
     assert daemon.read("ready")["ready"] is True
     assert daemon.read("health")["status"] == "pass"
-    assert daemon.wait_said("STATUS=") == "STATUS=granting; 0 claims on simulated-host"
+    assert daemon.wait_notified("STATUS=") == "STATUS=granting; 0 claims on simulated-host"
 
 
-def test_a_restart_finds_the_same_node(daemon):
+def test_restart_finds_the_same_node(daemon):
     daemon.start().wait_ready()
     first = node(daemon)
     daemon.kill()
@@ -66,7 +66,7 @@ def test_a_restart_finds_the_same_node(daemon):
     assert node(daemon)["uuid"] == (daemon.directory / "compute_id").read_text().strip()
 
 
-def test_a_domain_that_appears_is_counted_at_once(daemon):
+def test_domain_that_appears_is_counted_at_once(daemon):
     daemon.configure({"DEFAULT": {"update_resources_interval": -1}})
     daemon.start().wait_ready()
 
@@ -77,7 +77,7 @@ def test_a_domain_that_appears_is_counted_at_once(daemon):
     assert node(daemon)["vcpus_used"] == 2
 
 
-def test_every_mistake_in_the_configuration_is_told(daemon):
+def test_every_mistake_in_the_configuration_is_printed(daemon):
     daemon.configure(
         {
             "DEFAULT": {"reserved_host_cpus": -1, "transport_url": "pigeon://"},
@@ -100,7 +100,7 @@ def test_every_mistake_in_the_configuration_is_told(daemon):
         ("default_log_levels", "nonsense"),
     ],
 )
-def test_a_log_that_cannot_be_ends_the_start(daemon, option, value):
+def test_unusable_log_option_ends_the_start(daemon, option, value):
     daemon.configure({"DEFAULT": {option: value}})
     daemon.start()
 
@@ -109,7 +109,16 @@ def test_a_log_that_cannot_be_ends_the_start(daemon, option, value):
     assert "Traceback" not in daemon.log.read_text()
 
 
-def test_the_operator_takes_over_on_the_command_line_only(daemon):
+def test_each_module_has_a_log_level(daemon):
+    levels = {"default_log_levels": "rtagent.audit=DEBUG", "update_resources_interval": 1}
+    daemon.configure({"DEFAULT": levels})
+    daemon.start().wait_ready()
+
+    daemon.wait_logged("DEBUG rtagent.audit [")
+    assert " DEBUG " not in daemon.log.read_text().replace(" DEBUG rtagent.audit ", "")
+
+
+def test_take_over_is_allowed_on_the_command_line_only(daemon):
     daemon.configure({"DEFAULT": {"take_over": True}})
     daemon.start()
 
@@ -117,7 +126,7 @@ def test_the_operator_takes_over_on_the_command_line_only(daemon):
     assert "take_over = True: may be given on the command line only" in daemon.last_lines()
 
 
-def test_a_cpu_set_that_the_host_does_not_have_ends_the_start(daemon):
+def test_cpu_set_with_a_missing_cpu_ends_the_start(daemon):
     daemon.configure({"compute": {"cpu_dedicated_set": "4,900"}})
     daemon.start()
 
@@ -126,15 +135,16 @@ def test_a_cpu_set_that_the_host_does_not_have_ends_the_start(daemon):
     assert "READY=1" not in daemon.last_lines()
 
 
-def test_a_device_specification_that_is_wrong_ends_the_start(daemon):
+def test_invalid_device_specification_ends_the_start(daemon):
     daemon.configure({"pci": {"device_spec": '{"vendor": "10de"}'}})
     daemon.start()
 
     assert daemon.wait() == EX_CONFIG
-    assert "[pci] device_spec 0: vendor = 10de: the keys are vendor_id," in daemon.last_lines()
+    mistake = "[pci] device_spec 0: vendor = 10de: unknown key; the keys are vendor_id,"
+    assert mistake in daemon.last_lines()
 
 
-def test_what_cannot_be_said_of_a_device_ends_the_start_and_is_told_of_one_that_comes(tmp_path):
+def test_impossible_device_property_ends_the_start_and_is_reported_at_a_hot_plug(tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, Machine(nics=1))
     spec = '{"vendor_id": "8086", "one_time_use": "yes"}'
@@ -143,14 +153,14 @@ def test_what_cannot_be_said_of_a_device_ends_the_start_and_is_told_of_one_that_
         daemon.wait_ready()
         daemon.configure({"pci": {"device_spec": spec}})
         daemon.reload()
-        daemon.wait_logged("the configuration was read anew")
+        daemon.wait_logged("the configuration was reloaded")
         wait_until(lambda: node(daemon)["pci_devices"]["available"] == 1)
 
         function = "0000:20:02.0"
         with edit(file) as world:
             world.add_device(pci(function, product="154c", pf="0000:20:00.0"))
 
-        rule = f"one_time_use = yes: is not for a virtual function, which {function} is"
+        rule = f"one_time_use = yes: is not supported for virtual functions; {function} is one"
         wait_until(lambda: rule in str(daemon.read("health")["checks"]["audit"]))
         assert node(daemon)["pci_devices"]["available"] == 1
         assert daemon.terminate() == 0
@@ -160,7 +170,7 @@ def test_what_cannot_be_said_of_a_device_ends_the_start_and_is_told_of_one_that_
         assert f"[pci] device_spec 0: {rule}" in daemon.last_lines()
 
 
-def test_a_reload_takes_no_specification_that_this_hosts_devices_forbid(tmp_path):
+def test_reload_refuses_a_property_that_a_device_cannot_have(tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, Machine(nics=1, vfs=1))
     spec = '{"vendor_id": "8086", "one_time_use": "yes"}'
@@ -176,7 +186,7 @@ def test_a_reload_takes_no_specification_that_this_hosts_devices_forbid(tmp_path
         assert set(node(daemon)["pci_devices"].values()) == {0}
 
 
-def test_a_reload_takes_no_device_specification_that_is_wrong(daemon):
+def test_reload_refuses_an_invalid_device_specification(daemon):
     daemon.start().wait_ready()
     daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 2048}, "pci": {"device_spec": "{"}})
 
@@ -188,7 +198,7 @@ def test_a_reload_takes_no_device_specification_that_is_wrong(daemon):
     assert node(daemon)["memory_mb_used"] == 512
 
 
-def test_a_reload_takes_cpu_sets_that_the_host_has_and_no_others(daemon):
+def test_reload_accepts_only_cpu_sets_that_the_host_has(daemon):
     daemon.start().wait_ready()
     daemon.configure({"compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "4-9"}})
     daemon.reload()
@@ -205,53 +215,53 @@ def test_a_reload_takes_cpu_sets_that_the_host_has_and_no_others(daemon):
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-def test_it_waits_for_a_hypervisor_that_is_away(daemon):
+def test_start_waits_for_the_hypervisor(daemon):
     world = daemon.host_file.rename(daemon.directory / "away.xml")
     daemon.start()
-    daemon.wait_said("STATUS=waiting for the hypervisor")
+    daemon.wait_notified("STATUS=waiting for the hypervisor")
 
     world.rename(daemon.host_file)
 
     daemon.wait_ready()
 
 
-def test_it_waits_for_a_database_that_is_away(daemon):
+def test_start_waits_for_the_database(daemon):
     directory = daemon.directory / "mounted"
     daemon.configure({"database": {"connection": f"sqlite:///{directory}/rtagent.sqlite"}})
     daemon.start()
-    daemon.wait_said("STATUS=waiting for the database")
+    daemon.wait_notified("STATUS=waiting for the database")
 
     directory.mkdir()
 
     daemon.wait_ready()
 
 
-def test_waiting_ends_with_a_signal(daemon):
+def test_signal_ends_the_wait(daemon):
     daemon.host_file.unlink()
     daemon.start()
-    daemon.wait_said("STATUS=waiting for the hypervisor")
+    daemon.wait_notified("STATUS=waiting for the hypervisor")
 
     assert daemon.terminate() == 0
 
 
-def test_a_hypervisor_that_goes_away_and_comes_back(daemon):
+def test_no_claim_is_granted_while_the_hypervisor_is_away(daemon):
     daemon.start().wait_ready()
     world = daemon.host_file.rename(daemon.directory / "away.xml")
-    daemon.wait_said("STATUS=not granting")
+    daemon.wait_notified("STATUS=not granting")
     with pytest.raises(HypervisorUnavailable):
         daemon.read("ready")
     assert daemon.read("health")["checks"]["hypervisor"][0]["status"] == "fail"
 
     world.rename(daemon.host_file)
 
-    daemon.wait_said("STATUS=granting")
+    daemon.wait_notified("STATUS=granting")
     assert daemon.read("ready")["ready"] is True
 
 
-def test_another_hypervisor_in_its_place_is_not_served(daemon):
+def test_another_hypervisor_in_its_place_ends_the_daemon(daemon):
     daemon.start().wait_ready()
     daemon.host_file.unlink()
-    daemon.wait_said("STATUS=not granting")
+    daemon.wait_notified("STATUS=not granting")
 
     simulate(daemon.host_file, Machine(hostname="another"))
 
@@ -262,9 +272,9 @@ def test_another_hypervisor_in_its_place_is_not_served(daemon):
 # -- identity --------------------------------------------------------------------------------------
 
 
-def test_a_second_agent_on_the_state_directory_is_refused(daemon, tmp_path):
+def test_second_agent_on_the_state_directory_is_refused(daemon, tmp_path):
     daemon.start().wait_ready()
-    second = beside(daemon, tmp_path, state_path=daemon.directory)
+    second = copy_of(daemon, tmp_path, state_path=daemon.directory)
 
     with second:
         assert second.wait() == EX_CONFIG
@@ -273,15 +283,15 @@ def test_a_second_agent_on_the_state_directory_is_refused(daemon, tmp_path):
     assert daemon.running
 
 
-def test_a_garbled_compute_id_is_refused_with_the_remedy(daemon):
+def test_invalid_compute_id_is_refused_with_the_remedy(daemon):
     (daemon.directory / "compute_id").write_text("garbage")
     daemon.start()
 
     assert daemon.wait() == EX_CONFIG
-    assert "compute_id does not hold a uuid: write the node's uuid" in daemon.last_lines()
+    assert "compute_id does not contain a uuid: write the node's uuid" in daemon.last_lines()
 
 
-def test_a_lost_compute_id_is_not_made_anew(daemon):
+def test_lost_compute_id_is_not_replaced(daemon):
     daemon.start().wait_ready()
     uuid = node(daemon)["uuid"]
     daemon.terminate()
@@ -296,7 +306,7 @@ def test_a_lost_compute_id_is_not_made_anew(daemon):
     daemon.start().wait_ready()
 
 
-def test_a_renamed_machine_is_refused(daemon):
+def test_renamed_machine_is_refused(daemon):
     daemon.start().wait_ready()
     daemon.terminate()
     simulate(daemon.host_file, Machine(hostname="renamed"))
@@ -306,10 +316,10 @@ def test_a_renamed_machine_is_refused(daemon):
     assert "libvirt calls this machine renamed" in daemon.last_lines()
 
 
-def test_a_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, tmp_path):
+def test_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, tmp_path):
     daemon.configure({"DEFAULT": {"report_interval": 1}})
     daemon.start().wait_ready()
-    copy = beside(daemon, tmp_path)
+    copy = copy_of(daemon, tmp_path)
     (copy.directory / "compute_id").write_text((daemon.directory / "compute_id").read_text())
     with copy:
         assert copy.wait() == EX_CONFIG
@@ -319,11 +329,11 @@ def test_a_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon,
         copy.start("--take-over").wait_ready()
 
         assert daemon.wait() == EX_CONFIG  # though it had nothing to write
-        assert "a newer writer holds epoch" in daemon.last_lines()
+        assert "a newer writer has epoch" in daemon.last_lines()
         assert copy.running
 
 
-def test_a_service_that_was_renamed_keeps_its_node(daemon):
+def test_renamed_service_keeps_its_node(daemon):
     daemon.start().wait_ready()
     first = node(daemon)
     daemon.terminate()
@@ -338,7 +348,7 @@ def test_a_service_that_was_renamed_keeps_its_node(daemon):
 # -- reload ----------------------------------------------------------------------------------------
 
 
-def test_a_good_reload_is_in_force_without_a_restart(daemon):
+def test_reload_is_in_force_without_a_restart(daemon):
     daemon.start().wait_ready()
     daemon.configure(
         {"DEFAULT": {"reserved_host_memory_mb": 2048, "cpu_allocation_ratio": 2.5, "host": "other"}}
@@ -346,8 +356,8 @@ def test_a_good_reload_is_in_force_without_a_restart(daemon):
 
     daemon.reload()
 
-    daemon.wait_said("RELOADING=1")
-    daemon.wait_said("READY=1")
+    daemon.wait_notified("RELOADING=1")
+    daemon.wait_notified("READY=1")
     daemon.wait_logged("reserved_host_memory_mb changed from [None] to [2048]")
     daemon.wait_logged("Ignoring change to immutable option DEFAULT.host")
     wait_until(lambda: node(daemon)["memory_mb_used"] == 2048)
@@ -355,13 +365,13 @@ def test_a_good_reload_is_in_force_without_a_restart(daemon):
     assert node(daemon)["host"] == "agent1"
 
 
-def test_what_a_reload_offers_is_looked_for_at_once(daemon):
+def test_devices_of_a_reload_are_found_at_once(daemon):
     simulate(daemon.host_file, Machine(gpus=1))
     daemon.configure({"DEFAULT": {"update_resources_interval": -1}})
     daemon.start().wait_ready()
     assert daemon.read("pci")["pci"] == []
     daemon.configure({"pci": {"device_spec": json.dumps(GPU_IDS)}})
-    time.sleep(2 * GAP)  # the next audit shall not be held back by the last one
+    time.sleep(2 * GAP)  # the pause after the last audit must not delay the next one
 
     daemon.reload()
 
@@ -369,7 +379,7 @@ def test_what_a_reload_offers_is_looked_for_at_once(daemon):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "line"),
     [
         ({"reserved_host_cpus": -1}, "[DEFAULT] reserved_host_cpus = -1"),
         ({"rpc_response_timeout": "soon"}, "[DEFAULT] rpc_response_timeout = soon"),
@@ -377,20 +387,20 @@ def test_what_a_reload_offers_is_looked_for_at_once(daemon):
         ({"log_config_append": "/nonexistent"}, "[DEFAULT] log_config_append = /nonexistent"),
     ],
 )
-def test_a_bad_reload_changes_nothing(daemon, wrong, told):
+def test_reload_with_a_mistake_changes_nothing(daemon, wrong, line):
     daemon.start().wait_ready()
     daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 2048, **wrong}})
 
     daemon.reload()
 
-    daemon.wait_said("RELOADING=1")
-    daemon.wait_said("READY=1")
-    daemon.wait_logged(f"the old configuration stays in force: {told}")
+    daemon.wait_notified("RELOADING=1")
+    daemon.wait_notified("READY=1")
+    daemon.wait_logged(f"the old configuration stays in force: {line}")
     assert node(daemon)["memory_mb_used"] == 512
     assert daemon.terminate() == 0
 
 
-def test_a_ratio_that_is_no_longer_set_stays_that_of_the_record(daemon):
+def test_ratio_that_is_no_longer_set_stays_as_recorded(daemon):
     daemon.configure({"DEFAULT": {"cpu_allocation_ratio": 2.5}})
     daemon.start().wait_ready()
     daemon.terminate()
@@ -401,7 +411,7 @@ def test_a_ratio_that_is_no_longer_set_stays_that_of_the_record(daemon):
     assert node(daemon)["cpu_allocation_ratio"] == 2.5
 
 
-def test_the_record_shows_a_configuration_that_was_changed_while_it_was_stopped(daemon):
+def test_record_shows_a_configuration_that_was_changed_during_a_stop(daemon):
     daemon.start().wait_ready()
     daemon.terminate()
     daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 4096}})
@@ -419,7 +429,7 @@ def test_the_record_shows_a_configuration_that_was_changed_while_it_was_stopped(
 # -- stop ------------------------------------------------------------------------------------------
 
 
-def test_a_signal_stops_it_in_order(daemon):
+def test_signal_stops_the_daemon_cleanly(daemon):
     daemon.start().wait_ready()
 
     assert daemon.terminate() == 0
@@ -427,7 +437,7 @@ def test_a_signal_stops_it_in_order(daemon):
     assert not Path(daemon.address.path).exists()
 
 
-def test_systemd_hears_from_a_healthy_agent(tmp_path):
+def test_healthy_agent_feeds_the_watchdog(tmp_path):
     with Daemon(tmp_path, "fake://", environment={"WATCHDOG_USEC": "60000000"}) as daemon:
         daemon.wait_ready()
-        daemon.wait_said("WATCHDOG=1")
+        daemon.wait_notified("WATCHDOG=1")

@@ -1,5 +1,5 @@
-"""A daemon on a host with two GPUs and a network card: its guests, a stranger, what is pulled out,
-and power cuts in between."""
+"""A host with two GPUs and a network card: guests, a domain without a claim, a device that is
+unplugged, and power failures in between."""
 
 import contextlib
 import json
@@ -12,10 +12,10 @@ from oslo_context.context import RequestContext
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, simulate
-from tests.nodedevs import pci_name
-from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.servers.daemon import Daemon, wait_until
-from tests.stream.home import open_transport
+from tests.support.node_device_xml import pci_name
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
+from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester")
 ALIASES = [
@@ -57,13 +57,13 @@ def instance(aliases: str = "") -> dict:
     return {"uuid": str(uuid.uuid4()), "flavor": flavor}
 
 
-def power_cut(daemon: Daemon) -> None:
+def fail_power(daemon: Daemon) -> None:
     daemon.kill()
     daemon.start().wait_ready()
 
 
 def run(daemon: Daemon, owner: str, *claims: dict) -> None:
-    """Its domain, made of what the claims say that enacts them."""
+    """Start the owner's domain with the guest XML of its claims."""
     domain = etree.fromstring(domain_xml(owner, vcpus=1, memory_mb=64))
     domain.remove(domain.find("vcpu"))
     devices = etree.SubElement(domain, "devices")
@@ -74,7 +74,7 @@ def run(daemon: Daemon, owner: str, *claims: dict) -> None:
             else:
                 domain.insert(3, child)
     with edit(daemon.host_file) as world:
-        with contextlib.suppress(SimulationError):  # it is not there yet
+        with contextlib.suppress(SimulationError):  # it does not run yet
             world.remove_domain(owner)
         world.add_domain(etree.tostring(domain).decode())
 
@@ -92,7 +92,7 @@ def live(agent: AgentAPI, claim: dict) -> dict:
     return agent.get_claim(CONTEXT, claim["uuid"])["claim"]
 
 
-def test_guests_get_their_devices_and_give_them_back(daemon, agent):
+def test_guests_get_devices_and_release_them(daemon, agent):
     first = agent.instance_claim(CONTEXT, instance("gpu:1"))
     second = agent.instance_claim(CONTEXT, instance("gpu:1"))
     assert devices(first) + devices(second) == [GPU_0, GPU_1]
@@ -109,7 +109,7 @@ def test_guests_get_their_devices_and_give_them_back(daemon, agent):
         "claimed",
         "unclaimable",
     ]
-    power_cut(daemon)
+    fail_power(daemon)
 
     agent.allocate_pci_devices_for_instance(CONTEXT, first["owner_id"], added["uuid"])
     run(daemon, first["owner_id"], first, added)
@@ -126,20 +126,20 @@ def test_guests_get_their_devices_and_give_them_back(daemon, agent):
     assert daemon.read("drift")["drift"] == []
 
 
-def test_a_strangers_device_is_not_given_and_a_held_one_is_not_forgotten(daemon, agent):
-    stranger = str(uuid.uuid4())
-    run(daemon, stranger, {"guest": hostdev(GPU_0)})
-    wait_until(lambda: [o["domain_uuid"] for o in daemon.read("orphans")["orphans"]] == [stranger])
+def test_orphan_keeps_its_device_and_an_unplugged_device_stays_claimed(daemon, agent):
+    orphan = str(uuid.uuid4())
+    run(daemon, orphan, {"guest": hostdev(GPU_0)})
+    wait_until(lambda: [o["domain_uuid"] for o in daemon.read("orphans")["orphans"]] == [orphan])
     held = agent.instance_claim(CONTEXT, instance("gpu:1"))
     assert devices(held) == [GPU_1]
-    power_cut(daemon)
+    fail_power(daemon)
     with pytest.raises(ComputeResourcesUnavailable):
         agent.instance_claim(CONTEXT, instance("gpu:1"))
 
     with edit(daemon.host_file) as world:
         world.remove_device(pci_name(GPU_1))
     wait_until(lambda: daemon.read("drift")["drift"])
-    power_cut(daemon)
+    fail_power(daemon)
     assert devices(live(agent, held)) == [GPU_1]
     (drift,) = daemon.read("drift")["drift"]
     assert (drift["resource"], drift["problem"]) == (
@@ -151,7 +151,7 @@ def test_a_strangers_device_is_not_given_and_a_held_one_is_not_forgotten(daemon,
 
     agent.release_claim(CONTEXT, held["uuid"])
     with edit(daemon.host_file) as world:
-        world.remove_domain(stranger)
+        world.remove_domain(orphan)
     wait_until(lambda: status(daemon, GPU_0, GPU_1) == ["available", None])
     assert devices(agent.instance_claim(CONTEXT, instance("gpu:1"))) == [GPU_0]
 

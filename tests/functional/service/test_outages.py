@@ -1,4 +1,4 @@
-"""A database that goes and comes back under a running daemon, and two agents on one libvirtd."""
+"""Outages of the database and of libvirtd, and two agents on one libvirtd."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def daemon(tmp_path) -> Iterator[Daemon]:
     made.close()
 
 
-def test_a_database_without_a_schema_is_refused_with_the_remedy(daemon, postgresql):
+def test_database_without_a_schema_is_refused_with_the_remedy(daemon, postgresql):
     daemon.configure({"database": {"connection": postgresql.create_database()}})
     daemon.start()
 
@@ -26,7 +26,7 @@ def test_a_database_without_a_schema_is_refused_with_the_remedy(daemon, postgres
     assert "run rtagent db sync" in daemon.last_lines()
 
 
-def test_a_server_that_goes_and_comes_back(daemon, postgresql):
+def test_daemon_survives_outages_of_the_database(daemon, postgresql):
     url = postgresql.create_database()
     migrate.sync(open_engine(url, 5))
     daemon.configure(
@@ -37,25 +37,25 @@ def test_a_server_that_goes_and_comes_back(daemon, postgresql):
     )
     with postgresql.outage():
         daemon.start()
-        daemon.wait_said("STATUS=waiting for the database")
+        daemon.wait_notified("STATUS=waiting for the database")
     daemon.wait_ready()
 
     with postgresql.outage():
         # Something to write.
         daemon.configure({"DEFAULT": {"reserved_host_memory_mb": 1024}})
         daemon.reload()
-        daemon.wait_said("STATUS=not granting")
+        daemon.wait_notified("STATUS=not granting")
         wait_until(lambda: checks(daemon)["heartbeat"] == "warn")
         assert checks(daemon)["store"] == "fail"
         assert daemon.read("nodes")["stale"] is True
 
-    daemon.wait_said("STATUS=granting")
+    daemon.wait_notified("STATUS=granting")
     wait_until(lambda: daemon.read("nodes")["nodes"][0]["memory_mb_used"] == 1024)
     wait_until(lambda: set(checks(daemon).values()) == {"pass"})
     assert daemon.terminate() == 0
 
 
-def test_a_server_that_is_away_does_not_keep_it_from_stopping(daemon, postgresql):
+def test_daemon_stops_during_an_outage_of_the_database(daemon, postgresql):
     url = postgresql.create_database()
     migrate.sync(open_engine(url, 5))
     daemon.configure({"database": {"connection": url, "operation_timeout": 1}})
@@ -65,8 +65,8 @@ def test_a_server_that_is_away_does_not_keep_it_from_stopping(daemon, postgresql
         assert daemon.terminate() == 0
 
 
-def test_a_second_agent_on_the_hypervisor_is_refused(daemon, libvirtd, tmp_path):
-    """Each has its own state directory and database; only the hypervisor is the same."""
+def test_second_agent_on_the_hypervisor_is_refused(daemon, libvirtd, tmp_path):
+    """The agents share nothing but the hypervisor."""
     hypervisor = {"libvirt": {"connection_uri": libvirtd.uri}}
     daemon.configure({**hypervisor, "DEFAULT": {"lock_path": tmp_path}})
     daemon.start().wait_ready()
@@ -80,7 +80,7 @@ def test_a_second_agent_on_the_hypervisor_is_refused(daemon, libvirtd, tmp_path)
         assert "has an agent already" in second.last_lines()
 
 
-def test_a_hypervisor_that_hangs_is_noticed_and_does_not_keep_it_from_stopping(daemon, libvirtd):
+def test_daemon_notices_a_hypervisor_that_hangs_and_can_stop(daemon, libvirtd):
     daemon.configure(
         {
             "DEFAULT": {"update_resources_interval": 1},
@@ -91,21 +91,21 @@ def test_a_hypervisor_that_hangs_is_noticed_and_does_not_keep_it_from_stopping(d
 
     libvirtd.freeze()
 
-    daemon.wait_said("STATUS=not granting")
+    daemon.wait_notified("STATUS=not granting")
     assert checks(daemon)["hypervisor"] == "fail"
     assert daemon.terminate(30) == 0
 
 
-def test_a_hypervisor_that_is_restarted_is_found_again(daemon, libvirtd):
+def test_daemon_reconnects_after_a_restart_of_the_hypervisor(daemon, libvirtd):
     daemon.configure({"libvirt": {"connection_uri": libvirtd.uri}})
     daemon.start().wait_ready()
 
     with libvirtd.outage():
-        daemon.wait_said("STATUS=not granting")
+        daemon.wait_notified("STATUS=not granting")
 
-    daemon.wait_said("STATUS=granting")
+    daemon.wait_notified("STATUS=granting")
     wait_until(lambda: checks(daemon)["hypervisor"] == "pass")
 
 
 def checks(daemon: Daemon) -> dict[str, str]:
-    return {part: told[0]["status"] for part, told in daemon.read("health")["checks"].items()}
+    return {part: each[0]["status"] for part, each in daemon.read("health")["checks"].items()}

@@ -1,4 +1,4 @@
-"""The daemon between its clients, its broker and Placement."""
+"""The daemon with its clients, its broker and Placement."""
 
 import sqlite3
 import threading
@@ -52,7 +52,7 @@ def rpc_status(daemon: Daemon) -> str:
     return str(checks["rpc"][0]["status"]) if "rpc" in checks else ""
 
 
-def test_a_claim_outlives_the_process(daemon, agent):
+def test_claim_survives_the_process(daemon, agent):
     daemon.start().wait_ready()
     uuid = claim(agent)
     daemon.wait_logged(f"create claim {uuid}")
@@ -63,7 +63,7 @@ def test_a_claim_outlives_the_process(daemon, agent):
     assert held(daemon) == {uuid}
 
 
-def test_a_state_that_breaks_its_rules_is_shown_and_nothing_is_granted_from_it(daemon, agent):
+def test_state_that_breaks_an_invariant_is_served_but_nothing_is_granted(daemon, agent):
     daemon.start().wait_ready()
     uuid = claim(agent)
     daemon.kill()
@@ -72,17 +72,17 @@ def test_a_state_that_breaks_its_rules_is_shown_and_nothing_is_granted_from_it(d
 
     daemon.start()
 
-    daemon.wait_said(f"STATUS=not granting (claim {uuid} is newer than the state)")
+    daemon.wait_notified(f"STATUS=not granting (claim {uuid} is newer than the state)")
     assert daemon.read("health")["checks"]["tracker"][0]["status"] == "fail"
     assert held(daemon) == {uuid}
     with pytest.raises(NodeNotReady, match="granting has stopped"):
         claim(agent)
 
 
-def test_creating_calls_wait_until_the_host_is_known_and_reads_do_not(daemon, agent):
+def test_reads_are_served_before_the_topology_is_known_but_no_claim_is_granted(daemon, agent):
     away = daemon.storage.rename(daemon.directory / "unmounted")
     daemon.start()
-    daemon.wait_said("STATUS=not granting (what the host is made of is not known yet")
+    daemon.wait_notified("STATUS=not granting (the host's topology is not known yet")
     wait_until(lambda: rpc_status(daemon) == "pass")
     with pytest.raises(NodeNotReady):
         claim(agent)
@@ -95,7 +95,7 @@ def test_creating_calls_wait_until_the_host_is_known_and_reads_do_not(daemon, ag
     assert claim(agent) in held(daemon)
 
 
-def test_a_signal_lets_the_calls_in_flight_finish(daemon, agent):
+def test_calls_in_flight_are_finished_before_the_daemon_stops(daemon, agent):
     daemon.start().wait_ready()
     granted, enough, over = set(), threading.Event(), threading.Event()
 
@@ -120,10 +120,10 @@ def test_a_signal_lets_the_calls_in_flight_finish(daemon, agent):
         caller.join()
 
     assert granted <= held(daemon)
-    assert "left behind" not in daemon.log.read_text()
+    assert "left running" not in daemon.log.read_text()
 
 
-def test_a_broker_that_is_away_does_not_keep_it_from_being_ready(daemon, agent, rabbitmq):
+def test_daemon_becomes_ready_without_the_broker(daemon, agent, rabbitmq):
     with rabbitmq.outage():
         daemon.start().wait_ready()
         wait_until(lambda: rpc_status(daemon) == "warn")
@@ -131,14 +131,14 @@ def test_a_broker_that_is_away_does_not_keep_it_from_being_ready(daemon, agent, 
     assert claim(agent) in held(daemon)
 
 
-def test_a_broker_that_is_away_does_not_keep_it_from_stopping(daemon, agent, rabbitmq):
+def test_daemon_stops_without_the_broker(daemon, agent, rabbitmq):
     daemon.start().wait_ready()
     claim(agent)
     with rabbitmq.outage():
         assert daemon.terminate() == 0
 
 
-def test_placement_shows_the_host_and_what_has_become_of_it(daemon, agent, placement):
+def test_placement_shows_the_host_and_its_changes(daemon, agent, placement):
     daemon.configure(
         {"placement": {"auth_type": "admin_token", "endpoint": placement.url, "token": "admin"}}
     )

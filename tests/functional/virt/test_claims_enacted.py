@@ -11,16 +11,16 @@ from rtagent.errors import InvalidFlavor
 from rtagent.model.assignment import Assignment
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.model.decision import Granted
-from rtagent.model.numa_policy import NumaPolicy
-from rtagent.model.numa_usage import Occupancy
-from rtagent.views import differences
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.policy import NumaPolicy
+from rtagent.reconcile.drift import differences
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, domain_xml, host_uri, simulate
 from tests import servers
-from tests.builders import NOON, call, host, request, uid
-from tests.claimed_guests import combinations
+from tests.support.guests import combinations
+from tests.support.hosts import NOON, call, host, request, uid
 
 PINNED = {"cpu_policy": "dedicated"}
 BOTH = NumaPolicy(cpu_dedicated_set=frozenset({0, 1}))
@@ -81,7 +81,7 @@ def real_domain(claim):
 def seen(hypervisor, uuid):
     observation = hypervisor.observe()
     assert (observation.complete, observation.problems) == (True, ())
-    return observation.domains[uuid].holding()
+    return observation.domains[uuid].domain_usage()
 
 
 @pytest.mark.parametrize(
@@ -100,18 +100,18 @@ def seen(hypervisor, uuid):
     ],
     ids=lambda value: ",".join(value.values()) if isinstance(value, dict) else "",
 )
-def test_a_guest_is_what_was_granted(hypervisor, virsh, policy, vcpus, specs):
+def test_a_guest_that_matches_its_claim_has_no_drift(hypervisor, virsh, policy, vcpus, specs):
     claim = grant(hypervisor.observe().topology, policy, vcpus, MEMORY_MB, specs)
     virsh.createXML(apply(real_domain(claim), claim), libvirt.VIR_DOMAIN_START_VALIDATE)
 
-    holding = seen(hypervisor, claim.owner_id)
+    domain_usage = seen(hypervisor, claim.owner_id)
 
-    assert list(differences(claim, holding)) == []
-    assert holding.occupancy.pcpus >= claim.numa_topology.taken
-    assert holding.occupancy.memory_mb == {c.id: c.memory for c in claim.numa_topology.cells}
+    assert list(differences(claim, domain_usage)) == []
+    assert domain_usage.occupancy.pcpus >= claim.numa_topology.taken
+    assert domain_usage.occupancy.memory_mb == {c.id: c.memory for c in claim.numa_topology.cells}
 
 
-def test_a_guest_elsewhere_differs_cpu_by_cpu(hypervisor, virsh):
+def test_a_guest_on_other_cpus_drifts_cpu_by_cpu(hypervisor, virsh):
     claim = grant(hypervisor.observe().topology, SPLIT, 1, MEMORY_MB, PINNED)
     document = apply(real_domain(claim), claim)
     virsh.createXML(document.replace('cpuset="1"', 'cpuset="0"'))
@@ -124,7 +124,7 @@ def test_a_guest_elsewhere_differs_cpu_by_cpu(hypervisor, virsh):
     ]
 
 
-def test_a_guest_that_is_pinned_anew_is_seen_within_ten_looks(hypervisor, virsh):
+def test_a_guest_that_is_repinned_is_seen_within_ten_observations(hypervisor, virsh):
     claim = grant(hypervisor.observe().topology, SPLIT, 1, MEMORY_MB, PINNED)
     domain = virsh.createXML(apply(real_domain(claim), claim))
     assert list(differences(claim, seen(hypervisor, claim.owner_id))) == []
@@ -135,14 +135,14 @@ def test_a_guest_that_is_pinned_anew_is_seen_within_ten_looks(hypervisor, virsh)
     assert any(differences(claim, looks[-1]))
 
 
-def test_a_guest_without_its_grant_differs(hypervisor, virsh):
+def test_a_guest_without_the_claims_document_drifts(hypervisor, virsh):
     claim = grant(hypervisor.observe().topology, SPLIT, 1, MEMORY_MB, PINNED)
     virsh.createXML(real_domain(claim))
     found = differences(claim, seen(hypervisor, claim.owner_id))
     assert [(d.resource, d.claimed, d.observed) for d in found] == [("host CPU 1", 1, 0)]
 
 
-def test_cpus_of_a_foreign_guest_are_its_own(hypervisor, virsh):
+def test_cpus_of_a_foreign_guest_are_not_granted(hypervisor, virsh):
     uuid = uid()
     document = servers.domain_xml(uuid, uuid, 1, MEMORY_MB)
     virsh.createXML(document.replace("<vcpu>", "<vcpu cpuset='1'>"))
@@ -174,15 +174,15 @@ def test_every_combination_of_policies_on_a_simulated_host(tmp_path):
     assert there.problems == ()
     assert len(granted) > 200
     for claim in granted:
-        holding = there.domains[claim.owner_id].holding()
-        assert list(differences(claim, holding)) == [], claim.flavor.extra_specs
-        pages = {size for pools in holding.occupancy.pages.values() for size in pools}
+        domain_usage = there.domains[claim.owner_id].domain_usage()
+        assert list(differences(claim, domain_usage)) == [], claim.flavor.extra_specs
+        pages = {size for pools in domain_usage.occupancy.pages.values() for size in pools}
         assert pages == {c.pagesize for c in claim.numa_topology.cells if c.hugepages}
         own = claim.numa_topology.taken - claim.numa_topology.kept
-        assert own <= holding.occupancy.pcpus <= claim.numa_topology.allowed
+        assert own <= domain_usage.occupancy.pcpus <= claim.numa_topology.allowed
 
 
-def test_a_simulated_guest_elsewhere_differs_in_cpus_and_pages(tmp_path):
+def test_a_simulated_guest_on_other_cells_drifts_in_cpus_and_pages(tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, MACHINE)
     with hypervisor_at(host_uri(file)) as hypervisor:

@@ -16,10 +16,10 @@ from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, Mdev
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
-from tests.builders import uid
 from tests.functional.virt.watching import Watcher
-from tests.nodedevs import gpu, mdev, net, pci, pci_name
 from tests.servers.udev import announce
+from tests.support.hosts import uid
+from tests.support.node_device_xml import gpu, mdev, net, pci, pci_name
 
 MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, gpus=2, nics=1, vfs=2, nvmes=1)
 GPU_0, GPU_1 = "0000:08:00.0", "0000:88:00.0"
@@ -79,7 +79,7 @@ def test_the_devices_of_a_simulated_host(connect, file):
     assert seen[PF].capabilities == {"network": ("rx", "tx")}
 
 
-def test_plug_and_unplug_reach_who_watches(connect, file):
+def test_plug_and_unplug_emit_events(connect, file):
     hypervisor, watcher = connect(host_uri(file)), Watcher()
     hypervisor.start(watcher)
     before = devices(hypervisor)
@@ -94,7 +94,7 @@ def test_plug_and_unplug_reach_who_watches(connect, file):
     assert before.keys() - after.keys() == {GPU_1}
 
 
-def test_virtual_functions_that_are_made_later(connect, file):
+def test_virtual_functions_added_later_are_discovered(connect, file):
     hypervisor = connect(host_uri(file))
     devices(hypervisor)
     vf = "0000:20:02.2"
@@ -112,7 +112,7 @@ def test_virtual_functions_that_are_made_later(connect, file):
     assert made.card_serial_number == "MT2113X00000"
 
 
-def test_mediated_devices_and_what_can_still_be_made(connect, file):
+def test_mediated_devices_and_their_available_instances(connect, file):
     hypervisor = connect(host_uri(file))
     with edit(file) as world:
         world.add_device(gpu("0000:09:00.0", free=3))
@@ -125,7 +125,7 @@ def test_mediated_devices_and_what_can_still_be_made(connect, file):
     assert [(each.id, each.available_instances) for each in maker.mdev_types] == [("nvidia-11", 3)]
 
 
-def test_an_odd_device_is_a_problem_and_the_others_are_there(connect, file):
+def test_an_invalid_device_is_a_problem_and_the_others_are_reported(connect, file):
     with edit(file) as world:
         world.add_device(gpu("0000:09:00.0").replace("<domain>0<", "<domain>65536<"))
 
@@ -137,7 +137,7 @@ def test_an_odd_device_is_a_problem_and_the_others_are_there(connect, file):
     ]
 
 
-def test_what_a_domain_is_given_is_in_its_occupancy(connect, file):
+def test_assigned_devices_are_in_a_domains_occupancy(connect, file):
     given = (
         "<hostdev mode='subsystem' type='pci'><source>"
         "<address domain='0' bus='0x08' slot='0' function='0'/></source></hostdev>"
@@ -239,8 +239,8 @@ def test_interfaces_of_this_machine(connect, uri):
     }
 
 
-def test_a_device_of_this_machine_that_goes_and_comes_back(connect, uri):
-    """As udevd would tell of it: libvirtd believes it, and the agent hears of it at once."""
+def test_a_device_of_this_machine_that_is_removed_and_added_again(connect, uri):
+    """Events as udevd sends them reach the agent through libvirtd at once."""
     hypervisor, watcher = connect(uri), Watcher()
     hypervisor.start(watcher)
     before = devices(hypervisor)

@@ -10,9 +10,9 @@ from lxml import etree
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.guest import apply
-from tests.bus_seats import FAR, GPU, seats
-from tests.claimed_guests import combinations, granted, plain_domain
-from tests.numa_hosts import host, topology
+from tests.support.guest_devices import FAR, GPU, seats
+from tests.support.guests import combinations, granted, plain_domain
+from tests.support.numa_hosts import host, topology
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def connection(libvirtd):
     ],
     ids=",".join,
 )
-def test_a_real_guest_runs_where_it_was_placed(connection, specs):
+def test_a_real_guest_runs_on_its_assigned_cpus(connection, specs):
     claim = granted(2, 64, where=here(connection, specs), **specs)
     document = apply(plain_domain("qemu", 2, 64), claim)
     with running(connection, document) as domain:

@@ -7,7 +7,7 @@ import pytest
 
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.hostfile import capabilities_path
-from rtagent.virt.libvirt.nodedev import devices, parse_node_device
+from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device
 from rtagent.virt.simulate import domain_xml
 from tests.functional.cli.shell import run
 
@@ -58,7 +58,7 @@ def test_a_host_is_written_and_its_uri_printed(file):
     assert [(d.vcpus, d.memory_mb) for d in seen.domains.values()] == [(1, 64)] * 3
 
 
-def test_pages_are_set_aside_in_each_cell(file):
+def test_pages_are_reserved_in_each_cell(file):
     made = run("host", "simulate", str(file), "--pages", "2048=512", "--pages", "1GB=2")
     assert (made.code, made.err) == (0, "")
     cells = observe(made.out.strip())[1].topology.cells
@@ -66,7 +66,7 @@ def test_pages_are_set_aside_in_each_cell(file):
 
 
 @pytest.mark.parametrize("odd", ["2048", "2M=1", "2048=many", "=1"])
-def test_odd_pages_are_told(file, odd, capsys):
+def test_invalid_pages_are_refused(file, odd, capsys):
     with pytest.raises(SystemExit):
         run("host", "simulate", str(file), "--pages", odd)
     assert f"{odd!r} is not SIZE=N" in capsys.readouterr().err
@@ -96,14 +96,14 @@ def test_a_host_is_not_overwritten(file):
 @pytest.mark.parametrize(("of", "number", "least"), [("cores", "0", 1), ("domains", "-1", 0)])
 def test_impossible_hardware_writes_nothing(file, of, number, least):
     refused = run("host", "simulate", str(file), f"--{of}", number)
-    told = f"rtagent: {of} = {number}: it must be at least {least}\n"
-    assert (refused.code, refused.err) == (1, told)
+    message = f"rtagent: {of} = {number}: it must be at least {least}\n"
+    assert (refused.code, refused.err) == (1, message)
     assert not file.exists()
     assert not capabilities_path(file).exists()
 
 
 @pytest.mark.parametrize("given", ["text", "file"])
-def test_domains_and_devices_come_and_go(file, tmp_path, given):
+def test_domains_and_devices_are_added_and_removed(file, tmp_path, given):
     first, second = str(uuid4()), str(uuid4())
     run("host", "simulate", str(file))
 
@@ -132,7 +132,7 @@ def test_domains_and_devices_come_and_go(file, tmp_path, given):
     assert "pci_1" not in file.read_text()
 
 
-def test_an_edit_is_made_whole_or_not_at_all(file):
+def test_an_edit_is_atomic(file):
     run("host", "simulate", str(file))
     before = file.read_bytes()
     uuid = str(uuid4())
@@ -146,21 +146,21 @@ def test_an_edit_is_made_whole_or_not_at_all(file):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--add-domain", "/nowhere.xml"], "/nowhere.xml: [Errno 2] No such file"),
         (["--add-domain", "<domain"], "not well-formed"),
         (["--remove-domain", str(uuid4())], "no domain has the uuid"),
     ],
 )
-def test_what_cannot_be_done_is_told(file, arguments, told):
+def test_an_impossible_edit_names_the_reason(file, arguments, message):
     run("host", "simulate", str(file))
     refused = run("host", "simulate", "edit", str(file), *arguments)
     assert refused.code == 1
-    assert told in refused.err
+    assert message in refused.err
 
 
-def test_a_host_that_is_missing_is_told_with_the_remedy(file):
+def test_a_missing_host_file_names_the_remedy(file):
     refused = run("host", "simulate", "edit", str(file), "--remove-device", "x")
     assert refused.code == 1
-    assert f"{file}: there is no such host: `rtagent host simulate` makes one" in refused.err
+    assert f"{file}: no such file: create the host with `rtagent host simulate`" in refused.err

@@ -83,7 +83,7 @@ def sizes(hypervisor):
 
 
 def eventually(check):
-    """Observes again and again until the check, which may find nobody there, is true."""
+    """Observe until the check is true; libvirtd may be unavailable meanwhile."""
     deadline = time.monotonic() + SOON
     while time.monotonic() < deadline:
         with contextlib.suppress(HypervisorUnavailable):
@@ -137,7 +137,7 @@ def test_a_domain_with_a_balloon_keeps_its_size(connect, virsh):
     assert sizes(hypervisor) == {uuid: (True, 1, 128)}
 
 
-def test_vcpus_that_are_plugged_in_are_seen_at_the_next_look(connect, virsh):
+def test_hot_plugged_vcpus_are_seen_at_the_next_observation(connect, virsh):
     uuid, document = guest(1, 64)
     domain = virsh.createXML(document.replace("<vcpu>1</vcpu>", "<vcpu current='1'>4</vcpu>"))
     hypervisor = connect()
@@ -146,7 +146,7 @@ def test_vcpus_that_are_plugged_in_are_seen_at_the_next_look(connect, virsh):
     assert sizes(hypervisor) == {uuid: (True, 3, 64)}
 
 
-def test_a_life_is_announced_and_seen(connect, virsh):
+def test_lifecycle_changes_emit_events_and_are_observed(connect, virsh):
     watcher, hypervisor = Watcher(), connect()
     hypervisor.start(watcher)
     assert sizes(hypervisor) == {}
@@ -170,7 +170,7 @@ def test_a_life_is_announced_and_seen(connect, virsh):
     eventually(lambda: sizes(hypervisor) == {})
 
 
-def test_a_device_is_announced(connect, virsh):
+def test_a_device_event_is_delivered(connect, virsh):
     watcher, hypervisor = Watcher(), connect()
     uuid, document = guest()
     # Without ACPI the guest's bus takes nothing while it runs.
@@ -183,7 +183,7 @@ def test_a_device_is_announced(connect, virsh):
     assert uuid in sizes(hypervisor)
 
 
-def test_sparse_disks_are_counted_as_what_they_may_grow_to(connect, virsh, tmp_path):
+def test_sparse_disks_count_with_their_possible_growth(connect, virsh, tmp_path):
     sparse, elsewhere = tmp_path / "disk", tmp_path.parent / f"{tmp_path.name}-else"
     for path in (sparse, elsewhere):
         with path.open("wb") as file:
@@ -207,7 +207,7 @@ def test_sparse_disks_are_counted_as_what_they_may_grow_to(connect, virsh, tmp_p
     assert connect().observe().disk_available_least == 32
 
 
-def test_libvirtd_dies_and_comes_back(connect, libvirtd, virsh):
+def test_the_connection_is_reopened_after_libvirtd_restarts(connect, libvirtd, virsh):
     watcher, reporter = Watcher(), Recorder()
     uuid, document = guest(2, 64)
     virsh.createXML(document)
@@ -233,7 +233,7 @@ def test_libvirtd_dies_and_comes_back(connect, libvirtd, virsh):
     assert set(sizes(hypervisor)) == {uuid, other}
 
 
-def test_libvirtd_freezes_and_thaws(connect, libvirtd, virsh):
+def test_a_frozen_libvirtd_is_unavailable_until_it_continues(connect, libvirtd, virsh):
     uuid, document = guest(2, 64)
     virsh.createXML(document)
     watcher, hypervisor = Watcher(), connect(call_timeout=0.5)
@@ -261,7 +261,7 @@ def test_an_idle_connection_to_a_frozen_libvirtd_is_noticed(connect, libvirtd):
     eventually(lambda: hypervisor.observe().complete)
 
 
-def test_a_guest_that_hangs_costs_the_others_nothing(connect, libvirtd, virsh):
+def test_a_hanging_guest_does_not_affect_the_others(connect, libvirtd, virsh):
     (stuck, stuck_document), (well, well_document) = guest(1, 64), guest(2, 64)
     virsh.createXML(stuck_document)
     virsh.createXML(well_document)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rtagent.errors import HypervisorUnavailable
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.topology import Cell
 from rtagent.ports import HostIdentity
 from rtagent.virt.libvirt import LibvirtHypervisor
@@ -87,13 +87,13 @@ def test_a_host_without_a_capabilities_document(connect, file):
     assert (topology.cpus, topology.cells) == (frozenset(range(16)), ())
 
 
-def test_the_default_world(connect):
+def test_the_default_test_host(connect):
     seen = connect("test:///default").observe()
     assert seen.topology.cpus == frozenset(range(16))
     assert [(d.name, d.active, d.vcpus) for d in seen.domains.values()] == [("test", True, 2)]
 
 
-def test_its_cells(connect, file):
+def test_the_cells_of_a_simulated_host(connect, file):
     simulate(file, msgspec.structs.replace(MACHINE, pages={2048: 512}))
     near, far = connect(host_uri(file)).observe().topology.cells
     assert near == Cell(
@@ -140,7 +140,7 @@ def test_domains_with_their_pins(connect, file):
 
     assert (seen.complete, seen.problems) == (True, ())
     assert seen.domains[pinned].occupancy == Occupancy(pcpus=frozenset({1, 9}), memory_mb={1: 512})
-    assert seen.domains[foreign].holding().occupancy == Occupancy(pcpus=frozenset({4, 5}))
+    assert seen.domains[foreign].domain_usage().occupancy == Occupancy(pcpus=frozenset({4, 5}))
     assert seen.domains[plain].occupancy == seen.domains[defined].occupancy == Occupancy()
 
 
@@ -153,7 +153,7 @@ def test_domains_with_their_sizes(connect, file):
     assert sizes(connect(host_uri(file))) == {running: (True, 2, 1000), defined: (False, 1, 33)}
 
 
-def test_an_edit_is_announced_and_seen(connect, file):
+def test_an_edit_emits_an_event_and_is_observed(connect, file):
     watcher, first, second = Watcher(), str(uuid4()), str(uuid4())
     hypervisor = connect(host_uri(file))
     hypervisor.start(watcher)
@@ -171,7 +171,7 @@ def test_an_edit_is_announced_and_seen(connect, file):
     assert sizes(hypervisor) == {second: (True, 1, 64)}
 
 
-def test_an_edit_is_seen_at_once_by_the_next_look(connect, file):
+def test_an_edit_is_seen_by_the_next_observation(connect, file):
     hypervisor, uuid = connect(host_uri(file)), str(uuid4())
     assert sizes(hypervisor) == {}
     with edit(file) as world:
@@ -179,7 +179,7 @@ def test_an_edit_is_seen_at_once_by_the_next_look(connect, file):
     assert sizes(hypervisor) == {uuid: (True, 2, 512)}
 
 
-def test_other_hardware_is_seen(connect, file):
+def test_changed_hardware_is_observed(connect, file):
     hypervisor = connect(host_uri(file))
     assert hypervisor.observe().topology.memory_mb == 65536
     simulate(file, Machine(sockets=1, cores=2, threads=1, memory_mb=2048, hostname="node-1"))
@@ -187,7 +187,7 @@ def test_other_hardware_is_seen(connect, file):
     assert (topology.cpus, topology.memory_mb) == ({0, 1}, 2048)
 
 
-def test_a_broken_world_is_unavailable_until_it_is_whole(connect, file):
+def test_an_invalid_host_file_is_unavailable_until_it_is_repaired(connect, file):
     reporter = Recorder()
     hypervisor = connect(host_uri(file), reporter=reporter)
     hypervisor.observe()
@@ -204,7 +204,7 @@ def test_a_broken_world_is_unavailable_until_it_is_whole(connect, file):
     assert reporter.healths["hypervisor"] == ("pass", "")
 
 
-def test_odd_capabilities_are_a_problem_and_the_domains_are_seen(connect, file):
+def test_invalid_capabilities_are_a_problem_and_domains_are_observed(connect, file):
     uuid = str(uuid4())
     with edit(file) as world:
         world.add_domain(domain_xml(uuid, vcpus=2, memory_mb=512))
@@ -250,7 +250,7 @@ def test_a_domain_that_is_started_again_with_another_size(connect, default):
         default.createXML(domain_xml(uuid, vcpus=3, memory_mb=512)).destroy()
 
 
-def test_what_announces_nothing_is_seen_within_ten_looks(connect, default):
+def test_changes_without_events_are_seen_within_ten_observations(connect, default):
     domains = [
         default.createXML(domain_xml(str(uuid4()), vcpus=4, memory_mb=512)) for _ in range(25)
     ]
@@ -269,7 +269,7 @@ def test_what_announces_nothing_is_seen_within_ten_looks(connect, default):
     assert max(steps) <= 3, f"the readings are not spread: {steps}"
 
 
-def test_no_word_comes_after_stop(connect, default):
+def test_no_event_is_delivered_after_stop(connect, default):
     watcher = Watcher()
     hypervisor = connect("test:///default")
     hypervisor.start(watcher)
@@ -286,7 +286,7 @@ def test_no_word_comes_after_stop(connect, default):
     assert watcher.words() == []
 
 
-def test_a_storage_that_hangs_costs_its_own_facts(connect, file):
+def test_hanging_storage_affects_only_its_own_values(connect, file):
     release, hangs = threading.Event(), threading.Event()
 
     def probe(path):
@@ -308,7 +308,7 @@ def test_a_storage_that_hangs_costs_its_own_facts(connect, file):
         release.set()
 
 
-def test_a_storage_that_was_never_seen_leaves_the_host_unknown(connect, file):
+def test_the_topology_is_unknown_until_storage_was_read(connect, file):
     def probe(path):
         raise FileNotFoundError(2, "No such file or directory", path)
 

@@ -1,4 +1,4 @@
-"""What a hypervisor tells whoever watches it."""
+"""Collect the events and reports of a hypervisor."""
 
 import queue
 import time
@@ -42,5 +42,8 @@ class Recorder:
     def health(self, part, status, output=""):
         self.healths[part] = (status, output)
 
-    def said(self, level, sentence):
+    def log(self, level, sentence):
         self.sentences.append((level, sentence))
+
+    def named(self, origin):
+        return self

@@ -1,4 +1,4 @@
-"""Addresses of the read API."""
+"""Addresses of the read API, as text."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from rtagent.errors import ConfigError
         ("127.0.0.1:0", TcpAddress(0)),
     ],
 )
-def test_an_address_reads_as_it_is_written(text, address):
+def test_addresses_are_parsed_and_printed(text, address):
     assert (parse(text), str(address)) == (address, text)
 
 
@@ -23,6 +23,6 @@ def test_an_address_reads_as_it_is_written(text, address):
     "text", ["", "relative.sock", "0.0.0.0:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
              "localhost:80", "127.0.0.1:-1", "127.0.0.1:٣", "[::1]:80"]
 )  # fmt: skip
-def test_nothing_else_is_listened_on(text):
+def test_other_addresses_are_refused(text):
     with pytest.raises(ConfigError, match=r"\[api\] address = .*absolute path or 127.0.0.1:PORT"):
         parse(text)

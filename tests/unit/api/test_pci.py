@@ -1,4 +1,4 @@
-"""Devices and specific resources, and who has each."""
+"""The views of PCI devices and assigned resources."""
 
 import pytest
 from immutables import Map
@@ -7,45 +7,54 @@ from msgspec.structs import replace
 from rtagent.api import pci, resources
 from rtagent.api.pci import Device
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
+from rtagent.pci.device_states import (
+    ALLOCATED,
+    AVAILABLE,
+    CLAIMED,
+    REMOVED,
+    UNAVAILABLE,
+    UNCLAIMABLE,
+)
 from rtagent.pci.mdev import mdev_uuid
-from rtagent.pci.states import ALLOCATED, AVAILABLE, CLAIMED, REMOVED, UNAVAILABLE, UNCLAIMABLE
-from tests.builders import NODE
-from tests.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, vf
-from tests.unit.api.given import (
+from tests.support.device_owners import (
     DB,
     DB_CLAIM,
+    FOREIGN_DOMAIN,
     FOREIGN_VF,
-    LOST,
-    MAKER,
-    STRANGER,
-    TWIN,
+    GROUP_GPU,
+    MDEV_GPU,
+    REMOVED_GPU,
     VGPU,
     WEB,
     WEB_CLAIM,
-    given,
+    devices_in_every_state,
 )
+from tests.support.hosts import NODE
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_1, vf
 
 
 def addresses(**filters: str) -> list[str]:
-    return [device.address for device in pci.collection(given(), filters)["pci"]]
+    return [device.address for device in pci.devices(devices_in_every_state(), filters)["pci"]]
 
 
 def shown(address: str) -> Device:
-    return pci.member(given(), address)["pci"]
+    return pci.device(devices_in_every_state(), address)["pci"]
 
 
-def test_every_device_has_one_status():
-    assert {each.address: each.status for each in pci.collection(given(), {})["pci"]} == {
+def test_every_device_has_a_status():
+    assert {
+        each.address: each.status for each in pci.devices(devices_in_every_state(), {})["pci"]
+    } == {
         GPU_0: ALLOCATED,
-        TWIN: UNAVAILABLE,
-        MAKER: ALLOCATED,
+        GROUP_GPU: UNAVAILABLE,
+        MDEV_GPU: ALLOCATED,
         PF_0: UNCLAIMABLE,
         vf(0): CLAIMED,
         vf(1): AVAILABLE,
         PF_1: UNAVAILABLE,
         FOREIGN_VF: ALLOCATED,
         GPU_1: UNAVAILABLE,
-        LOST: REMOVED,
+        REMOVED_GPU: REMOVED,
     }
 
 
@@ -53,30 +62,30 @@ def test_devices_are_listed_by_address():
     assert addresses() == sorted(addresses())
 
 
-def test_a_device_that_a_claim_holds_names_the_claim_and_its_instance():
+def test_a_claimed_device_names_claim_and_instance():
     device = shown(vf(0))
     assert (device.owner_id, device.name, device.claim_uuid) == (DB, "db-1", DB_CLAIM.uuid)
 
 
-def test_a_claim_goes_before_a_domain_that_uses_its_device():
+def test_a_claim_takes_precedence_over_a_domain_that_uses_its_device():
     device = shown(GPU_0)
     assert (device.owner_id, device.claim_uuid) == (WEB, WEB_CLAIM.uuid)
-    assert device.others == (STRANGER,)
+    assert device.others == (FOREIGN_DOMAIN,)
 
 
-def test_a_device_of_a_foreign_domain_names_that():
+def test_a_device_of_a_foreign_domain_names_the_domain():
     device = shown(FOREIGN_VF)
-    assert (device.owner_id, device.name, device.claim_uuid) == (STRANGER, "odd", None)
+    assert (device.owner_id, device.name, device.claim_uuid) == (FOREIGN_DOMAIN, "odd", None)
     assert device.others == ()
 
 
-def test_a_device_that_makes_others_names_who_has_a_part_of_it():
-    device = shown(MAKER)
+def test_a_device_with_mdevs_names_their_owners():
+    device = shown(MDEV_GPU)
     assert (device.owner_id, device.name, device.claim_uuid) == (WEB, "web-1", WEB_CLAIM.uuid)
-    assert device.others == (STRANGER,)
+    assert device.others == (FOREIGN_DOMAIN,)
 
 
-def test_a_device_says_what_it_is():
+def test_a_device_has_its_properties():
     assert shown(vf(1)) == Device(
         node=NODE.hypervisor_hostname,
         address=vf(1),
@@ -97,30 +106,33 @@ def test_a_device_says_what_it_is():
     ("address", "reason"),
     [
         (GPU_1, "it overheats"),
-        (LOST, "it has left the host"),
-        (TWIN, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
+        (REMOVED_GPU, "it has left the host"),
+        (GROUP_GPU, f"{GPU_0} of its IOMMU group 7 is held by {WEB}"),
         (PF_0, f"its virtual function {vf(0)} is held by {DB}"),
-        (PF_1, f"its virtual function {FOREIGN_VF} is held by {STRANGER}"),
+        (PF_1, f"its virtual function {FOREIGN_VF} is held by {FOREIGN_DOMAIN}"),
         (vf(1), ""),
     ],
 )
-def test_a_device_says_why_it_is_not_to_be_had(address, reason):
+def test_a_device_has_the_reason_of_its_status(address, reason):
     assert shown(address).reason == reason
 
 
-def test_what_the_operator_said_is_shown_beside_the_reason():
-    assert (shown(LOST).quarantine, shown(GPU_1).quarantine) == ("it was lent", "it overheats")
+def test_a_quarantine_is_shown_besides_the_reason():
+    assert (shown(REMOVED_GPU).quarantine, shown(GPU_1).quarantine) == (
+        "it was lent",
+        "it overheats",
+    )
     assert shown(GPU_0).quarantine is None
 
 
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
-        ({"status": ALLOCATED}, [GPU_0, MAKER, FOREIGN_VF]),
+        ({"status": ALLOCATED}, [GPU_0, MDEV_GPU, FOREIGN_VF]),
         ({"instance": DB}, [vf(0)]),
-        ({"instance": STRANGER}, [FOREIGN_VF]),
+        ({"instance": FOREIGN_DOMAIN}, [FOREIGN_VF]),
         ({"dev_type": "type-PF"}, [PF_0, PF_1]),
-        ({"address": LOST}, [LOST]),
+        ({"address": REMOVED_GPU}, [REMOVED_GPU]),
         ({"node": "other"}, []),
         ({"status": ALLOCATED, "dev_type": "type-VF"}, [FOREIGN_VF]),
     ],
@@ -129,19 +141,19 @@ def test_devices_are_filtered(filters, expected):
     assert addresses(**filters) == expected
 
 
-def test_a_value_that_no_device_can_have_is_an_error():
+def test_an_invalid_filter_value_is_an_error():
     with pytest.raises(InvalidRequest) as raised:
         addresses(status="free", dev_type="vf", node="other")
     assert [each["path"] for each in raised.value.kwargs["errors"]] == ["dev_type", "status"]
 
 
-def test_a_device_that_nobody_knows_is_not_found():
+def test_an_unknown_device_is_not_found():
     with pytest.raises(PciDeviceNotFound, match=r"0000:00:00\.0"):
         shown("0000:00:00.0")
 
 
-def test_each_specific_resource_names_who_has_it():
-    listed = resources.collection(given())["resources"]
+def test_an_assigned_resource_names_its_owner():
+    listed = resources.resources(devices_in_every_state())["resources"]
     assert [(each.identifier, each.status, each.name, each.present) for each in listed] == [
         (VGPU[0], ALLOCATED, "web-1", True),
         (VGPU[1], ALLOCATED, "odd", True),
@@ -156,13 +168,13 @@ def test_each_specific_resource_names_who_has_it():
     ("state", "status"),
     [("building", CLAIMED), ("incoming", CLAIMED), ("active", ALLOCATED), ("outgoing", ALLOCATED)],
 )
-def test_a_specific_resource_is_claimed_until_its_guest_may_run(state, status):
+def test_a_resource_is_claimed_until_its_domain_may_run(state, status):
     claim = replace(WEB_CLAIM, state=state)
-    held = replace(given(), claims=Map({claim.uuid: claim}))
-    assert resources.collection(held)["resources"][0].status == status
+    held = replace(devices_in_every_state(), claims=Map({claim.uuid: claim}))
+    assert resources.resources(held)["resources"][0].status == status
 
 
-def test_a_mediated_device_is_known_by_its_uuid():
-    first, *_, namespace, _ = resources.collection(given())["resources"]
+def test_a_mediated_device_has_its_uuid():
+    first, *_, namespace, _ = resources.resources(devices_in_every_state())["resources"]
     assert first.mdev_uuid == mdev_uuid(NODE.uuid, VGPU[0])
     assert namespace.mdev_uuid is None

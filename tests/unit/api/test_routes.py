@@ -1,4 +1,4 @@
-"""The read API's documents, without a socket."""
+"""The documents of the read API, without a socket."""
 
 import json
 from http import HTTPStatus
@@ -7,16 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rtagent.api.routes import answer
-from rtagent.api.sources import Sources
+from rtagent.api.routes import Sources, answer
 from rtagent.errors import NodeNotReady
 from rtagent.model.device import Tags
 from rtagent.model.health import Check, Status
 from rtagent.model.pci_devices import PciDevices
-from tests.pci_hosts import GPU_0, GPU_1, gpu, record, vf
-from tests.unit.api.given import given
-from tests.unit.api.moved import moved
-from tests.unit.api.states import NODE, NOW, empty, populated, sources, uuid
+from tests.support.api_states import NODE, NOW, empty, moved, populated, sources, uuid
+from tests.support.device_owners import devices_in_every_state
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu, record, vf
 
 
 def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str, Any]]:
@@ -32,12 +30,12 @@ def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str
      "/migrations"],
 )  # fmt: skip
 @pytest.mark.parametrize("stale", [True, False])
-def test_every_document_carries_its_revision_and_whether_it_is_stale(target, stale):
+def test_every_document_has_revision_and_staleness(target, stale):
     _, document = get(target, sources(stale=stale))
     assert (document["revision"], document["stale"]) == (populated().revision, stale)
 
 
-def test_a_node_has_novas_fields_and_its_amounts_by_resource():
+def test_a_node_has_novas_fields_and_inventories():
     status, document = get("/nodes")
     (node,) = document["nodes"]
     assert status == HTTPStatus.OK
@@ -57,7 +55,7 @@ def test_a_node_has_novas_fields_and_its_amounts_by_resource():
     assert (node["claims"], node["orphans"], node["drifts"], node["suspects"]) == (2, 1, 1, 0)
 
 
-def test_a_node_that_has_never_been_observed_shows_no_amounts():
+def test_a_node_without_an_audit_has_no_inventories():
     _, document = get("/nodes", sources(msgspec.structs.replace(empty(), topology=None)))
     assert document["nodes"][0]["inventories"] == {}
 
@@ -104,46 +102,46 @@ def test_claims_are_filtered(query, expected):
         ("/nodes?state=active", "state"),
     ],
 )
-def test_a_filter_that_would_be_ignored_is_an_error(target, path):
+def test_an_unknown_or_invalid_filter_is_an_error(target, path):
     status, document = get(target)
     assert (status, document["error"]) == (HTTPStatus.BAD_REQUEST, "InvalidRequest")
     assert [error["path"] for error in document["errors"]] == [path]
 
 
-def test_a_claim_is_shown_whole():
+def test_a_claim_has_all_its_fields():
     _, document = get(f"/claims/{uuid(1)}")
     claim = document["claim"]
     assert (claim["state"], claim["owner_id"], claim["disk_mb"]) == ("active", uuid(101), 10240)
     assert claim["instance"]["display_name"] == "vm-1"
 
 
-def test_a_claim_that_never_was_is_not_found():
+def test_an_unknown_claim_is_not_found():
     status, document = get(f"/claims/{uuid(77)}")
     assert (status, document["error"]) == (HTTPStatus.NOT_FOUND, "ClaimNotFound")
     assert document["claim_uuid"] == uuid(77)
 
 
 def test_a_device_is_found_by_its_address():
-    status, document = get(f"/pci/{GPU_1}", sources(given()))
+    status, document = get(f"/pci/{GPU_1}", sources(devices_in_every_state()))
     assert (status, document["pci"]["address"]) == (HTTPStatus.OK, GPU_1)
-    status, document = get("/pci/0000:00:00.0", sources(given()))
+    status, document = get("/pci/0000:00:00.0", sources(devices_in_every_state()))
     assert (status, document["error"]) == (HTTPStatus.NOT_FOUND, "PciDeviceNotFound")
 
 
 def test_devices_are_filtered():
-    _, document = get("/pci?status=claimed&dev_type=type-VF", sources(given()))
+    _, document = get("/pci?status=claimed&dev_type=type-VF", sources(devices_in_every_state()))
     assert [device["address"] for device in document["pci"]] == [vf(0)]
     assert get("/pci?status=free")[0] == HTTPStatus.BAD_REQUEST
 
 
-def test_specific_resources_are_listed():
-    _, document = get("/resources", sources(given()))
+def test_assigned_resources_are_listed():
+    _, document = get("/resources", sources(devices_in_every_state()))
     assert [each["status"] for each in document["resources"]] == [
         "allocated", "allocated", "available", "available", "allocated"
     ]  # fmt: skip
 
 
-def test_moves_are_listed_and_filtered():
+def test_migrations_are_listed_and_filtered():
     here = moved()
     _, document = get("/migrations", sources(here.state))
     first, second = document["migrations"]
@@ -157,7 +155,7 @@ def test_moves_are_listed_and_filtered():
         assert get(f"/migrations?{query}", sources(here.state))[1]["migrations"] == found
 
 
-def test_orphans_and_drift():
+def test_orphans_and_drift_are_listed():
     _, document = get("/orphans")
     assert [(o["name"], o["memory_mb"]) for o in document["orphans"]] == [("instance-900", 2048)]
     _, document = get("/drift")
@@ -175,7 +173,7 @@ def test_orphans_and_drift():
         ([], "pass", HTTPStatus.OK),
     ],
 )
-def test_health_is_that_of_the_worst_part(statuses, whole, code):
+def test_health_is_the_status_of_the_worst_part(statuses, whole, code):
     checks = tuple(
         Check(part=f"part-{n}", status=Status(s), time=NOW) for n, s in enumerate(statuses)
     )
@@ -186,7 +184,7 @@ def test_health_is_that_of_the_worst_part(statuses, whole, code):
     assert list(document["checks"]) == [check.part for check in checks]
 
 
-def test_a_part_says_since_when_and_why():
+def test_a_part_has_status_time_and_output():
     check = Check(part="hypervisor", status=Status.FAIL, time=NOW, output="no connection")
     _, document = get("/health", sources(checks=(check,)))
     assert document["checks"]["hypervisor"] == [
@@ -194,14 +192,14 @@ def test_a_part_says_since_when_and_why():
     ]
 
 
-def test_ready_says_what_creating_calls_are_answered():
+def test_ready_has_the_error_of_creating_calls():
     assert get("/ready")[0] == HTTPStatus.OK
-    status, document = get("/ready", sources(held_back=NodeNotReady()))
+    status, document = get("/ready", sources(creation_error=NodeNotReady()))
     assert (status, document["ready"]) == (HTTPStatus.SERVICE_UNAVAILABLE, False)
     assert (document["error"], document["retriable"]) == ("NodeNotReady", True)
 
 
-def test_metrics_are_prometheus_text():
+def test_metrics_have_the_format_of_prometheus():
     reply = answer(sources(stale=True), "/metrics")
     lines = reply.body.decode().splitlines()
     assert 'rtagent_resource_used{resource="VCPU",unit="vCPUs"} 9.0' in lines
@@ -213,7 +211,7 @@ def test_metrics_are_prometheus_text():
 
 
 def test_devices_are_counted_by_status_and_by_pool():
-    lines = answer(sources(given()), "/metrics").body.decode().splitlines()
+    lines = answer(sources(devices_in_every_state()), "/metrics").body.decode().splitlines()
     numbers = {
         "available": 1, "claimed": 1, "allocated": 3, "removed": 1, "unclaimable": 1,
         "unavailable": 3,
@@ -225,10 +223,10 @@ def test_devices_are_counted_by_status_and_by_pool():
         'rtagent_pci_pool_devices{dev_type="type-VF",numa_node="0",product_id="154c",'
         'vendor_id="8086"} 1.0'
     )
-    assert get("/nodes", sources(given()))[1]["nodes"][0]["pci_devices"] == numbers
+    assert get("/nodes", sources(devices_in_every_state()))[1]["nodes"][0]["pci_devices"] == numbers
 
 
-def test_pools_that_differ_in_more_than_their_labels_are_one_number():
+def test_pools_with_the_same_labels_are_added_up():
     alone = record([gpu(GPU_0, None)]) | record([gpu(GPU_1, None)], Tags(trusted=True))
     state = msgspec.structs.replace(empty(), devices=PciDevices(alone))
     lines = answer(sources(state), "/metrics").body.decode().splitlines()
@@ -240,7 +238,7 @@ def test_pools_that_differ_in_more_than_their_labels_are_one_number():
     "target",
     ["/", "", "*", "/claims/a/b", "/claim", "http://x/claims/1/2", "/%zz", "/nodes/%2e%2e/"],
 )
-def test_what_is_nowhere_is_said_in_json(target):
+def test_an_unknown_path_is_a_json_error(target):
     status, document = get(target)
     assert (status, document["retriable"]) == (HTTPStatus.NOT_FOUND, False)
     assert document["error"] in ("NotFound", "NodeNotFound")

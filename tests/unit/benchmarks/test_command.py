@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_figure_that_is_none_is_told():
+def test_an_unknown_figure_is_named():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "claim_rpc"],
         cwd=Path(__file__).parents[3],
@@ -14,4 +14,4 @@ def test_a_figure_that_is_none_is_told():
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "claim_rpc is no figure: tools/bench --list" in done.stderr
+    assert "claim_rpc is not a figure; see tools/bench --list" in done.stderr

@@ -1,29 +1,29 @@
-"""rtagent config: judged without a daemon."""
+"""rtagent config, without a daemon."""
 
 from pathlib import Path
 
 import pytest
 
-from rtagent.cmd.exits import Exit
+from rtagent.cmd.exit_codes import Exit
 from tests.functional.cli.shell import Outcome, run
 
 
 @pytest.fixture
 def check(tmp_path):
-    def checked(text: str) -> Outcome:
+    def check_text(text: str) -> Outcome:
         (tmp_path / "rtagent.conf").write_text(text)
         return run("--config-file", str(tmp_path / "rtagent.conf"), "config", "check")
 
-    return checked
+    return check_text
 
 
-def test_a_good_configuration_is_said_to_be_good(check, tmp_path):
+def test_a_valid_configuration_is_reported_as_good(check, tmp_path):
     outcome = check("[claims]\nclaim_expiry_time = 60\n")
 
     assert outcome == (0, f"The configuration is good ({tmp_path}/rtagent.conf).\n", "")
 
 
-def test_every_mistake_is_told(check):
+def test_every_mistake_has_a_line(check):
     outcome = check("[claims]\nclaim_expiry_time = 0\n[api]\naddress = here\n")
 
     assert outcome.code == Exit.ERROR
@@ -34,7 +34,7 @@ def test_every_mistake_is_told(check):
     ]
 
 
-def test_what_an_adapter_refuses_is_told_too(check):
+def test_mistakes_that_an_adapter_finds_have_a_line(check):
     outcome = check("[api]\naddress = here\n[database]\nconnection = oracle://x:secret@y\n")
 
     assert outcome.code == Exit.ERROR
@@ -75,13 +75,13 @@ def test_what_an_adapter_refuses_is_told_too(check):
         ),
     ],
 )
-def test_an_option_that_a_library_reads_is_judged_too(check, text, mistake):
+def test_options_of_libraries_are_checked(check, text, mistake):
     outcome = check(text)
 
     assert (outcome.code, outcome.err) == (Exit.ERROR, f"rtagent: {mistake}\n")
 
 
-def test_what_the_command_line_may_say_of_the_log_is_judged_too(check):
+def test_options_of_the_log_are_checked(check):
     outcome = check("[DEFAULT]\ndebug = perhaps\n")
 
     assert (outcome.code, outcome.err.count("\n")) == (Exit.ERROR, 1)
@@ -95,10 +95,10 @@ def test_what_the_command_line_may_say_of_the_log_is_judged_too(check):
         ("postgresql+psycopg://me:secret@host:port/x", "must be an SQLAlchemy URL"),
         ("sqlite://", "must name a file"),
         ("sqlite:///:memory:", "must name a file"),
-        ("mysql+aiomysql://me:secret@host/x", "its driver is not there"),
+        ("mysql+aiomysql://me:secret@host/x", "its driver is missing"),
     ],
 )
-def test_a_database_that_cannot_be_is_told(check, connection, rule):
+def test_an_invalid_database_url_is_a_mistake(check, connection, rule):
     outcome = check(f"[database]\nconnection = {connection}\n")
 
     scheme = connection.partition("://")[0]
@@ -107,7 +107,7 @@ def test_a_database_that_cannot_be_is_told(check, connection, rule):
     assert "secret" not in outcome.err
 
 
-def test_a_brokers_port_is_a_number(check):
+def test_an_invalid_broker_port_is_a_mistake(check):
     outcome = check("[DEFAULT]\ntransport_url = rabbit://me:secret@host:port/\n")
 
     assert outcome.err.startswith("rtagent: [DEFAULT] transport_url = rabbit://...: must be a URL")
@@ -115,21 +115,21 @@ def test_a_brokers_port_is_a_number(check):
     assert "secret" not in outcome.err
 
 
-def test_an_option_that_nothing_reads_is_a_warning(check):
+def test_an_unknown_option_is_a_warning(check):
     outcome = check("[claims]\nexpiry = 60\n")
 
     assert outcome.code == 0
     assert "[claims] expiry is not an option of the agent" in outcome.err
 
 
-def test_what_is_hardly_meant_is_a_warning(check):
+def test_a_questionable_value_is_a_warning(check):
     outcome = check("[devices]\nenabled_mdev_types = nvidia-35, nvidia-36\n")
 
     assert outcome.code == 0
-    assert "[mdev_nvidia-35]: it has no device_addresses: nvidia-35 alone" in outcome.err
+    assert "[mdev_nvidia-35]: it has no device_addresses, so only nvidia-35" in outcome.err
 
 
-def test_the_sample_is_printed():
+def test_the_sample_configuration_is_printed():
     sample = Path(__file__).parents[3] / "etc" / "rtagent" / "rtagent.conf.sample"
 
     assert run("config", "generate") == (0, sample.read_text(), "")

@@ -1,4 +1,4 @@
-"""The documents of a database with several nodes."""
+"""The read API's documents of a database with several nodes."""
 
 import msgspec
 import pytest
@@ -11,9 +11,9 @@ from rtagent.errors import (
     PciDeviceNotFound,
     RtAgentError,
 )
-from tests.pci_hosts import GPU_0
-from tests.unit.api.given import given
-from tests.unit.api.states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
+from tests.support.api_states import NODE, POLICY, TOPOLOGY, claimed, empty, populated, uuid
+from tests.support.device_owners import devices_in_every_state
+from tests.support.pci_hosts import GPU_0
 
 OTHER = msgspec.structs.replace(NODE, uuid=uuid(8), hypervisor_hostname="kvm-8.example")
 
@@ -28,7 +28,7 @@ def reader():
     return OfflineReader([populated(), other()])
 
 
-def test_collections_are_of_all_nodes(reader):
+def test_collections_contain_the_items_of_all_nodes(reader):
     assert [node["uuid"] for node in reader.get("nodes")["nodes"]] == [NODE.uuid, OTHER.uuid]
     assert [claim["uuid"] for claim in reader.get("claims")["claims"]] == list(map(uuid, (1, 2, 5)))
     assert len(reader.get("orphans")["orphans"]) == len(reader.get("drift")["drift"]) == 1
@@ -37,7 +37,7 @@ def test_collections_are_of_all_nodes(reader):
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_a_claim_is_found_wherever_it_is(reader, number):
+def test_a_claim_is_found_on_any_node(reader, number):
     assert reader.get("claims", uuid(number))["claim"]["uuid"] == uuid(number)
 
 
@@ -47,8 +47,8 @@ def test_a_node_is_found_by_uuid_or_name(reader, name):
     assert name in (node["uuid"], node["hypervisor_hostname"])
 
 
-def test_devices_are_of_all_nodes_and_told_apart_by_theirs():
-    state = given()
+def test_devices_of_all_nodes_are_listed_and_can_be_filtered_by_node():
+    state = devices_in_every_state()
     other_node = msgspec.structs.replace(state.node, uuid=uuid(8), hypervisor_hostname="kvm-8")
     reader = OfflineReader([state, msgspec.structs.replace(state, node=other_node)])
     there = reader.get("pci", address=GPU_0)["pci"]
@@ -57,12 +57,12 @@ def test_devices_are_of_all_nodes_and_told_apart_by_theirs():
     assert len(reader.get("resources")["resources"]) == 10
 
 
-def test_a_device_is_found_wherever_it_is():
-    reader = OfflineReader([populated(), given()])
+def test_a_device_is_found_on_any_node():
+    reader = OfflineReader([populated(), devices_in_every_state()])
     assert reader.get("pci", GPU_0)["pci"]["address"] == GPU_0
 
 
-def test_errors_are_an_agents(reader):
+def test_errors_are_those_of_an_agent(reader):
     with pytest.raises(ClaimNotFound):
         reader.get("claims", uuid(77))
     with pytest.raises(NodeNotFound):
@@ -73,6 +73,6 @@ def test_errors_are_an_agents(reader):
         reader.get("claims", state="gone")
 
 
-def test_a_database_without_nodes_is_told():
+def test_a_database_without_nodes_is_an_error():
     with pytest.raises(RtAgentError, match="has no node"):
         OfflineReader([]).get("claims")

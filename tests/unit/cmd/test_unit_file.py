@@ -16,7 +16,7 @@ def service(file: str = "rtagent.service") -> configparser.SectionProxy:
     return unit["Service"]
 
 
-def test_systemd_waits_watches_and_leaves_alone_what_only_a_person_can_mend():
+def test_the_unit_notifies_has_a_watchdog_and_does_not_restart_after_a_config_error():
     unit = service()
 
     assert unit["Type"] == "notify"
@@ -26,13 +26,13 @@ def test_systemd_waits_watches_and_leaves_alone_what_only_a_person_can_mend():
     assert unit["ExecReload"].endswith("-HUP $MAINPID")
 
 
-def test_what_it_writes_to_is_writable():
+def test_the_unit_makes_the_daemons_directories_writable():
     defaults = {option.dest: option.default for option in default.OPTS}
 
     assert defaults["state_path"] == f"/var/lib/{service()['StateDirectory']}"
     assert defaults["lock_path"] in service()["ReadWritePaths"].split()
 
 
-def test_the_power_of_cpus_is_its_own_with_the_drop_in_and_only_then():
+def test_only_the_drop_in_makes_cpu_power_files_writable():
     assert str(power.SYSFS) not in service()["ReadWritePaths"]
     assert service("rtagent-cpu-power.conf")["ReadWritePaths"] == str(power.SYSFS)

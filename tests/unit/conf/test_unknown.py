@@ -1,25 +1,20 @@
-"""Options that nothing reads, and the sample of those that something does."""
-
-import io
-from pathlib import Path
+"""Options that a file sets and that nothing reads."""
 
 import pytest
-from oslo_config import cfg, generator
+from oslo_config import cfg
 
 from rtagent.conf import load
 from rtagent.conf.unknown import unknown
 
-ETC = Path(__file__).resolve().parents[3] / "etc" / "rtagent"
 
-
-def told(directory, text):
+def reported(directory, text):
     file = directory / "rtagent.conf"
     file.write_text(text)
     conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
     return [sentence.removeprefix(f"{file}: ") for sentence in unknown(conf)]
 
 
-def test_misspelt_options_and_groups_are_told_in_order(tmp_path):
+def test_misspelt_options_and_groups_are_reported_in_order(tmp_path):
     text = """
 [DEFAULT]
 reserved_host_memory = 512
@@ -35,13 +30,13 @@ auth_type = password
 username = me
 """
 
-    assert told(tmp_path, text) == [
+    assert reported(tmp_path, text) == [
         "[DEFAULT] reserved_host_memory is not an option of the agent",
         "[claim] claim_expiry_time is not an option of the agent",
     ]
 
 
-def test_groups_of_types_that_are_not_enabled_are_told(tmp_path):
+def test_groups_of_types_that_are_not_enabled_are_reported(tmp_path):
     text = """
 [devices]
 enabled_mdev_types = nvidia-35
@@ -58,7 +53,7 @@ passthrough_whitelist = {}
 pci_alias = {}
 """
 
-    assert told(tmp_path, text) == [
+    assert reported(tmp_path, text) == [
         "[mdev_nvidia-35] instances is not an option of the agent",
         "[mdev_nvidia-36] max_instances is not an option of the agent",
     ]
@@ -81,33 +76,20 @@ pci_alias = {}
         ("[placement]\nauth_type = $nowhere\npigeon = x\n", ["[placement] pigeon"]),
     ],
 )
-def test_the_options_of_any_way_to_authenticate_are_known(tmp_path, text, unknown):
-    assert told(tmp_path, text) == [f"{each} is not an option of the agent" for each in unknown]
+def test_options_of_any_authentication_type_are_known(tmp_path, text, unknown):
+    assert reported(tmp_path, text) == [f"{each} is not an option of the agent" for each in unknown]
 
 
-def test_types_that_cannot_be_read_are_for_others_to_tell(tmp_path):
+def test_unreadable_mdev_types_are_not_reported_here(tmp_path):
     text = "[devices]\nenabled_mdev_types = $nowhere\n[mdev_a]\nmax_instances = 2\n"
 
-    assert told(tmp_path, text) == ["[mdev_a] max_instances is not an option of the agent"]
+    assert reported(tmp_path, text) == ["[mdev_a] max_instances is not an option of the agent"]
 
 
-def test_the_files_of_a_directory_are_read_too(tmp_path):
+def test_files_of_a_configuration_directory_are_read(tmp_path):
     (tmp_path / "10.conf").write_text("[claims]\nexpiry = 1\n")
     conf = load.parse(cfg.ConfigOpts(), ["--config-dir", str(tmp_path)], "rtagentd")
 
     assert [sentence.partition(": ")[2] for sentence in unknown(conf)] == [
         "[claims] expiry is not an option of the agent"
     ]
-
-
-def test_the_sample_is_that_of_these_options():
-    conf = cfg.ConfigOpts()
-    generator.register_cli_opts(conf)
-    conf(["--config-file", str(ETC / "config-generator.conf")])
-    made = io.StringIO()
-
-    generator.generate(conf, made)
-
-    assert made.getvalue() == (ETC / "rtagent.conf.sample").read_text(), (
-        "run oslo-config-generator --config-file etc/rtagent/config-generator.conf"
-    )

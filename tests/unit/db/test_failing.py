@@ -4,8 +4,8 @@ from rtagent.db.failing import ALL, FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.ports import Store
-from tests.unit.db.cases import commit, enrolled, holds
-from tests.unit.db.values import NODE, claim, created
+from tests.support.stored_values import NODE, claim, created
+from tests.support.stores import assert_loads, commit, enrolled
 
 
 @pytest.fixture
@@ -13,14 +13,14 @@ def store() -> FailingStore:
     return FailingStore(MemoryStore())
 
 
-def test_it_passes_calls_on_and_counts_them(store: FailingStore):
+def test_calls_are_passed_on_and_counted(store: FailingStore):
     as_port: Store = store
-    holds(store, commit(as_port, enrolled(store), created(claim(1))))
+    assert_loads(store, commit(as_port, enrolled(store), created(claim(1))))
     assert store.calls == {**dict.fromkeys(ALL, 0), "enroll": 1, "load": 1, "commit": 1}
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_an_unknown_outcome_either_way(store: FailingStore, written: bool):
+def test_failed_commit_may_be_written_or_not(store: FailingStore, written: bool):
     state = enrolled(store)
     store.fail(CommitUnknown, after=written)
     with pytest.raises(CommitUnknown):
@@ -28,7 +28,7 @@ def test_an_unknown_outcome_either_way(store: FailingStore, written: bool):
     assert store.load(NODE.uuid).revision == int(written)
 
 
-def test_it_fails_as_often_as_told(store: FailingStore):
+def test_store_fails_the_requested_number_of_times(store: FailingStore):
     state = enrolled(store)
     store.fail(lambda: StoreUnavailable("full"), 2)
     for _ in range(2):
@@ -37,7 +37,7 @@ def test_it_fails_as_often_as_told(store: FailingStore):
     commit(store, state, created(claim(1)))
 
 
-def test_an_outage_lasts_until_it_is_healed(store: FailingStore):
+def test_outage_lasts_until_heal(store: FailingStore):
     state = enrolled(store)
     store.fail(StoreUnavailable, None, on=ALL)
     for _ in range(3):

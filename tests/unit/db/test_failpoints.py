@@ -9,12 +9,12 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError
 from rtagent.model.claim import ACTIVE
 from rtagent.ports import Store
-from tests.unit.db.cases import commit, enrolled, holds
-from tests.unit.db.values import NODE, NOW, claim, created, moved
+from tests.support.stored_values import NODE, NOW, changed, claim, created
+from tests.support.stores import assert_loads, commit, enrolled
 
 
 class Killed(Exception):
-    """Instead of a signal, which would end the tests."""
+    """Raised in place of the signal, which would end the tests."""
 
 
 def kill() -> None:
@@ -34,7 +34,7 @@ def wrapped(url: str, failpoint: str) -> Store:
 
 
 def run(store: Store) -> None:
-    """Every method that writes."""
+    """Call every method that writes."""
     state = enrolled(store)
     store.reload(NODE.uuid, state.epoch)
     commit(store, enrolled(store), created(claim(1)))
@@ -42,26 +42,26 @@ def run(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_every_point_is_passed(url: str, name: str):
+def test_every_failpoint_is_passed(url: str, name: str):
     with pytest.raises(Killed):
         run(wrapped(url, name))
 
 
 @pytest.mark.parametrize("name", [name for name in POINTS if name.startswith("commit")])
-def test_a_commit_is_whole_or_not_there(url: str, name: str):
+def test_killed_commit_is_complete_or_absent(url: str, name: str):
     store = wrapped(url, f"{name}:2")
     state = commit(store, enrolled(store), created(claim(1)))
     change = created(claim(2))
     with pytest.raises(Killed):
         commit(store, state, change)
     survivor = SqlStore(open_engine(url, 5))
-    holds(survivor, state.fold(change) if name == "commit.after" else state)
+    assert_loads(survivor, state.fold(change) if name == "commit.after" else state)
     written = name == "commit.after"
     assert (survivor.operation(NODE.uuid, claim(2).uuid) is not None) is written
     assert len(survivor.history(NODE.uuid)) == 1 + written
 
 
-def test_it_counts_its_own_passings_only(url: str):
+def test_failpoint_counts_its_own_passes_only(url: str):
     store = wrapped(url, "commit.after:2")
     state = commit(store, enrolled(store), created(claim(1)))
     store.load(NODE.uuid)
@@ -69,17 +69,17 @@ def test_it_counts_its_own_passings_only(url: str):
         commit(store, state, created(claim(2)))
 
 
-def test_it_counts_the_commits_of_one_cause_only(url: str):
+def test_failpoint_counts_commits_of_its_cause_only(url: str):
     store = wrapped(url, "commit.node/activate_claim:1")
     state = commit(store, enrolled(store), created(claim(1)))
     with pytest.raises(Killed):
-        commit(store, state, moved(claim(1), state=ACTIVE))
+        commit(store, state, changed(claim(1), state=ACTIVE))
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "commit", "commit.after:0", "commit.after:x", "commit.after:", "enroll.node/reload:1"],
 )
-def test_what_is_no_failpoint_is_refused(text: str):
+def test_invalid_failpoint_is_refused(text: str):
     with pytest.raises(ConfigError, match="RTAGENT_FAILPOINT"):
         Failpoint.parse(text)

@@ -16,18 +16,18 @@ def engine(tmp_path: Path) -> Engine:
     return open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
 
 
-def pretend(engine: Engine, version: str) -> None:
+def set_version(engine: Engine, version: str) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = :v"), {"v": version})
 
 
-def test_the_head_is_the_newest_migration():
+def test_head_is_the_newest_migration():
     assert rtagent.migrations.__file__ is not None
     scripts = ScriptDirectory(str(Path(rtagent.migrations.__file__).parent))
     assert scripts.get_heads() == [migrate.HEAD]
 
 
-def test_an_empty_database_is_brought_to_the_head(engine: Engine):
+def test_sync_upgrades_an_empty_database_to_head(engine: Engine):
     assert migrate.version(engine) is None
     with pytest.raises(SchemaMismatch, match="rtagent db sync"):
         migrate.check(engine)
@@ -37,29 +37,29 @@ def test_an_empty_database_is_brought_to_the_head(engine: Engine):
     migrate.check(engine)
 
 
-def test_a_daemon_makes_an_empty_sqlite_database_ready(engine: Engine):
+def test_ready_creates_the_schema_of_an_empty_sqlite_database(engine: Engine):
     migrate.ready(engine)
     migrate.ready(engine)
     assert migrate.version(engine) == migrate.HEAD
 
 
-def test_a_daemon_does_not_touch_an_older_schema(engine: Engine):
+def test_ready_does_not_upgrade_an_older_schema(engine: Engine):
     migrate.sync(engine)
-    pretend(engine, "0000")
+    set_version(engine, "0000")
     with pytest.raises(SchemaMismatch, match=r"is 0000, .* run rtagent db sync"):
         migrate.ready(engine)
     assert migrate.version(engine) == "0000"
 
 
-def test_a_newer_schema_is_refused(engine: Engine):
+def test_newer_schema_is_refused(engine: Engine):
     migrate.sync(engine)
-    pretend(engine, "9999")
+    set_version(engine, "9999")
     for refuse in (migrate.check, migrate.ready, migrate.sync):
         with pytest.raises(SchemaMismatch, match="newer than this program"):
             refuse(engine)
 
 
-def test_a_sync_that_fails_leaves_nothing(engine: Engine):
+def test_failed_sync_changes_nothing(engine: Engine):
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE claims (x INTEGER)"))
     with pytest.raises(StoreUnavailable, match="claims"):
@@ -71,12 +71,12 @@ def test_a_sync_that_fails_leaves_nothing(engine: Engine):
     "url",
     ["sqlite:///x", "postgresql+psycopg://h/d", "mysql+pymysql://h/d", "mariadb+pymysql://h/d"],
 )
-def test_the_script_makes_every_table(url: str):
+def test_script_creates_every_table(url: str):
     script = migrate.script(url)
     for table in metadata.tables:
         assert f"CREATE TABLE {table} " in script
 
 
-def test_a_script_for_another_database_is_refused():
+def test_script_for_an_unsupported_database_is_refused():
     with pytest.raises(ConfigError):
         migrate.script("oracle://h/d")

@@ -1,147 +1,207 @@
-import threading
-from pathlib import Path
+"""Stores: enrollment, commits, reloads and reads, in memory and in SQL."""
+
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import Engine, update
+from msgspec.structs import replace
 
-from rtagent.db.engine import open_engine
-from rtagent.db.registry import SqlServiceRegistry
-from rtagent.db.schema import claims
-from rtagent.db.store import SqlStore
-from rtagent.errors import ChangeRejected, ConfigError, RevisionConflict, StoreUnavailable
-from rtagent.ports import ServiceRegistry, Store
-from tests.unit.db.cases import StoreCases, commit, enrolled, holds, same
-from tests.unit.db.move_cases import EvacuationCases, MoveCases
-from tests.unit.db.values import NODE, claim, created, state_of
-
-
-class SqlDatabase:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def store(self) -> Store:
-        return SqlStore(self._engine)
-
-    def registry(self) -> ServiceRegistry:
-        return SqlServiceRegistry(self._engine)
-
-
-class TestSqlStore(StoreCases, MoveCases, EvacuationCases):
-    @pytest.fixture
-    def database(self, engine: Engine) -> SqlDatabase:
-        return SqlDatabase(engine)
-
-
-def test_a_claim_that_cannot_be_read_is_held_and_flagged(engine: Engine):
-    store = SqlStore(engine)
-    state = commit(store, enrolled(store), created(claim(1), claim(2)))
-    with engine.begin() as connection:
-        connection.execute(
-            update(claims).where(claims.c.uuid == claim(1).uuid).values(document='{"flavor": 7')
-        )
-    loaded = {c.uuid: c for c in store.load(NODE.uuid).claims}
-    broken, whole = loaded[claim(1).uuid], loaded[claim(2).uuid]
-    assert whole == state.claims[whole.uuid]
-    assert broken.suspect is not None
-    assert "cannot be read" in broken.suspect
-    assert broken.usage == claim(1).usage
-    assert broken.owner_id == claim(1).owner_id
-
-
-def test_text_that_is_no_utf8_is_refused(engine: Engine):
-    store = SqlStore(engine)
-    state = enrolled(store)
-    with pytest.raises(ChangeRejected, match="UTF-8"):
-        commit(store, state, created(claim(1, tag="\ud800")))
-    holds(store, state)
-
-
-def test_two_writers_on_one_database_do_not_both_commit(engine: Engine):
-    """Two threads of one epoch, always on the same revision: one of each pair is refused."""
-    stores = [SqlStore(engine), SqlStore(engine)]
-    state = enrolled(stores[0])
-    start = threading.Barrier(2)
-    outcomes: list[list[bool]] = [[], []]
-
-    def write(which: int) -> None:
-        mine = state
-        for round_ in range(20):
-            start.wait()
-            change = created(claim(100 * which + round_))
-            after = mine.fold(change)
-            try:
-                stores[which].commit(mine, after, [change])
-                outcomes[which].append(True)
-            except RevisionConflict:
-                outcomes[which].append(False)
-            start.wait()
-            mine = state_of(stores[which].load(NODE.uuid))
-
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(a != b for a, b in zip(*outcomes, strict=True))
-    assert len(stores[0].load(NODE.uuid).claims) == 20
-
-
-def test_ten_thousand_claims_are_loaded(engine: Engine):
-    store = SqlStore(engine)
-    state = commit(store, enrolled(store), *(created(claim(n)) for n in range(10_000)))
-    stored = store.load(NODE.uuid)
-    same(stored, state)
-    flavors = {id(c.flavor) for c in stored.claims}
-    assert len(flavors) == 1
-
-
-@pytest.mark.parametrize(
-    ("trouble", "cause"),
-    [
-        ("PRAGMA max_page_count = 1", "full"),
-        ("PRAGMA query_only = ON", "readonly"),
-        ("DROP TABLE operations", "no such table: operations"),
-    ],
+from rtagent.errors import IdentityError, RevisionConflict, WriterFenced
+from rtagent.model.stored import Stored
+from tests.support.stored_values import (
+    DEVICE,
+    INVENTORIES,
+    NODE,
+    NOW,
+    OCCUPANCY,
+    POLICY,
+    TOPOLOGY,
+    WRITER,
+    claim,
+    created,
+    device,
+    domain_usage,
+    odd_claim,
+    operation,
+    rule,
+    state_of,
+    take_over,
+    uuid,
 )
-def test_what_is_wrong_with_the_database_is_told(engine: Engine, trouble: str, cause: str):
-    store = SqlStore(engine)
+from tests.support.stores import Database, assert_loads, assert_stored, commit, enrolled
+
+
+def test_new_node_is_empty(database: Database):
+    stored = database.store().enroll(NODE.uuid, NODE.hypervisor_hostname, take_over)
+    assert stored == Stored(node=NODE, revision=0, epoch=1)
+
+
+def test_enroll_rule_sees_the_last_writer_and_rows_stay(database: Database):
+    store = database.store()
+    after = commit(store, enrolled(store), created(claim(1)))
+    database.registry().heartbeat(NODE.host, NOW)
+    seen = []
+
+    def look(records):
+        seen.extend(records)
+        return take_over(records)
+
+    stored = database.store().enroll(NODE.uuid, NODE.hypervisor_hostname, look)
+    assert [(r.node, r.epoch, r.revision, r.writer) for r in seen] == [(NODE, 1, 1, WRITER)]
+    assert [(r.last_seen_up, r.deleted_at) for r in seen] == [(NOW, None)]
+    assert stored.epoch == 2
+    assert_stored(stored, after)
+
+
+def test_enroll_finds_a_record_by_hypervisor_hostname(database: Database):
+    other = replace(NODE, uuid=uuid(77))
+    deleted = NOW - timedelta(days=1)
+    store = database.store()
+    store.enroll(other.uuid, other.hypervisor_hostname, rule(other, 3, deleted_at=deleted))
+    seen = []
+
+    def look(records):
+        seen.extend(records)
+        return take_over(records)
+
+    store.enroll(NODE.uuid, NODE.hypervisor_hostname, look)
+    assert [(r.node, r.epoch, r.deleted_at) for r in seen] == [(other, 3, deleted)]
+    assert store.load(NODE.uuid).node == NODE
+    assert store.load(other.uuid).node == other
+
+
+def test_enroll_does_not_see_records_of_other_names(database: Database):
+    other = replace(NODE, uuid=uuid(77), hypervisor_hostname=NODE.hypervisor_hostname.upper())
+    store = database.store()
+    store.enroll(other.uuid, other.hypervisor_hostname, rule(other, 1))
+    seen = []
+
+    def look(records):
+        seen.extend(records)
+        return take_over(records)
+
+    store.enroll(NODE.uuid, NODE.hypervisor_hostname, look)
+    assert seen == []
+
+
+def test_refused_enrollment_writes_nothing(database: Database):
+    def refuse(_):
+        raise IdentityError("no")
+
+    store = database.store()
     state = enrolled(store)
-    with engine.connect() as connection:
-        connection.exec_driver_sql(trouble)
-        connection.commit()
-    change = created(*(claim(n) for n in range(50)))
-    with pytest.raises(StoreUnavailable, match=cause):
-        commit(store, state, change)
-    holds(store, state)
+    with pytest.raises(IdentityError):
+        store.enroll(NODE.uuid, NODE.hypervisor_hostname, refuse)
+    assert store.load(NODE.uuid).epoch == state.epoch
 
 
-def test_a_lock_is_waited_for_and_not_without_end(engine: Engine, tmp_path: Path):
-    store = SqlStore(open_engine(str(engine.url), 0.05))
+def test_every_field_is_stored(database: Database):
+    store = database.store()
+    change = replace(
+        created(odd_claim(1), claim(2)),
+        domain_usages=(domain_usage(1, occupancy=OCCUPANCY), domain_usage(2, active=False)),
+        devices=(DEVICE, device(1)),
+        resource_inventories=INVENTORIES,
+        topology=TOPOLOGY,
+        policy=POLICY,
+        failed_builds=3,
+        disk_available_least=-7,
+    )
+    after = commit(store, enrolled(store), change)
+    stored = database.store().load(NODE.uuid)
+    assert_stored(stored, after)
+    assert stored.ratios.cpu == POLICY.cpu_allocation_ratio
+    assert stored.ratios.ram == POLICY.ram_allocation_ratio
+    assert stored.ratios.disk == POLICY.disk_allocation_ratio
+
+
+def test_commit_on_another_revision_is_a_conflict_and_writes_nothing(database: Database):
+    store = database.store()
+    old = enrolled(store)
+    state = commit(store, old, created(claim(1)))
+    change = replace(
+        created(claim(2)), domain_usages=(domain_usage(1),), operations=(operation("later"),)
+    )
+    with pytest.raises(RevisionConflict):
+        commit(store, old, change)
+    assert_loads(store, state)
+    assert store.operation(NODE.uuid, "later") is None
+    assert len(store.history(NODE.uuid)) == 1
+
+
+def test_newer_writer_fences_the_older(database: Database):
+    first, second = database.store(), database.store()
+    old = enrolled(first)
+    new = enrolled(second)
+    with pytest.raises(WriterFenced) as caught:
+        commit(first, old, created(claim(1)))
+    assert caught.value.kwargs == {
+        "node_uuid": NODE.uuid,
+        "ours": old.epoch,
+        "theirs": new.epoch,
+    }
+    assert first.epoch(NODE.uuid) == new.epoch
+    assert_loads(second, commit(second, new, created(claim(2))))
+
+
+def test_fenced_writer_gets_writer_fenced_not_revision_conflict(database: Database):
+    first, second = database.store(), database.store()
+    old = enrolled(first)
+    commit(second, enrolled(second), created(claim(1)))
+    with pytest.raises(WriterFenced):
+        commit(first, old, created(claim(2)))
+
+
+def test_nodes_of_one_database_are_independent(database: Database):
+    other = replace(NODE, uuid=uuid(55), hypervisor_hostname="hv55")
+    store = database.store()
     state = enrolled(store)
-    with engine.connect().execution_options(writes=True) as other:
-        other.begin()
-        with pytest.raises(StoreUnavailable, match="locked"):
-            commit(store, state, created(claim(1)))
-        holds(store, state)
-        other.rollback()
-    commit(store, state, created(claim(1)))
+    theirs = state_of(store.enroll(other.uuid, "hv55", rule(other, 9)))
+    change = replace(
+        created(replace(claim(5), node_uuid=other.uuid, node="hv55")),
+        operations=(operation("shared"),),
+        domain_usages=(domain_usage(1),),
+    )
+    theirs = commit(store, theirs, change)
+    mine = commit(
+        store,
+        state,
+        replace(
+            created(claim(1)),
+            operations=(operation("shared"),),
+            domain_usages=(domain_usage(1),),
+        ),
+    )
+    assert_loads(store, mine)
+    assert_loads(store, theirs)
+    assert len(store.history(other.uuid)) == 1
 
 
-def test_a_directory_that_does_not_exist(tmp_path: Path):
-    store = SqlStore(open_engine(f"sqlite:///{tmp_path}/none/db.sqlite", 5))
-    with pytest.raises(StoreUnavailable, match="unable to open database file"):
-        store.load(NODE.uuid)
+def test_reload_raises_the_epoch_and_reads_everything(database: Database):
+    store = database.store()
+    state = commit(store, enrolled(store), created(claim(1)))
+    stored = store.reload(NODE.uuid, state.epoch)
+    assert stored.epoch == state.epoch + 1
+    assert_stored(stored, state)
+    with pytest.raises(WriterFenced):
+        commit(store, state, created(claim(2)))
+    assert_loads(store, commit(store, state_of(stored), created(claim(2))))
 
 
-def test_every_commit_is_on_the_disk(engine: Engine):
-    """FULL: the log is synced at each commit; WAL: readers do not wait."""
-    with engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+def test_reload_whose_answer_was_lost_does_not_fence_its_own_store(database: Database):
+    store = database.store()
+    state = commit(store, enrolled(store), created(claim(1)))
+    for _ in range(2):
+        store.reload(NODE.uuid, state.epoch)
+    stored = store.reload(NODE.uuid, state.epoch)
+    assert stored.epoch == state.epoch + 3
+    enrolled(database.store())
+    with pytest.raises(WriterFenced):
+        store.reload(NODE.uuid, state.epoch)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "oracle://x", "sqlite+nothing:///x", ""])
-def test_a_url_of_no_database_of_ours_is_refused(url: str):
-    with pytest.raises(ConfigError, match="connection"):
-        open_engine(url, 5)
+def test_reload_of_a_fenced_writer_raises_writer_fenced(database: Database):
+    store = database.store()
+    old = enrolled(store)
+    enrolled(database.store())
+    with pytest.raises(WriterFenced):
+        store.reload(NODE.uuid, old.epoch)

@@ -1,18 +1,18 @@
-"""The file that gives a node its uuid, and the machine's own ids."""
+"""The file with the uuid of the node, and the ids of the machine."""
 
 import stat
 
 import pytest
 
-from rtagent import machine
 from rtagent.errors import IdentityError
-from rtagent.machine import ComputeId
+from rtagent.identity import machine
+from rtagent.identity.machine import ComputeId
 
 UUID = "11111111-1111-1111-1111-111111111111"
 OTHER_UUID = "22222222-2222-2222-2222-222222222222"
 
 
-def test_the_file_is_written_once_and_read_ever_after(tmp_path):
+def test_file_is_written_once(tmp_path):
     file = ComputeId(str(tmp_path))
     assert file.read() is None
 
@@ -25,7 +25,7 @@ def test_the_file_is_written_once_and_read_ever_after(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["compute_id"]
 
 
-def test_a_start_that_was_cut_off_is_in_nobodys_way(tmp_path):
+def test_file_of_a_start_that_was_killed_is_replaced(tmp_path):
     (tmp_path / ".compute_id.new").write_text("1111")
 
     ComputeId(str(tmp_path)).write(UUID)
@@ -33,7 +33,7 @@ def test_a_start_that_was_cut_off_is_in_nobodys_way(tmp_path):
     assert ComputeId(str(tmp_path)).read() == UUID
 
 
-def test_a_uuid_is_never_replaced(tmp_path):
+def test_uuid_is_never_replaced(tmp_path):
     ComputeId(str(tmp_path)).write(UUID)
 
     with pytest.raises(IdentityError, match="another uuid"):
@@ -42,14 +42,14 @@ def test_a_uuid_is_never_replaced(tmp_path):
     assert ComputeId(str(tmp_path)).read() == UUID
 
 
-def test_upper_case_and_blanks_are_the_same_uuid(tmp_path):
+def test_uuid_may_have_upper_case_and_blanks(tmp_path):
     (tmp_path / "compute_id").write_text(f" {UUID.upper()}\n\n")
 
     assert ComputeId(str(tmp_path)).read() == UUID
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\xfe", UUID[:-1].encode()])
-def test_a_garbled_file_refuses_with_the_remedy(tmp_path, content):
+def test_invalid_file_is_refused_with_the_remedy(tmp_path, content):
     (tmp_path / "compute_id").write_bytes(content)
 
     with pytest.raises(IdentityError) as caught:
@@ -59,19 +59,19 @@ def test_a_garbled_file_refuses_with_the_remedy(tmp_path, content):
     assert "write the node's uuid into it" in str(caught.value)
 
 
-def test_an_unreadable_file_refuses_with_the_remedy(tmp_path):
+def test_unreadable_file_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "compute_id").mkdir()
 
     with pytest.raises(IdentityError, match=r"Is a directory.*write the node's uuid"):
         ComputeId(str(tmp_path)).read()
 
 
-def test_a_state_directory_that_cannot_be_written_is_named(tmp_path):
+def test_unwritable_state_directory_is_named(tmp_path):
     with pytest.raises(IdentityError, match="missing/compute_id cannot be written"):
         ComputeId(str(tmp_path / "missing")).write(UUID)
 
 
-def test_the_writer_is_machine_boot_and_directory(tmp_path):
+def test_writer_is_machine_boot_and_directory(tmp_path):
     (tmp_path / "machine-id").write_text("abc\n")
     (tmp_path / "boot").write_text("def\n")
     (tmp_path / "link").symlink_to(tmp_path)
@@ -84,7 +84,7 @@ def test_the_writer_is_machine_boot_and_directory(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "\n"])
-def test_a_machine_without_an_id_is_refused(tmp_path, content):
+def test_machine_without_an_id_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "machine-id").write_text(content)
 

@@ -20,28 +20,28 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "required: COMMAND"),
         (["boot", "--profile", "toaster"], "invalid choice: 'toaster'"),
-        (["boot", "--hosts", "0"], "0 is no number of hosts"),
-        (["boot", "--hosts", "two"], "two is no number of hosts"),
+        (["boot", "--hosts", "0"], "'0' is not a number of hosts"),
+        (["boot", "--hosts", "two"], "'two' is not a number of hosts"),
         (["run", "lab1"], "required: COMMAND"),
     ],
 )
-def test_what_is_no_command_is_told_with_the_usage(arguments, told):
+def test_invalid_command_prints_the_usage(arguments, message):
     done = lab(*arguments)
     assert done.returncode == 2
-    assert done.stderr.startswith("usage: tools/lab") and told in done.stderr
+    assert done.stderr.startswith("usage: tools/lab") and message in done.stderr
     assert done.stdout == ""
 
 
 def test_every_profile_is_named_when_one_is_unknown():
-    told = lab("boot", "--profile", "toaster").stderr
-    assert all(name in told for name in PROFILES)
+    message = lab("boot", "--profile", "toaster").stderr
+    assert all(name in message for name in PROFILES)
 
 
-def test_a_host_that_is_not_there_is_told_in_a_line():
+def test_a_missing_host_is_reported_in_one_line():
     done = lab("run", "nowhere", "--", "true")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("tools/lab: there is no host nowhere; ")

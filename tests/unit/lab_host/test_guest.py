@@ -17,7 +17,7 @@ Answer = Callable[[dict[str, Any]], Any]
 
 
 class Agent:
-    """:ivar asked: what it was told to execute, but for what begins a conversation."""
+    """:ivar asked: the commands that it received, without those that begin a session."""
 
     def __init__(self, path: Path, answers: dict[str, list[Any]]) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -30,7 +30,7 @@ class Agent:
     def _serve(self) -> None:
         connection, _ = self._socket.accept()
         with connection, connection.makefile("rwb") as lines:
-            lines.write(b'{"return": "of somebody who did not wait"}\n')
+            lines.write(b'{"return": "of an earlier caller"}\n')
             for line in lines:
                 lines.write(json.dumps(self._answer(json.loads(line))).encode() + b"\n")
                 lines.flush()
@@ -50,8 +50,8 @@ def agent_that(tmp_path: Path) -> Iterator[Callable[..., tuple[Guest, Agent]]]:
     made: list[Agent] = []
 
     def make(**answers: list[Any]) -> tuple[Guest, Agent]:
-        told = {name.replace("_", "-"): answer for name, answer in answers.items()}
-        made.append(Agent(tmp_path / "guest.sock", told))
+        replies = {name.replace("_", "-"): answer for name, answer in answers.items()}
+        made.append(Agent(tmp_path / "guest.sock", replies))
         return Guest(tmp_path / "guest.sock"), made[0]
 
     yield make

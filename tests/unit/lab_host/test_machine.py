@@ -1,4 +1,4 @@
-"""What QEMU and the kernel are told of a profile."""
+"""Arguments of QEMU and of the kernel for a profile."""
 
 import base64
 

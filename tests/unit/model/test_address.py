@@ -1,4 +1,4 @@
-"""Addresses of devices and patterns of them."""
+"""PCI addresses and patterns of addresses."""
 
 import pytest
 
@@ -11,14 +11,14 @@ from rtagent.model.address import (
 )
 
 
-def test_an_address_is_written_in_one_way():
+def test_address_has_one_canonical_form():
     assert str(parse_address("0000:8A:1f.7")) == "0000:8a:1f.7"
     assert str(parse_address("0:8:0.0")) == "0000:08:00.0"
     assert str(make_address(0xFFFF, 0xFF, 0x1F, 7)) == "ffff:ff:1f.7"
 
 
 @pytest.mark.parametrize(
-    ("odd", "rule"),
+    ("text", "rule"),
     [
         ("10000:00:00.0", "domain: 10000 is more than FFFF"),
         ("0000:100:00.0", "bus"),
@@ -30,21 +30,21 @@ def test_an_address_is_written_in_one_way():
         ("", "like"),
     ],
 )
-def test_what_is_no_address_says_why(odd, rule):
+def test_invalid_address_names_the_rule(text, rule):
     with pytest.raises(BadAddress, match=rule):
-        parse_address(odd)
+        parse_address(text)
 
 
-def test_a_32_bit_domain_is_no_address_of_a_device_that_can_be_given_away():
+def test_domain_of_more_than_16_bits_is_invalid():
     with pytest.raises(BadAddress, match="domain"):
         make_address(0x10000, 0, 0, 0)
 
 
-HERE, THERE = parse_address("0000:0a:02.1"), parse_address("0001:0b:02.1")
+FIRST, SECOND = parse_address("0000:0a:02.1"), parse_address("0001:0b:02.1")
 
 
 @pytest.mark.parametrize(
-    ("glob", "here", "there"),
+    ("glob", "first", "second"),
     [
         ("*:0a:02.*", True, False),
         ("*:*:*.*", True, True),
@@ -59,13 +59,13 @@ HERE, THERE = parse_address("0000:0a:02.1"), parse_address("0001:0b:02.1")
         (" * : 0a : 02 . 1 ", True, False),
     ],
 )
-def test_a_glob_matches_field_by_field(glob, here, there):
+def test_glob_matches_field_by_field(glob, first, second):
     pattern = parse_glob(glob)
-    assert (pattern.matches(HERE), pattern.matches(THERE)) == (here, there)
+    assert (pattern.matches(FIRST), pattern.matches(SECOND)) == (first, second)
 
 
 @pytest.mark.parametrize(
-    ("odd", "rule"),
+    ("text", "rule"),
     [
         ("1:0000:0a:02.1", "domain:bus:slot.function"),
         ("*:0g:*.*", "bus: '0g' is not hexadecimal"),
@@ -76,43 +76,43 @@ def test_a_glob_matches_field_by_field(glob, here, there):
         ("*:0*:*.*", "bus"),
     ],
 )
-def test_a_bad_glob_names_the_field(odd, rule):
+def test_invalid_glob_names_the_field(text, rule):
     with pytest.raises(BadAddress, match=rule):
-        parse_glob(odd)
+        parse_glob(text)
 
 
 @pytest.mark.parametrize(
-    ("fields", "here", "there"),
+    ("fields", "first", "second"),
     [
         ({}, True, True),
         ({"bus": "0a", "slot": "02"}, True, False),
         ({"function": "[0-2]"}, True, True),
         ({"domain": "000[1-2]"}, False, True),
-        # the beginning is enough: Nova's rule
+        # A prefix is enough (Nova's rule).
         ({"bus": "0"}, True, True),
         ({"bus": "a"}, False, False),
         ({"domain": "", "function": "1"}, True, True),
     ],
 )
-def test_a_regular_expression_matches_the_beginning_of_each_field(fields, here, there):
+def test_regular_expressions_match_a_prefix_of_each_field(fields, first, second):
     pattern = parse_regex(fields)
-    assert (pattern.matches(HERE), pattern.matches(THERE)) == (here, there)
+    assert (pattern.matches(FIRST), pattern.matches(SECOND)) == (first, second)
 
 
 @pytest.mark.parametrize(
-    ("odd", "rule"),
+    ("text", "rule"),
     [
-        ({"bus": "("}, "bus: no regular expression"),
+        ({"bus": "("}, "bus: not a regular expression"),
         ({"bus": 10}, "bus: must be a string"),
-        ({"func": "1"}, "func: the fields of an address are"),
+        ({"func": "1"}, "func: unknown field; the fields are"),
     ],
 )
-def test_a_bad_regular_expression_names_the_field(odd, rule):
+def test_invalid_regular_expression_names_the_field(text, rule):
     with pytest.raises(BadAddress, match=rule):
-        parse_regex(odd)
+        parse_regex(text)
 
 
-def test_which_patterns_name_one_address():
+def test_single_patterns_name_exactly_one_address():
     assert parse_glob("0000:0a:00.0").single
     assert not parse_glob("0a:00.0").single
     whole = {"domain": "0000", "bus": "0a", "slot": "00", "function": "0"}

@@ -1,4 +1,4 @@
-"""CPU sets as text."""
+"""Parsing and formatting of CPU sets."""
 
 import pytest
 from hypothesis import given
@@ -21,32 +21,32 @@ from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
         ("5-5", {5}),
     ],
 )
-def test_read(text, cpus):
+def test_cpu_set_is_parsed(text, cpus):
     assert parse_cpu_spec(text) == cpus
 
 
-def test_an_exclusion_takes_from_what_was_there():
+def test_exclusion_applies_to_the_start_set():
     assert parse_cpu_spec("^0-1", frozenset(range(4))) == {2, 3}
 
 
 @pytest.mark.parametrize(
     ("text", "part", "why"),
     [
-        ("0-3,x", "'x'", "no CPU number"),
-        ("3-1", "'3-1'", "lower end"),
-        ("1-2-3", "'1-2-3'", "no CPU number"),
-        ("-1", "'-1'", "no CPU number"),
-        ("1-", "'1-'", "no CPU number"),
-        ("^", "'^'", "no CPU number"),
-        ("1.5", "'1.5'", "no CPU number"),
-        ("+1", "'+1'", "no CPU number"),
-        ("1_0", "'1_0'", "no CPU number"),
-        ("\u0663", "'\u0663'", "no CPU number"),
-        ("0-4294967295", "'0-4294967295'", "beyond 65535"),
-        ("9" * 5000, "9", "beyond 65535"),
+        ("0-3,x", "'x'", "not a CPU number"),
+        ("3-1", "'3-1'", "must not exceed"),
+        ("1-2-3", "'1-2-3'", "not a CPU number"),
+        ("-1", "'-1'", "not a CPU number"),
+        ("1-", "'1-'", "not a CPU number"),
+        ("^", "'^'", "not a CPU number"),
+        ("1.5", "'1.5'", "not a CPU number"),
+        ("+1", "'+1'", "not a CPU number"),
+        ("1_0", "'1_0'", "not a CPU number"),
+        ("\u0663", "'\u0663'", "not a CPU number"),
+        ("0-4294967295", "'0-4294967295'", "exceeds 65535"),
+        ("9" * 5000, "9", "exceeds 65535"),
     ],
 )
-def test_what_is_at_fault_is_quoted(text, part, why):
+def test_error_quotes_the_invalid_part(text, part, why):
     with pytest.raises(BadCpuSet) as refused:
         parse_cpu_spec(text)
     assert part in str(refused.value)
@@ -57,10 +57,10 @@ def test_what_is_at_fault_is_quoted(text, part, why):
     ("cpus", "text"),
     [(set(), ""), ({3}, "3"), ({0, 1, 2, 8}, "0-2,8"), ({5, 4, 1}, "1,4-5")],
 )
-def test_written_as_short_as_can_be(cpus, text):
+def test_cpu_set_is_formatted_as_short_as_possible(cpus, text):
     assert format_cpu_spec(cpus) == text
 
 
 @given(st.frozensets(st.integers(0, 300)))
-def test_what_is_written_is_read_again(cpus):
+def test_formatted_cpu_set_parses_to_the_same_set(cpus):
     assert parse_cpu_spec(format_cpu_spec(cpus)) == cpus

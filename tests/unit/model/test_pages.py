@@ -1,4 +1,4 @@
-"""Page sizes."""
+"""Page sizes and requests for them."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from rtagent.model.pages import BadPageSize, candidates, format_size, parse_requ
         (".5MB", 512),
     ],
 )
-def test_sizes(text, kib):
+def test_size_is_parsed_to_kib(text, kib):
     assert parse_size(text) == kib
 
 
@@ -35,13 +35,13 @@ def test_sizes(text, kib):
     ],
     ids=lambda text: text[:12],
 )
-def test_what_is_no_size(text):
+def test_invalid_size_is_refused(text):
     with pytest.raises(BadPageSize, match=r"size|whole KiB"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("word", ["small", "large", "any"])
-def test_words(word):
+def test_small_large_and_any_are_requests(word):
     assert parse_request(word) == word
 
 
@@ -55,11 +55,11 @@ def test_words(word):
         (16, ()),
     ],
 )
-def test_what_meets_a_request_largest_first(request_, sizes):
+def test_candidates_are_the_matching_sizes_largest_first(request_, sizes):
     assert candidates(request_, [4, 1048576, 2048]) == sizes
 
 
-def test_one_size_is_small_and_never_large():
+def test_single_size_is_small_and_never_large():
     assert candidates("small", [64]) == (64,)
     assert candidates("large", [64]) == ()
 
@@ -67,5 +67,5 @@ def test_one_size_is_small_and_never_large():
 @pytest.mark.parametrize(
     ("kib", "text"), [(4, "4KiB"), (2048, "2MiB"), (1048576, "1GiB"), (16384, "16MiB")]
 )
-def test_written_for_people(kib, text):
+def test_size_is_formatted_with_its_largest_unit(kib, text):
     assert format_size(kib) == text

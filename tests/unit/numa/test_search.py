@@ -1,4 +1,4 @@
-"""The walk through placements: complete, in order, and bounded."""
+"""The search for a placement: complete, in order of preference, and bounded."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from rtagent.numa.search import Search, deficient
 
 
 class Accepting:
-    """Devices that accept these placements, as they are ordered, and foretell nothing."""
+    """Devices that accept these placements, in their order, and rule out nothing beforehand."""
 
     def __init__(self, *accepted):
         self.accepted = accepted
@@ -23,8 +23,8 @@ class Accepting:
         return () if cells in self.accepted else ("no",)
 
 
-class All(Accepting):
-    """Devices that need each of some cells."""
+class NeedingAll(Accepting):
+    """Devices that accept placements on all of these cells, in any order."""
 
     def possible(self, cells):
         return cells.issuperset(self.accepted)
@@ -33,46 +33,46 @@ class All(Accepting):
         return () if self.possible(frozenset(cells)) else ("no",)
 
 
-def test_the_preferred_cell_first():
+def test_preferred_cell_is_tried_first():
     assert Search([[2, 0, 1], [2, 0, 1]]).placement() == (2, 0)
 
 
-def test_no_step_is_taken_back_without_devices():
-    """Each row would take the only cell of the one after it."""
+def test_search_without_devices_never_backtracks():
+    """Each guest cell prefers the only host cell that the next one fits."""
     rows = [[1, 0], [2, 1], [3, 2], [4, 3], [4]]
     search = Search(rows, steps=len(rows) + 1)
     assert search.placement() == (0, 1, 2, 3, 4)
     assert not search.gave_up
 
 
-def test_nothing_to_be_found_is_not_giving_up():
+def test_search_without_a_result_has_not_given_up():
     search = Search([[0], [0]])
     assert (search.placement(), search.gave_up) == (None, False)
 
 
 @pytest.mark.parametrize("accepted", list(itertools.permutations(range(4), 3)))
-def test_every_order_is_tried(accepted):
+def test_every_order_of_the_cells_is_tried(accepted):
     assert Search([[0, 1, 2, 3]] * 3, Accepting(accepted)).placement() == accepted
 
 
-def test_the_first_of_those_accepted():
+def test_first_accepted_placement_is_returned():
     assert Search([[0, 1, 2]] * 2, Accepting((2, 1), (1, 2))).placement() == (1, 2)
 
 
-def test_what_a_set_of_cells_has_ruled_out_is_not_tried_in_another_order():
-    """The last two guest cells reach two of the three cells needed, in whatever order the first
-    four stand: 24 orders of one set."""
+def test_set_of_cells_that_failed_is_not_tried_in_another_order():
+    """The last two guest cells fit two of the three host cells that the devices need, whatever the
+    order of the first four: 24 orders of one set."""
     rows = [[1, 2, 3, 6]] * 4 + [[4, 0], [5, 0]]
-    search = Search(rows, All(0, 4, 5), steps=30)
+    search = Search(rows, NeedingAll(0, 4, 5), steps=30)
     assert (search.placement(), search.gave_up) == (None, False)
 
 
-def test_what_is_out_of_reach_is_not_looked_for():
-    search = Search([[0, 1, 2, 3]] * 3, All(7), steps=1)
+def test_cells_that_no_guest_cell_fits_end_the_search_at_once():
+    search = Search([[0, 1, 2, 3]] * 3, NeedingAll(7), steps=1)
     assert (search.placement(), search.gave_up) == (None, False)
 
 
-def test_giving_up_after_so_many_steps():
+def test_search_gives_up_after_so_many_steps():
     search = Search([[0, 1, 2]] * 2, Accepting(), steps=9)
     assert (search.placement(), search.gave_up) == (None, True)
     search = Search([[0, 1, 2]] * 2, Accepting(), steps=10)
@@ -90,5 +90,5 @@ def test_giving_up_after_so_many_steps():
         ([[0, 1], [0, 1], [2], [0, 1]], {0, 1, 3}),
     ],
 )
-def test_who_is_crowded(rows, crowded):
+def test_guest_cells_that_fit_too_few_host_cells(rows, crowded):
     assert deficient(rows) == crowded

@@ -1,4 +1,4 @@
-"""HTTP answers, and what becomes of them. The session is real; its transport answers by script."""
+"""Responses of Placement and their errors. The session is real; its transport is scripted."""
 
 import io
 import json
@@ -11,22 +11,22 @@ from oslo_context import context
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.placement.client import MICROVERSION, HttpPlacement
-from tests.builders import uid
+from tests.support.hosts import uid
 
 RP = uid(1)
 
 
-class Script(requests.adapters.BaseAdapter):
-    """A transport that remembers what was asked and answers what it is told to."""
+class ScriptedTransport(requests.adapters.BaseAdapter):
+    """A transport that records the requests and returns a prepared response."""
 
     def __init__(self):
         super().__init__()
-        self.asked: list[requests.PreparedRequest] = []
-        self.answer: Callable[[], tuple[int, object]] = lambda: (200, {})
+        self.requests: list[requests.PreparedRequest] = []
+        self.response: Callable[[], tuple[int, object]] = lambda: (200, {})
 
     def send(self, request, stream=False, timeout=None, verify=True, cert=None, proxies=None):
-        self.asked.append(request)
-        status, body = self.answer()
+        self.requests.append(request)
+        status, body = self.response()
         response = requests.Response()
         response.request, response.url, response.status_code = request, request.url, status
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -40,7 +40,7 @@ class Script(requests.adapters.BaseAdapter):
 
 @pytest.fixture
 def script():
-    return Script()
+    return ScriptedTransport()
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def client(script):
     return HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
 
 
-def failing(status, code=None, detail="it\nis so"):
+def refusal(status, code=None, detail="it\nis so"):
     return lambda: (status, {"errors": [{"status": status, "detail": detail, "code": code}]})
 
 
@@ -60,70 +60,70 @@ def call(client):
     return client.put_traits(RP, 3, ["A"])
 
 
-def test_requests_have_a_pinned_microversion(client, script):
-    script.answer = lambda: (200, {"traits": [], "resource_provider_generation": 4})
+def test_requests_carry_the_fixed_microversion(client, script):
+    script.response = lambda: (200, {"traits": [], "resource_provider_generation": 4})
     assert call(client) == 4
-    (asked,) = script.asked
-    assert asked.headers["OpenStack-API-Version"] == f"placement {MICROVERSION}"
-    assert (asked.method, asked.path_url) == ("PUT", f"/resource_providers/{RP}/traits")
-    assert json.loads(asked.body) == {"resource_provider_generation": 3, "traits": ["A"]}
+    (request,) = script.requests
+    assert request.headers["OpenStack-API-Version"] == f"placement {MICROVERSION}"
+    assert (request.method, request.path_url) == ("PUT", f"/resource_providers/{RP}/traits")
+    assert json.loads(request.body) == {"resource_provider_generation": 3, "traits": ["A"]}
 
 
 def test_requests_carry_the_global_request_id_of_the_thread(client, script):
-    script.answer = lambda: (200, {"traits": [], "resource_provider_generation": 4})
+    script.response = lambda: (200, {"traits": [], "resource_provider_generation": 4})
     context.RequestContext(global_request_id=f"req-{uid(7)}")
     call(client)
     own = context.RequestContext()
     call(client)
-    ids = [asked.headers["X-Openstack-Request-Id"] for asked in script.asked]
+    ids = [request.headers["X-Openstack-Request-Id"] for request in script.requests]
     assert ids == [f"req-{uid(7)}", own.request_id]
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
-        (failing(409, "placement.concurrent_update"), PlacementConflict),
-        (failing(409, "placement.undefined_code"), PlacementConflict),
-        (failing(404, "placement.undefined_code"), PlacementConflict),
-        (failing(409, "placement.inventory.inuse"), PlacementError),
-        (failing(400, "placement.undefined_code"), PlacementError),
-        (failing(403), PlacementError),
-        (failing(401), PlacementUnavailable),
-        (failing(408), PlacementUnavailable),
-        (failing(429), PlacementUnavailable),
-        (failing(500), PlacementUnavailable),
-        (failing(503), PlacementUnavailable),
+        (refusal(409, "placement.concurrent_update"), PlacementConflict),
+        (refusal(409, "placement.undefined_code"), PlacementConflict),
+        (refusal(404, "placement.undefined_code"), PlacementConflict),
+        (refusal(409, "placement.inventory.inuse"), PlacementError),
+        (refusal(400, "placement.undefined_code"), PlacementError),
+        (refusal(403), PlacementError),
+        (refusal(401), PlacementUnavailable),
+        (refusal(408), PlacementUnavailable),
+        (refusal(429), PlacementUnavailable),
+        (refusal(500), PlacementUnavailable),
+        (refusal(503), PlacementUnavailable),
     ],
 )
-def test_each_refusal_has_its_error(client, script, answer, error):
-    script.answer = answer
+def test_each_status_and_code_raises_its_error(client, script, response, error):
+    script.response = response
     with pytest.raises(error) as caught:
         call(client)
     assert type(caught.value) is error
     assert "it is so" in caught.value.message
 
 
-def test_an_error_has_placements_own_code_and_words(client, script):
-    script.answer = failing(400, "placement.query.bad_value", "No such trait")
+def test_an_error_carries_placements_code_and_detail(client, script):
+    script.response = refusal(400, "placement.query.bad_value", "No such trait")
     with pytest.raises(PlacementError) as caught:
         call(client)
     assert caught.value.kwargs["code"] == "placement.query.bad_value"
     assert caught.value.kwargs["status"] == 400
-    asked = f"PUT /resource_providers/{RP}/traits"
-    assert caught.value.message == f"{asked} answered 400: No such trait"
+    request = f"PUT /resource_providers/{RP}/traits"
+    assert caught.value.message == f"{request} answered 400: No such trait"
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b'{"errors": []}', b'{"errors": [3]}'])
-def test_a_refusal_by_something_else_is_still_one(client, script, body):
-    script.answer = lambda: (502, body)
+def test_an_error_response_of_a_proxy_is_unavailable(client, script, body):
+    script.response = lambda: (502, body)
     with pytest.raises(PlacementUnavailable, match="502: Because"):
         call(client)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b'{"traits": 3}'])
-def test_a_success_that_is_not_placements_is_an_error(client, script, body):
-    script.answer = lambda: (200, body)
-    with pytest.raises(PlacementError, match="does not answer as Placement does"):
+def test_a_success_with_a_foreign_body_is_an_error(client, script, body):
+    script.response = lambda: (200, body)
+    with pytest.raises(PlacementError, match="is not a response of Placement"):
         call(client)
 
 
@@ -136,32 +136,46 @@ def test_a_success_that_is_not_placements_is_an_error(client, script, body):
         requests.exceptions.ChunkedEncodingError("cut"),
     ],
 )
-def test_no_answer_is_unavailable(client, script, failure):
-    def answer():
+def test_a_missing_response_is_unavailable(client, script, failure):
+    def response():
         raise failure
 
-    script.answer = answer
+    script.response = response
     with pytest.raises(PlacementUnavailable, match="PUT /resource_providers"):
         call(client)
 
 
-def test_an_absent_provider_is_none(client, script):
-    script.answer = failing(404)
+def test_an_absent_provider_is_returned_as_none(client, script):
+    script.response = refusal(404)
     assert client.provider(RP) is None
 
 
-def test_an_address_that_is_not_placements_is_told_when_it_shall_create(client, script):
-    script.answer = failing(404)
+def test_creating_a_provider_at_a_wrong_address_raises(client, script):
+    script.response = refusal(404)
     with pytest.raises(PlacementError, match="POST /resource_providers answered 404") as caught:
         client.create_provider(RP, "cn1")
     assert type(caught.value) is PlacementError
 
 
-def test_only_custom_traits_that_are_missing_are_made(client, script):
-    script.answer = lambda: (200, {"traits": ["COMPUTE_NODE", "CUSTOM_A"]})
+def test_only_missing_custom_traits_are_created(client, script):
+    script.response = lambda: (200, {"traits": ["COMPUTE_NODE", "CUSTOM_A"]})
     names = ["COMPUTE_NODE", "CUSTOM_A", "CUSTOM_B", "HW_UNKNOWN"]
     assert client.ensure_traits(names) == {"COMPUTE_NODE", "CUSTOM_A", "CUSTOM_B"}
-    assert [(asked.method, asked.path_url.partition("?")[0]) for asked in script.asked] == [
+    assert [(each.method, each.path_url.partition("?")[0]) for each in script.requests] == [
         ("GET", "/traits"),
         ("PUT", "/traits/CUSTOM_B"),
     ]
+
+
+def test_microversions_are_the_servers(client, script):
+    version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39", "links": []}
+    script.response = lambda: (200, {"versions": [version]})
+    assert client.microversions() == ("1.0", "1.39")
+    assert script.requests[0].path_url == "/"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"versions": []}', b'{"versions": {"values": []}}'])
+def test_a_server_without_placements_versions_is_an_error(client, script, body):
+    script.response = lambda: (200, body)
+    with pytest.raises(PlacementError):
+        client.microversions()

@@ -1,26 +1,30 @@
-"""The fewest requests, and whose things they touch."""
+"""The requests for one provider, which contents they preserve, and the differences."""
 
 from msgspec.structs import replace
 
 from rtagent.placement.diff import (
+    ABSENT,
+    PRESENT,
     CreateProvider,
     DeleteProvider,
+    Difference,
     PutInventories,
     PutTraits,
-    Seen,
     diff,
+    differences,
     drained,
-    owned,
+    owned_after,
 )
+from rtagent.placement.provider import CurrentProvider
 from tests.unit.placement.values import ROOT, contents, provider, record
 
 NOTHING = contents()
 VCPUS = {"VCPU": record(8)}
-GONE = replace(provider(), gone=True)
+OBSOLETE = replace(provider(), obsolete=True)
 
 
-def seen(inventories=None, traits=()):
-    return Seen(
+def current(inventories=None, traits=()):
+    return CurrentProvider(
         generation=3,
         traits_generation=3,
         inventories=inventories or {},
@@ -28,7 +32,7 @@ def seen(inventories=None, traits=()):
     )
 
 
-def test_a_new_provider_is_marked_before_it_offers_anything():
+def test_a_new_provider_gets_traits_before_inventories():
     wanted = provider(VCPUS, {"A"}, name="cn1")
     assert diff(None, wanted, NOTHING) == (
         CreateProvider(ROOT, "cn1", None),
@@ -37,80 +41,127 @@ def test_a_new_provider_is_marked_before_it_offers_anything():
     )
 
 
-def test_a_provider_with_nothing_is_created_and_no_more():
+def test_an_empty_provider_is_only_created():
     assert diff(None, provider(parent="p"), NOTHING) == (CreateProvider(ROOT, "cn1", "p"),)
 
 
-def test_nothing_changed_nothing_is_asked():
-    assert diff(seen(VCPUS, {"A"}), provider(VCPUS, {"A"}), NOTHING) == ()
+def test_an_unchanged_provider_needs_no_request():
+    assert diff(current(VCPUS, {"A"}), provider(VCPUS, {"A"}), NOTHING) == ()
 
 
-def test_only_the_part_that_changed_is_sent():
+def test_only_the_changed_part_is_sent():
     wanted = provider(VCPUS, {"A"})
-    assert diff(seen(VCPUS), wanted, NOTHING) == (PutTraits(ROOT, frozenset({"A"})),)
-    assert diff(seen({}, {"A"}), wanted, NOTHING) == (PutInventories(ROOT, VCPUS),)
+    assert diff(current(VCPUS), wanted, NOTHING) == (PutTraits(ROOT, frozenset({"A"})),)
+    assert diff(current({}, {"A"}), wanted, NOTHING) == (PutInventories(ROOT, VCPUS),)
 
 
-def test_what_others_set_is_sent_along():
-    there = seen({"CUSTOM_FPGA": record(2)}, {"CUSTOM_GOLD"})
-    assert diff(there, provider(VCPUS, {"A"}), NOTHING) == (
+def test_contents_of_other_writers_are_preserved():
+    present = current({"CUSTOM_FPGA": record(2)}, {"CUSTOM_GOLD"})
+    assert diff(present, provider(VCPUS, {"A"}), NOTHING) == (
         PutTraits(ROOT, frozenset({"A", "CUSTOM_GOLD"})),
         PutInventories(ROOT, {**VCPUS, "CUSTOM_FPGA": record(2)}),
     )
 
 
-def test_what_was_ours_is_withdrawn():
-    there = seen({**VCPUS, "CUSTOM_OURS": record(1)}, {"A", "CUSTOM_OURS", "CUSTOM_GOLD"})
-    ours = contents({"VCPU", "CUSTOM_OURS"}, {"A", "CUSTOM_OURS"})
-    assert diff(there, provider(VCPUS, {"A"}), ours) == (
+def test_owned_contents_that_are_not_wanted_are_removed():
+    present = current({**VCPUS, "CUSTOM_OWN": record(1)}, {"A", "CUSTOM_OWN", "CUSTOM_GOLD"})
+    own = contents({"VCPU", "CUSTOM_OWN"}, {"A", "CUSTOM_OWN"})
+    assert diff(present, provider(VCPUS, {"A"}), own) == (
         PutTraits(ROOT, frozenset({"A", "CUSTOM_GOLD"})),
         PutInventories(ROOT, VCPUS),
     )
 
 
-def test_what_is_ruled_is_withdrawn_whoever_set_it():
-    there = seen({"VCPU": record(8), "PCPU": record(4)}, {"COMPUTE_STATUS_DISABLED"})
-    wanted = provider(VCPUS, ruled=contents({"PCPU"}, {"COMPUTE_STATUS_DISABLED"}))
-    assert diff(there, wanted, NOTHING) == (
+def test_unwanted_exclusive_contents_of_other_writers_are_removed():
+    present = current({"VCPU": record(8), "PCPU": record(4)}, {"COMPUTE_STATUS_DISABLED"})
+    wanted = provider(VCPUS, exclusive=contents({"PCPU"}, {"COMPUTE_STATUS_DISABLED"}))
+    assert diff(present, wanted, NOTHING) == (
         PutTraits(ROOT, frozenset()),
         PutInventories(ROOT, VCPUS),
     )
 
 
-def test_what_is_ruled_and_true_stays():
-    wanted = provider(VCPUS, {"A"}, ruled=contents({"VCPU"}, {"A"}))
-    assert diff(seen(VCPUS, {"A"}), wanted, NOTHING) == ()
+def test_wanted_exclusive_contents_stay():
+    wanted = provider(VCPUS, {"A"}, exclusive=contents({"VCPU"}, {"A"}))
+    assert diff(current(VCPUS, {"A"}), wanted, NOTHING) == ()
 
 
-def test_a_standard_trait_that_is_true_is_ours_and_a_custom_one_that_was_there_is_not():
-    wanted = provider(VCPUS, {"HW_CPU_X86_AVX", "CUSTOM_THEIRS", "CUSTOM_OURS"})
-    there = seen({}, {"HW_CPU_X86_AVX", "CUSTOM_THEIRS"})
-    assert owned(there, wanted, NOTHING) == contents({"VCPU"}, {"HW_CPU_X86_AVX", "CUSTOM_OURS"})
+def test_present_standard_traits_become_owned_and_present_custom_ones_do_not():
+    wanted = provider(VCPUS, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN", "CUSTOM_OWN"})
+    present = current({}, {"HW_CPU_X86_AVX", "CUSTOM_FOREIGN"})
+    assert owned_after(present, wanted, NOTHING) == contents(
+        {"VCPU"}, {"HW_CPU_X86_AVX", "CUSTOM_OWN"}
+    )
 
 
-def test_a_custom_trait_stays_ours():
-    wanted, ours = provider({}, {"CUSTOM_OURS"}), contents(traits={"CUSTOM_OURS"})
-    assert owned(seen({}, {"CUSTOM_OURS"}), wanted, ours) == ours
+def test_an_owned_custom_trait_remains_owned():
+    wanted, own = provider({}, {"CUSTOM_OWN"}), contents(traits={"CUSTOM_OWN"})
+    assert owned_after(current({}, {"CUSTOM_OWN"}), wanted, own) == own
 
 
-def test_an_inventory_in_use_is_kept_with_all_of_it_reserved():
-    there = seen({"VCPU": record(4), "PCPU": record(4, reserved=1)})
-    assert drained(PutInventories(ROOT, VCPUS), there) == PutInventories(
+def test_a_drained_inventory_is_kept_and_fully_reserved():
+    present = current({"VCPU": record(4), "PCPU": record(4, reserved=1)})
+    assert drained(PutInventories(ROOT, VCPUS), present) == PutInventories(
         ROOT, {"VCPU": record(8), "PCPU": record(4, reserved=4)}
     )
 
 
-def test_a_provider_that_is_gone_is_deleted_when_all_of_it_is_ours():
-    ours = contents({"VCPU"}, {"A"})
-    assert diff(seen(VCPUS, {"A"}), GONE, ours) == (DeleteProvider(ROOT),)
-    assert diff(seen(), GONE, ours) == (DeleteProvider(ROOT),)
-    assert diff(None, GONE, ours) == ()
+def test_an_obsolete_provider_with_owned_contents_is_deleted():
+    own = contents({"VCPU"}, {"A"})
+    assert diff(current(VCPUS, {"A"}), OBSOLETE, own) == (DeleteProvider(ROOT),)
+    assert diff(current(), OBSOLETE, own) == (DeleteProvider(ROOT),)
+    assert diff(None, OBSOLETE, own) == ()
 
 
-def test_it_is_left_bare_when_others_have_set_something_there():
-    ours = contents({"VCPU"}, {"A"})
-    assert diff(seen(VCPUS, {"A", "CUSTOM_GOLD"}), GONE, ours) == (
+def test_an_obsolete_provider_keeps_contents_of_other_writers():
+    own = contents({"VCPU"}, {"A"})
+    assert diff(current(VCPUS, {"A", "CUSTOM_GOLD"}), OBSOLETE, own) == (
         PutTraits(ROOT, frozenset({"CUSTOM_GOLD"})),
         PutInventories(ROOT, {}),
     )
-    assert diff(seen({"CUSTOM_FPGA": record(1)}), GONE, ours) == ()
+    assert diff(current({"CUSTOM_FPGA": record(1)}), OBSOLETE, own) == ()
+
+
+# -- differences ----------------------------------------------------------------------------------
+
+WANTED = provider({"VCPU": record(8)}, {"A"}, name="cn1")
+
+
+def listed(*items):
+    return tuple(
+        Difference(provider="cn1", kind=kind, item=item, placement=before, agent=after)
+        for kind, item, before, after in items
+    )
+
+
+def test_everything_differs_for_a_missing_provider():
+    assert differences(None, WANTED, contents()) == listed(
+        ("provider", "cn1", ABSENT, PRESENT),
+        ("trait", "A", ABSENT, PRESENT),
+        ("inventory", "VCPU", ABSENT, record(8)),
+    )
+
+
+def test_owned_contents_differ_and_those_of_other_writers_do_not():
+    present = current(
+        {"VCPU": record(4), "CUSTOM_OWN": record(1), "CUSTOM_FOREIGN": record(2)},
+        {"A", "CUSTOM_OWN", "CUSTOM_FOREIGN"},
+    )
+    own = contents({"CUSTOM_OWN"}, {"CUSTOM_OWN"})
+    assert differences(present, WANTED, own) == listed(
+        ("trait", "CUSTOM_OWN", PRESENT, ABSENT),
+        ("inventory", "CUSTOM_OWN", record(1), ABSENT),
+        ("inventory", "VCPU", record(4), record(8)),
+    )
+
+
+def test_equal_contents_are_no_difference():
+    assert differences(current({"VCPU": record(8)}, {"A"}), WANTED, contents()) == ()
+
+
+def test_an_obsolete_provider_is_a_difference():
+    own = contents({"VCPU"}, {"A"})
+    obsolete = replace(provider(name="cn1"), obsolete=True)
+    assert differences(current({"VCPU": record(8)}, {"A"}), obsolete, own) == listed(
+        ("provider", "cn1", PRESENT, ABSENT)
+    )

@@ -1,4 +1,4 @@
-"""From options to a client."""
+"""The client that the options of [placement] describe."""
 
 import pytest
 from oslo_config import cfg
@@ -11,7 +11,7 @@ from rtagent.placement.loading import load
 
 @pytest.fixture
 def configured(tmp_path):
-    """A function: options of [placement], and other sections, to a configuration."""
+    """Return a function from options of [placement], and other sections, to a configuration."""
 
     def configure(text, **sections):
         lines = ["[placement]", *text.split("\n")]
@@ -36,18 +36,18 @@ def configured(tmp_path):
         "auth_type = password\nauth_url = http://k\nusername = u\npassword = s\nproject_name = p",
     ],
 )
-def test_every_way_to_authenticate(configured, options):
+def test_a_client_is_made_for_every_auth_type(configured, options):
     assert isinstance(load(configured(options)), HttpPlacement)
 
 
-def test_credentials_in_a_section_of_their_own(configured):
+def test_credentials_may_be_in_another_section(configured):
     conf = configured(
         "auth_section = cloud", cloud="auth_type = admin_token\nendpoint = http://p\ntoken = t"
     )
     assert isinstance(load(conf), HttpPlacement)
 
 
-def test_without_auth_type_nothing_is_published(configured):
+def test_without_auth_type_there_is_no_client(configured):
     assert load(configured("region_name = here")) is None
 
 
@@ -59,13 +59,13 @@ def test_without_auth_type_nothing_is_published(configured):
         ("auth_type = none\nendpoint = http://p\nvalid_interfaces = back", "valid_interfaces"),
     ],
 )
-def test_what_is_wrong_is_named(configured, options, option):
+def test_a_wrong_option_is_named(configured, options, option):
     with pytest.raises(ConfigError) as caught:
         load(configured(options))
     assert caught.value.kwargs["group"] == "placement"
     assert caught.value.kwargs["option"] == option
 
 
-def test_it_does_not_wait_for_ever(configured):
+def test_requests_have_a_default_timeout(configured):
     assert configured("").placement.timeout == 30
     assert configured("timeout = 5").placement.timeout == 5

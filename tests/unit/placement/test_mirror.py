@@ -1,4 +1,4 @@
-"""The mirror's rounds, by a clock that moves when it is told to; its thread, by its own signals."""
+"""The rounds of the mirror, with a manual clock, and its thread."""
 
 import math
 import threading
@@ -10,40 +10,40 @@ from oslo_context import context
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
 from rtagent.placement import tree as trees
-from rtagent.placement.agenda import FIRST_RETRY, GATHER
 from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
-from rtagent.ports import Silence
-from tests.builders import NOON, TOPOLOGY, ManualClock
+from rtagent.placement.schedule import FIRST_RETRY, GATHER
+from rtagent.ports import NullReporter
+from tests.support.hosts import NOON, TOPOLOGY, ManualClock
 from tests.unit.placement.values import ROOT, claim, state
 
 
-class Heard(Silence):
-    """Remembers what the mirror says."""
+class RecordingReporter(NullReporter):
+    """Records the health and the log lines."""
 
     def __init__(self):
-        self.healths, self.sentences = [], []
+        self.healths, self.lines = [], []
 
     def health(self, part, status, output=""):
         self.healths.append((part, status, output))
 
-    def said(self, level, sentence):
-        self.sentences.append((level, sentence))
+    def log(self, level, sentence):
+        self.lines.append((level, sentence))
 
 
-class World:
+class Setup:
     """A mirror of `state`, which a test replaces."""
 
     def __init__(self, **options):
         self.state, self.disabled = state(), False
-        self.api, self.clock, self.heard = MemoryPlacement(), ManualClock(), Heard()
+        self.api, self.clock, self.reporter = MemoryPlacement(), ManualClock(), RecordingReporter()
         self.mirror = PlacementMirror(
             self.api,
             self.wanted,
             MemoryOwnership(),
             self.clock,
-            self.heard,
+            self.reporter,
             jitter=lambda: 1.0,
             **options,
         )
@@ -52,7 +52,7 @@ class World:
         return trees.build(self.state, self.disabled, hypervisor_up=True)
 
     def grow(self, memory_mb=1000):
-        """Another host, one revision on."""
+        """Replace the state by one of a larger host, with the next revision."""
         self.state = replace(
             self.state,
             revision=self.state.revision + 1,
@@ -65,161 +65,161 @@ class World:
         return self.mirror.turn()
 
     def requests(self):
-        told = list(self.api.requests)
+        requests = list(self.api.requests)
         self.api.requests.clear()
-        return told
+        return requests
 
 
 @pytest.fixture
-def world():
-    world = World()
-    world.mirror.wake()
-    assert world.turn()
-    world.requests()
-    return world
+def setup():
+    setup = Setup()
+    setup.mirror.wake()
+    assert setup.turn()
+    setup.requests()
+    return setup
 
 
-def test_nothing_is_done_until_it_is_woken():
-    assert not World().turn(after=1e6)
+def test_no_round_runs_before_a_wake_up():
+    assert not Setup().turn(after=1e6)
 
 
-def test_it_mirrors_the_state_of_the_moment(world):
-    world.grow(1000)
-    world.grow(2000)
-    assert world.turn()
-    assert world.requests() == ["put_inventories"]
-    assert world.api.shown(ROOT)["inventories"]["MEMORY_MB"]["total"] == 2000
-    assert world.mirror.revision == world.state.revision
-    assert not world.turn(after=1e6)
+def test_a_round_publishes_the_current_state(setup):
+    setup.grow(1000)
+    setup.grow(2000)
+    assert setup.turn()
+    assert setup.requests() == ["put_inventories"]
+    assert setup.api.shown(ROOT)["inventories"]["MEMORY_MB"]["total"] == 2000
+    assert setup.mirror.revision == setup.state.revision
+    assert not setup.turn(after=1e6)
 
 
-def test_a_host_that_is_not_known_is_left_as_it_is(world):
-    world.state = replace(world.state, topology=None)
-    world.mirror.wake()
-    assert world.turn()
-    assert world.requests() == []
+def test_nothing_is_sent_before_the_host_is_known(setup):
+    setup.state = replace(setup.state, topology=None)
+    setup.mirror.wake()
+    assert setup.turn()
+    assert setup.requests() == []
 
 
-def test_changes_gather(world):
-    world.grow()
-    assert not world.turn(after=GATHER / 2)
-    assert world.turn(after=GATHER / 2)
+def test_changes_are_gathered(setup):
+    setup.grow()
+    assert not setup.turn(after=GATHER / 2)
+    assert setup.turn(after=GATHER / 2)
 
 
-def test_only_what_concerns_placement_wakes_it(world):
-    world.mirror.listener(world.state, [Change(cause="t", at=NOON, puts=(claim(1, 1, 1),))])
-    assert world.mirror.due_in == math.inf
-    world.mirror.listener(world.state, [Change(cause="t", at=NOON, topology=TOPOLOGY)])
-    assert world.mirror.due_in == GATHER
+def test_only_changes_that_affect_the_tree_wake_the_mirror(setup):
+    setup.mirror.listener(setup.state, [Change(cause="t", at=NOON, puts=(claim(1, 1, 1),))])
+    assert setup.mirror.due_in == math.inf
+    setup.mirror.listener(setup.state, [Change(cause="t", at=NOON, topology=TOPOLOGY)])
+    assert setup.mirror.due_in == GATHER
 
 
-def test_an_idle_mirror_asks_nothing_but_at_its_refresh():
-    world = World(refresh=lambda: 300.0)
-    world.mirror.wake()
-    world.turn()
-    world.requests()
-    assert not world.turn(after=299)
-    assert world.turn(after=1)
-    assert world.requests() == ["provider", "traits", "inventories"]
-    assert world.mirror.seconds_behind == 0
+def test_an_idle_mirror_sends_requests_only_at_its_refresh():
+    setup = Setup(refresh=lambda: 300.0)
+    setup.mirror.wake()
+    setup.turn()
+    setup.requests()
+    assert not setup.turn(after=299)
+    assert setup.turn(after=1)
+    assert setup.requests() == ["provider", "traits", "inventories"]
+    assert setup.mirror.seconds_behind == 0
 
 
-def test_what_others_did_is_found_at_the_refresh():
-    world = World(refresh=lambda: 300.0)
-    world.mirror.wake()
-    world.turn()
-    world.api.meddle(ROOT, inventories={})
-    world.turn(after=300)
-    assert world.api.shown(ROOT)["inventories"]
+def test_a_refresh_corrects_what_other_writers_changed():
+    setup = Setup(refresh=lambda: 300.0)
+    setup.mirror.wake()
+    setup.turn()
+    setup.api.overwrite(ROOT, inventories={})
+    setup.turn(after=300)
+    assert setup.api.shown(ROOT)["inventories"]
 
 
-def test_the_refresh_is_asked_for_anew():
+def test_the_refresh_interval_may_change():
     seconds = [0.0]
-    world = World(refresh=lambda: seconds[0])
-    world.mirror.wake()
-    world.turn()
-    assert world.mirror.due_in == math.inf
+    setup = Setup(refresh=lambda: seconds[0])
+    setup.mirror.wake()
+    setup.turn()
+    assert setup.mirror.due_in == math.inf
     seconds[0] = 50.0
-    assert world.mirror.due_in == 50.0
+    assert setup.mirror.due_in == 50.0
 
 
-def test_forgetting_makes_it_read_again(world):
-    world.mirror.forget()
-    world.turn()
-    assert world.requests() == ["provider", "traits", "inventories"]
+def test_forget_makes_the_mirror_read_again(setup):
+    setup.mirror.forget()
+    setup.turn()
+    assert setup.requests() == ["provider", "traits", "inventories"]
 
 
-def test_an_outage_is_reported_and_repeated_with_back_off(world):
-    world.api.failure = PlacementUnavailable("down for maintenance")
-    world.grow()
-    world.turn()
-    assert world.mirror.error is world.api.failure
-    assert world.mirror.due_in == FIRST_RETRY
-    assert world.turn(after=FIRST_RETRY)
-    assert world.mirror.due_in == 2 * FIRST_RETRY
-    assert world.mirror.seconds_behind == GATHER + FIRST_RETRY
-    assert world.mirror.revision < world.state.revision
-    part, status, output = world.heard.healths[-1]
+def test_an_outage_is_reported_and_retried_with_growing_pauses(setup):
+    setup.api.failure = PlacementUnavailable("down for maintenance")
+    setup.grow()
+    setup.turn()
+    assert setup.mirror.error is setup.api.failure
+    assert setup.mirror.due_in == FIRST_RETRY
+    assert setup.turn(after=FIRST_RETRY)
+    assert setup.mirror.due_in == 2 * FIRST_RETRY
+    assert setup.mirror.seconds_behind == GATHER + FIRST_RETRY
+    assert setup.mirror.revision < setup.state.revision
+    part, status, output = setup.reporter.healths[-1]
     assert (part, status) == ("placement", "warn")
-    assert "2 s behind, claims go on: down for maintenance" in output
+    assert "2 s behind, claims are served: down for maintenance" in output
 
 
-def test_it_converges_when_placement_is_back(world):
-    world.api.failure = PlacementUnavailable("down")
-    world.grow(1000)
-    world.turn()
-    world.grow(2000)
-    world.api.failure = None
-    assert world.turn(after=FIRST_RETRY)
-    assert (world.mirror.error, world.mirror.seconds_behind) == (None, 0)
-    assert world.mirror.revision == world.state.revision
-    assert world.api.shown(ROOT)["inventories"]["MEMORY_MB"]["total"] == 2000
-    assert world.heard.healths[-1] == ("placement", "pass", "")
+def test_the_mirror_catches_up_after_an_outage(setup):
+    setup.api.failure = PlacementUnavailable("down")
+    setup.grow(1000)
+    setup.turn()
+    setup.grow(2000)
+    setup.api.failure = None
+    assert setup.turn(after=FIRST_RETRY)
+    assert (setup.mirror.error, setup.mirror.seconds_behind) == (None, 0)
+    assert setup.mirror.revision == setup.state.revision
+    assert setup.api.shown(ROOT)["inventories"]["MEMORY_MB"]["total"] == 2000
+    assert setup.reporter.healths[-1] == ("placement", "pass", "")
 
 
-def test_what_needs_an_operator_is_a_failure_and_is_tried_again(world):
-    world.api.failures["put_inventories"] = PlacementError("not like this")
-    world.grow()
-    world.turn()
-    assert world.heard.healths[-1][1] == "fail"
-    del world.api.failures["put_inventories"]
-    world.turn(after=FIRST_RETRY)
-    assert world.heard.healths[-1][1] == "pass"
+def test_a_permanent_error_is_reported_as_fail_and_retried(setup):
+    setup.api.failures["put_inventories"] = PlacementError("not like this")
+    setup.grow()
+    setup.turn()
+    assert setup.reporter.healths[-1][1] == "fail"
+    del setup.api.failures["put_inventories"]
+    setup.turn(after=FIRST_RETRY)
+    assert setup.reporter.healths[-1][1] == "pass"
 
 
-def test_an_inventory_in_use_is_a_warning(world):
-    world.api.allocate(ROOT, "c", {"DISK_GB": 1})
-    world.state = replace(world.state, topology=replace(TOPOLOGY, disk_mb=0))
-    world.mirror.wake()
-    world.turn()
-    assert world.heard.healths[-1][1] == "warn"
-    assert "in use" in world.heard.healths[-1][2]
+def test_an_inventory_in_use_is_reported_as_warn(setup):
+    setup.api.allocate(ROOT, "c", {"DISK_GB": 1})
+    setup.state = replace(setup.state, topology=replace(TOPOLOGY, disk_mb=0))
+    setup.mirror.wake()
+    setup.turn()
+    assert setup.reporter.healths[-1][1] == "warn"
+    assert "in use" in setup.reporter.healths[-1][2]
 
 
-def test_another_trouble_of_the_same_weight_is_said(world):
-    world.api.failures["put_inventories"] = PlacementError("one", code="a")
-    world.grow()
-    world.turn()
-    world.turn(after=FIRST_RETRY)
-    assert world.heard.sentences == []  # health has told it
-    world.api.failures["put_inventories"] = PlacementError("two", code="b")
-    world.turn(after=2 * FIRST_RETRY)
-    world.turn(after=4 * FIRST_RETRY)
-    assert [("two" in sentence) for _, sentence in world.heard.sentences] == [True]
+def test_a_new_problem_with_the_same_status_is_logged_once(setup):
+    setup.api.failures["put_inventories"] = PlacementError("one", code="a")
+    setup.grow()
+    setup.turn()
+    setup.turn(after=FIRST_RETRY)
+    assert setup.reporter.lines == []  # it was reported as health
+    setup.api.failures["put_inventories"] = PlacementError("two", code="b")
+    setup.turn(after=2 * FIRST_RETRY)
+    setup.turn(after=4 * FIRST_RETRY)
+    assert [("two" in sentence) for _, sentence in setup.reporter.lines] == [True]
 
 
-def test_traits_that_placement_does_not_know_are_a_warning_and_not_repeated(world):
+def test_unknown_traits_are_reported_as_warn_and_not_retried(setup):
     traits = frozenset({"HW_NOT_INVENTED"})
-    world.state = replace(world.state, topology=replace(TOPOLOGY, traits=traits))
-    world.mirror.wake()
-    world.turn()
-    assert world.heard.healths[-1][1] == "warn"
-    assert "HW_NOT_INVENTED" in world.heard.healths[-1][2]
-    assert (world.mirror.error, world.mirror.due_in) == (None, math.inf)
+    setup.state = replace(setup.state, topology=replace(TOPOLOGY, traits=traits))
+    setup.mirror.wake()
+    setup.turn()
+    assert setup.reporter.healths[-1][1] == "warn"
+    assert "HW_NOT_INVENTED" in setup.reporter.healths[-1][2]
+    assert (setup.mirror.error, setup.mirror.due_in) == (None, math.inf)
 
 
-def test_each_round_has_one_request_id(world):
-    class Noting(MemoryPlacement):
+def test_all_requests_of_a_round_have_the_same_request_id(setup):
+    class RecordingIds(MemoryPlacement):
         def __init__(self):
             super().__init__()
             self.ids = []
@@ -236,8 +236,8 @@ def test_each_round_has_one_request_id(world):
             current = context.get_current()
             self.ids.append(current and current.request_id)
 
-    api, clock = Noting(), ManualClock()
-    mirror = PlacementMirror(api, world.wanted, MemoryOwnership(), clock)
+    api, clock = RecordingIds(), ManualClock()
+    mirror = PlacementMirror(api, setup.wanted, MemoryOwnership(), clock)
     for _ in range(2):
         mirror.forget()
         clock.advance(GATHER)
@@ -251,72 +251,72 @@ def test_each_round_has_one_request_id(world):
 
 @pytest.fixture
 def running():
-    world = World()
-    world.mirror.start()
-    world.mirror.sync_now(timeout=60)
-    world.requests()
-    yield world
-    assert world.mirror.stop(timeout=60)
+    setup = Setup()
+    setup.mirror.start()
+    setup.mirror.sync_now(timeout=60)
+    setup.requests()
+    yield setup
+    assert setup.mirror.stop(timeout=60)
 
 
-def test_to_sync_now_waits_for_no_pause(running):
+def test_sync_now_runs_a_round_at_once(running):
     running.grow()
     running.mirror.sync_now(timeout=60)  # the clock stands still
     assert running.mirror.revision == running.state.revision
 
 
-def test_to_sync_now_asks_nothing_that_is_known_unless_it_is_to_be_read_anew(running):
+def test_sync_now_reads_only_if_asked_to(running):
     running.mirror.sync_now(timeout=60)
     assert running.requests() == []
     running.mirror.sync_now(timeout=60, anew=True)
     assert running.requests()
 
 
-def test_to_sync_now_raises_what_is_wrong(running):
+def test_sync_now_raises_the_problem(running):
     running.api.failure = PlacementUnavailable("down")
     running.grow()
     with pytest.raises(PlacementUnavailable, match="down"):
         running.mirror.sync_now(timeout=60)
     with pytest.raises(PlacementUnavailable, match="down"):
-        running.mirror.sync_now(timeout=60)  # no back-off either
+        running.mirror.sync_now(timeout=60)  # without a pause after the failure
 
 
-def test_to_sync_now_takes_no_longer_than_it_may():
+def test_sync_now_raises_after_its_timeout():
     with pytest.raises(PlacementUnavailable, match=r"0\.01 s"):
-        World().mirror.sync_now(timeout=0.01)  # nobody turns it
+        Setup().mirror.sync_now(timeout=0.01)  # no thread runs its rounds
 
 
-def test_to_wait_for_a_revision_that_is_there(running):
+def test_wait_synced_returns_whether_the_revision_is_published(running):
     assert running.mirror.wait_synced(running.state.revision, timeout=60)
     assert not running.mirror.wait_synced(running.state.revision + 1, timeout=0.01)
 
 
-def test_a_defect_is_reported_and_the_mirror_goes_on(running):
+def test_a_defect_is_logged_and_the_mirror_continues(running):
     running.state = None
     with pytest.raises(PlacementError, match="AttributeError"):
         running.mirror.sync_now(timeout=60)
-    assert any("Traceback" in sentence for _, sentence in running.heard.sentences)
+    assert any("Traceback" in sentence for _, sentence in running.reporter.lines)
     running.state = state(revision=5)
     running.mirror.sync_now(timeout=60)
     assert running.mirror.revision == 5
 
 
-def test_it_stops_while_placement_hangs():
+def test_stop_does_not_wait_for_a_hanging_placement():
     class Hanging(MemoryPlacement):
         def __init__(self):
             super().__init__()
-            self.asked, self.answer = threading.Event(), threading.Event()
+            self.requested, self.response = threading.Event(), threading.Event()
 
         def provider(self, uuid):
-            self.asked.set()
-            self.answer.wait(60)
+            self.requested.set()
+            self.response.wait(60)
             return super().provider(uuid)
 
     api = Hanging()
-    mirror = PlacementMirror(api, World().wanted, MemoryOwnership(), ManualClock())
+    mirror = PlacementMirror(api, Setup().wanted, MemoryOwnership(), ManualClock())
     mirror.start()
-    assert api.asked.wait(60)
-    mirror.wake()  # nobody waits for Placement
+    assert api.requested.wait(60)
+    mirror.wake()  # does not wait for Placement
     assert not mirror.stop(timeout=0.01)
-    api.answer.set()
+    api.response.set()
     assert mirror.stop(timeout=60)

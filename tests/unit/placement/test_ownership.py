@@ -1,45 +1,45 @@
-"""What is ours survives a restart."""
+"""Records of what this agent has set in Placement."""
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
-from rtagent.placement.ownership import NAME, MemoryOwnership, OwnershipFile, gone
+from rtagent.placement.ownership import NAME, MemoryOwnership, OwnershipFile, obsolete_providers
 from tests.unit.placement.values import contents, provider, record, tree
 
-OURS = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})
+OWN = contents({"VCPU"}, {"CUSTOM_A", "CUSTOM_B"})
 
 
-def test_it_survives_a_restart(tmp_path):
-    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OURS)
+def test_ownership_survives_a_restart(tmp_path):
+    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OWN)
     OwnershipFile(tmp_path).remember(provider(uuid="u2"), contents({"DISK_GB"}))
-    assert OwnershipFile(tmp_path).of("u1") == OURS
+    assert OwnershipFile(tmp_path).of("u1") == OWN
     assert OwnershipFile(tmp_path).of("u2") == contents({"DISK_GB"})
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
-def test_the_last_word_counts(tmp_path, kind):
+def test_the_last_record_counts(tmp_path, kind):
     ownership = OwnershipFile(tmp_path) if kind == "file" else MemoryOwnership()
     assert ownership.of("u1") == contents()
-    ownership.remember(provider(uuid="u1"), OURS)
+    ownership.remember(provider(uuid="u1"), OWN)
     ownership.remember(provider(uuid="u1"), contents(traits={"CUSTOM_A"}))
     assert ownership.of("u1") == contents(traits={"CUSTOM_A"})
 
 
-def test_what_is_known_already_is_not_written(tmp_path):
+def test_an_unchanged_record_is_not_written(tmp_path):
     ownership = OwnershipFile(tmp_path)
-    ownership.remember(provider(uuid="u1"), OURS)
+    ownership.remember(provider(uuid="u1"), OWN)
     (tmp_path / NAME).unlink()
-    ownership.remember(provider(uuid="u1"), OURS)
+    ownership.remember(provider(uuid="u1"), OWN)
     assert not (tmp_path / NAME).exists()
 
 
-def test_the_file_is_replaced_whole(tmp_path):
-    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OURS)
+def test_the_file_is_replaced_atomically(tmp_path):
+    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OWN)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_a_file_that_cannot_be_read_is_named_and_kept(tmp_path):
+def test_an_unreadable_file_is_named_and_kept(tmp_path):
     (tmp_path / NAME).write_text("{broken")
     with pytest.raises(PlacementError, match=f"{tmp_path}/{NAME} cannot be read"):
         OwnershipFile(tmp_path).of("u1")
@@ -49,24 +49,26 @@ def test_a_file_that_cannot_be_read_is_named_and_kept(tmp_path):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     ownership = OwnershipFile(tmp_path / "missing")
     with pytest.raises(PlacementError, match=r"placement\.json cannot be written: No such file"):
-        ownership.remember(provider(uuid="u1"), OURS)
+        ownership.remember(provider(uuid="u1"), OWN)
     assert ownership.of("u1") == contents()
 
 
-def test_what_was_made_below_a_provider_is_known_after_a_restart(tmp_path):
+def test_created_children_are_known_after_a_restart(tmp_path):
     child = provider({"VGPU": record(1)}, {"CUSTOM_A"}, uuid="u2", name="gpu", parent="u1")
-    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OURS)
-    OwnershipFile(tmp_path).remember(child, OURS)
-    OwnershipFile(tmp_path).remember(provider(uuid="u3", parent="other"), OURS)
+    OwnershipFile(tmp_path).remember(provider(uuid="u1"), OWN)
+    OwnershipFile(tmp_path).remember(child, OWN)
+    OwnershipFile(tmp_path).remember(provider(uuid="u3", parent="other"), OWN)
     bare = provider(uuid="u2", name="gpu", parent="u1")
     assert OwnershipFile(tmp_path).children("u1") == (bare,)
-    assert gone(OwnershipFile(tmp_path), tree(provider(uuid="u1"), child)) == ()
-    assert gone(OwnershipFile(tmp_path), tree(provider(uuid="u1"))) == (replace(bare, gone=True),)
+    assert obsolete_providers(OwnershipFile(tmp_path), tree(provider(uuid="u1"), child)) == ()
+    assert obsolete_providers(OwnershipFile(tmp_path), tree(provider(uuid="u1"))) == (
+        replace(bare, obsolete=True),
+    )
 
 
-def test_what_is_forgotten_is_ours_no_more(tmp_path):
+def test_a_forgotten_provider_is_no_longer_owned(tmp_path):
     ownership = OwnershipFile(tmp_path)
-    ownership.remember(provider(uuid="u2", parent="u1"), OURS)
+    ownership.remember(provider(uuid="u2", parent="u1"), OWN)
     ownership.forget("u2")
     ownership.forget("u2")
     assert OwnershipFile(tmp_path).children("u1") == ()

@@ -1,4 +1,4 @@
-"""What Placement shall show of a host."""
+"""The tree of providers of a host."""
 
 import itertools
 import math
@@ -9,19 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rtagent import amounts, claims
+from rtagent import claims
+from rtagent.allocation import capacity
 from rtagent.model.change import Change
 from rtagent.model.decision import Granted
-from rtagent.model.host import restore
-from rtagent.model.numa_policy import NumaPolicy
-from rtagent.model.numa_usage import Occupancy
-from rtagent.model.policy import Policy
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.placement import tree
-from rtagent.placement.tree import concerns
-from tests.builders import NODE, NOON, TOPOLOGY, call, host, request, uid
-from tests.numa_hosts import NO_SMT, cell, topology
-from tests.unit.model.placed import pinned_claim
+from rtagent.placement.tree import affects_tree
+from tests.support.hosts import NODE, NOON, TOPOLOGY, call, host, request, uid, with_claims
+from tests.support.numa_hosts import NO_SMT, cell, topology
+from tests.support.pinned_claims import pinned_claim
 from tests.unit.placement.values import claim, domain, record, state
 
 GB = 1024
@@ -33,7 +32,7 @@ def root(host_state, disabled=False, hypervisor_up=True):
     return built.providers[0]
 
 
-def test_the_root_is_the_node():
+def test_the_root_provider_is_the_node():
     built = tree.build(state(revision=7), disabled=False, hypervisor_up=True)
     assert built is not None
     assert built.revision == 7
@@ -41,7 +40,7 @@ def test_the_root_is_the_node():
     assert (provider.uuid, provider.name, provider.parent) == (NODE.uuid, "cn1.example", None)
 
 
-def test_an_empty_host_offers_all_of_it():
+def test_an_empty_host_has_full_inventories():
     assert root(state()).inventories == {
         "VCPU": record(8),
         "MEMORY_MB": record(16384),
@@ -49,21 +48,21 @@ def test_an_empty_host_offers_all_of_it():
     }
 
 
-def test_nothing_is_said_of_a_host_that_is_not_known():
+def test_an_unknown_host_has_no_tree():
     assert tree.build(host(topology=None), disabled=False, hypervisor_up=True) is None
 
 
-def test_totals_are_rounded_down_and_reserved_up():
+def test_totals_are_rounded_down_and_reserved_amounts_up():
     odd = replace(state(reserved_disk_mb=1), topology=replace(TOPOLOGY, disk_mb=10 * GB - 1))
     assert root(odd).inventories["DISK_GB"] == record(9, reserved=1)
 
 
-def test_zero_totals_are_left_out():
+def test_inventories_without_total_are_left_out():
     bare = replace(state(), topology=replace(TOPOLOGY, disk_mb=GB - 1))
     assert set(root(bare).inventories) == {"VCPU", "MEMORY_MB"}
 
 
-def test_policy_is_shown():
+def test_reserved_amounts_and_ratios_are_published():
     shown = root(
         state(
             reserved_cpus=1,
@@ -80,64 +79,66 @@ def test_policy_is_shown():
     }
 
 
-def test_claims_are_not_reserved_since_allocations_count_them():
+def test_claims_are_not_reserved():
     assert root(state(claims=(claim(2, 2048, GB),))) == root(state())
 
 
-def test_foreign_domains_are_reserved_vcpus_by_the_ratio():
-    shown = root(state(holdings=(domain(5, 1000),), cpu_allocation_ratio=4.0))
+def test_foreign_domains_are_reserved_with_vcpus_divided_by_the_ratio():
+    shown = root(state(domain_usages=(domain(5, 1000),), cpu_allocation_ratio=4.0))
     assert shown.inventories["VCPU"].reserved == 2
     assert shown.inventories["MEMORY_MB"].reserved == 1000
 
 
-def test_memory_in_use_is_reserved_whole_and_more_where_the_ratio_is_below_one():
-    generous = root(state(holdings=(domain(1, 1000),), ram_allocation_ratio=2.0))
-    frugal = root(state(holdings=(domain(1, 1000),), ram_allocation_ratio=0.5))
+def test_used_memory_is_reserved_in_full_and_more_with_a_ratio_below_one():
+    generous = root(state(domain_usages=(domain(1, 1000),), ram_allocation_ratio=2.0))
+    frugal = root(state(domain_usages=(domain(1, 1000),), ram_allocation_ratio=0.5))
     assert generous.inventories["MEMORY_MB"].reserved == 1000
     assert frugal.inventories["MEMORY_MB"].reserved == 2000
 
 
-def test_domains_that_are_shut_off_use_nothing():
-    assert root(state(holdings=(domain(4, 4096, active=False),))) == root(state())
+def test_domains_that_are_shut_off_are_not_reserved():
+    assert root(state(domain_usages=(domain(4, 4096, active=False),))) == root(state())
 
 
-def test_drift_is_reserved_by_what_it_is_above_the_claim():
+def test_drift_above_the_claim_is_reserved():
     owner = uid()
-    drifted = state(claims=(claim(2, 2048, 0, owner),), holdings=(domain(4, 1024, owner),))
+    drifted = state(claims=(claim(2, 2048, 0, owner),), domain_usages=(domain(4, 1024, owner),))
     assert root(drifted).inventories["VCPU"].reserved == 2
     assert root(drifted).inventories["MEMORY_MB"].reserved == 0
 
 
-def test_no_more_is_reserved_than_there_is():
-    assert root(state(holdings=(domain(99, 1),))).inventories["VCPU"] == record(8, reserved=8)
+def test_reserved_never_exceeds_the_total():
+    assert root(state(domain_usages=(domain(99, 1),))).inventories["VCPU"] == record(8, reserved=8)
 
 
-def test_a_ratio_has_the_digits_that_every_database_keeps():
+def test_ratios_are_rounded_to_six_digits():
     shown = root(state(ram_allocation_ratio=Decimal("1.33333666")))
     assert shown.inventories["MEMORY_MB"].allocation_ratio == 1.33333
 
 
 @pytest.mark.parametrize(
-    ("disabled", "hypervisor_up", "out"),
+    ("disabled", "hypervisor_up", "has_trait"),
     [(False, True, False), (True, True, True), (False, False, True), (True, False, True)],
 )
-def test_traits(disabled, hypervisor_up, out):
+def test_traits_of_the_root(disabled, hypervisor_up, has_trait):
     able = replace(state(), topology=replace(TOPOLOGY, traits=frozenset({"HW_CPU_X86_AVX"})))
-    expected = {"HW_CPU_X86_AVX", "COMPUTE_NODE"} | ({"COMPUTE_STATUS_DISABLED"} if out else set())
+    expected = {"HW_CPU_X86_AVX", "COMPUTE_NODE"} | (
+        {"COMPUTE_STATUS_DISABLED"} if has_trait else set()
+    )
     assert root(able, disabled, hypervisor_up).traits == expected
 
 
 # -- dedicated CPUs -------------------------------------------------------------------------------
 
 
-def pinning(dedicated, claims=(), holdings=(), shared=None, there=NO_SMT):
-    """A host of CPUs 0-3 and 4-7 with these sets."""
+def pinning(dedicated, claims=(), domain_usages=(), shared=None, topology_=NO_SMT):
+    """Return a host of CPUs 0-3 and 4-7 with these sets."""
     sets = NumaPolicy(
         cpu_dedicated_set=frozenset(dedicated),
         cpu_shared_set=None if shared is None else frozenset(shared),
     )
-    made = replace(host(), topology=there, policy=Policy(numa=sets))
-    return restore(made, claims, holdings, 1)
+    made = replace(host(), topology=topology_, policy=Policy(numa=sets))
+    return with_claims(made, claims, domain_usages)
 
 
 def confined(*cpus, owner=None, active=True):
@@ -148,41 +149,41 @@ def pcpu(host_state):
     return root(host_state).inventories["PCPU"]
 
 
-def test_dedicated_cpus_are_pcpu_and_only_shared_ones_are_vcpu():
+def test_dedicated_cpus_are_pcpu_and_shared_cpus_are_vcpu():
     both = root(pinning({4, 5, 6}, shared={0, 1})).inventories
     assert (both["PCPU"], both["VCPU"]) == (record(3), record(2))
     assert "VCPU" not in root(pinning({4, 5, 6})).inventories
     assert "PCPU" not in root(state()).inventories
 
 
-def test_pinned_claims_are_not_reserved_since_allocations_count_them():
+def test_pinned_claims_are_not_reserved():
     assert pcpu(pinning({4, 5, 6}, [pinned_claim(4, 5)])) == record(3)
 
 
 def test_dedicated_cpus_of_foreign_domains_are_reserved():
-    assert pcpu(pinning({4, 5, 6}, holdings=[confined(3, 4, 5)])) == record(3, reserved=2)
-    assert pcpu(pinning({4, 5, 6}, holdings=[confined(4, active=False)])) == record(3)
+    assert pcpu(pinning({4, 5, 6}, domain_usages=[confined(3, 4, 5)])) == record(3, reserved=2)
+    assert pcpu(pinning({4, 5, 6}, domain_usages=[confined(4, active=False)])) == record(3)
 
 
-def test_two_strangers_on_one_cpu_take_one():
-    assert pcpu(pinning({4, 5}, holdings=[confined(4), confined(4)])).reserved == 1
+def test_a_cpu_of_two_foreign_domains_is_reserved_once():
+    assert pcpu(pinning({4, 5}, domain_usages=[confined(4), confined(4)])).reserved == 1
 
 
-def test_a_stranger_on_a_claimed_cpu_takes_nothing_more():
+def test_a_foreign_domain_on_a_claimed_cpu_reserves_nothing_more():
     both = pinning({4, 5}, [pinned_claim(4)], [confined(4)])
     assert pcpu(both) == record(2)
 
 
-def test_a_guest_on_other_cpus_than_its_own_takes_those_too():
+def test_cpus_outside_the_guests_own_claim_are_reserved():
     drifted = pinning({4, 5, 6}, [pinned_claim(4, owner=uid(1))], [confined(5, owner=uid(1))])
     assert pcpu(drifted).reserved == 1
 
 
-def test_cpus_that_are_kept_idle_are_reserved():
+def test_cpus_kept_idle_by_a_claim_are_reserved():
     assert pcpu(pinning({4, 5, 6}, [pinned_claim(4, kept=(5,))])).reserved == 1
 
 
-# -- wake-ups -------------------------------------------------------------------------------------
+# -- changes that affect the tree -----------------------------------------------------------------
 
 
 def changed(before, **parts):
@@ -190,30 +191,30 @@ def changed(before, **parts):
     return before.fold(change), change
 
 
-def test_a_plain_claim_does_not_concern_placement():
+def test_an_unpinned_claim_does_not_affect_the_tree():
     after, change = changed(state(), puts=(claim(1, 1, 1),))
-    assert not concerns(after, [change])
+    assert not affects_tree(after, [change])
     assert root(after) == root(state())
 
 
-def test_a_reloaded_state_does():
-    assert concerns(state(), [])
+def test_a_reloaded_state_affects_the_tree():
+    assert affects_tree(state(), [])
 
 
-def test_a_pinned_claim_does_not_either():
+def test_a_pinned_claim_does_not_affect_the_tree():
     after, change = changed(pinning({4, 5}), puts=(pinned_claim(4),))
-    assert not concerns(after, [change])
+    assert not affects_tree(after, [change])
     assert root(after) == root(pinning({4, 5}))
 
 
-@pytest.mark.parametrize("strangers", [(), (confined(4),)])
-def test_a_claim_that_keeps_cpus_idle_or_shares_them_does(strangers):
-    taken = pinned_claim(4, kept=() if strangers else (5,))
-    before = pinning({4, 5}, holdings=strangers)
-    during, made = changed(before, puts=(taken,))
-    after, ended = changed(during, ends=(taken,))
-    assert concerns(during, [made])
-    assert concerns(after, [ended])
+@pytest.mark.parametrize("foreign", [(), (confined(4),)])
+def test_a_claim_with_idle_or_shared_cpus_affects_the_tree(foreign):
+    pinned = pinned_claim(4, kept=() if foreign else (5,))
+    before = pinning({4, 5}, domain_usages=foreign)
+    during, made = changed(before, puts=(pinned,))
+    after, ended = changed(during, ends=(pinned,))
+    assert affects_tree(during, [made])
+    assert affects_tree(after, [ended])
     assert pcpu(during) != pcpu(after)
 
 
@@ -222,19 +223,19 @@ def test_a_claim_that_keeps_cpus_idle_or_shares_them_does(strangers):
     [
         {"topology": replace(TOPOLOGY, memory_mb=1)},
         {"policy": Policy(reserved_cpus=3)},
-        {"holdings": (domain(1, 1),)},
-        {"unholdings": (uid(5),)},
+        {"domain_usages": (domain(1, 1),)},
+        {"domain_usage_removals": (uid(5),)},
         {"ends": (claim(1, 1, 1, owner=uid(5)),)},
         {"puts": (claim(1, 1, 1, owner=uid(5)),)},
     ],
     ids=lambda parts: next(iter(parts)),
 )
-def test_what_changes_the_tree_does(parts):
-    # uid(5) has a domain that nobody claimed, or that uses more than was claimed.
+def test_other_changes_of_the_host_affect_the_tree(parts):
+    # uid(5) has a foreign domain, or one that uses more than its claim.
     ends = parts.get("ends", ())
-    before = state(claims=ends, holdings=(domain(2, 2, owner=uid(5)),))
+    before = state(claims=ends, domain_usages=(domain(2, 2, owner=uid(5)),))
     after, change = changed(before, **parts)
-    assert concerns(after, [changed(before)[1], change])
+    assert affects_tree(after, [changed(before)[1], change])
 
 
 # -- Placement is never more generous than the agent ----------------------------------------------
@@ -272,7 +273,7 @@ domains_seen = st.lists(
 
 
 def most_that_placement_grants(provider, resource, used):
-    """Placement's own rule, with its floating-point numbers."""
+    """Return the amount by Placement's own rule, in floating-point numbers."""
     if resource not in provider.inventories:
         return 0
     inventory = provider.inventories[resource]
@@ -281,10 +282,10 @@ def most_that_placement_grants(provider, resource, used):
 
 
 @given(topologies, policies, claims_held, domains_seen)
-def test_what_placement_grants_the_agent_grants(topology, policy, claims, domains):
+def test_the_agent_grants_what_placement_grants(topology, policy, claims, domains):
     held = replace(state(tuple(claims), tuple(domains)), topology=topology, policy=policy)
     provider = root(held)
-    asked = claim(
+    wanted = claim(
         most_that_placement_grants(provider, "VCPU", sum(c.vcpus for c in claims)),
         most_that_placement_grants(provider, "MEMORY_MB", sum(c.memory_mb for c in claims)),
         GB
@@ -293,11 +294,11 @@ def test_what_placement_grants_the_agent_grants(topology, policy, claims, domain
         ),
         owner=uid(9),
     )
-    assert list(amounts.shortfalls(held, asked)) == []
+    assert list(capacity.shortfalls(held, wanted.owner_id, wanted.usage)) == []
 
 
 @given(topologies, policies, domains_seen)
-def test_placement_takes_every_record(topology, policy, domains):
+def test_every_record_is_valid_for_placement(topology, policy, domains):
     held = replace(state((), tuple(domains)), topology=topology, policy=policy)
     for inventory in root(held).inventories.values():
         assert 0 <= inventory.reserved <= inventory.total
@@ -307,9 +308,9 @@ def test_placement_takes_every_record(topology, policy, domains):
 
 @st.composite
 def pinned_hosts(draw):
-    """One cell without SMT; claims that are pinned apart, and strangers anywhere."""
-    there = topology(cell(0, cores=draw(st.integers(1, 12)), threads=1, memory_mb=65536))
-    cpus = sorted(there.cpus)
+    """One cell without SMT; claims that are pinned apart, and foreign anywhere."""
+    host_topology = topology(cell(0, cores=draw(st.integers(1, 12)), threads=1, memory_mb=65536))
+    cpus = sorted(host_topology.cpus)
     dedicated = draw(st.sets(st.sampled_from(cpus)))
     apart = iter(draw(st.permutations(cpus)))
     held = [
@@ -318,26 +319,26 @@ def pinned_hosts(draw):
             st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=3)
         )
     ]
-    anybody = st.sampled_from([None, *(claim.owner_id for claim in held)])
-    strangers = draw(
+    owners_of_domains = st.sampled_from([None, *(claim.owner_id for claim in held)])
+    foreign = draw(
         st.lists(
             st.builds(
                 lambda on, owner, runs: confined(*on, owner=owner, active=runs),
                 st.sets(st.sampled_from(cpus), max_size=4),
-                anybody,
+                owners_of_domains,
                 st.booleans(),
             ),
             max_size=3,
             unique_by=lambda one: one.domain_uuid,
         )
     )
-    return pinning(dedicated, held, strangers, there=there)
+    return pinning(dedicated, held, foreign, topology_=host_topology)
 
 
 @given(pinned_hosts())
-def test_the_dedicated_cpus_that_placement_grants_the_agent_grants(held):
-    spoken_for = sum(c.pcpus for c in held.claims.values())
-    number = most_that_placement_grants(root(held), "PCPU", spoken_for)
+def test_the_agent_grants_the_dedicated_cpus_that_placement_grants(held):
+    allocated = sum(c.pcpus for c in held.claims.values())
+    number = most_that_placement_grants(root(held), "PCPU", allocated)
     if number:
-        asked = request(number, 64, extra_specs={"hw:cpu_policy": "dedicated"})
-        assert isinstance(claims.build(held, asked, call(), NOON), Granted)
+        wanted = request(number, 64, extra_specs={"hw:cpu_policy": "dedicated"})
+        assert isinstance(claims.build(held, wanted, call(), NOON), Granted)

@@ -1,28 +1,28 @@
-"""Trees, providers and a mirror's surroundings, short to write."""
+"""Builders of providers, trees and host states for the tests of the Placement mirror."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rtagent.model.claim import Claim
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.flavor import Flavor
-from rtagent.model.holding import Holding
-from rtagent.model.host import HostState, restore
 from rtagent.model.instance import InstanceFacts
-from rtagent.placement.provider import Contents, Provider, Record, Tree
-from tests.builders import NODE, NOON, host, uid
+from rtagent.model.node_state import NodeState
+from rtagent.placement.provider import Contents, InventoryRecord, Provider, Tree
+from tests.support.hosts import NODE, NOON, host, uid, with_claims
 
 ROOT = NODE.uuid
 
 
-def record(total: int = 8, reserved: int = 0, ratio: float = 1.0) -> Record:
-    return Record(total=total, reserved=reserved, max_unit=total, allocation_ratio=ratio)
+def record(total: int = 8, reserved: int = 0, ratio: float = 1.0) -> InventoryRecord:
+    return InventoryRecord(total=total, reserved=reserved, max_unit=total, allocation_ratio=ratio)
 
 
 def provider(
-    inventories: dict[str, Record] | None = None,
+    inventories: dict[str, InventoryRecord] | None = None,
     traits: set[str] | None = None,
-    ruled: Contents | None = None,
+    exclusive: Contents | None = None,
     uuid: str = ROOT,
     name: str = "cn1",
     parent: str | None = None,
@@ -32,7 +32,7 @@ def provider(
         name=name,
         inventories=inventories or {},
         traits=frozenset(traits or ()),
-        ruled=ruled or Contents(),
+        exclusive=exclusive or Contents(),
         parent=parent,
     )
 
@@ -64,17 +64,19 @@ def claim(vcpus: int, memory_mb: int, disk_mb: int, owner: str | None = None) ->
     )
 
 
-def domain(vcpus: int, memory_mb: int, owner: str | None = None, active: bool = True) -> Holding:
-    return Holding(
+def domain(
+    vcpus: int, memory_mb: int, owner: str | None = None, active: bool = True
+) -> DomainUsage:
+    return DomainUsage(
         domain_uuid=owner or uid(), name="d", active=active, vcpus=vcpus, memory_mb=memory_mb
     )
 
 
 def state(
     claims: tuple[Claim, ...] = (),
-    holdings: tuple[Holding, ...] = (),
+    domain_usages: tuple[DomainUsage, ...] = (),
     revision: int = 1,
     **policy: Any,
-) -> HostState:
-    """The builders' host (8 CPUs, 16 GB, 100 GB) with these claims and domains."""
-    return restore(host(**policy), claims, holdings, revision)
+) -> NodeState:
+    """Return the builders' host (8 CPUs, 16 GB, 100 GB) with these claims and domains."""
+    return with_claims(host(**policy), claims, domain_usages, revision)

@@ -1,19 +1,18 @@
-"""What an audit makes of devices."""
+"""The steps of an audit about devices, mediated devices and namespaces."""
 
 from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
-from rtagent.model.host import device_key
-from rtagent.pci.holds import holdings
+from rtagent.model.node_state import device_key
+from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.reconcile.apply import apply
-from rtagent.reconcile.devices import SPECIFIC, device_problems
+from rtagent.reconcile.devices import ASSIGNED_RESOURCES, device_problems
+from rtagent.reconcile.drift import absent, drifts
 from rtagent.reconcile.plan import plan
-from rtagent.views import absent, drifts
-from tests.builders import NODE, NOON, call, request
-from tests.device_states import (
+from tests.support.device_states import (
     ONE_TIME,
     PMEM,
     VGPU_TYPE,
@@ -29,7 +28,8 @@ from tests.device_states import (
     running,
     seen,
 )
-from tests.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf
+from tests.support.hosts import NODE, NOON, call, request
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf
 
 EVERYTHING = [each.device for each in two_gpus_and_a_nic().values()]
 
@@ -38,7 +38,7 @@ def keys(base, look):
     return [step.key for step in plan(base, look, frozenset())]
 
 
-def told(found):
+def lines(found):
     return [(each.resource, each.claimed, each.observed, each.problem) for each in found]
 
 
@@ -50,22 +50,22 @@ def with_type(available):
 # -- the record -----------------------------------------------------------------------------------
 
 
-def test_what_the_host_has_and_the_operator_offers_is_recorded():
+def test_devices_that_match_device_spec_are_recorded():
     state = audited(device_host({}), seen(device_host({}), devices=EVERYTHING))
     assert dict(state.devices) == two_gpus_and_a_nic()
 
 
-def test_nothing_new_is_no_step_at_all():
+def test_unchanged_devices_have_no_steps():
     state = device_host()
     assert keys(state, seen(state)) == []
 
 
-def test_devices_that_could_not_be_listed_stay_as_they_are():
+def test_devices_stay_recorded_if_they_could_not_be_listed():
     state = device_host()
     assert keys(state, seen(state, listed=False, devices=[])) == []
 
 
-def test_a_device_that_goes_is_forgotten_and_one_that_comes_is_offered():
+def test_unplugged_device_is_removed_and_plugged_device_is_available():
     state = device_host()
     state = audited(state, seen(state, devices=[*nic(), gpu("0000:09:00.0", 1)]))
     assert GPU_0 not in state.devices
@@ -73,11 +73,11 @@ def test_a_device_that_goes_is_forgotten_and_one_that_comes_is_offered():
     assert addresses(claim) == ["0000:09:00.0"]
 
 
-def test_a_held_device_that_goes_stays_with_its_holder_and_is_told_of():
+def test_unplugged_device_stays_with_its_claim_and_is_reported_absent():
     state, claim = built(device_host(), "gpu:1")
     state = audited(state, seen(state, guest(claim), devices=[*nic()]))
     assert addresses(state.claims[claim.uuid]) == [GPU_0]
-    assert told(absent(state)) == [
+    assert lines(absent(state)) == [
         (f"PCI device {GPU_0}", 1, 0, "AssignedResourceNotFound"),
     ]
     state = released(state, claim)
@@ -85,17 +85,17 @@ def test_a_held_device_that_goes_stays_with_its_holder_and_is_told_of():
     assert GPU_0 not in state.devices
 
 
-def test_a_held_device_that_is_offered_no_more_likewise():
+def test_claimed_device_that_left_device_spec_stays_and_is_reported_absent():
     state, claim = built(device_host(), "gpu:1")
     state = replace(state, policy=replace(state.policy, pci=policy(())))
     state = audited(state, seen(state, guest(claim), devices=EVERYTHING))
     assert list(state.devices) == [GPU_0]
-    assert told(absent(state)) == [
+    assert lines(absent(state)) == [
         (f"PCI device {GPU_0}", 1, 0, "AssignedResourceNotFound"),
     ]
 
 
-def test_an_audit_does_not_forget_a_device_that_was_claimed_meanwhile():
+def test_device_that_is_claimed_meanwhile_is_not_removed():
     base = device_host()
     now, _ = built(base, "gpu:1")
     look = seen(base, devices=[*nic()])
@@ -104,7 +104,7 @@ def test_an_audit_does_not_forget_a_device_that_was_claimed_meanwhile():
     assert change.device_removals == (GPU_1,)
 
 
-def test_nor_one_that_was_claimed_and_let_go_of_meanwhile():
+def test_device_that_is_claimed_and_released_meanwhile_is_not_removed():
     base = device_host()
     now, claim = built(base, "gpu:1")
     steps = plan(base, seen(base, devices=[*nic()]), frozenset())
@@ -112,7 +112,7 @@ def test_nor_one_that_was_claimed_and_let_go_of_meanwhile():
     assert device_key(GPU_0) in outcome.skipped
 
 
-def test_what_nobody_offers_is_recorded_before_its_relatives_are():
+def test_used_devices_outside_device_spec_are_recorded_before_their_relatives():
     base = device_host({})
     base = replace(base, policy=replace(base.policy, pci=policy(base.policy.pci.specs[1:2])))
     look = seen(base, domain("foreign", [vf(0)]), devices=[*nic()])
@@ -120,17 +120,17 @@ def test_what_nobody_offers_is_recorded_before_its_relatives_are():
     assert order == [device_key(vf(0)), device_key(PF_0)]
 
 
-def test_a_domains_devices_are_its_own_from_the_audit_on_that_sees_them():
+def test_devices_of_a_foreign_domain_are_allocated_to_it():
     base = device_host()
     state = audited(base, seen(base, domain("foreign", [GPU_0])))
-    line = holdings(state).state(GPU_0)
+    line = device_allocations(state).state(GPU_0)
     assert (line.state, line.owner_id) == ("allocated", "foreign")
     state = audited(state, seen(state))
-    assert holdings(state).state(GPU_0).state == "available"
+    assert device_allocations(state).state(GPU_0).state == "available"
 
 
-def test_a_device_is_for_one_use_from_the_audit_on_that_says_so():
-    """Even if it is the one that finds that its domain has let go of it."""
+def test_device_that_becomes_one_time_use_when_it_is_freed_is_quarantined():
+    """The same audit finds that its domain has detached the device."""
     state = device_host()
     state = audited(state, seen(state, domain("foreign", [GPU_0])))
     state = replace(state, policy=replace(state.policy, pci=policy(ONE_TIME)))
@@ -139,7 +139,7 @@ def test_a_device_is_for_one_use_from_the_audit_on_that_says_so():
     assert state.devices[GPU_1].quarantine is None
 
 
-def test_a_device_that_a_domain_is_only_defined_with_is_not_used():
+def test_device_of_a_shut_off_domain_is_not_used():
     state = device_host(pci=policy(ONE_TIME))
     state = audited(state, seen(state, devices=EVERYTHING))
     off = domain("foreign", [GPU_0], active=False)
@@ -150,7 +150,7 @@ def test_a_device_that_a_domain_is_only_defined_with_is_not_used():
     assert state.devices[GPU_0].quarantine is not None
 
 
-def test_a_device_that_was_used_whole_is_kept_back_though_parts_of_it_are_held():
+def test_freed_one_time_device_is_quarantined_even_if_its_mediated_devices_are_claimed():
     base = device_host({}, pci=policy(ONE_TIME, mdev_types=(VGPU_TYPE,)))
     state = audited(base, seen(base, devices=[with_type(2)]))
     state, _ = built(state, extra_resource={"VGPU": 1})
@@ -159,7 +159,7 @@ def test_a_device_that_was_used_whole_is_kept_back_though_parts_of_it_are_held()
     assert state.devices[GPU_0].quarantine is not None
 
 
-def test_specifications_that_are_wrong_for_a_device_are_told_of():
+def test_device_spec_that_is_invalid_for_a_device_is_reported():
     wrong = replace(ONE_TIME[0], product_id="154c", vendor_id="8086")
     state = device_host({}, pci=policy((wrong,)))
     look = seen(state, devices=[*nic(vfs=1)])
@@ -168,7 +168,7 @@ def test_specifications_that_are_wrong_for_a_device_are_told_of():
     assert keys(state, look) == []
 
 
-def test_devices_that_placement_cannot_be_told_of_are_offered_all_the_same():
+def test_devices_that_cannot_be_reported_to_placement_are_available():
     state = device_host({}, pci=policy(report_in_placement=True))
     look = seen(state, devices=[*nic(vfs=1)])
     (problem,) = device_problems(state, look)
@@ -179,42 +179,42 @@ def test_devices_that_placement_cannot_be_told_of_are_offered_all_the_same():
 # -- what domains have ----------------------------------------------------------------------------
 
 
-def test_a_guest_with_its_devices_is_no_drift():
+def test_guest_with_its_devices_does_not_drift():
     state, claim = built(device_host(), "gpu:1,vf:1")
     state = audited(state, seen(state, guest(claim)))
     assert state.claims[claim.uuid].state == ACTIVE
-    assert not state.holdings
+    assert not state.domain_usages
 
 
-def test_a_guest_without_one_or_with_another_is_drift_device_by_device():
+def test_missing_and_additional_devices_are_drift():
     state, claim = built(device_host(), "gpu:1")
     state = audited(state, seen(state, domain(claim.owner_id, [vf(1)])))
-    assert told(drifts(state)) == [
+    assert lines(drifts(state)) == [
         (f"PCI device {GPU_0}", 1, 0, "AmountDiffers"),
         (f"device {vf(1)}", 0, 1, "AmountDiffers"),
     ]
-    assert holdings(state).state(vf(1)).owner_id == claim.owner_id
-    assert holdings(state).state(GPU_0).owner_id == claim.owner_id
+    assert device_allocations(state).state(vf(1)).owner_id == claim.owner_id
+    assert device_allocations(state).state(GPU_0).owner_id == claim.owner_id
 
 
-def test_what_was_added_to_a_guest_is_no_drift():
+def test_attached_devices_are_not_drift():
     state, main = built(device_host(), "gpu:1")
     state, added = attached(running(state, main), main, "vf")
     state = audited(state, seen(state, guest(main, added)))
-    assert not state.holdings
+    assert not state.domain_usages
 
 
-def test_an_attach_claim_is_active_when_the_guest_has_its_devices():
+def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
     state, main = built(device_host())
     state, added = attached(running(state, main), main, "gpu")
     state = audited(state, seen(state, guest(main)))
     assert state.claims[added.uuid].state == BUILDING
-    assert not state.holdings, "it may be there, and need not"
+    assert not state.domain_usages, "the device may or may not be there"
     state = audited(state, seen(state, guest(main, added)))
     assert state.claims[added.uuid].state == ACTIVE
 
 
-def test_an_attach_claim_expires_when_the_guest_has_not_got_its_devices():
+def test_lapsed_attach_claim_expires_if_the_guest_lacks_its_devices():
     state, main = built(device_host())
     state, added = attached(running(state, main), main, "gpu")
     unread = replace(guest(main), vcpus=None)
@@ -224,18 +224,18 @@ def test_an_attach_claim_expires_when_the_guest_has_not_got_its_devices():
     assert main.uuid in state.claims
 
 
-def test_what_a_guest_has_got_of_an_attach_claim_that_expires_stays_its_own():
+def test_device_of_an_expired_attach_claim_stays_allocated_while_the_guest_has_it():
     state, main = built(device_host())
     state, added = attached(running(state, main), main, "gpu", "vf")
     state = audited(state, seen(state, guest(main, devices=[GPU_0])), lapsed={added.uuid})
     assert added.uuid not in state.claims
-    assert holdings(state).state(GPU_0).owner_id == main.owner_id
+    assert device_allocations(state).state(GPU_0).owner_id == main.owner_id
     _, other = built(state, "gpu:1")
     assert addresses(other) == [GPU_1]
 
 
-def test_an_attach_claim_ends_with_its_main_one_even_if_it_is_missed_itself():
-    """The lease of the main claim has run out; the other had been activated, and has no domain."""
+def test_active_attach_claim_ends_with_its_expired_main_claim():
+    """The main claim's lease has lapsed. The attach claim is active, and its domain is missing."""
     state, main = built(device_host())
     state, added = attached(state, main, "gpu")
     state = running(state, added)
@@ -244,7 +244,7 @@ def test_an_attach_claim_ends_with_its_main_one_even_if_it_is_missed_itself():
     assert not state.units
 
 
-def test_an_attach_claim_of_a_domain_that_is_gone_is_suspect_with_the_other():
+def test_attach_claim_is_suspect_with_its_main_claim():
     state, main = built(device_host())
     state, added = attached(running(state, main), main, "gpu")
     state = audited(state, seen(state, guest(main, added)))
@@ -260,17 +260,17 @@ def vgpus():
     return device_host({}, pci=policy(mdev_types=(VGPU_TYPE,), pmem=(PMEM,)))
 
 
-def test_what_devices_make_and_the_operator_names_is_recorded():
-    base = replace(vgpus(), specific=())
+def test_mediated_devices_and_configured_namespaces_are_recorded():
+    base = replace(vgpus(), resource_inventories=())
     state = audited(base, seen(base, devices=[with_type(2)]))
-    assert [(each.provider, len(each.identifiers)) for each in state.specific] == [
+    assert [(each.provider, len(each.identifiers)) for each in state.resource_inventories] == [
         (GPU_0, 2),
         ("", 2),
     ]
-    assert SPECIFIC not in keys(state, seen(state, devices=[with_type(2)]))
+    assert ASSIGNED_RESOURCES not in keys(state, seen(state, devices=[with_type(2)]))
 
 
-def test_a_mediated_device_of_ours_is_one_of_those_that_there_are():
+def test_existing_mediated_device_of_a_claim_is_part_of_the_inventory():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(2)]))
     state, claim = built(state, extra_resource={"VGPU": 1})
@@ -278,28 +278,28 @@ def test_a_mediated_device_of_ours_is_one_of_those_that_there_are():
     mine = Mdev(uuid=uuid, type="nvidia-11", parent_addr=GPU_0)
     look = seen(state, domain(claim.owner_id, mdevs=[uuid]), devices=[with_type(1)], mdevs=[mine])
     after = audited(state, look)
-    assert after.specific == state.specific
-    assert not after.holdings
+    assert after.resource_inventories == state.resource_inventories
+    assert not after.domain_usages
     theirs = replace(mine, uuid="another")
     after = audited(state, seen(state, devices=[with_type(1)], mdevs=[theirs]))
-    assert len(after.specific[0].identifiers) == 1
+    assert len(after.resource_inventories[0].identifiers) == 1
 
 
-def test_a_mediated_device_in_a_domain_without_a_claim_is_not_given():
+def test_mediated_device_of_a_foreign_domain_is_unavailable():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(2)]))
-    first = state.specific[0].identifiers[0]
+    first = state.resource_inventories[0].identifiers[0]
     used = domain("foreign", mdevs=[mdev_uuid(NODE.uuid, first)])
     state = audited(state, seen(state, used, devices=[with_type(2)]))
     _, claim = built(state, extra_resource={"VGPU": 1})
-    assert claim.resources[0].identifier == state.specific[0].identifiers[1]
+    assert claim.resources[0].identifier == state.resource_inventories[0].identifiers[1]
 
 
-def test_a_device_makes_no_more_than_it_can_whichever_of_them_is_held():
-    """The last of three is held; a mediated device of somebody else's takes the place of one."""
+def test_inventory_never_exceeds_what_a_device_can_make():
+    """The last of three is claimed; a foreign mediated device takes the place of another."""
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(3)]))
-    last = state.specific[0].identifiers[-1]
+    last = state.resource_inventories[0].identifiers[-1]
     state, _ = built(state, extra_resource={"VGPU": (last,)})
     mine = Mdev(uuid=mdev_uuid(NODE.uuid, last), type="nvidia-11", parent_addr=GPU_0)
     theirs = replace(mine, uuid="another")
@@ -311,7 +311,7 @@ def test_a_device_makes_no_more_than_it_can_whichever_of_them_is_held():
         assert [reason.available for reason in again.reasons] == [0]
 
 
-def test_what_is_held_beyond_what_a_device_makes_is_in_the_place_of_what_is_released():
+def test_claims_beyond_what_a_device_can_make_use_up_what_is_released():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(2)]))
     state, first = built(state, extra_resource={"VGPU": 1})
@@ -323,38 +323,38 @@ def test_what_is_held_beyond_what_a_device_makes_is_in_the_place_of_what_is_rele
     assert [reason.available for reason in again.reasons] == [0]
 
 
-def test_a_device_of_which_a_domain_uses_a_part_is_not_given_away_whole():
-    """Whatever that part is: one of ours that the operator offers no more, or somebody else's."""
+def test_parent_of_a_used_mediated_device_is_unavailable_as_a_whole():
+    """The mediated device is foreign, or of a type that is not enabled any more."""
     state = device_host()
     theirs = Mdev(uuid="another", type="nvidia-11", parent_addr=GPU_0)
     state = audited(state, seen(state, domain("foreign", mdevs=["another"]), mdevs=[theirs]))
-    assert holdings(state).state(GPU_0).owner_id == "foreign"
+    assert device_allocations(state).state(GPU_0).owner_id == "foreign"
     _, claim = built(state, "gpu:1")
     assert addresses(claim) == [GPU_1]
     state = audited(state, seen(state, domain("foreign"), mdevs=[theirs]))
-    assert holdings(state).state(GPU_0).state == "available"
+    assert device_allocations(state).state(GPU_0).state == "available"
 
 
-def test_members_that_vanish_stay_with_their_holder_and_are_told_of():
+def test_absent_assigned_resources_stay_with_their_claim_and_are_reported():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(1)]))
     state, claim = built(state, extra_resource={"VGPU": 1, PMEM.resource_class: 2})
     state = replace(state, policy=replace(state.policy, pci=policy(mdev_types=(VGPU_TYPE,))))
     state = audited(state, seen(state, devices=[]))
-    assert state.specific == ()
+    assert state.resource_inventories == ()
     assert state.claims[claim.uuid].resources == claim.resources
     assert [each.resource for each in absent(state)] == [
         f"{unit.resource_class} {unit.identifier}" for unit in claim.resources
     ]
 
 
-def test_what_devices_make_stays_when_they_could_not_be_listed():
+def test_inventories_stay_if_devices_could_not_be_listed():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(2)]))
-    assert SPECIFIC not in keys(state, seen(state, listed=False))
+    assert ASSIGNED_RESOURCES not in keys(state, seen(state, listed=False))
 
 
-def test_a_guest_without_its_mediated_device_is_drift():
+def test_missing_mediated_device_is_drift():
     base = vgpus()
     state = audited(base, seen(base, devices=[with_type(2)]))
     state, claim = built(state, extra_resource={"VGPU": 1})

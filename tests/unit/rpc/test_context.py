@@ -6,12 +6,12 @@ from oslo_context.context import RequestContext, get_current
 from rtagent.rpc.context import ContextSerializer, actor, request_id
 
 
-def crossed(context: RequestContext) -> RequestContext:
+def transmitted(context: RequestContext) -> RequestContext:
     serializer = ContextSerializer()
     return serializer.deserialize_context(dict(serializer.serialize_context(context)))
 
 
-def test_a_context_arrives_as_it_was_but_for_its_token():
+def test_a_context_is_sent_without_its_token():
     sent = RequestContext(
         auth_token="secret",
         user_id="alice",
@@ -30,18 +30,18 @@ def test_a_context_arrives_as_it_was_but_for_its_token():
         system_scope="all",
         overwrite=False,
     )
-    assert crossed(sent).to_dict() == {**sent.to_dict(), "auth_token": None}
+    assert transmitted(sent).to_dict() == {**sent.to_dict(), "auth_token": None}
 
 
-def test_an_empty_context_arrives_with_its_request_id():
+def test_of_an_empty_context_only_the_request_id_is_sent():
     sent = RequestContext(overwrite=False)
-    assert crossed(sent).to_dict() == sent.to_dict()
+    assert transmitted(sent).to_dict() == sent.to_dict()
     assert list(ContextSerializer().serialize_context(sent)) == ["request_id"]
 
 
-def test_the_context_that_arrived_is_the_threads():
+def test_a_received_context_becomes_current():
     sent = RequestContext(user_id="alice", overwrite=False)
-    current = crossed(sent)
+    current = transmitted(sent)
     assert get_current() is current
 
 
@@ -58,7 +58,7 @@ def test_actor_and_request_id():
 @pytest.mark.parametrize(
     "strange", [{"a": 1}, 7, "x" * 1000, "a\0\ud800\u65e5b", ["x"], True, "", "\u65e5"]
 )
-def test_ids_are_such_as_can_be_sent_on(strange: object):
+def test_received_ids_are_valid_in_http_headers(strange: object):
     arrived = ContextSerializer().deserialize_context(
         {"request_id": strange, "global_request_id": strange}
     )

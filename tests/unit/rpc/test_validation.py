@@ -1,44 +1,47 @@
-"""Documents become values, or are refused."""
+"""Documents are accepted or refused, and identified by their digest."""
+
+import subprocess
+import sys
 
 import pytest
 
 from rtagent.errors import InvalidRequest
 from rtagent.model.request import Limits
-from rtagent.rpc.methods import METHODS, InstanceClaim
-from rtagent.rpc.validation import Validator, digest
-from tests.builders import uid
-from tests.rpc_agents import build
+from rtagent.rpc.claim_endpoint import InstanceClaim
+from rtagent.rpc.methods import METHODS
+from rtagent.rpc.validation import digest, validate
+from tests.support.hosts import uid
+from tests.support.rpc import build
 
 METHOD = METHODS["instance_claim"]
-validate = Validator(METHOD)
 
 
-def test_a_document_becomes_values():
+def test_an_accepted_document_becomes_arguments():
     document = build(vcpus=3, limits={"vcpu": 5}, node="n")
-    arguments = validate(document)
+    arguments = validate(METHOD, document)
     assert isinstance(arguments, InstanceClaim)
     assert arguments.instance.flavor.vcpus == 3
     assert arguments.limits == Limits(vcpu=5)
     assert arguments.operation_id == document["operation_id"]
 
 
-def test_null_is_absence_for_every_optional_argument():
+def test_an_optional_argument_that_is_null_counts_as_absent():
     document = build()
     nulls = dict.fromkeys(("node", "limits", "allocations", "tag", "extra_resource"))
-    assert validate({**document, **nulls}) == validate(document)
+    assert validate(METHOD, {**document, **nulls}) == validate(METHOD, document)
     assert digest(METHOD, {**document, **nulls}) == digest(METHOD, document)
 
 
-def test_a_document_is_not_written_to():
+def test_a_document_is_not_changed():
     document = build()
     before = repr(document)
-    validate(document)
+    validate(METHOD, document)
     assert repr(document) == before
 
 
 def test_a_refusal_names_method_and_paths():
     with pytest.raises(InvalidRequest) as refused:
-        validate({**build(vcpus=-1), "tag": 7})
+        validate(METHOD, {**build(vcpus=-1), "tag": 7})
     assert refused.value.kwargs == {
         "method": "instance_claim",
         "errors": [
@@ -48,10 +51,63 @@ def test_a_refusal_names_method_and_paths():
     }
 
 
-def test_the_digest_is_of_method_and_content():
+def test_the_digest_depends_on_method_and_content_only():
     document = build(tag="a")
     reordered = dict(reversed(document.items()))
     assert digest(METHOD, reordered) == digest(METHOD, document)
     assert digest(METHOD, {**document, "tag": "b"}) != digest(METHOD, document)
     change = {"operation_id": uid(), "claim_uuid": uid()}
     assert digest(METHODS["renew_claim"], change) != digest(METHODS["activate_claim"], change)
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("$.instance.flavor.vcpus", {"instance": {"flavor": {"vcpus": 1.0}}}),
+        ("$.instance.flavor.vcpus", {"instance": {"flavor": {"vcpus": True}}}),
+        ("$.instance.flavor.vcpus", {"instance": {"flavor": {"vcpus": "1"}}}),
+        ("$.instance.flavor.vcpus", {"instance": {"flavor": {"vcpus": 10**400}}}),
+        ("$.limits.numa_topology.cpu_allocation_ratio", {"limits": {"numa_topology": {
+            "cpu_allocation_ratio": float("nan")}}}),
+        ("$.limits.numa_topology.cpu_allocation_ratio", {"limits": {"numa_topology": {
+            "cpu_allocation_ratio": 10**400}}}),
+        ('$["\\ud800"]', {"\ud800": 1}),
+        ("$.tag", {"tag": "\ud800"}),
+    ],
+)  # fmt: skip
+def test_msgspec_is_as_strict_as_the_schema(path: str, change: dict):
+    document = build()
+    flavor = document["instance"]["flavor"] | change.pop("instance", {}).pop("flavor", {})
+    document["instance"]["flavor"] = flavor
+    with pytest.raises(InvalidRequest) as refused:
+        validate(METHOD, {**document, **change})
+    assert [error["path"] for error in refused.value.kwargs["errors"]] == [path]
+
+
+#: The first calls of a process, in many threads at once.
+FIRST_CALLS = """
+import sys, threading
+from rtagent.rpc.methods import METHODS
+from rtagent.rpc.validation import validate
+from tests.support.rpc import documents
+
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(16)
+
+def call():
+    together.wait()
+    for name, document in documents().items():
+        validate(METHODS[name], document)
+
+threads = [threading.Thread(target=call) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_the_first_calls_may_be_concurrent():
+    """msgspec 0.22.0 crashes when two threads examine the same type at the same time."""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", FIRST_CALLS], check=True, timeout=60)

@@ -1,24 +1,40 @@
-"""A node in memory: store, hypervisor, clock and tracker, and what they report."""
+"""A node in memory: store, hypervisor, clock and tracker, and what its parts report."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from oslo_config import cfg
 
-from rtagent.audit import Auditor
+from rtagent.conf import load, settings
+from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
-from rtagent.kernel import restored
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import RtAgentError
 from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.policy import Policy
-from rtagent.service.gate import Gate
-from rtagent.tracker import ResourceTracker
+from rtagent.service.admission import Admission
+from rtagent.service.context import NodeContext
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import NODE, ManualClock
+from tests.support.hosts import NODE, ManualClock
 
 WRITER = Writer(machine_id="m", boot_id="b", state_path="/s")
+#: No reserved memory, no overcommit: the settings that make the default `Policy`.
+OPTIONS = {"reserved_host_memory_mb": 0, "initial_cpu_allocation_ratio": 1.0}
+
+
+def make_settings(directory: Path, **options: object) -> Settings:
+    """Read settings from a file with these options in [DEFAULT]."""
+    file = directory / "rtagent.conf"
+    lines = "".join(f"{name} = {value}\n" for name, value in {**OPTIONS, **options}.items())
+    file.write_text(f"[DEFAULT]\n{lines}")
+    return settings.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd"))
 
 
 class Notes:
-    """A reporter that remembers."""
+    """A reporter that keeps the status of each part and every line of the log."""
 
     def __init__(self) -> None:
         self.parts: dict[str, str] = {}
@@ -33,25 +49,58 @@ class Notes:
     def health(self, part: str, status: str, output: str = "") -> None:
         self.parts[part] = f"{status}: {output}" if output else status
 
-    def said(self, level: str, sentence: str) -> None:
+    def log(self, level: str, sentence: str) -> None:
         self.sentences.append((level, sentence))
+
+    def named(self, origin: str) -> "Notes":
+        return self
+
+
+class Events:
+    """`NodeEvents` that are kept. :ivar seen: their names. :ivar errors: the fatal ones."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.errors: list[RtAgentError] = []
+
+    def ready(self) -> None:
+        self.seen.append("ready")
+
+    def lost(self) -> None:
+        self.seen.append("lost")
+
+    def returned(self) -> None:
+        self.seen.append("returned")
+
+    def policy_changed(self) -> None:
+        self.seen.append("policy changed")
+
+    def service_changed(self) -> None:
+        self.seen.append("service changed")
+
+    def fatal(self, error: RtAgentError) -> None:
+        self.errors.append(error)
 
 
 class World:
     """One enrolled node with everything around it."""
 
-    def __init__(self) -> None:
-        self.clock, self.notes = ManualClock(), Notes()
+    def __init__(self, made: Settings) -> None:
+        self.clock, self.notes, self.events = ManualClock(), Notes(), Events()
+        self.settings = SettingsHolder(made)
+        self.context = NodeContext(
+            settings=self.settings, clock=self.clock, reporter=self.notes, events=self.events
+        )
         self.memory = MemoryStore()
         self.registry = MemoryServiceRegistry(self.memory.disk)
         self.store = FailingStore(self.memory)
         self.hypervisor = FakeHypervisor(hostname=NODE.hypervisor_hostname)
-        self.tracker = self.enroll()
-        self.gate = Gate(self.tracker)
-        self.auditor = Auditor(self.tracker, self.hypervisor, self.clock, self.notes)
+        self.node = self.open()
+        self.tracker, self.auditor = self.node.tracker, self.node.auditor
+        self.admission = Admission(self.tracker)
 
-    def enroll(self) -> ResourceTracker:
-        """Become the node's writer; a writer of before is fenced."""
+    def open(self) -> EmbeddedNode:
+        """Become the node's writer; an earlier writer is fenced."""
 
         def rule(records: list[NodeRecord]) -> NodeRecord:
             if not records:
@@ -59,9 +108,14 @@ class World:
             return replace(records[0], epoch=records[0].epoch + 1)
 
         stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule)
-        return ResourceTracker(self.store, self.clock, restored(stored, Policy()), self.notes)
+        return EmbeddedNode(stored, Policy(), self.hypervisor, self.store, self.clock, self.notes)
+
+    def configure(self, **options: Any) -> None:
+        """Bring other options of [DEFAULT] into force."""
+        now = self.settings.current
+        self.settings.current = replace(now, default=replace(now.default, **options))
 
 
 @pytest.fixture
-def world():
-    return World()
+def world(tmp_path):
+    return World(make_settings(tmp_path))

@@ -1,93 +1,70 @@
-"""When the host is looked at, and what follows when it cannot be."""
+"""When the host is audited, and what follows from the result."""
 
 import math
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable
-from rtagent.ports import HostIdentity
+from rtagent.errors import ConfigError, HypervisorUnavailable, NodeNotReady, StoreUnavailable
+from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions
+from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.service.audits import GAP, Audits
+from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import Rest
 from rtagent.virt.fake import TOPOLOGY
-from tests.builders import call, request, uid
-
-
-class Told(list):
-    """What `Audits` calls back, by name."""
-
-    def of(self, name):
-        return lambda *arguments: self.append((name, *arguments))
+from tests.support.hosts import call, request, uid
 
 
 @pytest.fixture
-def told():
-    return Told()
-
-
-@pytest.fixture
-def audits(world, told):
-    return Audits(
-        world.auditor,
-        world.tracker,
-        world.hypervisor,
-        world.gate,
-        world.clock,
-        world.notes,
-        interval=lambda: 60.0,
-        returned=told.of("returned"),
-        accepts=lambda: True,
-        opened=told.of("opened"),
-        closed=told.of("closed"),
+def audits(world, tmp_path):
+    options = IdentityOptions(
+        host="cn1",
+        host_ip="::1",
+        state_path=str(tmp_path),
+        lock_path=str(tmp_path),
+        service_down_time=60,
     )
+    identity = HostNodeIdentity(options, world.notes)
+    identity.lock_hypervisor(world.hypervisor.identity())
+    checks = HostChecks(world.context, world.node)
+    yield Audits(world.context, world.node, world.hypervisor, identity, world.admission, checks)
+    identity.release()
 
 
 def causes(world):
     return world.auditor.last.cause
 
 
-def test_the_first_good_audit_opens_the_gate_once(world, audits, told):
+def test_first_good_audit_opens_the_admission_once(world, audits):
     with pytest.raises(NodeNotReady):
         world.tracker.instance_claim(request(), call())
 
     rests = [audits.turn(), audits.turn()]
 
     assert world.tracker.instance_claim(request(), call())
-    assert told == [("opened",)]
+    assert world.events.seen == ["ready"]
     assert rests == [Rest(at_least=GAP, at_most=60.0)] * 2
     assert audits.age == 0.0
 
 
-def test_an_audit_takes_no_more_than_half_of_the_time(world, audits):
+def test_audits_take_at_most_half_of_the_time(world, audits):
     world.hypervisor.between = lambda step: world.clock.advance(5.0 if step == "list" else 0.0)
 
     assert audits.turn() == Rest(at_least=5.0, at_most=60.0)
 
 
-def test_an_endless_interval_waits_for_an_event(world, told):
-    audits = Audits(
-        world.auditor,
-        world.tracker,
-        world.hypervisor,
-        world.gate,
-        world.clock,
-        world.notes,
-        interval=lambda: math.inf,
-        returned=told.of("returned"),
-        accepts=lambda: True,
-        opened=told.of("opened"),
-        closed=told.of("closed"),
-    )
+def test_without_periodic_audits_the_next_one_waits_for_an_event(world, audits):
+    world.configure(update_resources_interval=-1)
 
     assert audits.turn() == Rest(at_least=GAP, at_most=math.inf)
 
 
-def test_events_share_an_audit(world, audits):
+def test_several_causes_share_an_audit(world, audits):
     audits.turn()
     assert causes(world) == "start"
 
     for cause in ("lifecycle", "device", "lifecycle"):
-        audits.because(cause)
+        audits.add_cause(cause)
     audits.turn()
     assert causes(world) == "device+lifecycle"
 
@@ -95,62 +72,75 @@ def test_events_share_an_audit(world, audits):
     assert causes(world) == "periodic"
 
 
-def test_nothing_is_granted_while_the_host_is_not_known(world, audits, told):
+def test_no_claim_is_granted_while_the_topology_is_unknown(world, audits):
     world.hypervisor.topology = None
     audits.turn()
-    with pytest.raises(NodeNotReady, match="what the host is made of is not known yet"):
+    with pytest.raises(NodeNotReady, match="the host's topology is not known yet"):
         world.tracker.instance_claim(request(), call())
 
     world.hypervisor.topology = TOPOLOGY
     audits.turn()
 
-    assert told == [("opened",)]
+    assert world.events.seen == ["ready"]
     assert world.tracker.instance_claim(request(), call())
 
 
-def test_an_incomplete_audit_is_repeated_soon(world, audits, told):
+def test_incomplete_audit_is_repeated_with_back_off(world, audits):
     world.hypervisor.incomplete = True
 
     rests = [audits.turn() for _ in range(3)]
 
     assert [rest.at_most for rest in rests] == [0.25, 0.5, 1.0]
-    assert told == []
+    assert world.events.seen == []
     assert causes(world) == "start"
 
 
-def test_a_hypervisor_that_is_lost_closes_the_gate_until_it_is_back(world, audits, told):
+def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, audits):
     audits.turn()
-    told.clear()
+    world.events.seen.clear()
     world.hypervisor.lost = True
 
     rests = [audits.turn() for _ in range(3)]
 
     with pytest.raises(HypervisorUnavailable):
         world.tracker.instance_claim(request(), call())
-    assert world.notes.parts["hypervisor"] == "fail: the fake hypervisor is lost"
+    assert world.notes.parts["hypervisor"] == "fail: the connection to the fake hypervisor is lost"
     assert [rest.at_most for rest in rests] == [0.25, 0.5, 1.0]
-    assert told == [("closed",)]
+    assert world.events.seen == ["lost"]
 
     world.hypervisor.lost = False
     audits.turn()
 
-    identity = HostIdentity(hostname=world.hypervisor.hostname, host_uuid="")
-    assert told == [("closed",), ("returned", identity), ("opened",)]
+    assert world.events.seen == ["lost", "ready"]
     assert causes(world) == "return"
     assert world.tracker.instance_claim(request(), call())
 
 
-def test_a_loss_between_two_audits_closes_the_gate_at_once(world, audits, told):
+def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
+    audits.turn()
+    world.hypervisor.lost = True
+    audits.turn()
+
+    world.hypervisor.lost, world.hypervisor.hostname = False, "another"
+    audits.turn()
+
+    (error,) = world.events.errors
+    assert "is another now: if that is intended, start again" in str(error)
+    with pytest.raises(HypervisorUnavailable):
+        world.tracker.instance_claim(request(), call())
+
+
+def test_loss_between_two_audits_closes_the_admission_at_once(world, audits):
     audits.turn()
 
     audits.lost(HypervisorUnavailable("gone"))
 
     with pytest.raises(HypervisorUnavailable):
         world.tracker.instance_claim(request(), call())
-    assert told == [("opened",), ("closed",)]
+    assert world.events.seen == ["ready", "lost"]
 
 
-def test_a_good_audit_that_began_before_a_loss_does_not_open_the_gate(world, audits, told):
+def test_audit_that_began_before_a_loss_does_not_open_the_admission(world, audits):
     def lose(step):
         if step == "finish":
             audits.lost(HypervisorUnavailable("gone"))
@@ -165,11 +155,11 @@ def test_a_good_audit_that_began_before_a_loss_does_not_open_the_gate(world, aud
     world.hypervisor.between = lambda _: None
     audits.turn()
 
-    assert [name for name, *_ in told] == ["opened", "closed", "returned", "opened"]
+    assert world.events.seen == ["ready", "lost", "ready"]
     assert causes(world) == "return"
 
 
-def test_leases_run_anew_when_the_hypervisor_is_back(world, audits):
+def test_leases_restart_when_the_hypervisor_is_back(world, audits):
     audits.turn()
     claim = world.tracker.instance_claim(request(), call())
     world.hypervisor.lost = True
@@ -184,46 +174,36 @@ def test_leases_run_anew_when_the_hypervisor_is_back(world, audits):
     assert claim.uuid in world.tracker.snapshot().claims
 
 
-def test_a_store_that_is_down_does_not_open_the_gate(world, audits, told):
+def test_audit_does_not_open_the_admission_while_the_store_is_down(world, audits):
     world.store.fail(StoreUnavailable, times=None)
 
     audits.turn()
 
-    assert told == []
-    assert isinstance(world.gate.why_closed, StoreUnavailable)
+    assert world.events.seen == []
+    assert isinstance(world.admission.why_closed, StoreUnavailable)
 
 
-def test_a_change_of_the_host_is_no_other_hypervisor(world, audits, told):
+def test_changed_hardware_is_the_same_hypervisor(world, audits):
     audits.turn()
     world.hypervisor.topology = replace(TOPOLOGY, memory_mb=TOPOLOGY.memory_mb * 2)
     world.hypervisor.start_domain(uid(), vcpus=1, memory_mb=64)
 
     audits.turn()
 
-    assert told == [("opened",)]
+    assert world.events.seen == ["ready"]
     assert world.tracker.snapshot().topology.memory_mb == TOPOLOGY.memory_mb * 2
 
 
-def test_the_gate_stays_closed_while_the_host_is_not_accepted(world, told):
-    answers = iter([False, True])
-    audits = Audits(
-        world.auditor,
-        world.tracker,
-        world.hypervisor,
-        world.gate,
-        world.clock,
-        world.notes,
-        interval=lambda: 60.0,
-        returned=told.of("returned"),
-        accepts=lambda: next(answers),
-        opened=told.of("opened"),
-        closed=told.of("closed"),
-    )
+def test_admission_stays_closed_while_the_policy_does_not_fit_the_host(world, audits):
+    missing = NumaPolicy(cpu_dedicated_set=frozenset({900}))
+    world.tracker.set_policy(Policy(numa=missing))
 
     audits.turn()
-    assert told == []
+    assert world.events.seen == []
+    assert [type(error) for error in world.events.errors] == [ConfigError]
     with pytest.raises(NodeNotReady):
         world.tracker.instance_claim(request(), call())
 
+    world.tracker.set_policy(Policy())
     audits.turn()
-    assert told == [("opened",)]
+    assert world.events.seen == ["ready"]

@@ -1,40 +1,38 @@
-"""What is kept for a time only is forgotten, later."""
+"""Records are purged after their retention."""
+
+import pytest
+from msgspec.structs import replace
 
 from rtagent.errors import StoreUnavailable
 from rtagent.service.housekeeping import INTERVAL, RETRY, Housekeeping
 from rtagent.service.loop import every
-from tests.builders import NODE, call, request
+from tests.support.hosts import NODE, call, request
 
 
+@pytest.fixture
 def housekeeping(world):
-    return Housekeeping(
-        world.store,
-        NODE.uuid,
-        world.clock,
-        world.notes,
-        retention=lambda: 100,
-        forget_moves=world.tracker.forget_moves,
-    )
+    now = world.settings.current
+    world.settings.current = replace(now, claims=replace(now.claims, operation_retention=100))
+    return Housekeeping(world.context, world.store, world.tracker)
 
 
-def test_what_is_older_than_its_retention_goes(world):
+def test_operations_are_purged_after_their_retention(world, housekeeping):
     world.auditor.run("start")
-    world.gate.open()
+    world.admission.open()
     asked = call()
     claim = world.tracker.instance_claim(request(), asked)
     world.tracker.release_claim(claim.uuid, call("release_claim"))
-    keeping = housekeeping(world)
 
     world.clock.advance(100)
-    keeping.turn()
+    housekeeping.turn()
     assert world.store.operation(NODE.uuid, asked.operation_id) is not None
 
     world.clock.advance(1)
-    assert keeping.turn() == every(INTERVAL)
+    assert housekeeping.turn() == every(INTERVAL)
     assert world.store.operation(NODE.uuid, asked.operation_id) is None
 
 
-def test_a_store_that_is_down_puts_it_off(world):
+def test_purge_is_postponed_while_the_store_is_down(world, housekeeping):
     world.store.fail(StoreUnavailable, on=("purge",))
 
-    assert housekeeping(world).turn() == every(RETRY)
+    assert housekeeping.turn() == every(RETRY)

@@ -1,4 +1,4 @@
-"""Who is up and who is down, by what is held."""
+"""CPUs of the dedicated set are switched on and off as guests are pinned to them."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable
-from rtagent.model.host import restore
 from rtagent.model.topology import Topology
 from rtagent.service.power import Power
-from rtagent.service.powered_hypervisor import PoweredHypervisor
 from rtagent.virt.fake import FakeHypervisor
-from tests.builders import TOPOLOGY, host
-from tests.unit.model.placed import pinned_claim
-from tests.unit.service.conftest import Notes
+from tests.support.hosts import TOPOLOGY, host, with_claims
+from tests.support.pinned_claims import pinned_claim
 
 MANAGED = frozenset({2, 3, 4, 5})
 
@@ -40,22 +37,39 @@ class Switches:
 
 
 class Node:
-    """A node whose claims, and whose dedicated set, a test changes."""
+    """A node whose claims and whose dedicated set a test changes.
 
-    def __init__(self) -> None:
-        self.switches, self.notes = Switches(), Notes()
-        self.managed = MANAGED
+    Power management begins with `begin`, as after the first audit.
+    """
+
+    def __init__(self, world) -> None:
+        self.world, self.notes, self.switches = world, world.notes, Switches()
         self.state = host()
-        self.power = Power(
-            self.switches,
-            lambda: self.state,
-            self.notes,
-            wanted=lambda: self.managed,
-            interval=lambda: 60.0,
+        self.power = Power(world.context, self.switches)
+        self.power.attach(lambda: self.state)
+        self.manage(MANAGED)
+
+    def manage(self, cpus: frozenset[int]) -> None:
+        """Configure another dedicated set."""
+        now = self.world.settings.current
+        self.world.settings.current = replace(
+            now,
+            compute=replace(now.compute, cpu_dedicated_set=cpus),
+            libvirt=replace(now.libvirt, cpu_power_management=True),
         )
 
+    def begin(self) -> "Node":
+        """The host was observed with every CPU on."""
+        self.power.all_up()
+        self.power.begin()
+        return self
+
     def hold(self, *claims: object) -> None:
-        self.state = restore(host(), claims, (), 1)
+        self.state = with_claims(host(), claims)
+
+    def remember(self, topology: Topology | None) -> None:
+        """Record the topology that an earlier process has seen."""
+        self.state = host(topology)
 
     @property
     def down(self) -> set[int]:
@@ -63,21 +77,27 @@ class Node:
 
 
 @pytest.fixture
-def node() -> Node:
-    """Seen whole, with every CPU up."""
-    node = Node()
-    node.power.all_up()
-    node.power.begin()
-    return node
+def new_node(world) -> Node:
+    """A node whose host was not observed yet."""
+    return Node(world)
 
 
-def test_nothing_goes_down_before_the_host_was_seen():
-    node = Node()
-    node.power.turn()
-    assert node.down == set()
+@pytest.fixture
+def node(world) -> Node:
+    """A node whose host was observed with every CPU on."""
+    return Node(world).begin()
 
 
-def test_what_nobody_holds_goes_down_and_what_somebody_holds_comes_up(node):
+def powered(node: Node, inner: FakeHypervisor):
+    return node.power.observed(inner)
+
+
+def test_no_cpu_is_switched_off_before_the_host_was_observed(new_node):
+    new_node.power.turn()
+    assert new_node.down == set()
+
+
+def test_unused_cpus_are_switched_off_and_used_ones_on(node):
     node.power.turn()
     assert node.down == MANAGED
 
@@ -90,7 +110,7 @@ def test_what_nobody_holds_goes_down_and_what_somebody_holds_comes_up(node):
     assert node.down == MANAGED
 
 
-def test_a_claims_cpus_are_up_when_it_is_settled(node):
+def test_cpus_of_a_claim_are_on_when_it_is_settled(node):
     node.power.turn()
     claim = pinned_claim(3, 4, kept=(5,))
     node.hold(claim)
@@ -100,14 +120,14 @@ def test_a_claims_cpus_are_up_when_it_is_settled(node):
     assert node.down == {2, 5}
 
 
-def test_a_claim_whose_cpu_cannot_come_up_is_not_settled(node):
+def test_claim_whose_cpu_cannot_be_switched_on_is_not_settled(node):
     node.power.turn()
     node.switches.stuck = {4}
     with pytest.raises(CpuPowerFailed):
         node.power.settle(pinned_claim(3, 4, kept=(5,)))
 
 
-def test_a_cpu_that_is_stuck_is_told_until_it_is_not(node):
+def test_stuck_cpu_is_reported_until_it_can_be_switched(node):
     node.switches.stuck = {4}
     node.power.turn()
     assert node.notes.parts["power"].startswith("warn: CPU 4")
@@ -118,16 +138,17 @@ def test_a_cpu_that_is_stuck_is_told_until_it_is_not(node):
     assert node.notes.parts["power"] == "pass"
 
 
-def test_a_cpu_that_leaves_the_set_comes_up(node):
+def test_cpu_that_leaves_the_set_is_switched_on(node):
     node.power.turn()
-    node.managed = frozenset({2, 3})
+    node.manage(frozenset({2, 3}))
     node.power.turn()
     assert node.down == {2, 3}
 
 
-def test_a_cpu_that_left_the_set_and_is_stuck_is_tried_until_it_is_up(node):
+def test_stuck_cpu_that_left_the_set_is_tried_until_it_is_on(node):
     node.power.turn()
-    node.managed, node.switches.stuck = frozenset({2, 3}), {4}
+    node.manage(frozenset({2, 3}))
+    node.switches.stuck = {4}
     node.power.turn()
     assert node.power.managed == MANAGED
     assert node.notes.parts["power"].startswith("warn: CPU 4")
@@ -137,7 +158,7 @@ def test_a_cpu_that_left_the_set_and_is_stuck_is_tried_until_it_is_up(node):
     assert node.down == node.power.managed == {2, 3}
 
 
-def test_what_is_held_and_somebody_else_switched_off_comes_up_in_time(node):
+def test_used_cpu_that_another_program_switched_off_is_switched_on(node):
     node.hold(pinned_claim(3))
     assert node.power.turn().at_most == 60.0
     node.switches.on -= {3}
@@ -145,16 +166,15 @@ def test_what_is_held_and_somebody_else_switched_off_comes_up_in_time(node):
     assert node.down == MANAGED - {3}
 
 
-def test_a_claim_is_settled_before_the_host_was_seen():
-    """A life of the agent that ended between a claim and its CPUs left them down."""
-    node = Node()
-    node.switches.on -= {3}
-    node.power.settle(pinned_claim(3))
-    assert node.down == set()
+def test_claim_is_settled_before_the_host_was_observed(new_node):
+    """An earlier process was killed after the claim, before it switched the CPUs on."""
+    new_node.switches.on -= {3}
+    new_node.power.settle(pinned_claim(3))
+    assert new_node.down == set()
 
 
 def seen(switches: Switches) -> Topology:
-    """What a hypervisor tells of the host while some CPUs are off."""
+    """The topology that a hypervisor reports while some CPUs are off."""
     off = frozenset(range(8)) - switches.on
     cells = [
         replace(
@@ -168,10 +188,11 @@ def seen(switches: Switches) -> Topology:
     return replace(TOPOLOGY, cells=tuple(cells), cpus=TOPOLOGY.cpus - off)
 
 
-def test_the_host_is_whole_however_many_of_its_cpus_are_down():
-    node, inner = Node(), FakeHypervisor()
-    node.switches.on -= {2, 3}  # by the agent's last life
-    hypervisor = PoweredHypervisor(inner, node.power, lambda: None)
+def test_topology_is_complete_however_many_cpus_are_off(new_node):
+    new_node.remember(None)
+    node, inner = new_node, FakeHypervisor()
+    node.switches.on -= {2, 3}  # by an earlier process
+    hypervisor = powered(node, inner)
     inner.between = lambda step: setattr(inner, "topology", seen(node.switches))
 
     assert hypervisor.observe().topology == TOPOLOGY
@@ -181,9 +202,10 @@ def test_the_host_is_whole_however_many_of_its_cpus_are_down():
     assert hypervisor.observe().topology == TOPOLOGY
 
 
-def test_a_cpu_that_somebody_else_switched_off_is_off():
-    node, inner = Node(), FakeHypervisor()
-    hypervisor = PoweredHypervisor(inner, node.power, lambda: None)
+def test_unmanaged_cpu_that_another_program_switched_off_is_offline(new_node):
+    new_node.remember(None)
+    node, inner = new_node, FakeHypervisor()
+    hypervisor = powered(node, inner)
     inner.topology = TOPOLOGY
     hypervisor.observe()
     node.switches.on -= {7}
@@ -192,7 +214,7 @@ def test_a_cpu_that_somebody_else_switched_off_is_off():
 
 
 def without(*cpus: int) -> Topology:
-    """What a hypervisor tells that was started while these were off."""
+    """The topology that a hypervisor reports that was started while these CPUs were off."""
     gone = frozenset(cpus)
     cells = [
         replace(
@@ -205,15 +227,17 @@ def without(*cpus: int) -> Topology:
     return replace(TOPOLOGY, cells=tuple(cells))
 
 
-def test_cpus_that_the_hypervisor_has_no_cell_for_are_remembered():
-    node, inner = Node(), FakeHypervisor(without(2, 3, 5))
-    assert PoweredHypervisor(inner, node.power, lambda: TOPOLOGY).observe().topology == TOPOLOGY
+def test_cells_that_the_hypervisor_does_not_know_are_taken_from_the_record(new_node):
+    new_node.remember(TOPOLOGY)
+    hypervisor = powered(new_node, FakeHypervisor(without(2, 3, 5)))
+    assert hypervisor.observe().topology == TOPOLOGY
 
 
 @pytest.mark.parametrize("last", [None, without(5)])
-def test_cpus_that_nobody_has_a_cell_for_are_told_until_the_hypervisor_has(last):
-    node, inner = Node(), FakeHypervisor(without(2, 3, 5))
-    hypervisor = PoweredHypervisor(inner, node.power, lambda: last)
+def test_host_is_unavailable_while_the_cells_of_cpus_are_unknown(new_node, last):
+    new_node.remember(last)
+    inner = FakeHypervisor(without(2, 3, 5))
+    hypervisor = powered(new_node, inner)
     with pytest.raises(HypervisorUnavailable, match=r"CPUs 2-3,5.*restart"):
         hypervisor.observe()
 
@@ -221,16 +245,17 @@ def test_cpus_that_nobody_has_a_cell_for_are_told_until_the_hypervisor_has(last)
     assert hypervisor.observe().topology == TOPOLOGY
 
 
-def test_a_hypervisor_that_was_restarted_while_cpus_were_down_changes_nothing(node):
+def test_hypervisor_that_restarts_while_cpus_are_off_changes_nothing(node):
     inner = FakeHypervisor(TOPOLOGY)
-    hypervisor = PoweredHypervisor(inner, node.power, lambda: None)
+    hypervisor = powered(node, inner)
     hypervisor.observe()
     node.power.turn()
     inner.topology = without(2, 3)
     assert hypervisor.observe().topology == TOPOLOGY
 
 
-def test_a_host_that_cannot_be_read_is_not_known():
-    node, inner = Node(), FakeHypervisor()
+def test_topology_that_cannot_be_read_is_unknown(new_node):
+    new_node.remember(None)
+    inner = FakeHypervisor()
     inner.topology = None
-    assert PoweredHypervisor(inner, node.power, lambda: None).observe().topology is None
+    assert powered(new_node, inner).observe().topology is None

@@ -1,61 +1,29 @@
-"""What a running agent tells of itself."""
+"""The reporter of the running agent: health, throttled log lines, one logger per module."""
 
+import logging
 from datetime import timedelta
 
 import pytest
-from prometheus_client import generate_latest
+from msgspec.structs import replace
+from oslo_config import cfg
+from oslo_log import log
 
+from rtagent.db.memory import MemoryStore
 from rtagent.model.health import Check, Status
-from rtagent.telemetry.metrics import Metrics
-from rtagent.telemetry.sayings import REMEMBERED, WINDOW, Sayings
-from rtagent.telemetry.telemetry import Telemetry
-from tests.builders import NOON, ManualClock
+from rtagent.model.node import NodeRecord
+from rtagent.model.node_state import restore
+from rtagent.model.policy import Policy
+from rtagent.telemetry.telemetry import REMEMBERED, WINDOW, LogThrottle, Telemetry
+from rtagent.tracker import ResourceTracker
+from tests.support.hosts import NODE, NOON, ManualClock
 
 
-def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
-    return telemetry.metrics.registry.get_sample_value(name, labels)
+@pytest.fixture
+def telemetry():
+    return Telemetry(ManualClock())
 
 
-def test_a_duration_is_a_histogram_by_purpose():
-    telemetry = Telemetry(ManualClock())
-
-    telemetry.timed("lock_wait", "instance_claim", 0.003)
-    telemetry.timed("lock_wait", "instance_claim", 0.2)
-
-    purpose = "instance_claim"
-    assert value(telemetry, "rtagent_lock_wait_seconds_count", purpose=purpose) == 2
-    assert value(telemetry, "rtagent_lock_wait_seconds_sum", purpose=purpose) == 0.203
-    assert value(telemetry, "rtagent_lock_wait_seconds_bucket", purpose=purpose, le="0.005") == 1
-
-
-def test_a_count_has_the_label_that_its_table_gives():
-    telemetry = Telemetry(ManualClock())
-
-    telemetry.counted("refused", "insufficient")
-    telemetry.counted("refused", "insufficient", 2)
-    telemetry.counted("something_new", "here")
-
-    assert value(telemetry, "rtagent_refused_total", code="insufficient") == 3
-    assert value(telemetry, "rtagent_something_new_total", label="here") == 1
-
-
-def test_agents_do_not_share_their_metrics():
-    first, second = Metrics(), Metrics()
-    first.counted("granted", "instance_claim")
-
-    assert b"rtagent_granted" not in generate_latest(second.registry)
-
-
-def test_a_gauge_is_asked_at_each_scrape():
-    metrics, ages = Metrics(), iter([1.0, 2.0])
-    metrics.gauge("audit_age_seconds", "Since the last audit", lambda: next(ages))
-
-    read = [metrics.registry.get_sample_value("rtagent_audit_age_seconds") for _ in range(2)]
-
-    assert read == [1.0, 2.0]
-
-
-def test_health_remembers_since_when_a_part_is_so():
+def test_health_keeps_the_time_of_the_last_change_of_status():
     clock = ManualClock()
     telemetry = Telemetry(clock)
 
@@ -70,9 +38,7 @@ def test_health_remembers_since_when_a_part_is_so():
     )
 
 
-def test_a_change_of_health_is_logged_once(caplog):
-    telemetry = Telemetry(ManualClock())
-
+def test_change_of_health_is_logged_once(telemetry, caplog):
     with caplog.at_level("DEBUG"):
         for status, output in (("pass", ""), ("fail", "gone"), ("fail", "still"), ("pass", "")):
             telemetry.health("store", status, output)
@@ -83,40 +49,125 @@ def test_a_change_of_health_is_logged_once(caplog):
     ]
 
 
-def test_a_repeated_warning_is_logged_once_and_counted(caplog):
-    telemetry = Telemetry(ManualClock())
-
+def test_repeated_warning_is_logged_once_and_counted(telemetry, caplog):
     with caplog.at_level("DEBUG"):
         for _ in range(3):
-            telemetry.said("warning", "100% odd")
+            telemetry.log("warning", "100% odd")
 
     assert [record.message for record in caplog.records] == ["100% odd"]
-    assert value(telemetry, "rtagent_repeated_total", level="warning") == 2
+    registry = telemetry.metrics.registry
+    assert registry.get_sample_value("rtagent_repeated_total", {"level": "warning"}) == 2
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])
-def test_what_is_no_warning_is_always_said(level):
-    sayings = Sayings(ManualClock())
+def test_lines_below_warning_are_never_suppressed(level):
+    throttle = LogThrottle(ManualClock())
 
-    assert [sayings.admit(level, "done") for _ in range(3)] == ["done"] * 3
+    assert [throttle.admit(level, "done") for _ in range(3)] == ["done"] * 3
 
 
-def test_a_warning_that_goes_on_is_said_again_with_its_number():
+def test_suppressed_warning_is_logged_again_with_its_count():
     clock = ManualClock()
-    sayings = Sayings(clock)
-    first = [sayings.admit("error", "odd") for _ in range(3)]
+    throttle = LogThrottle(clock)
+    first = [throttle.admit("error", "odd") for _ in range(3)]
     clock.advance(WINDOW)
 
-    again = [sayings.admit("error", "odd") for _ in range(2)]
+    again = [throttle.admit("error", "odd") for _ in range(2)]
 
     assert first == ["odd", None, None]
     assert again == ["odd (and 2 times since it was last logged)", None]
 
 
-def test_only_so_many_warnings_are_remembered():
-    sayings = Sayings(ManualClock())
+def test_throttle_forgets_the_oldest_of_many_warnings():
+    throttle = LogThrottle(ManualClock())
     for number in range(REMEMBERED + 1):
-        sayings.admit("warning", f"odd {number}")
+        throttle.admit("warning", f"odd {number}")
 
-    assert sayings.admit("warning", "odd 1") is None
-    assert sayings.admit("warning", "odd 0") == "odd 0"
+    assert throttle.admit("warning", "odd 1") is None
+    assert throttle.admit("warning", "odd 0") == "odd 0"
+
+
+def test_named_reporters_share_metrics_health_and_throttle(telemetry, caplog):
+    one, other = telemetry.named("rtagent.one"), telemetry.named("rtagent.other")
+
+    one.counted("granted", "instance_claim")
+    other.counted("granted", "instance_claim")
+    one.health("store", "fail", "gone")
+    with caplog.at_level("WARNING"):
+        one.log("warning", "odd")
+        other.log("warning", "odd")
+
+    registry = telemetry.metrics.registry
+    assert registry.get_sample_value("rtagent_granted_total", {"method": "instance_claim"}) == 2
+    assert [check.part for check in other.checks()] == ["store"]
+    assert [r.name for r in caplog.records if r.message == "odd"] == ["rtagent.one"]
+
+
+@pytest.fixture
+def configured(tmp_path):
+    """Sets up the log as the daemon does, from a configuration file with these levels."""
+    root = logging.getLogger()
+    before = root.level, root.handlers[:]
+    touched: list[logging.Logger] = []
+
+    def set_up(levels: str) -> None:
+        (tmp_path / "rtagent.conf").write_text(f"[DEFAULT]\ndefault_log_levels = {levels}\n")
+        conf = cfg.ConfigOpts()
+        log.register_options(conf)
+        conf(["--config-file", str(tmp_path / "rtagent.conf")], project="rtagent")
+        touched.extend(
+            logging.getLogger(pair.partition("=")[0]) for pair in conf.default_log_levels
+        )
+        log.setup(conf, "rtagent")
+
+    yield set_up
+    for logger in touched:
+        logger.setLevel(logging.NOTSET)
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+
+
+class Kept(logging.Handler):
+    """Keeps what passes the levels of the loggers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.name, record.getMessage()))
+
+
+def test_default_log_levels_select_one_module(telemetry, configured):
+    configured("rtagent.state=DEBUG,rtagent.audit=ERROR")
+    kept = Kept()
+    logging.getLogger().addHandler(kept)
+
+    for module in ("rtagent.state.writer", "rtagent.audit", "rtagent.rpc.endpoint"):
+        reporter = telemetry.named(module)
+        for level in ("debug", "info", "error"):
+            reporter.log(level, f"{level} of {module}")
+
+    assert kept.lines == [
+        ("rtagent.state.writer", "debug of rtagent.state.writer"),
+        ("rtagent.state.writer", "info of rtagent.state.writer"),
+        ("rtagent.state.writer", "error of rtagent.state.writer"),
+        ("rtagent.audit", "error of rtagent.audit"),
+        ("rtagent.rpc.endpoint", "info of rtagent.rpc.endpoint"),
+        ("rtagent.rpc.endpoint", "error of rtagent.rpc.endpoint"),
+    ]
+
+
+def test_the_core_logs_under_the_names_of_its_modules(telemetry, configured):
+    """The recovery of the state is given the tracker's reporter and logs under its own name."""
+    configured("rtagent.state.recovery=INFO,rtagent=WARNING")
+    kept, store = Kept(), MemoryStore()
+    logging.getLogger().addHandler(kept)
+    record = NodeRecord(node=NODE, epoch=1, revision=0)
+    stored = store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: record)
+    tracker = ResourceTracker(store, ManualClock(), restore(stored, Policy()), telemetry)
+    store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda seen: replace(seen[0], epoch=2))
+
+    tracker.check_epoch()
+
+    assert {name for name, _ in kept.lines} == {"rtagent.state.recovery"}

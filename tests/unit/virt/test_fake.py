@@ -4,7 +4,7 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.model.device import Mdev
 from rtagent.ports import HostIdentity
 from rtagent.virt.fake import FakeHypervisor
-from tests.pci_hosts import GPU_0, GPU_1, gpu
+from tests.support.pci_hosts import GPU_0, GPU_1, gpu
 
 A = "00000000-0000-0000-0000-00000000000a"
 B = "00000000-0000-0000-0000-00000000000b"
@@ -14,7 +14,7 @@ def sizes(hypervisor):
     return {d.uuid: (d.active, d.vcpus, d.memory_mb) for d in hypervisor.observe().domains.values()}
 
 
-def test_shows_what_happened_in_its_world():
+def test_observations_show_the_changes():
     hypervisor = FakeHypervisor()
     hypervisor.start_domain(A, vcpus=2, memory_mb=512)
     hypervisor.define(B, vcpus=1, memory_mb=256)
@@ -25,13 +25,13 @@ def test_shows_what_happened_in_its_world():
     assert sizes(hypervisor) == {A: (False, 2, 512)}
 
 
-def test_says_who_it_is():
+def test_identity_returns_name_and_uuid():
     hypervisor = FakeHypervisor(hostname="node-1", host_uuid=A)
     assert hypervisor.identity() == HostIdentity(hostname="node-1", host_uuid=A)
 
 
 @pytest.mark.parametrize("call", ["identity", "observe"])
-def test_a_lost_one_is_unavailable(call):
+def test_a_lost_hypervisor_is_unavailable(call):
     hypervisor = FakeHypervisor()
     hypervisor.lost = True
     with pytest.raises(HypervisorUnavailable):
@@ -46,11 +46,11 @@ def test_an_unreadable_domain_is_present_and_a_problem():
     seen = hypervisor.observe()
 
     assert seen.complete
-    assert seen.domains[A].holding() is None
+    assert seen.domains[A].domain_usage() is None
     assert [problem.item for problem in seen.problems] == [f"domain {A}"]
 
 
-def test_the_world_may_change_between_steps():
+def test_domains_may_change_between_steps():
     steps = []
 
     def between(step):
@@ -67,7 +67,7 @@ def test_the_world_may_change_between_steps():
     assert steps == ["devices", "list", f"read {A}", f"read {B}", "finish"]
 
 
-def test_devices_come_and_go():
+def test_devices_are_added_and_removed():
     hypervisor, words = FakeHypervisor(), []
     hypervisor.start(words.append)
     assert hypervisor.observe().devices == ()
@@ -84,7 +84,7 @@ def test_devices_come_and_go():
     assert words == ["device"] * 4
 
 
-def test_devices_that_cannot_be_listed_are_a_problem():
+def test_a_failed_device_listing_is_a_problem():
     hypervisor = FakeHypervisor()
     hypervisor.plug(gpu(GPU_0))
     hypervisor.unlisted = True
@@ -95,7 +95,7 @@ def test_devices_that_cannot_be_listed_are_a_problem():
     assert [problem.item for problem in seen.problems] == ["node devices"]
 
 
-def test_it_may_be_lost_in_the_middle():
+def test_the_connection_may_be_lost_during_an_observation():
     hypervisor = FakeHypervisor()
     hypervisor.between = lambda step: setattr(hypervisor, "lost", step == "finish")
     with pytest.raises(HypervisorUnavailable):
@@ -108,7 +108,7 @@ def test_an_incomplete_observation_says_so():
     assert not hypervisor.observe().complete
 
 
-def test_events_reach_the_one_who_watches_until_stopped():
+def test_events_are_delivered_until_stop():
     words: list[str] = []
     hypervisor = FakeHypervisor()
     hypervisor.start(words.append)

@@ -45,7 +45,7 @@ def test_aarch64():
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "message"),
     [
         ("nonsense", "not well-formed"),
         ("<domain/>", "no <capabilities>"),
@@ -53,6 +53,6 @@ def test_aarch64():
         ("<capabilities><host><cpu/></host></capabilities>", "no <arch>"),
     ],
 )
-def test_an_odd_document_says_where(odd, told):
-    with pytest.raises(BadDocument, match=told):
+def test_an_invalid_document_names_the_element(odd, message):
+    with pytest.raises(BadDocument, match=message):
         parse_capabilities(odd)

@@ -59,7 +59,7 @@ def test_two_sockets():
     assert (first.pages[HUGE], second.pages[HUGE]) == (64, 96)
 
 
-def test_cpus_dealt_out_in_turns():
+def test_cpus_numbered_round_robin_over_sockets():
     first, second = cells("two-sockets-no-smt")
     assert first.cpus == frozenset(range(0, 24, 2))
     assert second.cpus == frozenset(range(1, 24, 2))
@@ -101,7 +101,7 @@ def test_offline_cpus():
     assert second.sockets == {1}
 
 
-def test_an_offline_cpu_that_is_told_of_like_one_that_runs():
+def test_an_offline_cpu_reported_like_an_online_one():
     cpus = f"<cpus>{CPU.format(4, '4')}{CPU.format(5, '5')}</cpus>"
     (cell,) = parse_cells(document(f"<cell id='1'>{cpus}</cell>"), frozenset({0, 4}))
     assert cell.siblings == (frozenset({4}),)
@@ -115,7 +115,7 @@ def test_aarch64():
     assert min(cells("aarch64-64k-pages")[1].pages) == 64
 
 
-def test_a_host_that_tells_of_no_cells():
+def test_a_host_without_cells():
     assert parse_cells("<capabilities><host/></capabilities>") == ()
 
 
@@ -129,7 +129,7 @@ def test_units_and_defaults():
     assert (cell.memory_mb, cell.pages) == (100, {4: 10, 2048: 1})
 
 
-def test_siblings_that_are_not_online_here_are_left_out():
+def test_offline_siblings_are_left_out():
     cpus = f"<cpus>{CPU.format(0, '0-1,9')}<cpu id='1'/></cpus>"
     (cell,) = parse_cells(document(f"<cell id='0'>{cpus}</cell>"))
     assert cell.siblings == (frozenset({0}),)
@@ -145,14 +145,14 @@ CPU = "<cpu id='{}' socket_id='0' core_id='0' siblings='{}'/>"
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "message"),
     [
         ("<cell/>", "<cell id> is None"),
         ("<cell id='x'/>", "<cell id> is 'x'"),
         ("<cell id='3'><memory>much</memory></cell>", "cell 3: <memory> is 'much'"),
         (
             "<cell id='3'><memory unit='ell'>1</memory></cell>",
-            "cell 3: <memory> is in 'ell'",
+            "cell 3: <memory>: 'ell' is not a unit",
         ),
         ("<cell id='3'><cpus><cpu id='a'/></cpus></cell>", "cell 3: <cpu id> is 'a'"),
         (
@@ -163,18 +163,18 @@ CPU = "<cpu id='{}' socket_id='0' core_id='0' siblings='{}'/>"
             f"<cell id='3'><cpus>{CPU.format(0, '0-1')}{CPU.format(1, '1')}</cpus></cell>",
             "cell 3: CPU 1 is a sibling on more than one core",
         ),
-        ("<cell id='0'/><cell id='0'/>", "cell 0: it is there twice"),
+        ("<cell id='0'/><cell id='0'/>", "cell 0 is listed twice"),
         (
             f"<cell id='0'><cpus>{CPU.format(7, 7)}</cpus></cell>"
             f"<cell id='1'><cpus>{CPU.format(7, 7)}</cpus></cell>",
-            "cell 1: CPUs [7] is there twice",
+            "cell 1: CPUs [7] are listed twice",
         ),
     ],
 )
-def test_what_is_odd_is_named(cell, told):
+def test_an_invalid_element_is_named(cell, message):
     with pytest.raises(BadDocument) as refused:
         parse_cells(document(cell))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def document(text):

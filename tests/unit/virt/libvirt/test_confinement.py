@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.model.numa_usage import Occupancy
+from rtagent.model.domain_usage import Occupancy
 from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domain import parse_domain
@@ -57,11 +57,11 @@ def test_a_plain_domain_is_bound_to_nothing():
         ),
     ],
 )
-def test_cpus_that_its_threads_are_kept_to(vcpu, tuning, expected):
+def test_cpus_to_which_threads_are_pinned(vcpu, tuning, expected):
     assert occupied(f"<cputune>{tuning}</cputune>", vcpu=vcpu).pcpus == expected
 
 
-def test_before_the_host_is_known_every_set_confines():
+def test_every_cpuset_counts_while_online_cpus_are_unknown():
     confinement = bound(vcpu="<vcpu cpuset='0-7'>1</vcpu>")
     assert confinement.occupancy(frozenset(), {}).pcpus == HOST
 
@@ -77,17 +77,17 @@ def test_before_the_host_is_known_every_set_confines():
     ],
 )
 @pytest.mark.parametrize("cells", ["", CELLS])
-def test_memory_is_of_the_only_cell_that_it_is_bound_to(cells, tuning, expected):
+def test_memory_counts_for_a_single_bound_cell(cells, tuning, expected):
     assert occupied(cells, f"<numatune>{tuning}</numatune>").memory_mb == expected
 
 
-def test_each_guest_cell_may_be_bound_to_another():
+def test_guest_cells_may_be_bound_to_different_host_cells():
     assert occupied(CELLS, EACH_ITS_OWN).memory_mb == {1: 512, 0: 1024}
     one = EACH_ITS_OWN.replace("nodeset='1'", "nodeset='0'")
     assert occupied(CELLS, one).memory_mb == {0: 1536}
 
 
-def test_a_guest_cell_that_is_not_named_follows_the_others():
+def test_an_unnamed_guest_cell_uses_the_default_binding():
     tuning = (
         "<numatune><memory nodeset='1'/><memnode cellid='1' mode='strict' nodeset='0'/></numatune>"
     )
@@ -110,7 +110,7 @@ def test_a_guest_cell_that_is_not_named_follows_the_others():
         ),
     ],
 )
-def test_pages_are_counted_by_the_hosts_cell(pages, expected):
+def test_pages_are_counted_by_host_cell(pages, expected):
     backing = f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>"
     assert occupied(CELLS, EACH_ITS_OWN, backing).pages == expected
 
@@ -118,17 +118,17 @@ def test_pages_are_counted_by_the_hosts_cell(pages, expected):
 def test_pages_of_a_guest_without_cells():
     backing = "<memoryBacking><hugepages><page size='2048'/></hugepages></memoryBacking>"
     assert occupied(backing, "<numatune><memory nodeset='1'/></numatune>").pages == {1: {2048: 768}}
-    assert occupied(backing).pages == {}  # nobody knows whose they are
+    assert occupied(backing).pages == {}  # it is unknown to which cell they belong
 
 
-def test_pages_of_no_told_size_are_memory():
+def test_pages_without_a_size_count_as_memory():
     backing = "<memoryBacking><hugepages/></memoryBacking>"
     seen = occupied(backing, "<numatune><memory nodeset='1'/></numatune>")
     assert (seen.memory_mb, seen.pages) == ({1: 1536}, {})
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "message"),
     [
         ("<cputune><vcpupin vcpu='0' cpuset='x'/></cputune>", "<vcpupin cpuset>: .*'x'"),
         ("<cputune><emulatorpin cpuset='3-1'/></cputune>", "<emulatorpin cpuset>"),
@@ -143,12 +143,12 @@ def test_pages_of_no_told_size_are_memory():
         ),
         (
             "<memoryBacking><hugepages><page size='1' unit='ell'/></hugepages></memoryBacking>",
-            "unit 'ell'",
+            "'ell' is not a unit",
         ),
     ],
 )
-def test_what_is_odd_is_named(odd, told):
-    with pytest.raises(BadDocument, match=told):
+def test_an_invalid_element_is_named(odd, message):
+    with pytest.raises(BadDocument, match=message):
         bound(odd, "" if "numatune" in odd else "<numatune><memory nodeset='0'/></numatune>")
 
 
@@ -163,13 +163,13 @@ DEVICES = (
 )
 
 
-def test_devices_that_it_has_whole():
+def test_assigned_devices_are_parsed():
     assert bound(DEVICES).occupancy(HOST, {"/dev/vhost-vdpa-0": "0000:20:02.2"}) == Occupancy(
         devices=frozenset({"0000:08:00.0", "0000:20:02.1", "0000:20:02.2"}),
         mdevs=frozenset({"0000000a-0000-0000-0000-000000000000"}),
     )
 
 
-def test_a_device_whose_address_is_none_makes_the_document_odd():
+def test_an_invalid_device_address_makes_the_document_invalid():
     with pytest.raises(BadDocument, match="bus"):
         bound(DEVICES.replace("bus='0x08'", "bus='0x100'"))

@@ -29,7 +29,7 @@ def test_memory_is_in_mb_rounded_up(memory, expected):
     assert parse_domain(document(memory=memory)).memory_mb == expected
 
 
-def test_an_inflated_balloon_takes_nothing_off():
+def test_an_inflated_balloon_does_not_reduce_memory():
     ballooned = "<memory>524288</memory><currentMemory>262144</currentMemory>"
     assert parse_domain(document(memory=ballooned)).memory_mb == 512
 
@@ -42,7 +42,7 @@ def test_an_inflated_balloon_takes_nothing_off():
         ("", 1),
     ],
 )
-def test_vcpus_are_those_that_it_has_now(vcpu, expected):
+def test_vcpus_are_the_current_ones(vcpu, expected):
     assert parse_domain(document(vcpu=vcpu)).vcpus == expected
 
 
@@ -59,7 +59,7 @@ def test_only_its_own_writable_disk_files_count():
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "message"),
     [
         ("<domain", "not well-formed"),
         ("", "not well-formed"),
@@ -73,8 +73,8 @@ def test_only_its_own_writable_disk_files_count():
         (document(vcpu="<vcpu/>"), "<vcpu> is None"),
     ],
 )
-def test_an_odd_document_says_where(odd, told):
-    with pytest.raises(BadDocument, match=told):
+def test_an_invalid_document_names_the_element(odd, message):
+    with pytest.raises(BadDocument, match=message):
         parse_domain(odd)
 
 

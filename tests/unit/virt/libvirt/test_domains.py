@@ -9,7 +9,7 @@ import pytest
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.domains import Domains
 from rtagent.virt.libvirt.storage import Storage
-from rtagent.virt.libvirt.worker import Workers
+from rtagent.virt.libvirt.workers import Workers
 from rtagent.virt.simulate import domain_xml
 
 RUNNING, SHUT_OFF = {"state.state": 1}, {"state.state": 5}
@@ -44,7 +44,7 @@ class Guest:
 
 
 class Libvirt:
-    """A connection with guests, which may be unable to tell their sizes."""
+    """A connection with guests, which may fail to report their sizes."""
 
     def __init__(self, *guests):
         self.guests = list(guests)
@@ -96,7 +96,7 @@ def sizes(look):
     return {d.uuid: (d.active, d.vcpus, d.memory_mb) for d in look.domains.values()}
 
 
-def test_documents_are_read_once_in_ten_looks(domains):
+def test_documents_are_read_once_in_ten_observations(domains):
     guests = [Guest(str(UUID(int=number))) for number in range(1, 31)]
     session = Session(Libvirt(*guests), ())
 
@@ -110,7 +110,7 @@ def test_documents_are_read_once_in_ten_looks(domains):
     assert [guest.reads for guest in guests] == [2] * 30
 
 
-def test_a_marked_domain_is_read_at_the_next_look(domains):
+def test_a_marked_domain_is_read_at_the_next_observation(domains):
     a, b = Guest(A), Guest(B)
     session = Session(Libvirt(a, b), ())
     domains.look(session, ONLINE, {})
@@ -121,7 +121,7 @@ def test_a_marked_domain_is_read_at_the_next_look(domains):
     assert (a.reads, b.reads) == (2, 1)
 
 
-def test_a_mark_that_comes_during_a_look_is_for_the_next(domains):
+def test_a_mark_during_an_observation_applies_to_the_next(domains):
     a = Guest(A)
     virt = Libvirt(a)
     session = Session(virt, ())
@@ -141,7 +141,7 @@ def test_everything_is_read_again_after_a_reconnect(domains):
     assert (a.reads, b.reads) == (2, 2)
 
 
-def test_a_domain_that_was_away_is_read_again(domains):
+def test_a_domain_that_returns_is_read_again(domains):
     a, b = Guest(A), Guest(B)
     virt = Libvirt(a, b)
     session = Session(virt, ())
@@ -153,7 +153,7 @@ def test_a_domain_that_was_away_is_read_again(domains):
     assert sizes(domains.look(session, ONLINE, {}))[A] == (True, 2, 64)
 
 
-def test_a_domain_that_goes_as_an_odd_one_comes_is_forgotten(domains):
+def test_a_removed_domain_is_forgotten_while_an_invalid_one_appears(domains):
     a, b = Guest(A), Guest(B)
     b.document = "<domain/>"
     virt = Libvirt(a)
@@ -172,13 +172,13 @@ def test_a_domain_with_another_name(domains):
     assert domains.look(session, ONLINE, {}).domains[A].name == "renamed"
 
 
-def test_statistics_that_tell_sizes_are_believed_over_what_was_read(domains):
-    told = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
-    session = Session(Libvirt(Guest(A, stats=told), Guest(B, stats=SHUT_OFF)), ())
+def test_statistics_take_precedence_over_the_document(domains):
+    stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
+    session = Session(Libvirt(Guest(A, stats=stats), Guest(B, stats=SHUT_OFF)), ())
     assert sizes(domains.look(session, ONLINE, {})) == {A: (True, 3, 101), B: (False, 1, 64)}
 
 
-def test_states_are_enough_when_sizes_cannot_be_told(domains):
+def test_states_are_used_when_sizes_cannot_be_read(domains):
     virt = Libvirt(Guest(A, vcpus=2))
     virt.no_sizes = libvirt.libvirtError("monitor is busy")
     look = domains.look(Session(virt, ()), ONLINE, {})
@@ -187,7 +187,7 @@ def test_states_are_enough_when_sizes_cannot_be_told(domains):
 
 
 @pytest.mark.parametrize("odd", ["<domain/>", "nonsense", libvirt.libvirtError("cannot read it")])
-def test_one_odd_domain_is_present_and_a_problem(domains, odd):
+def test_an_invalid_domain_is_present_and_a_problem(domains, odd):
     a, b = Guest(A), Guest(B)
     a.document = odd
     session = Session(Libvirt(a, b), ())
@@ -201,7 +201,7 @@ def test_one_odd_domain_is_present_and_a_problem(domains, odd):
     assert sizes(domains.look(session, ONLINE, {}))[A] == (True, 2, 64)
 
 
-def test_a_domain_that_became_odd_is_not_taken_for_what_it_was(domains):
+def test_a_domain_that_became_invalid_loses_its_cached_values(domains):
     a = Guest(A)
     session = Session(Libvirt(a), ())
     domains.look(session, ONLINE, {})
@@ -210,7 +210,7 @@ def test_a_domain_that_became_odd_is_not_taken_for_what_it_was(domains):
     assert sizes(domains.look(session, ONLINE, {})) == {A: (True, None, None)}
 
 
-def test_a_domain_that_hangs_is_present_and_a_problem(domains, release):
+def test_a_hanging_domain_is_present_and_a_problem(domains, release):
     a, b = Guest(A), Guest(B)
     a.hangs = release
     look = domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
@@ -218,7 +218,7 @@ def test_a_domain_that_hangs_is_present_and_a_problem(domains, release):
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
 
-def test_a_domain_that_hangs_is_not_asked_again_until_it_returns(domains, release):
+def test_a_hanging_domain_is_skipped_until_its_call_returns(domains, release):
     a, b = Guest(A), Guest(B)
     a.hangs = release
     session = Session(Libvirt(a, b), ())
@@ -233,7 +233,7 @@ def test_a_domain_that_hangs_is_not_asked_again_until_it_returns(domains, releas
         pass  # the left thread has only to end
 
 
-def test_when_libvirt_hangs_as_a_whole_the_look_ends(domains, release):
+def test_an_observation_ends_when_libvirt_hangs_as_a_whole(domains, release):
     guests = [Guest(A), Guest(B)]
     virt = Libvirt(*guests)
     virt.frozen = guests[0].hangs = guests[1].hangs = release
@@ -242,7 +242,7 @@ def test_when_libvirt_hangs_as_a_whole_the_look_ends(domains, release):
     assert guests[1].reads == 0
 
 
-def test_a_domain_that_goes_while_it_is_read_was_there_and_is_no_problem(domains):
+def test_a_domain_removed_during_the_read_is_present_without_a_problem(domains):
     a = Guest(A)
     a.document = no_domain()
     look = domains.look(Session(Libvirt(a), ()), ONLINE, {})
@@ -250,7 +250,7 @@ def test_a_domain_that_goes_while_it_is_read_was_there_and_is_no_problem(domains
     assert look.problems == ()
 
 
-def test_an_error_of_a_connection_that_is_gone_is_raised(domains):
+def test_a_connection_error_is_raised(domains):
     a = Guest(A)
     a.document = libvirt.libvirtError("end of file")
     virt = Libvirt(a)
@@ -266,13 +266,13 @@ def pinned(guest, cpuset):
     return guest
 
 
-def test_what_runs_occupies_what_it_is_bound_to(domains):
+def test_a_running_domain_occupies_what_it_is_bound_to(domains):
     a, b = pinned(Guest(A), "1-2"), pinned(Guest(B, stats=SHUT_OFF), "1-2")
     seen = domains.look(Session(Libvirt(a, b), ()), ONLINE, {}).domains
     assert (seen[A].occupancy.pcpus, seen[B].occupancy.pcpus) == ({1, 2}, frozenset())
 
 
-def test_other_pins_are_seen_when_it_is_read_again(domains):
+def test_changed_pins_are_seen_at_the_next_read(domains):
     a = pinned(Guest(A), "1-2")
     session = Session(Libvirt(a), ())
     domains.look(session, ONLINE, {})
@@ -281,7 +281,7 @@ def test_other_pins_are_seen_when_it_is_read_again(domains):
     assert domains.look(session, ONLINE, {}).domains[A].occupancy.pcpus == {3}
 
 
-def test_what_confines_follows_the_cpus_that_are_online(domains):
+def test_pinning_follows_the_online_cpus(domains):
     a = pinned(Guest(A), "0-3")
     session = Session(Libvirt(a), ())
     seen = [
@@ -292,14 +292,14 @@ def test_what_confines_follows_the_cpus_that_are_online(domains):
     assert a.reads == 1
 
 
-def test_an_idle_look_makes_nothing_anew(domains):
+def test_an_idle_observation_returns_the_same_values(domains):
     session = Session(Libvirt(pinned(Guest(A), "1-2")), ())
     first = domains.look(session, ONLINE, {}).domains[A]
     for _ in range(20):
         assert domains.look(session, ONLINE, {}).domains[A] is first
 
 
-def test_odd_pins_are_a_problem_and_the_domain_is_there(domains):
+def test_invalid_pins_are_a_problem_and_the_domain_is_present(domains):
     a, b = pinned(Guest(A), "all"), Guest(B)
     look = domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
@@ -312,7 +312,7 @@ def with_vdpa(guest, path):
     return guest
 
 
-def test_a_vdpa_device_is_known_by_its_path_as_soon_as_the_host_shows_it(domains):
+def test_a_vdpa_device_is_found_by_its_path_once_it_is_listed(domains):
     a = with_vdpa(Guest(A), "/dev/vhost-vdpa-0")
     session = Session(Libvirt(a), ())
     look = domains.look(session, ONLINE, {})

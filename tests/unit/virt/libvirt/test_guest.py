@@ -6,16 +6,16 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.claim import ATTACH, BUILD
 from rtagent.model.device import STANDARD, AssignedDevice
-from rtagent.model.specific import SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest import apply, children, node_devices
-from tests.builders import NODE
-from tests.claimed_guests import WHERE, combinations, granted, plain_domain
-from tests.numa_hosts import host
-from tests.pci_hosts import GPU_0, GPU_1, GPU_IDS
+from tests.support.guests import WHERE, combinations, granted, plain_domain
+from tests.support.hosts import NODE
+from tests.support.numa_hosts import host
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS
 
 GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", **GPU_IDS)
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
@@ -38,7 +38,7 @@ def test_there_are_combinations_of_everything():
 @pytest.mark.parametrize(
     "specs", COMBINATIONS, ids=lambda specs: ",".join(f"{k}={v}" for k, v in specs.items())
 )
-def test_each_is_a_document_that_libvirt_knows(specs):
+def test_every_combination_follows_libvirts_schema(specs):
     SCHEMA.assertValid(applied(**specs))
 
 
@@ -50,7 +50,7 @@ def test_a_guest_without_cells_floats():
     assert inner(domain, "cpu") == [("topology", {"sockets": "4", "cores": "1", "threads": "1"})]
 
 
-def test_a_guest_floats_anywhere_when_the_operator_says_nothing():
+def test_a_guest_floats_on_all_cpus_without_a_shared_set():
     domain = etree.fromstring(apply(plain_domain(), granted(where=host())))
     assert domain.find("vcpu").get("cpuset") is None
 
@@ -106,7 +106,7 @@ def test_cells_and_pages():
     assert [child.tag for child in domain.find("memoryBacking")] == ["hugepages", "locked"]
 
 
-def test_a_guest_cell_is_numbered_as_the_guest_sees_it():
+def test_guest_cells_are_numbered_from_zero():
     busy = host(WHERE.topology, "16-31")
     domain = etree.fromstring(apply(plain_domain(), granted(where=busy, cpu_policy="dedicated")))
     assert inner(domain, "numatune")[1] == (
@@ -117,7 +117,7 @@ def test_a_guest_cell_is_numbered_as_the_guest_sees_it():
 
 
 @pytest.mark.parametrize("size", ["small", "4"])
-def test_the_smallest_pages_are_what_memory_is_made_of(size):
+def test_the_smallest_pages_need_no_hugepages_element(size):
     domain = applied(mem_page_size=size)
     assert domain.find("memoryBacking") is None
     assert domain.find("cpu/numa/cell").get("memAccess") is None
@@ -159,7 +159,7 @@ CALLERS = """
 """
 
 
-def test_what_the_caller_says_of_the_same_things_goes_and_the_rest_stays():
+def test_conflicting_elements_of_the_caller_are_replaced():
     domain = applied(CALLERS)
     SCHEMA.assertValid(domain)
     assert dict(domain.find("vcpu").attrib) == {"placement": "static", "cpuset": "0-3,16-19"}
@@ -172,7 +172,7 @@ def test_what_the_caller_says_of_the_same_things_goes_and_the_rest_stays():
     assert domain.findtext("iothreads") == "1"
 
 
-def test_what_the_claim_says_joins_what_stays():
+def test_elements_of_the_claim_join_existing_elements():
     domain = applied(CALLERS, cpu_policy="dedicated", mem_page_size="2MB", memory_mb=1024)
     SCHEMA.assertValid(domain)
     assert {child.tag for child in domain.find("cputune")} == {
@@ -185,7 +185,7 @@ def test_what_the_claim_says_joins_what_stays():
     assert len(domain.findall("cpu/numa/cell")) == 1
 
 
-def test_nothing_else_changes():
+def test_other_elements_stay_unchanged():
     before, after = etree.fromstring(plain_domain()), applied()
     for tag in ("name", "uuid", "metadata", "memory", "os", "features", "on_poweroff", "devices"):
         assert canonical(before.find(tag)) == canonical(after.find(tag))
@@ -196,13 +196,13 @@ def canonical(element):
 
 
 @pytest.mark.parametrize("specs", [{}, {"cpu_policy": "dedicated", "mem_page_size": "2MB"}])
-def test_applied_again_it_is_the_same(specs):
+def test_applying_twice_changes_nothing(specs):
     claim = granted(memory_mb=1024, **specs)
     once = apply(CALLERS, claim)
     assert apply(once, claim) == once
 
 
-def test_another_claim_takes_the_place_of_the_first():
+def test_another_claim_replaces_the_first():
     first = granted(cpu_policy="dedicated", numa_nodes="2", mem_page_size="2MB", memory_mb=1024)
     assert apply(apply(plain_domain(), first), granted()) == apply(plain_domain(), granted())
 
@@ -213,7 +213,7 @@ def test_the_children_alone():
 
 
 @pytest.mark.parametrize("document", ["<network/>", "<domain>", ""])
-def test_what_is_no_domain(document):
+def test_a_document_that_is_not_a_domain_is_refused(document):
     with pytest.raises(BadDocument):
         apply(document, granted())
 
@@ -225,10 +225,10 @@ def given(*addresses, kind=BUILD, vgpus=0):
     """A claim of these GPUs, and of so many mediated devices of the first."""
     pci = (replace(GPU, address=address) for address in addresses)
     units = (
-        SpecificUnit(provider=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{n}")
+        AssignedResource(provider=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{n}")
         for n in range(vgpus)
     )
-    named = SpecificUnit(provider="", resource_class="CUSTOM_PMEM", identifier="ns0")
+    named = AssignedResource(provider="", resource_class="CUSTOM_PMEM", identifier="ns0")
     return dataclasses.replace(granted(), kind=kind, pci=tuple(pci), resources=(*units, named))
 
 
@@ -240,7 +240,7 @@ def devices(claim, *attached, domain=None):
     return [address.get("bus") or address.get("uuid") for address in sources]
 
 
-def test_a_guest_is_given_its_devices():
+def test_devices_are_added_to_the_document():
     assert devices(given(GPU_0, GPU_1)) == ["0x08", "0x88"]
     assert devices(given(GPU_1)) == ["0x88"]
 
@@ -250,26 +250,26 @@ def test_mediated_devices_have_the_uuid_of_their_unit():
     assert devices(given(vgpus=1)) == [uuid]
 
 
-def test_what_was_added_stays_when_it_is_said():
+def test_attached_devices_stay_when_their_claims_are_passed():
     first, added = given(GPU_0), given(GPU_1, kind=ATTACH)
     both = apply(plain_domain(), first, [added])
     assert devices(first, added, domain=both) == ["0x08", "0x88"]
     assert devices(first, domain=both) == ["0x08"]
 
 
-def test_a_device_that_is_no_claims_goes():
+def test_a_device_without_a_claim_is_removed():
     before = apply(plain_domain(), given(GPU_0, GPU_1))
     assert devices(given(GPU_1), domain=before) == ["0x88"]
     assert devices(given(), domain=before) == []
 
 
-def test_the_children_of_a_claim_that_adds_devices_are_these_alone():
+def test_an_attach_claim_has_only_device_children():
     (child,) = children(given(GPU_1, kind=ATTACH))
     assert (child.tag, len(child)) == ("devices", 1)
     assert [each.tag for each in children(given(GPU_1))][-1] == "devices"
 
 
-def test_mediated_devices_are_to_be_created_first():
+def test_documents_of_mediated_devices_are_returned_for_creation():
     (document,) = node_devices(given(GPU_1, vgpus=1))
     assert mdev_uuid(NODE.uuid, f"{GPU_0}/nvidia-11/0") in document
     assert node_devices(given(GPU_1)) == ()

@@ -7,9 +7,9 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.virt.libvirt.guest import apply
-from tests.bus_seats import FAR, GPU, seats
-from tests.claimed_guests import granted, plain_domain
-from tests.pci_hosts import PF_0
+from tests.support.guest_devices import FAR, GPU, seats
+from tests.support.guests import granted, plain_domain
+from tests.support.pci_hosts import PF_0
 
 SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
 Q35 = plain_domain().replace("<type arch='x86_64'>", "<type arch='x86_64' machine='q35'>")
@@ -33,12 +33,12 @@ def numbers(document):
     return {int(target.findtext("node")): int(target.get("busNr")) for target in targets}
 
 
-def test_each_device_is_at_the_guests_cell_that_is_on_its_own():
+def test_each_device_is_on_the_bus_of_its_guest_cell():
     document = applied(claim(GPU, FAR))
     assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
 
 
-def test_the_guests_cells_have_numbers_of_their_own():
+def test_guest_cells_have_their_own_numbers():
     """Its first cell is on the host's second."""
     guest = granted(numa_nodes="2").numa_topology
     assert guest is not None
@@ -65,29 +65,29 @@ def test_devices_of_one_cell_share_its_bus_and_each_bus_has_room_for_its_ports()
     ],
     ids=["one cell", "no cell", "another cell", "another machine", "no machine"],
 )
-def test_where_it_would_tell_the_guest_nothing_there_is_none(one, domain):
+def test_no_bus_is_added_without_a_benefit(one, domain):
     document = applied(one, domain=domain)
     assert seats(document) == {"0x08": None}
     assert "controller" not in document
 
 
-def test_applied_again_it_is_the_same():
+def test_applying_twice_changes_nothing():
     document = applied(claim(GPU, FAR))
     assert applied(claim(GPU, FAR), domain=document) == document
 
 
-def test_another_claims_take_their_place():
+def test_buses_of_another_claim_replace_them():
     document = applied(claim(GPU, FAR))
     assert seats(applied(claim(FAR), domain=document)) == {"0x88": (1, 0)}
     assert "controller" not in applied(claim(), domain=document)
 
 
-def test_what_was_added_to_the_guest_is_at_its_cell_too():
+def test_attached_devices_are_on_the_bus_of_their_cell():
     document = applied(claim(GPU), dataclasses.replace(claim(FAR), kind="attach"))
     assert seats(document) == {"0x08": (0, 0), "0x88": (1, 0)}
 
 
-def test_a_place_that_the_document_says_stays():
+def test_an_address_in_the_document_stays():
     own = "<address type='pci' domain='0x0000' bus='0x05' slot='0x00' function='0x0'/>"
     document = applied(claim(GPU), domain=PC).replace("</hostdev>", f"{own}</hostdev>")
     document = document.replace("machine='pc'", "machine='q35'").replace(
@@ -98,7 +98,7 @@ def test_a_place_that_the_document_says_stays():
     assert 'bus="0x05"' in again
 
 
-def test_buses_that_the_document_has_stay_and_no_others_come():
+def test_existing_expander_buses_stay_and_none_is_added():
     own = (
         "<devices><controller type='pci' index='7' model='pcie-expander-bus'>"
         "<target busNr='200'><node>1</node></target></controller>"

@@ -5,8 +5,8 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
+from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, AssignedDevice
-from rtagent.model.specific import SpecificUnit
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest_devices import (
@@ -18,8 +18,8 @@ from rtagent.virt.libvirt.guest_devices import (
     put_devices,
 )
 from rtagent.virt.simulate import domain_xml
-from tests.builders import NODE, uid
-from tests.pci_hosts import GPU_0, GPU_1, PF_0, vf
+from tests.support.hosts import NODE, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, vf
 
 SCHEMAS = "/usr/share/libvirt/schemas"
 GPU = AssignedDevice(
@@ -29,7 +29,7 @@ OF_A_PORT = replace(
     GPU, address=vf(3), dev_type=SRIOV_VF, source="neutron_port", requester_id="p", managed=False
 )
 VDPA_DEVICE = replace(OF_A_PORT, address=vf(4), dev_type=VDPA, vdpa_dev="/dev/vhost-vdpa-0")
-UNIT = SpecificUnit(provider=GPU_1, resource_class="VGPU", identifier=f"{GPU_1}/nvidia-11/2")
+UNIT = AssignedResource(provider=GPU_1, resource_class="VGPU", identifier=f"{GPU_1}/nvidia-11/2")
 
 
 def domain(*elements):
@@ -66,7 +66,7 @@ def test_a_plain_device():
         (VDPA_DEVICE, "interface", "vdpa"),
     ],
 )
-def test_what_a_device_is_to_its_guest(device, tag, type_):
+def test_the_element_depends_on_the_kind_of_device(device, tag, type_):
     (element,) = device_elements([device])
     assert (element.tag, element.get("type")) == (tag, type_)
     assert element.get("managed") == (None if type_ == "vdpa" else "no")
@@ -97,12 +97,12 @@ ALL = [GPU, replace(GPU, address=GPU_1, managed=False), OF_A_PORT, VDPA_DEVICE]
 
 
 @pytest.mark.parametrize("devices", [[], ALL[:1], ALL[:2], ALL[2:], ALL])
-def test_the_document_keeps_to_libvirts_schema(devices):
+def test_the_document_follows_libvirts_schema(devices):
     document = domain(*device_elements(devices), *mdev_elements(NODE.uuid, [UNIT]))
     etree.RelaxNG(etree.parse(f"{SCHEMAS}/domain.rng")).assertValid(document)
 
 
-def test_what_was_given_is_read_back_as_libvirt_shows_it():
+def test_assigned_devices_are_read_back_from_libvirts_document():
     document = domain(*device_elements(ALL[:3]))
     connection = libvirt.open("test:///default")
     try:
@@ -112,7 +112,7 @@ def test_what_was_given_is_read_back_as_libvirt_shows_it():
     assert given_devices(etree.fromstring(shown)).addresses == {GPU_0, GPU_1, vf(3)}
 
 
-def test_every_way_of_giving_is_seen():
+def test_every_kind_of_assignment_is_parsed():
     document = domain(*device_elements(ALL), *mdev_elements(NODE.uuid, [UNIT]))
     assert given_devices(document) == Given(
         addresses=frozenset({GPU_0, GPU_1, vf(3)}),
@@ -122,7 +122,7 @@ def test_every_way_of_giving_is_seen():
     assert given_devices(domain()) == Given()
 
 
-def test_a_document_is_made_to_give_what_the_claim_holds_and_nothing_else():
+def test_a_document_assigns_exactly_the_claims_devices():
     others = [
         etree.fromstring("<interface type='network'><source network='default'/></interface>"),
         etree.fromstring("<hostdev mode='subsystem' type='usb'><source/></hostdev>"),
@@ -150,7 +150,7 @@ def test_a_document_is_made_to_give_what_the_claim_holds_and_nothing_else():
     assert len(document.find("devices")) == 2
 
 
-def test_a_document_without_devices_is_given_some():
+def test_devices_are_added_to_a_document_without_any():
     bare = etree.fromstring(domain_xml(uid(7), vcpus=1, memory_mb=64))
     put_devices(bare, [])
     assert bare.find("devices") is None
@@ -158,10 +158,10 @@ def test_a_document_without_devices_is_given_some():
     assert given_devices(bare).addresses == {GPU_0}
 
 
-def test_an_odd_address_says_so():
+def test_an_invalid_address_is_named():
     odd = etree.fromstring(
         "<hostdev mode='subsystem' type='pci'><source>"
         "<address domain='0x10000' bus='0x08' slot='0x00' function='0x0'/></source></hostdev>"
     )
-    with pytest.raises(BadDocument, match="the address of a device: domain"):
+    with pytest.raises(BadDocument, match="address of a device: domain"):
         given_devices(domain(odd))

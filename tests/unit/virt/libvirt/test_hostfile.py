@@ -6,9 +6,9 @@ import pytest
 
 from rtagent.virt.libvirt.hostfile import (
     capabilities_path,
-    complaint,
     host_file,
     host_uri,
+    rejection,
     signature,
     simulated_capabilities,
     simulated_hostname,
@@ -62,9 +62,9 @@ def test_the_host_is_named_by_an_instruction(document, name):
     assert simulated_hostname(document) == name
 
 
-def test_what_libvirt_does_not_accept(tmp_path):
+def test_a_file_that_libvirt_rejects(tmp_path):
     file = tmp_path / "host.xml"
     file.write_text("<node><domain type='test'/></node>")
-    assert "must be specified" in complaint(file) or "missing" in complaint(file)
+    assert "must be specified" in rejection(file) or "missing" in rejection(file)
     file.write_text("<node/>")
-    assert complaint(file) == ""
+    assert rejection(file) == ""

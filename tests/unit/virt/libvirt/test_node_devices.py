@@ -9,10 +9,10 @@ from rtagent.model.device import SRIOV_PF, SRIOV_VF, VDPA, Mdev
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.events import DEVICE_EVENTS, subscribe_devices
 from rtagent.virt.libvirt.node_devices import NodeDevices
-from rtagent.virt.libvirt.worker import Workers
-from tests.builders import uid
-from tests.node_listing import Libvirt, Node, gone, unsupported
-from tests.nodedevs import gpu, mdev, net, pci, pci_name, vdpa
+from rtagent.virt.libvirt.workers import Workers
+from tests.support.hosts import uid
+from tests.support.node_device_listing import Libvirt, Node, gone, unsupported
+from tests.support.node_device_xml import gpu, mdev, net, pci, pci_name, vdpa
 
 PF, GPU, OTHER_GPU = "0000:20:00.0", "0000:08:00.0", "0000:88:00.0"
 TYPE = "nvidia-11"
@@ -64,7 +64,7 @@ def test_three_hundred_devices_cost_one_call_when_nothing_changed(nodes):
     assert set(virt.reads.values()) == {1}
 
 
-def test_what_it_is_put_together_from(nodes):
+def test_a_device_combines_its_own_and_related_documents(nodes):
     vf = "0000:20:02.0"
     virt = Libvirt(*card(1), vdpa("/dev/vhost-vdpa-0", pci_name(vf)))
     pf, function = nodes.look(Session(virt, ())).devices
@@ -74,7 +74,7 @@ def test_what_it_is_put_together_from(nodes):
     assert nodes.vdpas == {"/dev/vhost-vdpa-0": vf}
 
 
-def test_only_what_came_is_read_and_what_went_is_forgotten(nodes):
+def test_only_new_devices_are_read_and_removed_ones_are_forgotten(nodes):
     virt = Libvirt(*card(1))
     session = Session(virt, ())
     nodes.look(session)
@@ -92,7 +92,7 @@ def test_only_what_came_is_read_and_what_went_is_forgotten(nodes):
     assert set(virt.reads.values()) == {1}
 
 
-def test_a_marked_device_is_read_at_the_next_look(nodes):
+def test_a_marked_device_is_read_at_the_next_observation(nodes):
     virt = Libvirt(gpu(GPU, free=4), gpu(OTHER_GPU))
     session = Session(virt, ())
     nodes.look(session)
@@ -104,7 +104,7 @@ def test_a_marked_device_is_read_at_the_next_look(nodes):
     assert virt.reads == {pci_name(GPU): 2, pci_name(OTHER_GPU): 1}
 
 
-def test_a_mark_that_comes_during_a_look_is_for_the_next(nodes):
+def test_a_mark_during_an_observation_applies_to_the_next(nodes):
     virt = Libvirt(gpu(GPU))
     session = Session(virt, ())
     nodes.look(session)
@@ -127,7 +127,7 @@ def free(look):
     return {d.address: d.mdev_types[0].available_instances for d in look.devices}
 
 
-def test_a_mediated_device_that_comes_or_goes_changes_what_its_maker_can_make(nodes):
+def test_a_mediated_device_changes_the_available_instances_of_its_parent(nodes):
     virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
     session = Session(virt, ())
     assert free(nodes.look(session)) == {GPU: 4, OTHER_GPU: 4}
@@ -145,7 +145,7 @@ def test_a_mediated_device_that_comes_or_goes_changes_what_its_maker_can_make(no
     assert virt.reads == {pci_name(GPU): 3, pci_name(OTHER_GPU): 1}
 
 
-def test_what_one_function_makes_another_of_the_card_cannot(nodes):
+def test_functions_of_one_card_share_available_instances(nodes):
     makes = gpu("0000:08:00.4").partition("<capability type='mdev_types'>")[2]
     more = "<capability type='mdev_types'>" + makes.removesuffix("</capability></device>")
     functions = ["0000:08:00.4", "0000:08:00.5"]
@@ -159,7 +159,7 @@ def test_what_one_function_makes_another_of_the_card_cannot(nodes):
     assert [virt.reads[pci_name(each)] for each in functions] == [2, 2]
 
 
-def test_an_odd_device_costs_itself_alone_and_is_read_once(nodes):
+def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
     odd = gpu(GPU).replace("<domain>0<", "<domain>65536<")
     virt = Libvirt(odd, gpu(OTHER_GPU))
     session = Session(virt, ())
@@ -177,7 +177,7 @@ def test_an_odd_device_costs_itself_alone_and_is_read_once(nodes):
     assert (addresses(look), look.problems) == ([GPU, OTHER_GPU], ())
 
 
-def test_a_device_that_goes_during_the_look_is_no_problem(nodes):
+def test_a_device_removed_during_the_observation_is_no_problem(nodes):
     virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
     virt.nodes[pci_name(GPU)].document = gone()
     session = Session(virt, ())
@@ -188,7 +188,7 @@ def test_a_device_that_goes_during_the_look_is_no_problem(nodes):
     assert addresses(nodes.look(session)) == [GPU, OTHER_GPU]
 
 
-def test_a_device_that_cannot_be_read_is_what_it_was_and_is_tried_again(nodes):
+def test_an_unreadable_device_keeps_its_value_and_is_retried(nodes):
     virt = Libvirt(gpu(GPU))
     session = Session(virt, ())
     before = nodes.look(session)
@@ -204,7 +204,7 @@ def test_a_device_that_cannot_be_read_is_what_it_was_and_is_tried_again(nodes):
     assert free(nodes.look(session)) == {GPU: 1}
 
 
-def test_a_device_that_hangs_costs_itself_alone(impatient, release):
+def test_a_hanging_device_affects_only_itself(impatient, release):
     virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
     virt.nodes[pci_name(GPU)].hangs = release
     look = impatient.look(Session(virt, ()))
@@ -212,7 +212,7 @@ def test_a_device_that_hangs_costs_itself_alone(impatient, release):
     assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
 
 
-def test_a_listing_that_fails_says_nothing_of_the_devices(nodes):
+def test_a_failed_listing_reports_no_devices(nodes):
     virt = Libvirt(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
     session = Session(virt, ())
     known = nodes.look(session)
@@ -228,7 +228,7 @@ def test_a_listing_that_fails_says_nothing_of_the_devices(nodes):
     assert virt.reads[pci_name(GPU)] == 2  # the mark has not been lost
 
 
-def test_a_listing_that_hangs_is_asked_for_once(impatient, release):
+def test_a_hanging_listing_is_not_repeated(impatient, release):
     virt = Libvirt(gpu(GPU))
     virt.on_listing = release.wait
     session = Session(virt, ())
@@ -278,15 +278,15 @@ ANNOUNCED = (
 )
 
 
-def test_events_name_what_is_to_be_read_again(nodes):
-    virt, told = Announcer(), []
+def test_events_mark_devices_to_read_again(nodes):
+    virt, names = Announcer(), []
     for event in DEVICE_EVENTS:
-        subscribe_devices(virt, event, told.append)
+        subscribe_devices(virt, event, names.append)
 
     for event in ANNOUNCED:
         virt.play(*event)
 
-    assert told == [
+    assert names == [
         "pci_0000_20_02_0",
         "pci_0000_20_02_1",
         "net_p20v0_52_54_00_20_02_00",

@@ -7,7 +7,7 @@ import pytest
 from rtagent.virt.libvirt.storage import FileSystem, Storage, probe
 
 
-def test_the_kernel_is_asked(tmp_path):
+def test_the_probe_uses_statvfs(tmp_path):
     size = probe(str(tmp_path))
     assert 0 < size.free <= size.total
 
@@ -17,12 +17,12 @@ def test_size_comes_from_the_probe():
     assert Storage("/i", 5, {"/i": size}.__getitem__).size() == size
 
 
-def test_a_directory_that_is_missing_says_so(tmp_path):
+def test_a_missing_directory_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Storage(str(tmp_path / "none"), 5).size()
 
 
-def test_one_that_hangs_is_not_asked_again_until_it_returns():
+def test_a_hanging_probe_is_not_repeated_until_it_returns():
     release, asked = threading.Event(), []
 
     def hang(path):
@@ -55,5 +55,5 @@ def test_one_that_hangs_is_not_asked_again_until_it_returns():
         ("/", "/disk", True),
     ],
 )
-def test_holds_what_is_below_it(path, file, expected):
-    assert Storage(path, 5).holds(file) is expected
+def test_holds_files_below_the_directory(path, file, expected):
+    assert Storage(path, 5).contains(file) is expected

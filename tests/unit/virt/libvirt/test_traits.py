@@ -56,7 +56,7 @@ def test_hyperthreading():
     assert "HW_CPU_HYPERTHREADING" not in host_traits(host("one-socket"), ())
 
 
-def test_what_guests_can_have():
+def test_traits_of_domain_capabilities():
     pc, q35 = domain("pc"), domain("q35")
 
     assert {"COMPUTE_STORAGE_BUS_VIRTIO", "COMPUTE_GRAPHICS_MODEL_QXL"} <= pc & q35

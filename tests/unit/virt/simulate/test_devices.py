@@ -5,7 +5,7 @@ import pytest
 from lxml import etree
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD
-from rtagent.virt.libvirt.nodedev import devices, parse_node_device
+from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device
 from rtagent.virt.simulate import Machine, SimulationError
 from rtagent.virt.simulate.devices import device_documents
 from rtagent.virt.simulate.documents import host_document
@@ -51,7 +51,7 @@ def test_each_device_has_an_address_of_its_own(machine, tmp_path):
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_the_documents_keep_to_libvirts_schema(machine):
+def test_the_documents_follow_libvirts_schema(machine):
     schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/nodedev.rng"))
     for document in device_documents(machine):
         # A document of its own: within another one, white space counts.
@@ -63,7 +63,7 @@ def test_a_machine_without_devices_has_none():
 
 
 @pytest.mark.parametrize("odd", [{"gpus": -1}, {"nics": 17}, {"vfs": 257}, {"nvmes": 17}])
-def test_what_has_no_place_is_refused(odd):
+def test_devices_beyond_the_limits_are_refused(odd):
     ((name, number),) = odd.items()
-    with pytest.raises(SimulationError, match=f"{name} = {number}: from 0 to"):
+    with pytest.raises(SimulationError, match=f"{name} = {number}: it must be from 0 to"):
         Machine(**odd)

@@ -35,7 +35,7 @@ def test_libvirt_sees_the_machine(machine, tmp_path):
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_the_capabilities_say_the_same(machine):
+def test_the_capabilities_match_the_machine(machine):
     document = etree.tostring(capabilities_document(machine), encoding="unicode")
     host = parse_capabilities(document)
 
@@ -52,13 +52,13 @@ def test_the_capabilities_say_the_same(machine):
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_the_capabilities_keep_to_libvirts_schema(machine):
+def test_the_capabilities_follow_libvirts_schema(machine):
     schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/capability.rng"))
     schema.assertValid(capabilities_document(machine))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_the_capabilities_tell_of_the_cells(machine):
+def test_the_capabilities_describe_the_cells(machine):
     cells = parse_cells(etree.tostring(capabilities_document(machine), encoding="unicode"))
 
     assert [cell.id for cell in cells] == list(range(machine.numa_cells))

@@ -54,7 +54,7 @@ def test_a_new_host_is_empty_and_named(tmp_path):
     assert simulated_hostname(capabilities_path(file).read_text()) == "node-7"
 
 
-def test_domains_run_from_the_start_or_are_only_defined(tmp_path):
+def test_domains_are_running_or_defined(tmp_path):
     file = tmp_path / "host.xml"
     running = domain_xml(A, vcpus=2, memory_mb=512)
     defined = domain_xml(B, vcpus=1, memory_mb=33, active=False)
@@ -62,7 +62,7 @@ def test_domains_run_from_the_start_or_are_only_defined(tmp_path):
     assert domains(file) == {A: (1, 2, 512 * 1024), B: (0, 1, 33 * 1024)}
 
 
-def test_domains_come_and_go(file):
+def test_domains_are_added_and_removed(file):
     with edit(file) as world:
         assert world.add_domain(domain_xml(A, vcpus=2, memory_mb=512)) == A
         world.add_domain(domain_xml(B, vcpus=1, memory_mb=64))
@@ -80,7 +80,7 @@ def test_a_domain_is_replaced_in_one_edit(file):
     assert domains(file) == {A: (1, 1, 64 * 1024)}
 
 
-def test_devices_come_and_go(file):
+def test_devices_are_added_and_removed(file):
     with edit(file) as world:
         assert world.add_device(DEVICE) == "pci_0000_08_00_0"
     assert "pci_0000_08_00_0" in devices(file)
@@ -90,39 +90,39 @@ def test_devices_come_and_go(file):
 
 
 @pytest.mark.parametrize(
-    ("verb", "argument", "told"),
+    ("verb", "argument", "message"),
     [
         ("add_domain", "<domain", "not well-formed"),
-        ("add_domain", DEVICE, "is a <device>: give one that is a <domain>"),
+        ("add_domain", DEVICE, "is a <device>, not a <domain>"),
         ("add_domain", "<domain type='kvm'/>", "'kvm': a simulated host runs <domain type='test'>"),
-        ("add_domain", "<domain type='test'/>", "no <name>: give it one"),
+        ("add_domain", "<domain type='test'/>", "no <name>: add one"),
         ("add_domain", "<domain type='test'><name>a</name></domain>", "no <uuid>"),
-        ("add_domain", domain_xml("u", vcpus=1, memory_mb=1), "'u' is no uuid"),
-        ("add_domain", domain_xml(A, vcpus=1, memory_mb=1), f"{A} is there already"),
+        ("add_domain", domain_xml("u", vcpus=1, memory_mb=1), "'u' is not a uuid"),
+        ("add_domain", domain_xml(A, vcpus=1, memory_mb=1), f"{A} exists already"),
         (
             "add_domain",
             domain_xml(B, vcpus=1, memory_mb=1, name=A),
-            f"named '{A}' is there already: rename",
+            f"named '{A}' exists already: rename",
         ),
         (
             "add_domain",
             f"<domain type='test'><name>b</name><uuid>{B}</uuid></domain>",
-            "libvirt does not accept it: .*os <type>",
+            "libvirt rejects it: .*os <type>",
         ),
         ("remove_domain", B, f"no domain has the uuid {B}: there are {A}"),
-        ("remove_domain", "x", "'x' is no uuid"),
+        ("remove_domain", "x", "'x' is not a uuid"),
         ("add_device", "<device/>", "no <name>"),
-        ("add_device", DEVICE, "named 'pci_0000_08_00_0' is there already"),
+        ("add_device", DEVICE, "named 'pci_0000_08_00_0' exists already"),
         ("remove_device", "pci_0", "no device is named 'pci_0': there are pci_0000_08_00_0"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(file, verb, argument, told):
+def test_an_invalid_change_is_refused_and_changes_nothing(file, verb, argument, message):
     with edit(file) as world:
         world.add_domain(domain_xml(A, vcpus=1, memory_mb=64))
         world.add_device(DEVICE)
     before, there = file.read_bytes(), sorted(file.parent.iterdir())
 
-    with pytest.raises(SimulationError, match=f"{file}: .*{told}"), edit(file) as world:
+    with pytest.raises(SimulationError, match=f"{file}: .*{message}"), edit(file) as world:
         getattr(world, verb)(argument)
 
     assert file.read_bytes() == before
@@ -137,34 +137,34 @@ def test_an_edit_that_fails_half_way_changes_nothing(file):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
-        (None, "no such host: `rtagent host simulate` makes one"),
+        (None, "no such file: create the host with `rtagent host simulate`"),
         ("<node", "not well-formed"),
-        ("<domain/>", "<domain> where a host file has <node>"),
+        ("<domain/>", "<domain>, not <node>"),
     ],
 )
-def test_what_is_no_host_file_is_not_edited(tmp_path, content, told):
+def test_a_file_that_is_not_a_host_file_is_not_edited(tmp_path, content, message):
     file = tmp_path / "host.xml"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(SimulationError, match=f"{file}: .*{told}"), edit(file):
+    with pytest.raises(SimulationError, match=f"{file}: .*{message}"), edit(file):
         pass
 
 
-def test_a_directory_that_is_missing_is_told(tmp_path):
+def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(SimulationError, match="No such file or directory"):
         simulate(tmp_path / "none" / "host.xml", SMALL)
 
 
-def test_writing_it_again_replaces_the_world(file):
+def test_writing_again_replaces_the_host(file):
     with edit(file) as world:
         world.add_domain(domain_xml(A, vcpus=1, memory_mb=64))
     simulate(file, SMALL)
     assert domains(file) == {}
 
 
-def test_editors_at_the_same_time_lose_nothing(file):
+def test_concurrent_edits_lose_nothing(file):
     uuids = [f"00000000-0000-0000-0000-{number:012x}" for number in range(16)]
 
     def add(uuid):

@@ -20,13 +20,13 @@ def test_cpus_are_numbered_as_linux_does():
 
 
 @pytest.mark.parametrize(("cells", "expected"), [(None, [0, 1]), (1, [0]), (4, [0, 1, 2, 3])])
-def test_cells_are_the_sockets_unless_told(cells, expected):
+def test_the_default_is_one_cell_per_socket(cells, expected):
     machine = Machine(sockets=2, cores=4, threads=1, memory_mb=4096, cells=cells)
     assert sorted({cpu.cell for cpu in machine.cpus}) == expected
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "message"),
     [
         ({"sockets": 0}, "sockets = 0"),
         ({"threads": -1}, "threads = -1"),
@@ -34,13 +34,13 @@ def test_cells_are_the_sockets_unless_told(cells, expected):
         ({"cells": 0}, "numa_cells = 0"),
         ({"sockets": 1, "cores": 4, "cells": 3}, "4 cores cannot be spread"),
         ({"memory_mb": 1001}, "1001 MB cannot be spread"),
-        ({"pages": {4: 1}}, "pages of 4 KiB: a size is a power of two above 4"),
+        ({"pages": {4: 1}}, "pages of 4 KiB: the size must be a power of two above 4"),
         ({"pages": {3000: 1}}, "pages of 3000 KiB"),
         ({"pages": {2048: -1}}, "-1 pages of 2048 KiB"),
         ({"memory_mb": 64, "pages": {2048: 17}}, "take 34816 KiB of each cell, which has 32768"),
         ({"hostname": "a b"}, "hostname 'a b'"),
     ],
 )
-def test_what_cannot_be_is_refused(odd, told):
-    with pytest.raises(SimulationError, match=told):
+def test_impossible_hardware_is_refused(odd, message):
+    with pytest.raises(SimulationError, match=message):
         Machine(**odd)

@@ -1,0 +1,162 @@
+"""Allocation: decide whether a claim's requirements fit the host, and choose its resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rtagent.allocation import capacity
+from rtagent.allocation.requirements import Requirements
+from rtagent.errors import NodeNotReady
+from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import Assignment
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.decision import Reason, Refused, refuse
+from rtagent.model.device import AssignedDevice
+from rtagent.model.node_state import NodeState
+from rtagent.model.owners import owner_usage
+from rtagent.model.topology import Topology
+from rtagent.numa.fit import Fitted, fit
+from rtagent.numa.host_cells import Host
+from rtagent.pci.allocations import DeviceAllocations, device_allocations
+from rtagent.pci.assigned_resources import (
+    FittedResources,
+    ResourceRequest,
+    allocatable_inventories,
+    fit_resources,
+    resource_users,
+)
+from rtagent.pci.fit import DeviceFit, FittedDevices
+from rtagent.pci.requests import DeviceRequest
+
+
+class Allocated(Value, frozen=True, kw_only=True):
+    """The resources that are assigned to a claim. :ivar pci: in the order of the device requests,
+    then of addresses.
+    """
+
+    numa_topology: Assignment
+    pci: tuple[AssignedDevice, ...] = ()
+    resources: tuple[AssignedResource, ...] = ()
+
+
+class Reusable(Value, frozen=True, kw_only=True):
+    """The resources that an owner already has on this host and that its new claim may reuse.
+
+    :ivar devices: the purpose of each PCI device, by address.
+    :ivar identifiers: of assigned resources.
+    """
+
+    devices: Mapping[str, str] = {}
+    identifiers: frozenset[str] = frozenset()
+
+
+def allocate(state: NodeState, owner_id: str, required: Requirements) -> Allocated | Refused:
+    """Choose cells, CPUs, pages, devices and assigned resources for a new claim.
+
+    The resources of the owner's other claims on this host are reused first (a move on one host).
+    Every step runs even if another one fails, so that a refusal has all reasons.
+
+    :raises NodeNotReady: the host has not been observed yet.
+    """
+    if state.topology is None:
+        raise NodeNotReady("the topology of this host is not known yet")
+    reusable = reusable_by(state, owner_id, state.claims_of(owner_id))
+    shortfalls = tuple(capacity.shortfalls(state, owner_id, required.usage, required.limits))
+    host = _host(state, state.topology, owner_id)
+    pci = device_fit(state, owner_id, required.devices, reusable)
+    cells = fit(required.numa, host, required.cell_limits, pci)
+    devices = pci.fit(_host_cells(cells)) if pci is not None else None
+    resources = _resources(state, owner_id, required.assigned_resources, reusable)
+    reasons = (*shortfalls, *_reasons(cells, devices, resources))
+    if reasons or not isinstance(cells, Fitted):
+        return refuse(dict.fromkeys(reasons))
+    return Allocated(
+        numa_topology=cells.assignment,
+        pci=devices.devices if isinstance(devices, FittedDevices) else (),
+        resources=resources.resources if isinstance(resources, FittedResources) else (),
+    )
+
+
+def reusable_by(state: NodeState, owner_id: str, claims: Sequence[Claim]) -> Reusable:
+    """Return the resources of these claims of an owner, and those that its domain uses without a
+    claim.
+
+    An orphan that is adopted keeps its devices. If its domain is shut off, it keeps only those that
+    have not been assigned to another owner in the meantime.
+    """
+    devices = {device.address: device.purpose for claim in claims for device in claim.pci}
+    identifiers = {unit.identifier for claim in claims for unit in claim.resources}
+    domain_usage = state.domain_usages.get(owner_id)
+    if domain_usage is None:
+        return Reusable(devices=devices, identifiers=frozenset(identifiers))
+    claimed = {device.address for claim in state.claims_of(owner_id) for device in claim.pci}
+    unclaimed = dict.fromkeys(domain_usage.occupancy.devices - claimed, "")
+    used = {name for name, owner in resource_users(state).items() if owner == owner_id}
+    return Reusable(devices={**unclaimed, **devices}, identifiers=frozenset(identifiers | used))
+
+
+def device_fit(
+    state: NodeState, owner_id: str, requests: Sequence[DeviceRequest], reusable: Reusable
+) -> DeviceFit | None:
+    """Prepare the fit of an owner's device requests; None: there are no requests, and the host has
+    no devices.
+
+    The NUMA fit prefers cells without devices for a guest without device requests.
+    """
+    if not requests and not state.devices:
+        return None
+    assert state.topology is not None
+    return DeviceFit(
+        requests,
+        device_allocations(state) if requests else DeviceAllocations(state.devices, ()),
+        owner_id,
+        where=state.node.hypervisor_hostname,
+        sockets={cell.id: cell.sockets for cell in state.topology.cells},
+        reusable=reusable.devices,
+    )
+
+
+def _host(state: NodeState, topology: Topology, owner_id: str) -> Host:
+    """Return the host with the usage of others.
+
+    The usage of an orphan that is adopted is not counted. The owner's other claims are counted,
+    unless ``same_host_resize_reuse`` lets the owner reuse their resources.
+    """
+    usage = state.usage.minus(state.usage_of(owner_id))
+    if not state.policy.same_host_resize_reuse:
+        usage = usage.plus(owner_usage(state.claims_of(owner_id), None))
+    return Host(
+        name=state.node.hypervisor_hostname,
+        topology=topology,
+        usage=usage.numa,
+        policy=state.policy.numa,
+    )
+
+
+def _host_cells(cells: Fitted | Refused) -> frozenset[int]:
+    """Return the host cells of a guest; none if it has no cells or fits nowhere.
+
+    For a guest without cells, every device is near.
+    """
+    assigned = cells.assignment.cells if isinstance(cells, Fitted) else ()
+    return frozenset(cell.id for cell in assigned)
+
+
+def _resources(
+    state: NodeState, owner_id: str, asked: Mapping[str, ResourceRequest], reusable: Reusable
+) -> FittedResources | Refused:
+    return fit_resources(
+        allocatable_inventories(state) if asked else (),
+        resource_users(state) if asked else {},
+        owner_id,
+        asked,
+        where=state.node.hypervisor_hostname,
+        reusable=reusable.identifiers,
+    )
+
+
+def _reasons(*results: object) -> Iterator[Reason]:
+    for result in results:
+        if isinstance(result, Refused):
+            yield from result.reasons

@@ -1,0 +1,107 @@
+"""Check whether the host as a whole has enough vCPUs, CPUs, memory and disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rtagent.model.base import Value
+from rtagent.model.decision import Reason, ReasonCode
+from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.node_state import NodeState
+from rtagent.model.owners import owner_usage
+from rtagent.model.usage import Usage
+
+#: Resource class, field of `Usage` and of `Inventories`, unit.
+_RESOURCES = (
+    ("VCPU", "vcpus", "vCPUs"),
+    ("PCPU", "pcpus", "CPUs"),
+    ("MEMORY_MB", "memory_mb", "MB"),
+    ("DISK_GB", "disk_mb", "MB"),
+)
+
+
+class _Check(Value, frozen=True, kw_only=True):
+    """The check of one resource.
+
+    :ivar alone: the usage of the new claim if it were its owner's only claim. It must not exceed
+        the host's total, at any allocation ratio.
+    :ivar before: the current usage of the owner's claims. :ivar after: their usage with the new
+        claim.
+    :ivar others: the usage of all other owners.
+    :ivar limit: the maximum usage, including the reserved quantity; None: the capacity that the
+        host advertises.
+    """
+
+    resource: str
+    unit: str
+    inventory: Inventory
+    alone: int
+    before: int
+    after: int
+    others: int
+    limit: int | None
+
+    def shortfall(self, where: str) -> Reason | None:
+        """Return why the new claim does not fit; None: it fits."""
+        if self.alone > self.inventory.total:
+            return self._reason(ReasonCode.EXCEEDS_HOST, where, self.alone, self.inventory.total)
+        if self.limit is None:
+            claimable = self.inventory.claimable
+        else:
+            claimable = self.limit - self.inventory.reserved
+        added, available = self.after - self.before, claimable - self.others - self.before
+        if added and added > available:
+            return self._reason(ReasonCode.INSUFFICIENT, where, added, max(0, available))
+        return None
+
+    def _reason(self, code: ReasonCode, where: str, requested: int, available: int) -> Reason:
+        return Reason(
+            code=code,
+            resource=self.resource,
+            where=where,
+            requested=requested,
+            available=available,
+            unit=self.unit,
+        )
+
+
+def shortfalls(
+    state: NodeState, owner_id: str, usage: Usage, limits: Mapping[str, int] = {}
+) -> Iterator[Reason]:
+    """Return a reason for each resource of which the host has too little for a new claim; empty if
+    it fits.
+
+    An owner whose domain already runs here, such as an adopted orphan, is counted once.
+
+    :param usage: what the new claim requires. :param limits: as `Requirements.limits`.
+    """
+    for check in _checks(state, owner_id, usage, limits):
+        reason = check.shortfall(state.node.hypervisor_hostname)
+        if reason is not None:
+            yield reason
+
+
+def _checks(
+    state: NodeState, owner_id: str, usage: Usage, limits: Mapping[str, int]
+) -> Iterator[_Check]:
+    assert state.topology is not None, "nothing is claimed on a host that was never observed"
+    inventory = inventories(state.topology, state.policy)
+    claims, domain_usage = state.claims_of(owner_id), state.domain_usages.get(owner_id)
+    reuse = state.policy.same_host_resize_reuse
+    alone = owner_usage((), domain_usage, new=usage)
+    before = owner_usage(claims, None, reuse=reuse)
+    after = owner_usage(claims, domain_usage, reuse=reuse, new=usage)
+    others = state.usage.minus(state.usage_of(owner_id))
+    for resource, field, unit in _RESOURCES:
+        if resource == "PCPU" and not inventory.pcpus.total:
+            continue  # the NUMA fit refuses the claim and names the option
+        yield _Check(
+            resource=resource,
+            unit=unit,
+            inventory=getattr(inventory, field),
+            alone=getattr(alone, field),
+            before=getattr(before, field),
+            after=getattr(after, field),
+            others=getattr(others, field),
+            limit=limits.get(field),
+        )

@@ -1,0 +1,160 @@
+"""The requirements of a request, derived from its flavor, its image and its own documents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from rtagent.errors import InvalidPciRequest
+from rtagent.model.base import Value
+from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
+from rtagent.model.move import MoveRequest
+from rtagent.model.policy import Policy
+from rtagent.model.request import BuildRequest, ExtraResource, Limits, NumaLimits
+from rtagent.model.units import MB_IN_GB
+from rtagent.model.usage import Usage
+from rtagent.numa.host_cells import CellLimits, cell_limits
+from rtagent.numa.properties import Property
+from rtagent.numa.requirements import NumaRequirements, numa_requirements
+from rtagent.pci.assigned_resources import ResourceRequest
+from rtagent.pci.pmem import pmem_request
+from rtagent.pci.requests import DeviceRequest, device_requests, requests_of_move
+
+#: Resource classes that are counted, here or in `NumaRequirements`. For any other class, a claim
+#: gets units with identifiers.
+COUNTED_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
+
+
+class Requirements(Value, frozen=True, kw_only=True):
+    """The requirements of a new claim.
+
+    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
+    :ivar disk_mb: MB on the host's own disks. :ivar numa: CPUs, cells and pages.
+    :ivar limits: the maximum usage of all guests and the host together, by field of `Usage`. A
+        field that is absent is limited by the capacity that the host advertises.
+    :ivar cell_limits: how far one host cell may be overcommitted. :ivar devices: PCI devices.
+    :ivar assigned_resources: by resource class, for all other classes: the number of units, or
+        their identifiers.
+    """
+
+    vcpus: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int
+    numa: NumaRequirements
+    limits: Mapping[str, int] = {}
+    cell_limits: CellLimits = CellLimits()
+    devices: tuple[DeviceRequest, ...] = ()
+    assigned_resources: Mapping[str, ResourceRequest] = {}
+
+    @property
+    def usage(self) -> Usage:
+        """The usage that the claim adds to its owner, without the usage by CPU and cell."""
+        return Usage(
+            vcpus=self.vcpus, pcpus=self.pcpus, memory_mb=self.memory_mb, disk_mb=self.disk_mb
+        )
+
+
+def from_request(
+    request: BuildRequest,
+    policy: Policy,
+    requests_of: Callable[..., tuple[DeviceRequest, ...]] = device_requests,
+) -> Requirements:
+    """Derive the requirements of a build.
+
+    Disk is counted exactly: the root disk (none if it is a volume), the ephemeral disk and swap.
+
+    :param requests_of: makes device requests of the flavor and of the request's documents.
+    :raises InvalidFlavor: the flavor and the image contradict each other or themselves.
+    :raises InvalidPciRequest: a device request or ``hw:pmem`` is malformed.
+    :raises PciRequestAliasNotDefined:
+    """
+    instance, flavor, limits = request.instance, request.instance.flavor, request.limits
+    extra, ratios = request.extra_resource, limits.numa_topology or NumaLimits()
+    numa = numa_requirements(
+        flavor.vcpus, flavor.memory_mb, flavor.extra_specs, instance.image.properties
+    )
+    root_gb = 0 if instance.is_volume_backed else flavor.root_gb
+    disk_gb = root_gb + flavor.ephemeral_gb + _number(extra, "DISK_GB")
+    return Requirements(
+        vcpus=numa.vcpus + _number(extra, "VCPU"),
+        pcpus=numa.pcpus,
+        memory_mb=flavor.memory_mb + _number(extra, "MEMORY_MB"),
+        disk_mb=disk_gb * MB_IN_GB + flavor.swap,
+        numa=numa,
+        limits=_limits(limits),
+        cell_limits=cell_limits(ratios.cpu_allocation_ratio, ratios.ram_allocation_ratio, policy),
+        assigned_resources=_assigned_resources(pmem_request(flavor), flavor.extra_specs, extra),
+        devices=requests_of(
+            flavor, instance.pci_requests, policy.pci.aliases, numa.pci_numa_affinity_policy
+        ),
+    )
+
+
+def from_move(request: MoveRequest, policy: Policy) -> Requirements:
+    """Derive the requirements of a guest that comes from another host or changes its size.
+
+    A resize or a cold migration keeps the device requests of ports only; the others are those of
+    the new flavor. A live migration keeps the page sizes that the guest has at its source.
+
+    :raises InvalidFlavor: InvalidPciRequest: PciRequestAliasNotDefined: as `from_request`.
+    """
+    requests_of = requests_of_move if request.kind in (RESIZE, MIGRATION) else device_requests
+    required = from_request(request.build, policy, requests_of)
+    if request.kind != LIVE_MIGRATION:
+        return required
+    return replace(required, numa=required.numa.with_page_sizes(request.source.page_sizes))
+
+
+def _limits(limits: Limits) -> dict[str, int]:
+    disk = None if limits.disk_gb is None else limits.disk_gb * MB_IN_GB
+    by_field = {"vcpus": limits.vcpu, "memory_mb": limits.memory_mb, "disk_mb": disk}
+    return {field: limit for field, limit in by_field.items() if limit is not None}
+
+
+def _number(extra: ExtraResource, resource: str) -> int:
+    wanted = extra.get(resource, 0)
+    return wanted if isinstance(wanted, int) else 0
+
+
+def _assigned_resources(
+    pmem: Mapping[str, int], extra_specs: Mapping[str, str], extra: ExtraResource
+) -> dict[str, ResourceRequest]:
+    """Return the requested number or identifiers of each resource class that is not counted.
+
+    Numbers of one class add up. Units that the request names count towards the number that the
+    flavor requests, and may exceed it.
+
+    :param pmem: the numbers that ``hw:pmem`` asks for.
+    :raises InvalidPciRequest: fewer units are named than the flavor asks for.
+    :raises PropertyInvalid: a number in the flavor is not an integer.
+    """
+    numbers = Counter(pmem)
+    for resource, number in _resources(extra_specs):
+        numbers[resource] += number
+    named: dict[str, tuple[str, ...]] = {}
+    for resource, wanted in extra.items():
+        if not isinstance(wanted, int):
+            named[resource] = wanted
+        elif resource not in COUNTED_CLASSES - {"PCPU"}:
+            numbers[resource] += wanted
+    for resource, identifiers in named.items():
+        if len(identifiers) < numbers[resource]:
+            raise InvalidPciRequest(
+                where=f"extra_resource {resource}",
+                value=", ".join(identifiers),
+                rule=f"the flavor asks for {numbers[resource]}",
+            )
+    return {**numbers, **named}
+
+
+def _resources(extra_specs: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """Return ``resources:CLASS`` of each class that is not counted."""
+    for key, value in extra_specs.items():
+        group, _, name = key.partition(":")
+        if value and group.startswith("resources") and name not in COUNTED_CLASSES:
+            number = Property(key, value).integer(least=0)
+            if number:
+                yield name, number

@@ -1,0 +1,127 @@
+"""Base classes of the commands, by what they print. Those that print have ``-f`` and ``-c``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any, ClassVar, TextIO
+
+from cliff.columns import FormattableColumn
+from cliff.command import Command
+from cliff.formatters.base import SingleFormatter
+from cliff.formatters.commaseparated import CSVLister
+from cliff.lister import Lister
+from cliff.show import ShowOne
+from stevedore import ExtensionManager
+from stevedore.extension import Extension
+
+from rtagent.cmd.rtagent import Shell
+
+#: The columns and the values of one item.
+Row = tuple[Sequence[str], Sequence[Any]]
+#: The columns and the rows of a list.
+Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+
+
+class Action(Command):
+    """A command that prints nothing. It may log a message to standard error."""
+
+    app: Shell
+
+
+class Show(ShowOne):
+    """A command that prints one item, in all formats of lists and as shell variables."""
+
+    app: Shell
+
+    def _load_formatter_plugins(self) -> ExtensionManager[SingleFormatter]:
+        formats = super()._load_formatter_plugins()
+        formats.extensions.append(_formatter("csv", CsvItem))
+        return formats
+
+
+class Text(Show):
+    """A command whose result is a text: a sentence, a document.
+
+    The format ``text``, which is the default, prints the last column and nothing else. The other
+    formats print all columns, with names.
+    """
+
+    @property
+    def formatter_default(self) -> str:
+        return "text"
+
+    def _load_formatter_plugins(self) -> ExtensionManager[SingleFormatter]:
+        formats = super()._load_formatter_plugins()
+        formats.extensions.append(_formatter("text", PlainText))
+        return formats
+
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+    ) -> int:
+        if parsed_args.formatter == "text" and not parsed_args.columns:
+            column_names, data = column_names[-1:], data[-1:]
+        return super().produce_output(parsed_args, column_names, data)
+
+
+class List(Lister):
+    """A command that prints a list, or logs that it is empty.
+
+    :cvar nouns: what is listed, in the plural.
+    """
+
+    app: Shell
+    nouns: ClassVar[str]
+
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+    ) -> int:
+        rows = list(data)
+        if not rows:
+            self.app.LOG.info("no %s", self.nouns)
+            if parsed_args.formatter == "table":
+                return 0
+        return super().produce_output(parsed_args, column_names, rows)
+
+
+class CsvItem(CSVLister, SingleFormatter):
+    """``-f csv`` for one item, which cliff does not have: a list of one row."""
+
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        self.emit_list(column_names, [data], stdout, parsed_args)
+
+
+class PlainText(SingleFormatter):
+    """``-f text``: the values without their names."""
+
+    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
+        """It has no options."""
+
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        for value in data:
+            text = value.human_readable() if isinstance(value, FormattableColumn) else str(value)
+            stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def _formatter(name: str, class_: type[SingleFormatter]) -> Extension[SingleFormatter]:
+    point = EntryPoint(name, f"{__name__}:{class_.__name__}", "cliff.formatter.show")
+    return Extension(name, point, class_, class_())

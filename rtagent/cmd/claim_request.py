@@ -1,0 +1,195 @@
+"""The request of a build claim, from options of the command line or from a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rtagent.errors import InvalidRequest
+
+METHOD = "instance_claim"
+
+#: Options of the flavor and of the instance: (metavar, type, help).
+_FLAVOR = {
+    "vcpus": ("N", int, "vCPUs"),
+    "memory": ("MB", int, "Memory in MB"),
+    "root-gb": ("GB", int, "Root disk in GB"),
+    "ephemeral-gb": ("GB", int, "Ephemeral disk in GB"),
+    "swap": ("MB", int, "Swap in MB"),
+    "flavor-name": ("NAME", str, "Name of the flavor"),
+}
+_INSTANCE = {
+    "instance": ("UUID", str, "Uuid of the instance"),
+    "name": ("NAME", str, "Its display_name"),
+    "project": ("ID", str, "Its project_id"),
+    "user": ("ID", str, "Its user_id"),
+}
+#: The field of an option whose name differs from it.
+_FIELDS = {
+    "memory": "memory_mb",
+    "flavor-name": "name",
+    "instance": "uuid",
+    "name": "display_name",
+    "project": "project_id",
+    "user": "user_id",
+}
+
+
+def _field(option: str) -> str:
+    return _FIELDS.get(option, option.replace("-", "_"))
+
+
+#: The path in the document, and the option that sets it.
+_PATHS = {
+    **{f"$.instance.{_field(option)}": f"--{option}" for option in _INSTANCE},
+    **{f"$.instance.flavor.{_field(option)}": f"--{option}" for option in _FLAVOR},
+    "$.instance.flavor.extra_specs": "--property",
+    "$.instance.image.properties": "--image-property",
+    "$.limits": "--limit",
+    "$.operation_id": "--operation-id",
+    "$.tag": "--tag",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a request."""
+    group = parser.add_argument_group(
+        "request", "either a file, or --instance, --vcpus, --memory and further options"
+    )
+    group.add_argument(
+        "--request",
+        metavar="FILE",
+        help='A JSON document, {"instance": {...}, "limits": {...}, ...}, as described by `rtagent'
+        f" schema show {METHOD}`; - is standard input.",
+    )
+    for option, (metavar, kind, text) in {**_INSTANCE, **_FLAVOR}.items():
+        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
+    group.add_argument(
+        "--volume-backed",
+        action="store_true",
+        default=None,
+        help="The root disk is a volume and uses no disk of the host.",
+    )
+    for option, text in (
+        ("--property", "An extra spec of the flavor; may be repeated."),
+        ("--image-property", "A property of the image; may be repeated."),
+    ):
+        group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
+    group.add_argument(
+        "--limit",
+        action="append",
+        type=quantity,
+        metavar="KEY=N",
+        help="The total of vcpu, memory_mb or disk_gb that may be used on the host; may be"
+        " repeated. Default: what the host advertises.",
+    )
+    group.add_argument("--tag", help="A text of your choice, stored with the claim.")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``."""
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def quantity(text: str) -> tuple[str, int]:
+    """Parse ``KEY=N``."""
+    key, value = pair(text)
+    if not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=N")
+    return key, int(value)
+
+
+def arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of the call, as in the schema.
+
+    :raises InvalidRequest: the file cannot be read or is combined with options, or an option gives
+        two values to one key.
+    """
+    document = _from_options(args)
+    if args.request is None:
+        return document
+    if document != {"instance": {"flavor": {}}}:
+        raise _invalid("--request", "cannot be combined with options: put everything into the file")
+    return _from_file(args.request)
+
+
+def identify(document: dict[str, Any], operation_id: str | None) -> str:
+    """Set the operation id of the document: the given one, its own, or a new one. Return it.
+
+    :raises InvalidRequest: the given one differs from that of the document.
+    """
+    chosen = operation_id or document.get("operation_id") or str(uuid.uuid4())
+    if document.setdefault("operation_id", chosen) != chosen:
+        raise _invalid("--operation-id", "differs from that of the file: leave one of them out")
+    return str(chosen)
+
+
+def check(method: str, args: argparse.Namespace, document: Mapping[str, Any]) -> None:
+    """Validate the arguments of a method, which were made from these options.
+
+    :raises InvalidRequest: names each invalid option, or each path of the file.
+    """
+    from rtagent.rpc.methods import METHODS
+    from rtagent.rpc.validation import validate
+
+    try:
+        validate(METHODS[method], document)
+    except InvalidRequest as error:
+        if args.request is not None:
+            raise
+        errors = [{**each, "path": _option(each["path"])} for each in error.kwargs["errors"]]
+        raise InvalidRequest(method=method, errors=errors) from error
+
+
+def _option(path: str) -> str:
+    """Return the option that sets a path, and the rest of the path."""
+    for start, option in _PATHS.items():
+        if path == start or path.startswith(f"{start}."):
+            return f"{option} {path[len(start) + 1 :]}".rstrip()
+    return path
+
+
+def _from_options(args: argparse.Namespace) -> dict[str, Any]:
+    flavor = {**_fields(args, _FLAVOR), **_mapping("extra_specs", "--property", args.property)}
+    image = _mapping("properties", "--image-property", args.image_property)
+    volume = {} if args.volume_backed is None else {"is_volume_backed": True}
+    instance = {**_fields(args, _INSTANCE), **volume, "flavor": flavor}
+    if image:
+        instance["image"] = image
+    tag = {} if args.tag is None else {"tag": args.tag}
+    return {"instance": instance, **_mapping("limits", "--limit", args.limit), **tag}
+
+
+def _fields(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:
+    values = {name: getattr(args, name.replace("-", "_")) for name in options}
+    return {_field(name): value for name, value in values.items() if value is not None}
+
+
+def _mapping(name: str, option: str, pairs: list[tuple[str, Any]] | None) -> dict[str, Any]:
+    for key, number in Counter(key for key, _ in pairs or ()).items():
+        if number > 1:
+            raise _invalid(f"{option} {key}", "is given more than once")
+    return {name: dict(pairs)} if pairs else {}
+
+
+def _from_file(name: str) -> dict[str, Any]:
+    try:
+        text = Path("/dev/stdin" if name == "-" else name).read_text()
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError) as exc:
+        raise _invalid(name, f"cannot be read: {exc}") from exc
+    if not isinstance(document, dict):
+        raise _invalid(name, "must be a JSON object")
+    return document
+
+
+def _invalid(path: str, message: str) -> InvalidRequest:
+    return InvalidRequest(method=METHOD, errors=[{"path": path, "message": message}])

@@ -1,0 +1,153 @@
+"""Columns that a table shows in another form than JSON and the other formats for programs do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.pages import format_size
+
+_Documents = Sequence[Mapping[str, Any]]
+
+
+class YesNo(FormattableColumn[Any]):
+    """``yes`` if the value is true, else an empty cell."""
+
+    def human_readable(self) -> str:
+        return "yes" if self._value else ""
+
+
+class OrEmpty(FormattableColumn[Any]):
+    """The value, or an empty cell for None."""
+
+    def human_readable(self) -> str:
+        return "" if self._value is None else str(self._value)
+
+
+class KeyValues(FormattableColumn[Mapping[str, Any]]):
+    """A line ``name=value`` for each value that is not empty."""
+
+    def human_readable(self) -> str:
+        present = {k: v for k, v in self._value.items() if v not in (None, "", {}, [])}
+        return "\n".join(f"{name}={value}" for name, value in present.items())
+
+
+class Counts(FormattableColumn[Mapping[str, int]]):
+    """A line ``name=number`` for each number that is not zero."""
+
+    def human_readable(self) -> str:
+        return "\n".join(f"{name}={number}" for name, number in self._value.items() if number)
+
+
+class Lines(FormattableColumn[Sequence[Any]]):
+    """A line for each item."""
+
+    def human_readable(self) -> str:
+        return "\n".join(map(str, self._value))
+
+
+def timestamp(text: str | None) -> OrEmpty:
+    """Return the column of a time: UTC, ISO 8601, whole seconds."""
+    if text is None:
+        return OrEmpty(None)
+    day_and_time = text.removesuffix("Z").removesuffix("+00:00")
+    return OrEmpty(day_and_time.partition(".")[0] + "Z")
+
+
+class Devices(FormattableColumn[_Documents]):
+    """A line for each PCI device of a claim."""
+
+    def human_readable(self) -> str:
+        return "\n".join(", ".join(_device(device)) for device in self._value)
+
+
+class AssignedResources(FormattableColumn[_Documents]):
+    """A line for each assigned resource of a claim."""
+
+    def human_readable(self) -> str:
+        return "\n".join(f"{each['resource_class']} {each['identifier']}" for each in self._value)
+
+
+class PciRequests(FormattableColumn[_Documents]):
+    """A line for each PCI request, with its fields that are not empty."""
+
+    def human_readable(self) -> str:
+        return "\n".join(
+            " ".join(f"{name}={value}" for name, value in each.items() if value not in (None, []))
+            for each in self._value
+        )
+
+
+class PciPools(FormattableColumn[_Documents]):
+    """A line for each pool of PCI devices."""
+
+    def human_readable(self) -> str:
+        return "\n".join(", ".join(_pool(pool)) for pool in self._value)
+
+
+class Assignment(FormattableColumn[Mapping[str, Any] | None]):
+    """The NUMA assignment of a claim: a line for each cell and for each setting of the guest."""
+
+    def human_readable(self) -> str:
+        return "\n".join(_assignment(self._value)) if self._value else ""
+
+
+def _device(device: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{device['address']} {_ids(device)} {device['dev_type']}"
+    yield from _numa_node(device)
+    yield f"for {device['alias_name'] or device['requester_id'] or device['request_id']}"
+
+
+def _pool(pool: Mapping[str, Any]) -> Iterator[str]:
+    tags = {**pool["tags"]}
+    yield f"{pool['count']} of {_ids(pool)} {tags.pop('dev_type')}"
+    yield from _numa_node(pool)
+    yield from (f"{name}={value}" for name, value in tags.items() if value != "false")
+
+
+def _ids(device: Mapping[str, Any]) -> str:
+    return f"{device['vendor_id']}:{device['product_id']}"
+
+
+def _numa_node(device: Mapping[str, Any]) -> Iterator[str]:
+    if device["numa_node"] is not None:
+        yield f"NUMA node {device['numa_node']}"
+
+
+_CPU_SETS = {
+    "shared_pcpus": "shared vCPUs run on CPUs",
+    "emulator_pcpus": "the emulator runs on CPUs",
+    "realtime": "realtime vCPUs",
+}
+
+
+def _assignment(assignment: Mapping[str, Any]) -> Iterator[str]:
+    for number, cell in enumerate(assignment["cells"]):
+        yield f"guest cell {number}: {'; '.join(_cell(cell))}"
+    for name, text in _CPU_SETS.items():
+        if assignment[name]:
+            yield f"{text} {format_cpu_spec(assignment[name])}"
+    if assignment["realtime"]:
+        yield f"realtime priority {assignment['realtime_priority']}"
+    if topology := assignment["cpu_topology"]:
+        yield ", ".join(f"{topology[name]} {name}" for name in ("sockets", "cores", "threads"))
+    if assignment["locked_memory"]:
+        yield "memory is locked"
+
+
+def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
+    pages = f" in pages of {format_size(cell['pagesize'])}" if cell["pagesize"] else ""
+    yield f"host cell {cell['id']}, {cell['memory']} MB{pages}"
+    if cell["cpu_pinning"]:
+        pins = sorted((int(vcpu), cpu) for vcpu, cpu in cell["cpu_pinning"].items())
+        yield "vCPU on CPU: " + " ".join(f"{vcpu}:{cpu}" for vcpu, cpu in pins)
+    if cell["cpuset"]:
+        on = format_cpu_spec(cell["shared_pcpus"])
+        yield f"shared vCPUs {format_cpu_spec(cell['cpuset'])} on CPUs {on}"
+    if cell["cpuset_reserved"]:
+        yield f"emulator on CPUs {format_cpu_spec(cell['cpuset_reserved'])}"
+    if cell["cpuset_kept"]:
+        yield f"unused siblings: CPUs {format_cpu_spec(cell['cpuset_kept'])}"

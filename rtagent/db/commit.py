@@ -1,0 +1,104 @@
+"""Commits: the net effect of a sequence of changes, and its rows in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, Dialect
+
+from rtagent.db.claim_rows import ClaimRows, ClaimWriter, net_claims
+from rtagent.db.device_rows import DeviceRows, DeviceWriter, net_devices
+from rtagent.db.domain_rows import DomainRows, DomainWriter, net_domains
+from rtagent.db.history import ClaimEvent, HistoryWriter, claim_events_of
+from rtagent.db.migration_rows import MigrationRows, MigrationWriter, net_migrations
+from rtagent.db.node_rows import NodeWriter
+from rtagent.db.operation_rows import OperationRows, OperationWriter, net_operations
+from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.node_state import NodeState
+
+#: Called with the name of each boundary that a transaction passes, see `failpoints`.
+Passed = Callable[[str], None]
+
+
+class Batch(Value, frozen=True, kw_only=True):
+    """The rows of one commit.
+
+    A claim or a domain usage that changed several times is included once, in its final state. All
+    events are included, in order.
+    """
+
+    claims: ClaimRows
+    units: UnitRows
+    devices: DeviceRows
+    migrations: MigrationRows
+    domains: DomainRows
+    operations: OperationRows
+    events: Sequence[ClaimEvent]
+
+
+def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Batch:
+    """Return the net effect of the changes that lead from one state to the other.
+
+    :raises ChangeRejected: an operation id is used twice.
+    """
+    operations = net_operations(changes)
+    claims = net_claims(before, changes)
+    touched = (claim.uuid for claim in (*claims.new, *claims.changed))
+    return Batch(
+        claims=claims,
+        units=net_units(before, after, touched),
+        devices=net_devices(before, after, changes),
+        migrations=net_migrations(before, after, changes),
+        domains=net_domains(before, after, changes),
+        operations=operations,
+        events=claim_events_of(changes),
+    )
+
+
+class CommitWriter:
+    """Write commits in an open transaction. Its statements are compiled once."""
+
+    def __init__(self, dialect: Dialect, passed: Passed) -> None:
+        self._passed = passed
+        self._node = NodeWriter(dialect)
+        self._claims = ClaimWriter(dialect)
+        self._units = UnitWriter(dialect)
+        self._devices = DeviceWriter(dialect)
+        self._migrations = MigrationWriter(dialect)
+        self._domains = DomainWriter(dialect)
+        self._operations = OperationWriter(dialect)
+        self._history = HistoryWriter(dialect)
+
+    def update_node(
+        self,
+        connection: Connection,
+        before: NodeState,
+        after: NodeState,
+        changes: Sequence[Change],
+    ) -> None:
+        """Update the node's row, which is the lock of the node.
+
+        :raises WriterFenced: the row has another epoch than the state before.
+        :raises RevisionConflict: the row has another revision.
+        """
+        self._node.update(connection, before, after, changes)
+        self._passed("commit.node")
+
+    def write(self, connection: Connection, node_uuid: str, batch: Batch) -> None:
+        """Write all other rows.
+
+        :raises RevisionConflict: a claim of this process is not in the database.
+        """
+        self._claims.write(connection, batch.claims)
+        self._migrations.write(connection, node_uuid, batch.migrations)
+        self._domains.write(connection, node_uuid, batch.domains)
+        self._passed("commit.claims")
+        self._units.write(connection, node_uuid, batch.units)
+        self._devices.write(connection, node_uuid, batch.devices)
+        self._passed("commit.units")
+        self._operations.write(connection, node_uuid, batch.operations)
+        self._passed("commit.operations")
+        self._history.write(connection, batch.events)
+        self._passed("commit.events")

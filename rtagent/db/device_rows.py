@@ -1,0 +1,223 @@
+"""Rows of ``pci_devices``: each device with its owner and its status.
+
+The record of a device (``extra_info``) is read back. Owner, status and the other columns are
+derived from it and from the claims. They are written for people to read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
+
+from rtagent.db.schema import pci_devices, to_document
+from rtagent.db.transaction import Statement
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.device import Device, PciDevice
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.node_state import NodeState
+from rtagent.pci.allocations import DeviceAllocation, device_allocations
+from rtagent.pci.device_states import DeviceState
+from rtagent.pci.relations import with_related
+
+LOG = logging.getLogger(__name__)
+
+_decode = msgspec.json.Decoder(PciDevice).decode
+
+#: A device's state, and the id of the request that it is assigned to.
+_Shown = tuple[DeviceState, str | None]
+
+
+class DeviceRow(Value, frozen=True, kw_only=True):
+    """A row, without its node."""
+
+    address: str
+    vendor_id: str
+    product_id: str
+    dev_type: str
+    dev_id: str
+    label: str
+    numa_node: int | None
+    parent_addr: str | None
+    status: str
+    instance_uuid: str | None
+    request_id: str | None
+    extra_info: str
+
+
+_COLUMNS = DeviceRow.__struct_fields__
+
+
+class DeviceRows(Value, frozen=True, kw_only=True):
+    """The rows that a commit inserts, updates and deletes (addresses)."""
+
+    new: Sequence[DeviceRow] = ()
+    changed: Sequence[DeviceRow] = ()
+    gone: Sequence[str] = ()
+
+
+NO_DEVICE_ROWS = DeviceRows()
+
+
+def net_devices(before: NodeState, after: NodeState, changes: Sequence[Change]) -> DeviceRows:
+    """Return the rows that differ between the two states."""
+    if not (before.devices or after.devices) or not affects_devices(before, changes):
+        return NO_DEVICE_ROWS
+    had, have = _StateView(before), _StateView(after)
+    changed = had.changed_addresses(have, changes)
+    related = with_related(before.devices, changed) | with_related(after.devices, changed)
+    old, new = had.shown(related), have.shown(related)
+    puts = [address for address in sorted(new) if new[address] != old.get(address)]
+    return DeviceRows(
+        new=tuple(_encode(*new[address]) for address in puts if address not in old),
+        changed=tuple(_encode(*new[address]) for address in puts if address in old),
+        gone=tuple(sorted(old.keys() - new.keys())),
+    )
+
+
+def affects_devices(before: NodeState, changes: Sequence[Change]) -> bool:
+    """Return whether the changes may affect a device or its owner."""
+    return any(
+        change.devices
+        or change.device_removals
+        or change.resource_inventories is not None
+        or any(claim.pci or claim.resources for claim in change.puts + change.ends)
+        or any(
+            usage.occupancy.devices or usage.occupancy.mdevs
+            for usage in _domain_usages(before, change)
+        )
+        for change in changes
+    )
+
+
+class DeviceWriter:
+    """Write rows of devices in an open transaction."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        its_device = (
+            pci_devices.c.node_uuid == bindparam("its_node"),
+            pci_devices.c.address == bindparam("its_address"),
+        )
+        self._delete = Statement(dialect, delete(pci_devices).where(*its_device), ())
+        self._update = Statement(dialect, update(pci_devices).where(*its_device), _COLUMNS)
+        self._insert = Statement(dialect, insert(pci_devices), ("node_uuid", *_COLUMNS))
+
+    def write(self, connection: Connection, node_uuid: str, rows: DeviceRows) -> None:
+        """Write the net change of a commit."""
+        if rows is NO_DEVICE_ROWS:
+            return
+        gone = [{"its_node": node_uuid, "its_address": address} for address in rows.gone]
+        changed = [
+            {"its_node": node_uuid, "its_address": row.address, **asdict(row)}
+            for row in rows.changed
+        ]
+        self._delete.run(connection, gone)
+        self._update.run(connection, changed)
+        self._insert.run(connection, [{"node_uuid": node_uuid, **asdict(row)} for row in rows.new])
+
+
+def read_devices(connection: Connection, node_uuid: str) -> tuple[PciDevice, ...]:
+    """Read the devices of a node, by address."""
+    query = select(pci_devices).where(pci_devices.c.node_uuid == node_uuid)
+    return tuple(map(_decode_row, connection.execute(query.order_by(pci_devices.c.address))))
+
+
+def _decode_row(row: Any) -> PciDevice:
+    """Return the device of a row. A record that cannot be read is made from the other columns, and
+    the device is quarantined.
+    """
+    try:
+        return _decode(row.extra_info)
+    except msgspec.DecodeError as error:
+        LOG.error("device %s: its record cannot be read: %s", row.address, error)
+        return PciDevice(
+            device=Device(
+                address=row.address,
+                vendor_id=row.vendor_id,
+                product_id=row.product_id,
+                dev_type=row.dev_type,
+                numa_node=row.numa_node,
+                parent_addr=row.parent_addr,
+            ),
+            quarantine=f"its record cannot be read: {error}",
+        )
+
+
+def _encode(state: DeviceState, request_id: str | None) -> DeviceRow:
+    device = state.device.device
+    return DeviceRow(
+        address=device.address,
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        dev_type=device.dev_type,
+        dev_id="pci_" + device.address.replace(":", "_").replace(".", "_"),
+        label=device.label,
+        numa_node=device.numa_node,
+        parent_addr=device.parent_addr,
+        status=state.state,
+        instance_uuid=state.owner_id,
+        request_id=request_id,
+        extra_info=to_document(state.device),
+    )
+
+
+def _domain_usages(before: NodeState, change: Change) -> Iterator[DomainUsage]:
+    """Yield the usages of a change's domains, now and before: a domain may have released all its
+    devices.
+    """
+    yield from change.domain_usages
+    for uuid in (
+        *change.domain_usage_removals,
+        *(usage.domain_uuid for usage in change.domain_usages),
+    ):
+        if uuid in before.domain_usages:
+            yield before.domain_usages[uuid]
+
+
+class _StateView:
+    """The devices of a state, in the form of rows."""
+
+    def __init__(self, state: NodeState) -> None:
+        self.allocations = device_allocations(state)
+        self._state = state
+
+    def changed_addresses(self, after: _StateView, changes: Sequence[Change]) -> set[str]:
+        """Return the addresses whose record or allocation differs after the changes."""
+        recorded = {
+            address
+            for change in changes
+            for address in (*(each.address for each in change.devices), *change.device_removals)
+        }
+        owners = frozenset[str]().union(*(change.owners for change in changes))
+        used = self.allocations.used_by(owners) | after.allocations.used_by(owners)
+        return recorded | {
+            address for address in used if self._allocated(address) != after._allocated(address)
+        }
+
+    def shown(self, addresses: Iterable[str]) -> dict[str, _Shown]:
+        """Return the columns of the addresses that have a record."""
+        return {
+            address: (self.allocations.state(address), self._request(address))
+            for address in addresses
+            if address in self.allocations.devices
+        }
+
+    def _allocated(self, address: str) -> tuple[Sequence[DeviceAllocation], str | None]:
+        return self.allocations.allocations_of(address), self._request(address)
+
+    def _request(self, address: str) -> str | None:
+        """Return the id of the request that the device is assigned to.
+
+        During a move, an owner may have two claims with the device: the newer one counts.
+        """
+        for allocation in self.allocations.allocations_of(address):
+            for claim in reversed(self._state.claims_of(allocation.owner_id)):
+                for device in claim.pci:
+                    if device.address == address:
+                        return device.request_id
+        return None

@@ -1,0 +1,90 @@
+"""Rows of ``foreign_domains``: domains without a claim, or with drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
+
+from rtagent.db.schema import foreign_domains, to_document
+from rtagent.db.transaction import Statement
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.node_state import NodeState
+
+_COLUMNS = DomainUsage.__struct_fields__
+
+_decode_occupancy = msgspec.json.Decoder(Occupancy).decode
+
+
+class DomainRows(Value, frozen=True, kw_only=True):
+    """The rows that a commit inserts, updates and deletes (domain uuids)."""
+
+    new: Sequence[DomainUsage] = ()
+    changed: Sequence[DomainUsage] = ()
+    gone: Sequence[str] = ()
+
+
+def net_domains(before: NodeState, after: NodeState, changes: Sequence[Change]) -> DomainRows:
+    """Return the rows that differ between the two states."""
+    touched = dict.fromkeys(
+        uuid
+        for change in changes
+        for uuid in (
+            *change.domain_usage_removals,
+            *(usage.domain_uuid for usage in change.domain_usages),
+        )
+    )
+    had, have = before.domain_usages, after.domain_usages
+    return DomainRows(
+        new=tuple(have[uuid] for uuid in touched if uuid in have and uuid not in had),
+        changed=tuple(have[uuid] for uuid in touched if uuid in have and uuid in had),
+        gone=tuple(uuid for uuid in touched if uuid in had and uuid not in have),
+    )
+
+
+class DomainWriter:
+    """Write rows of domains in an open transaction."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        its_domain = (
+            foreign_domains.c.node_uuid == bindparam("its_node"),
+            foreign_domains.c.domain_uuid == bindparam("its_domain"),
+        )
+        self._delete = Statement(dialect, delete(foreign_domains).where(*its_domain), ())
+        self._update = Statement(dialect, update(foreign_domains).where(*its_domain), _COLUMNS)
+        self._insert = Statement(dialect, insert(foreign_domains), ("node_uuid", *_COLUMNS))
+
+    def write(self, connection: Connection, node_uuid: str, rows: DomainRows) -> None:
+        """Write the net change of a commit."""
+        gone = [{"its_node": node_uuid, "its_domain": uuid} for uuid in rows.gone]
+        changed = [
+            {"its_node": node_uuid, "its_domain": usage.domain_uuid, **_encode(usage)}
+            for usage in rows.changed
+        ]
+        new = [{"node_uuid": node_uuid, **_encode(usage)} for usage in rows.new]
+        self._delete.run(connection, gone)
+        self._update.run(connection, changed)
+        self._insert.run(connection, new)
+
+
+def read_domains(connection: Connection, node_uuid: str) -> tuple[DomainUsage, ...]:
+    """Read the domain usages of a node."""
+    columns = (foreign_domains.c[name] for name in _COLUMNS)
+    query = select(*columns).where(foreign_domains.c.node_uuid == node_uuid)
+    return tuple(map(_decode, connection.execute(query)))
+
+
+def _encode(usage: DomainUsage) -> dict[str, Any]:
+    fields = {name: getattr(usage, name) for name in _COLUMNS}
+    fields["occupancy"] = to_document(usage.occupancy)
+    return fields
+
+
+def _decode(row: Sequence[Any]) -> DomainUsage:
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    fields["occupancy"] = _decode_occupancy(fields["occupancy"])
+    return DomainUsage(**fields)

@@ -1,0 +1,124 @@
+"""Rows of ``claim_events``: the history of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Dialect, insert, select
+
+from rtagent.db.schema import claim_events, to_document
+from rtagent.db.transaction import Statement
+from rtagent.model.base import Value
+from rtagent.model.change import Change, Event
+from rtagent.model.claim import Claim
+
+
+class ClaimFacts(Value, frozen=True, kw_only=True):
+    """The part of a claim that its history records.
+
+    :ivar migration_uuid: the move that it took part in.
+    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB.
+    """
+
+    state: str
+    suspect: str | None
+    vcpus: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int
+    migration_uuid: str | None = None
+
+
+class ClaimEvent(Value, frozen=True, kw_only=True):
+    """An event of a claim: actor, action and time, and the claim before and after it.
+
+    :ivar before: None at the claim's creation.
+    :ivar actor: a user's id, or the agent's own part (``audit``).
+    """
+
+    claim_uuid: str
+    node_uuid: str
+    action: str
+    at: datetime
+    actor: str
+    request_id: str
+    before: ClaimFacts | None
+    after: ClaimFacts
+    reason: str
+
+
+_COLUMNS = ClaimEvent.__struct_fields__
+
+_decode_facts = msgspec.json.Decoder(ClaimFacts).decode
+
+
+def claim_events_of(changes: Sequence[Change]) -> tuple[ClaimEvent, ...]:
+    """Return the events of these changes, in their order."""
+    return tuple(_claim_event(event, change) for change in changes for event in change.events)
+
+
+class HistoryWriter:
+    """Append events in an open transaction."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        # Inline: the ids that the database generates are not needed.
+        self._insert = Statement(dialect, insert(claim_events).inline(), _COLUMNS)
+
+    def write(self, connection: Connection, events: Sequence[ClaimEvent]) -> None:
+        """Append the events of a commit."""
+        self._insert.run(connection, list(map(_encode, events)))
+
+
+def read_history(
+    connection: Connection, node_uuid: str, claim_uuid: str | None
+) -> tuple[ClaimEvent, ...]:
+    """Read the events of a claim, or of all claims of the node, oldest first."""
+    columns = (claim_events.c[name] for name in _COLUMNS)
+    query = select(*columns).where(claim_events.c.node_uuid == node_uuid)
+    if claim_uuid is not None:
+        query = query.where(claim_events.c.claim_uuid == claim_uuid)
+    return tuple(map(_decode, connection.execute(query.order_by(claim_events.c.id))))
+
+
+def _claim_event(event: Event, change: Change) -> ClaimEvent:
+    return ClaimEvent(
+        claim_uuid=event.after.uuid,
+        node_uuid=event.after.node_uuid,
+        action=event.action,
+        at=change.at,
+        actor=change.actor,
+        request_id=change.request_id,
+        before=None if event.before is None else _facts(event.before),
+        after=_facts(event.after),
+        reason=event.reason,
+    )
+
+
+def _facts(claim: Claim) -> ClaimFacts:
+    return ClaimFacts(
+        state=claim.state,
+        suspect=claim.suspect,
+        vcpus=claim.vcpus,
+        pcpus=claim.pcpus,
+        memory_mb=claim.memory_mb,
+        disk_mb=claim.disk_mb,
+        migration_uuid=claim.migration_uuid,
+    )
+
+
+def _encode(event: ClaimEvent) -> dict[str, Any]:
+    fields = {name: getattr(event, name) for name in _COLUMNS}
+    fields["before"] = None if event.before is None else to_document(event.before)
+    fields["after"] = to_document(event.after)
+    return fields
+
+
+def _decode(row: Sequence[Any]) -> ClaimEvent:
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    before = fields["before"]
+    fields["before"] = None if before is None else _decode_facts(before)
+    fields["after"] = _decode_facts(fields["after"])
+    return ClaimEvent(**fields)

@@ -1,0 +1,122 @@
+"""Rows of ``migrations``: each side of each move, as its own agent records it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, select, update
+
+from rtagent.db.schema import claims, compute_nodes, migrations, to_document
+from rtagent.db.transaction import Statement
+from rtagent.model.base import Value
+from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING
+from rtagent.model.flavor import Flavor
+from rtagent.model.migration import DEST, Migration, TakenOver
+from rtagent.model.node_state import NodeState
+
+_COLUMNS = Migration.__struct_fields__
+_FLAVORS = ("old_flavor", "new_flavor")
+
+_decode_flavor = msgspec.json.Decoder(Flavor).decode
+
+
+class MigrationRows(Value, frozen=True, kw_only=True):
+    """The rows that a commit inserts, updates and deletes (uuids)."""
+
+    new: Sequence[Migration] = ()
+    changed: Sequence[Migration] = ()
+    gone: Sequence[str] = ()
+
+
+NO_MIGRATION_ROWS = MigrationRows()
+
+
+def net_migrations(before: NodeState, after: NodeState, changes: Sequence[Change]) -> MigrationRows:
+    """Return the rows that differ between the two states."""
+    touched = dict.fromkeys(
+        uuid
+        for change in changes
+        for uuid in (*(each.uuid for each in change.migrations), *change.migration_removals)
+    )
+    if not touched:
+        return NO_MIGRATION_ROWS
+    left = [after.migrations[uuid] for uuid in touched if uuid in after.migrations]
+    return MigrationRows(
+        new=tuple(each for each in left if each.uuid not in before.migrations),
+        changed=tuple(each for each in left if each.uuid in before.migrations),
+        gone=tuple(u for u in touched if u in before.migrations and u not in after.migrations),
+    )
+
+
+class MigrationWriter:
+    """Write rows of migrations in an open transaction."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        its_row = (
+            migrations.c.node_uuid == bindparam("its_node"),
+            migrations.c.uuid == bindparam("its_uuid"),
+        )
+        self._delete = Statement(dialect, delete(migrations).where(*its_row), ())
+        self._update = Statement(dialect, update(migrations).where(*its_row), _COLUMNS)
+        self._insert = Statement(dialect, insert(migrations), _COLUMNS)
+
+    def write(self, connection: Connection, node_uuid: str, rows: MigrationRows) -> None:
+        """Write the net change of a commit."""
+        self._delete.run(connection, [{"its_node": node_uuid, "its_uuid": u} for u in rows.gone])
+        changed = [
+            {"its_node": node_uuid, "its_uuid": each.uuid, **_encode(each)} for each in rows.changed
+        ]
+        self._update.run(connection, changed)
+        self._insert.run(connection, list(map(_encode, rows.new)))
+
+
+def read_migrations(connection: Connection, node_uuid: str) -> tuple[Migration, ...]:
+    """Read the migrations of a node."""
+    columns = (migrations.c[name] for name in _COLUMNS)
+    rows = connection.execute(select(*columns).where(migrations.c.node_uuid == node_uuid))
+    return tuple(map(_decode, rows))
+
+
+def read_evacuated(connection: Connection, node_uuid: str) -> Mapping[str, TakenOver]:
+    """Read which claims of a node another node has taken over; see `Store.evacuated`."""
+    mine, other = claims.alias("mine"), claims.alias("other")
+    its_move = and_(
+        migrations.c.claim_uuid == other.c.uuid,
+        migrations.c.node_uuid == other.c.node_uuid,
+        migrations.c.role == DEST,
+    )
+    found = (
+        select(mine.c.uuid, compute_nodes.c.host, migrations.c.uuid.label("migration_uuid"))
+        .join_from(mine, other, other.c.owner_id == mine.c.owner_id)
+        .join(compute_nodes, compute_nodes.c.uuid == other.c.node_uuid)
+        .join(migrations, its_move, isouter=True)
+        .where(
+            mine.c.node_uuid == node_uuid,
+            mine.c.state.in_((ACTIVE, OUTGOING)),
+            mine.c.kind != ATTACH,
+            other.c.node_uuid != node_uuid,
+            other.c.state == ACTIVE,
+            other.c.kind == EVACUATION,
+            other.c.created_at > mine.c.created_at,
+        )
+    )
+    return {
+        row.uuid: TakenOver(host=row.host, migration_uuid=row.migration_uuid)
+        for row in connection.execute(found)
+    }
+
+
+def _encode(migration: Migration) -> dict[str, Any]:
+    fields = {name: getattr(migration, name) for name in _COLUMNS}
+    flavors = {name: fields[name] for name in _FLAVORS}
+    return fields | {k: None if v is None else to_document(v) for k, v in flavors.items()}
+
+
+def _decode(row: Sequence[Any]) -> Migration:
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    for name in _FLAVORS:
+        fields[name] = None if fields[name] is None else _decode_flavor(fields[name])
+    return Migration(**fields)

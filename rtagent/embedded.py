@@ -1,0 +1,200 @@
+"""Open the tracker of one node, for `rtagent.service` and for programs that embed it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from rtagent.audit import Auditor
+from rtagent.conf.settings import Settings
+from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
+from rtagent.model.device import Device
+from rtagent.model.node import Node, Ratios
+from rtagent.model.node_state import NodeState, restore
+from rtagent.model.policy import Policy
+from rtagent.model.stored import Stored
+from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter, Store
+from rtagent.tracker import ResourceTracker
+
+
+def open_node(
+    settings: Settings,
+    hypervisor: Hypervisor,
+    store: Store,
+    clock: Clock,
+    *,
+    identity: NodeIdentity | None = None,
+    reporter: Reporter | None = None,
+) -> EmbeddedNode:
+    """Become the writer of this host's node, and load the node's state from the store.
+
+    The first audit discovers the host; before it, claims raise `NodeNotReady`. Afterwards the
+    program audits at intervals, and calls `tracker.recover` while the tracker is `stale`::
+
+        >>> with open_node(settings, hypervisor, store, clock) as node:
+        ...     summary = node.auditor.run("start")
+        ...     node.apply(settings)  # also after each change of the settings
+        ...     claim = node.tracker.instance_claim(request, call)
+        >>> summary.good, claim.state
+        (True, 'building')
+
+    :param settings: what `rtagent.conf.settings.read` returns for a parsed configuration.
+    :param hypervisor: and store: the caller owns both, and closes them after the node.
+    :param identity: the caller owns it. By default the node's uuid and the locks are files in
+        ``[DEFAULT] state_path`` and ``lock_path``, until the node is closed; a program that has its
+        own means passes a `GivenNodeIdentity`.
+    :param reporter: receives metrics, health and log lines. By default they are dropped.
+    :raises IdentityError: another process is the writer of the node; nothing was written.
+    :raises HypervisorUnavailable: StoreUnavailable: nothing was opened; try again later.
+    """
+    reporter = reporter or NullReporter()
+    with ExitStack() as stack:
+        if identity is None:
+            identity = host_identity(settings, reporter)
+            stack.callback(identity.release)
+        stored = identity.enroll(store, hypervisor, clock.now())
+        policy = settings.policy(stored.ratios)
+        node = EmbeddedNode(stored, policy, hypervisor, store, clock, reporter)
+        node.closing.push(stack.pop_all())
+    return node
+
+
+def host_identity(
+    settings: Settings, reporter: Reporter, *, take_over: bool = False
+) -> HostNodeIdentity:
+    """Return the identity that the files of this host define; nothing is locked yet.
+
+    :param take_over: the operator has confirmed that another writer of the node is gone.
+    """
+    default = settings.default
+    options = IdentityOptions(
+        host=default.host,
+        host_ip=default.my_ip,
+        state_path=default.state_path,
+        lock_path=default.lock_path,
+        service_down_time=default.service_down_time,
+        take_over=take_over,
+    )
+    return HostNodeIdentity(options, reporter)
+
+
+class SystemClock:
+    """A `Clock` that reads the time of the machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class EmbeddedNode:
+    """A node whose writer is this process.
+
+    :ivar tracker: claims, moves and devices of the node.
+    :ivar auditor: runs the audits of the host.
+    :ivar closing: what `close` releases; the program may add to it.
+    """
+
+    def __init__(
+        self,
+        stored: Stored,
+        policy: Policy,
+        hypervisor: Hypervisor,
+        store: Store,
+        clock: Clock,
+        reporter: Reporter | None = None,
+    ) -> None:
+        """Restore the state of an enrolled node. Nothing is written.
+
+        :param stored: what `Store.enroll` returned.
+        :param policy: with the recorded ratios in place of its own until `apply`.
+        """
+        self.closing = ExitStack()
+        self._made: tuple[Settings, Policy] | None = None
+        # Whether the node's row may still have values from an earlier configuration.
+        self._row_is_old = True
+        # Different ratios are a change, which `apply` writes.
+        recorded = _with_ratios(policy, stored.ratios)
+        self.tracker = ResourceTracker(store, clock, restore(stored, recorded), reporter)
+        self.auditor = Auditor(self.tracker, hypervisor, clock, reporter)
+
+    @property
+    def node(self) -> Node:
+        """The node's uuid, service host and hypervisor name."""
+        return self.state.node
+
+    @property
+    def state(self) -> NodeState:
+        """The last published state. Immutable; takes no lock."""
+        return self.tracker.snapshot()
+
+    @property
+    def devices(self) -> Sequence[Device] | None:
+        """The host's devices as of the last audit; None before the first audit."""
+        return self.auditor.devices
+
+    def apply(self, settings: Settings) -> None:
+        """Apply the policy of these settings. Existing allocations stay.
+
+        The first call after the first audit also writes the node's row, whose reserved quantities
+        may come from an earlier configuration. The call may be repeated at any time, because an
+        unchanged policy is not written again.
+
+        :raises StoreUnavailable: TrackerBusy: the policy is not in force; try again later.
+        """
+        if self._made is None or self._made[0] is not settings:
+            self._made = settings, self.policy_from(settings)
+        # Without the host's capacity the row cannot be computed.
+        anew = self._row_is_old and self.state.topology is not None
+        self.tracker.set_policy(self._made[1], anew=anew)
+        self._row_is_old = self._row_is_old and not anew
+
+    def policy_from(self, settings: Settings) -> Policy:
+        """Return the policy that these settings make on this node.
+
+        An allocation ratio that the settings leave unset stays unchanged.
+        """
+        now = self.state.policy
+        in_force = Ratios(
+            cpu=now.cpu_allocation_ratio,
+            ram=now.ram_allocation_ratio,
+            disk=now.disk_allocation_ratio,
+        )
+        return settings.policy(in_force)
+
+    def close(self) -> None:
+        """Release the locks of the node's identity, unless the caller owns the identity.
+        Idempotent.
+
+        Another process may now become the writer. Once it has, changes by this process are refused
+        with `WriterFenced`.
+        """
+        self.closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _with_ratios(policy: Policy, recorded: Ratios) -> Policy:
+    """The policy with the recorded ratios, where there are any."""
+    return replace(
+        policy,
+        cpu_allocation_ratio=recorded.cpu or policy.cpu_allocation_ratio,
+        ram_allocation_ratio=recorded.ram or policy.ram_allocation_ratio,
+        disk_allocation_ratio=recorded.disk or policy.disk_allocation_ratio,
+    )

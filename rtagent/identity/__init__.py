@@ -1,0 +1,1 @@
+"""The identity of the node and of its writer, and the locks that exclude a second agent."""

@@ -1,0 +1,160 @@
+"""The identity of a node, which a process must prove before it may write for the node."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from rtagent.errors import IdentityError
+from rtagent.identity import machine
+from rtagent.identity.enrollment import Claimant, enroll
+from rtagent.identity.locks import HypervisorLock, state_directory_lock
+from rtagent.model.base import Value
+from rtagent.model.node import Node, NodeRecord
+from rtagent.model.stored import Stored
+from rtagent.ports import Enroll, HostIdentity, Hypervisor, Reporter, Store
+
+
+class NodeIdentity(Protocol):
+    """Proves the identity of this process, and enrolls it as the writer of its node."""
+
+    def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
+        """Become the node's writer, and return the node's state from the store.
+
+        :raises IdentityError: another process is, or may be, the writer; nothing was written.
+        :raises HypervisorUnavailable: StoreUnavailable: try again later.
+        """
+        ...
+
+    def release(self) -> None:
+        """Release the locks that exclude a second agent. Idempotent."""
+        ...
+
+
+class IdentityOptions(Value, frozen=True, kw_only=True):
+    """The options of ``[DEFAULT]`` that identify a node.
+
+    :ivar host_ip: ``my_ip``. :ivar service_down_time: seconds.
+    :ivar take_over: the operator has confirmed that another writer is gone (``--take-over``).
+    """
+
+    host: str
+    host_ip: str
+    state_path: str
+    lock_path: str
+    service_down_time: int
+    take_over: bool = False
+
+
+class HostNodeIdentity:
+    """The identity that the files of this host define, protected by two file locks.
+
+    The state directory contains the node's uuid (``compute_id``) and a lock; a second lock excludes
+    an agent with another state directory from the same hypervisor. The three steps may be called
+    one by one, in this order; `enroll` performs the steps that were not called.
+    """
+
+    def __init__(self, options: IdentityOptions, reporter: Reporter) -> None:
+        self._options = options
+        self._state_lock = state_directory_lock(options.state_path)
+        self._hypervisor_lock = HypervisorLock(options.lock_path, reporter)
+        self._compute_id = machine.ComputeId(options.state_path)
+        self._found: HostIdentity | None = None
+
+    def lock_state_directory(self) -> None:
+        """Create the state directory if it does not exist, and lock it.
+
+        :raises IdentityError: another agent has locked it, it cannot be created or used, or its
+            compute_id is invalid.
+        """
+        directory = Path(self._options.state_path)
+        try:
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise IdentityError(f"{directory} cannot be made: {exc.strerror}") from exc
+        self._state_lock.take()
+        self._compute_id.read()  # read now, so that an invalid file is reported before any wait
+
+    def lock_hypervisor(self, found: HostIdentity) -> None:
+        """Lock the hypervisor. Call it again after each reconnection.
+
+        :raises IdentityError: another agent has locked it, or it is a different machine than
+            before.
+        """
+        self._hypervisor_lock.take(found)
+        self._found = found
+
+    def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
+        """Become the node's writer.
+
+        The file of a new node is written inside the transaction, after the rule has accepted. A
+        file without a record is still a new node, and there is never a record without its file.
+
+        :raises IdentityError: HypervisorUnavailable: StoreUnavailable:
+        """
+        if not self._state_lock.held:
+            self.lock_state_directory()
+        found = self._found or hypervisor.identity()
+        self.lock_hypervisor(found)
+        claimant = self._claimant(found.hostname)
+        rule = self._keeping_file(enroll(claimant, now))
+        return store.enroll(claimant.node.uuid, claimant.node.hypervisor_hostname, rule)
+
+    def release(self) -> None:
+        self._found = None
+        self._hypervisor_lock.drop()
+        self._state_lock.drop()
+
+    def _claimant(self, hypervisor_hostname: str) -> Claimant:
+        options = self._options
+        return Claimant(
+            node=Node(
+                uuid=self._compute_id.read() or str(uuid.uuid4()),
+                host=options.host,
+                hypervisor_hostname=hypervisor_hostname,
+                host_ip=options.host_ip,
+            ),
+            writer=machine.writer(options.state_path),
+            compute_id=str(self._compute_id.path),
+            service_down_time=options.service_down_time,
+            take_over=options.take_over,
+        )
+
+    def _keeping_file(self, rule: Enroll) -> Enroll:
+        def decide(records: Sequence[NodeRecord]) -> NodeRecord:
+            record = rule(records)
+            self._compute_id.write(record.node.uuid)
+            return record
+
+        return decide
+
+
+class GivenNodeIdentity:
+    """The identity that an embedding program has itself proved.
+
+    The program stores the node's uuid, and excludes a second writer on this host by its own means.
+    The store still excludes writers on other hosts.
+    """
+
+    def __init__(self, claimant: Claimant) -> None:
+        self._claimant = claimant
+
+    def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
+        """Become the node's writer.
+
+        :raises IdentityError: also if the hypervisor is not that of the given node.
+        :raises HypervisorUnavailable: StoreUnavailable:
+        """
+        node, found = self._claimant.node, hypervisor.identity()
+        if found.hostname != node.hypervisor_hostname:
+            raise IdentityError(
+                f"node {node.uuid} is hypervisor {node.hypervisor_hostname}, but libvirt calls this"
+                f" machine {found.hostname}"
+            )
+        return store.enroll(node.uuid, node.hypervisor_hostname, enroll(self._claimant, now))
+
+    def release(self) -> None:
+        """Do nothing, because nothing was locked."""

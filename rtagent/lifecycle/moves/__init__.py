@@ -1,0 +1,29 @@
+"""The rules of moves, pure: a move is a second claim of the same owner, and a record on each node.
+
+Each node keeps its own record and is driven by its own calls, so the order of calls between the two
+nodes does not matter. Every call may be repeated: a call that was served before finds its effect
+and changes nothing; a call that comes after the move has ended the other way is refused.
+"""
+
+from rtagent.lifecycle.moves.context import MoveContext, move_context
+from rtagent.lifecycle.moves.destination import finish_move, move_claim
+from rtagent.lifecycle.moves.finish import (
+    drop_move_claim,
+    drop_move_claim_at_dest,
+    drop_move_claim_at_source,
+)
+from rtagent.lifecycle.moves.records import purge
+from rtagent.lifecycle.moves.source import finish_revert, start_move_out
+
+__all__ = [
+    "MoveContext",
+    "drop_move_claim",
+    "drop_move_claim_at_dest",
+    "drop_move_claim_at_source",
+    "finish_move",
+    "finish_revert",
+    "move_claim",
+    "move_context",
+    "purge",
+    "start_move_out",
+]

@@ -1,0 +1,99 @@
+"""The end of a move: confirmed, reverted, or failed."""
+
+from __future__ import annotations
+
+from rtagent.lifecycle.claimed_usage import claimed_usage
+from rtagent.lifecycle.consequences import unchanged
+from rtagent.lifecycle.moves.context import MoveContext
+from rtagent.lifecycle.transitions import illegal
+from rtagent.model.change import Event
+from rtagent.model.claim import EVACUATION, INCOMING, OUTGOING, Claim
+from rtagent.model.decision import Granted
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.migration import (
+    DEST,
+    ERROR,
+    RELEASED_STATUS,
+    RETURNED,
+    REVERTED,
+    SOURCE,
+    SUCCEEDED,
+)
+from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
+
+
+def drop_move_claim_at_source(move: MoveContext, domains: ObservedDomains) -> Granted:
+    """Confirm: release what is held here for a guest that is elsewhere for good.
+
+    A move without a claim here is recorded, too, so that a repeat does not release a claim that the
+    guest gets here later.
+
+    :param domains: those of the last complete observation. If an evacuated guest may still run
+        here, its usage is recorded in the same change.
+    :raises IllegalTransition:
+    """
+    before = move.source
+    if move.status in SUCCEEDED:
+        return unchanged(move.call, move.now)
+    if move.status in RETURNED:
+        raise move.too_late()
+    if move.dest is not None and move.dest.state == INCOMING:
+        raise illegal(move.dest, move.verb)
+    record = move.record_with(RELEASED_STATUS[move.facts.migration_type], SOURCE, before)
+    if before is None:
+        return move.granted(record)
+    remaining: tuple[DomainUsage, ...] = ()
+    if move.facts.migration_type == EVACUATION and move.owner_id not in move.state.domain_usages:
+        remaining = _remaining_usage(before, domains)
+    return move.granted(record, move.event(before), domain_usages=remaining)
+
+
+def drop_move_claim_at_dest(move: MoveContext) -> Granted:
+    """Revert: release what is held here for a guest that goes back.
+
+    An unknown move is recorded as reverted, so that a late creating call of the move is refused.
+
+    :raises IllegalTransition:
+    """
+    events = _dest_ends(move)
+    if not events and move.record is not None:
+        return unchanged(move.call, move.now)
+    return move.granted(move.record_with(REVERTED, DEST, None), *events)
+
+
+def drop_move_claim(move: MoveContext) -> Granted:
+    """End a move that has failed: release the destination's claim, activate the source's.
+
+    :raises IllegalTransition:
+    """
+    source = move.source
+    if move.status in SUCCEEDED and move.dest is None:
+        return unchanged(move.call, move.now)
+    events = _dest_ends(move)
+    if source is not None and source.state == OUTGOING and not move.in_other_move:
+        events += (move.event(source, "stay", reason="the move failed"),)
+    status = REVERTED if move.status == REVERTED else ERROR
+    role = DEST if source is None else SOURCE
+    return move.granted(move.record_with(status, role, source), *events)
+
+
+def _dest_ends(move: MoveContext) -> tuple[Event, ...]:
+    """The end of the destination's claim, if there is one."""
+    if move.dest is None:
+        return ()
+    if move.status in SUCCEEDED:
+        raise move.too_late("release_claim")
+    if move.dest.migration_uuid != move.facts.uuid:
+        raise move.other_move(move.dest)
+    return (move.event(move.dest),)
+
+
+def _remaining_usage(claim: Claim, domains: ObservedDomains) -> tuple[DomainUsage, ...]:
+    """What an evacuated guest may still use here: what was observed, else everything that its claim
+    assigns. Nothing if it was not here. The next complete observation corrects it."""
+    if domains is NEVER_OBSERVED:
+        return (claimed_usage(claim),)
+    domain = domains.get(claim.owner_id)
+    if domain is None:
+        return ()
+    return (domain.domain_usage() or claimed_usage(claim),)

@@ -1,0 +1,56 @@
+"""Records of moves: how they are made, and when they are purged."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rtagent.model.change import Change
+from rtagent.model.migration import ENDED, Migration, MigrationFacts
+from rtagent.model.node import Node
+from rtagent.model.node_state import NodeState
+
+
+def new_record(
+    node: Node,
+    owner_id: str,
+    facts: MigrationFacts,
+    status: str,
+    role: str,
+    claim_uuid: str | None,
+    now: datetime,
+) -> Migration:
+    """Make a node's record of a move from what the caller says about it."""
+    known = {name: getattr(facts, name) for name in MigrationFacts.__struct_fields__}
+    return Migration(
+        **{
+            **known,
+            "node_uuid": node.uuid,
+            "role": role,
+            "instance_uuid": owner_id,
+            "claim_uuid": claim_uuid,
+            "status": status,
+            "created_at": now,
+            "updated_at": now,
+        }
+    )
+
+
+def purge(state: NodeState, before: datetime, now: datetime) -> Change | None:
+    """Remove the records of moves that ended before that time; None: there are none.
+
+    Records are kept as long as operations are. A repeated call of the move, under whatever
+    operation id, finds in the record what it did. Without the record, a second confirmation could
+    release the claim of an instance that has come back since. The record of a move that a live
+    claim takes part in is never removed.
+    """
+    old = tuple(uuid for uuid, record in state.migrations.items() if _past(state, record, before))
+    return Change(cause="purge", at=now, migration_removals=old) if old else None
+
+
+def _past(state: NodeState, record: Migration, before: datetime) -> bool:
+    if record.updated_at >= before:
+        return False
+    claims = state.claims_of(record.instance_uuid)
+    if any(claim.migration_uuid == record.uuid for claim in claims):
+        return False
+    return record.status in ENDED or record.claim_uuid not in state.claims

@@ -1,0 +1,67 @@
+"""The observed usage of domains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.model.base import Value
+from rtagent.model.usage import NumaUsage, Usage
+
+
+class Occupancy(Value, frozen=True, kw_only=True):
+    """The host's CPUs, cells, pages and devices that a domain is bound to, claimed or not.
+
+    :ivar pcpus: host CPUs to which its vCPUs or its emulator are confined.
+    :ivar memory_mb: MB by cell, of memory that is bound to one cell.
+    :ivar pages: pages by cell, by size (KiB).
+    :ivar devices: addresses of PCI devices.
+    :ivar mdevs: uuids of mediated devices.
+    :ivar mdev_parents: addresses of the parent devices of these.
+    """
+
+    pcpus: frozenset[int] = frozenset()
+    memory_mb: Mapping[int, int] = {}
+    pages: Mapping[int, Mapping[int, int]] = {}
+    devices: frozenset[str] = frozenset()
+    mdevs: frozenset[str] = frozenset()
+    mdev_parents: frozenset[str] = frozenset()
+
+    @property
+    def usage(self) -> NumaUsage:
+        """The NUMA usage that the domain counts for."""
+        return NumaUsage(
+            pinned=dict.fromkeys(self.pcpus, 1),
+            memory_mb=self.memory_mb,
+            pages={
+                (cell, size): number
+                for cell, pools in self.pages.items()
+                for size, number in pools.items()
+            },
+        )
+
+
+class DomainUsage(Value, frozen=True, kw_only=True):
+    """A domain without a claim here (foreign, an "orphan"), or one that differs from every claim of
+    its owner (drift).
+
+    It is durable, so that a restart without libvirt still counts it.
+
+    :ivar domain_uuid: libvirt's uuid. It equals the owner's id if the owner has claims here.
+    :ivar active: the domain runs or is paused. A domain that is only defined uses nothing yet.
+    :ivar memory_mb: MB, rounded up.
+    :ivar occupancy: the CPUs, cells, pages and devices that it is bound to.
+    """
+
+    domain_uuid: str
+    name: str
+    active: bool
+    vcpus: int
+    memory_mb: int
+    occupancy: Occupancy = Occupancy()
+
+    @property
+    def usage(self) -> Usage:
+        """The current usage of the domain."""
+        if not self.active:
+            return Usage()
+        return Usage(vcpus=self.vcpus, memory_mb=self.memory_mb, numa=self.occupancy.usage)

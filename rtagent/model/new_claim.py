@@ -1,0 +1,53 @@
+"""A new claim, before resources are assigned to it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from rtagent.model.change import Call
+from rtagent.model.claim import BUILDING, Claim
+from rtagent.model.node_state import NodeState
+from rtagent.model.request import BuildRequest
+from rtagent.model.usage import NOTHING, Usage
+
+
+def new_claim(
+    state: NodeState,
+    request: BuildRequest,
+    call: Call,
+    now: datetime,
+    usage: Usage = NOTHING,
+) -> Claim:
+    """Make a claim in state `building`, leased. Its uuid is the call's operation id.
+
+    :param usage: vCPUs, CPUs, memory and disk that it requires.
+    """
+    instance = request.instance
+    return Claim(
+        uuid=call.operation_id,
+        host=state.node.host,
+        node=state.node.hypervisor_hostname,
+        node_uuid=state.node.uuid,
+        owner_id=instance.uuid,
+        state=BUILDING,
+        vcpus=usage.vcpus,
+        pcpus=usage.pcpus,
+        memory_mb=usage.memory_mb,
+        disk_mb=usage.disk_mb,
+        created_at=now,
+        updated_at=now,
+        expires_at=lease_end(state, now),
+        revision=state.revision + 1,
+        instance=instance.facts(),
+        flavor=instance.flavor,
+        image=instance.image,
+        limits=request.limits,
+        pci_requests=instance.pci_requests,
+        extra_resource=request.extra_resource,
+        tag=request.tag,
+    )
+
+
+def lease_end(state: NodeState, now: datetime) -> datetime:
+    """The end of a lease that begins now."""
+    return now + timedelta(seconds=state.policy.claim_expiry_time)

@@ -1,0 +1,34 @@
+"""The rows that a store has for one node, as values."""
+
+from __future__ import annotations
+
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.device import PciDevice
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.migration import Migration
+from rtagent.model.node import Node, Ratios
+from rtagent.model.topology import Topology
+
+
+class Stored(Value, frozen=True, kw_only=True):
+    """Everything that a store has for one node. Released claims are not included.
+
+    :ivar epoch: the epoch of the writer that read the rows.
+    :ivar ratios: allocation ratios of the node's record.
+    :ivar disk_available_least: GB.
+    """
+
+    node: Node
+    revision: int
+    epoch: int
+    claims: tuple[Claim, ...] = ()
+    domain_usages: tuple[DomainUsage, ...] = ()
+    migrations: tuple[Migration, ...] = ()
+    devices: tuple[PciDevice, ...] = ()
+    resource_inventories: tuple[ResourceInventory, ...] = ()
+    topology: Topology | None = None
+    ratios: Ratios = Ratios()
+    failed_builds: int = 0
+    disk_available_least: int | None = None

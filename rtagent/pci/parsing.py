@@ -1,0 +1,184 @@
+"""Parsers of the values that operators and callers write.
+
+The values of ``[pci]`` options are JSON documents; `OptionDocument` reads one key by key. The other
+parsers read single values: booleans, hexadecimal ids, and names of Placement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import os_resource_classes
+import os_traits
+
+from rtagent.errors import PciConfigError
+from rtagent.model.address import BadAddress
+from rtagent.model.base import Value
+
+T = TypeVar("T")
+
+#: The words that oslo.utils, and so Nova, accept as booleans.
+_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
+_FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
+_ID = re.compile(r"[0-9a-f]{1,4}")
+_CUSTOM = "CUSTOM_"
+_NAME_LENGTH = 255
+
+_RESOURCE_CLASSES = frozenset(os_resource_classes.STANDARDS)
+_TRAITS = frozenset(os_traits.get_traits())
+
+#: The key of errors that concern a whole document.
+_WHOLE = "the document"
+
+
+class InvalidValue(ValueError):
+    """A value cannot be parsed. The message is the rule that is broken."""
+
+
+def parse_string(value: object) -> str:
+    """Strip surrounding blanks.
+
+    :raises InvalidValue: the value is not a string, or is empty.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidValue("must be a string, and not empty")
+    return value.strip()
+
+
+def parse_boolean(value: object) -> bool:
+    """Accept JSON booleans and the words of oslo.utils, in any case.
+
+    :raises InvalidValue: the value is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in _TRUE | _FALSE:
+        raise InvalidValue("must be yes or no")
+    return word in _TRUE
+
+
+def parse_hex_id(value: object) -> str:
+    """Parse a vendor's or a product's id, and return it as four digits in lower case.
+
+    :raises InvalidValue: the value exceeds FFFF, or is not hexadecimal.
+    """
+    digits = parse_string(value).lower()
+    if not _ID.fullmatch(digits):
+        raise InvalidValue("must be at most four hexadecimal digits")
+    return digits.zfill(4)
+
+
+def parse_network(value: object) -> str | None:
+    """Parse a physical network; null is a tunnelled network.
+
+    :raises InvalidValue: the value is neither null nor a string.
+    """
+    return None if value is None else parse_string(value)
+
+
+def parse_resource_class(value: object) -> str:
+    """Parse a standard resource class, or normalise the name of a custom one.
+
+    :raises InvalidValue: the value is not a string, or is too long.
+    """
+    return _placement_name(parse_string(value), _RESOURCE_CLASSES)
+
+
+def parse_traits(value: object) -> frozenset[str]:
+    """Parse traits that are separated by commas, and normalise the custom ones.
+
+    :raises InvalidValue: the value is not a string, or a name is too long.
+    """
+    names = (name.strip() for name in parse_string(value).split(","))
+    return frozenset(_placement_name(name, _TRAITS) for name in names if name)
+
+
+def _placement_name(name: str, standard: frozenset[str]) -> str:
+    """Return a standard name as it is, and any other as a custom name: upper case, with CUSTOM_ in
+    front, and underscores in place of all other characters."""
+    upper = re.sub(r"[^A-Z0-9_]+", "_", name.upper())
+    known = upper if upper in standard or upper.startswith(_CUSTOM) else _CUSTOM + upper
+    if len(known) > _NAME_LENGTH:
+        raise InvalidValue(f"must be at most {_NAME_LENGTH} characters as {_CUSTOM}...")
+    return known
+
+
+class OptionDocument(Value, frozen=True, kw_only=True):
+    """One JSON object in the value of a ``[pci]`` option.
+
+    :ivar index: its position among the option's values.
+    :ivar error: the exception class for its mistakes.
+    """
+
+    option: str
+    index: str
+    content: Mapping[str, Any]
+    error: type[PciConfigError]
+
+    def invalid(self, key: str, rule: str) -> PciConfigError:
+        """Return the error for a value of `key` that violates the rule. "" as the key means the
+        whole document.
+        """
+        value = self.content.get(key, "") if key else dict(self.content)
+        return _error(self.error, self.option, self.index, key or _WHOLE, value, rule)
+
+    def check_keys(self, allowed: Sequence[str]) -> None:
+        """:raises PciConfigError: the document has a key that is not allowed."""
+        for key in self.content:
+            if key not in allowed:
+                raise self.invalid(key, f"unknown key; the keys are {', '.join(allowed)}")
+
+    def get(self, key: str, parse: Callable[[Any], T], default: T) -> T:
+        """Return the parsed value of `key`, or the default if the key is absent.
+
+        :raises PciConfigError: the value cannot be parsed.
+        """
+        if key not in self.content:
+            return default
+        try:
+            return parse(self.content[key])
+        except (InvalidValue, BadAddress) as error:
+            raise self.invalid(key, str(error)) from error
+
+    def choose(self, key: str, allowed: Sequence[str], default: str | None) -> str | None:
+        """Return the value of `key`, or the default if the key is absent.
+
+        :raises PciConfigError: the value is not one of the allowed.
+        """
+        if key not in self.content:
+            return default
+        if self.content[key] not in allowed:
+            raise self.invalid(key, f"must be one of {', '.join(allowed)}")
+        return str(self.content[key])
+
+
+def option_documents(
+    option: str, values: Sequence[str], error: type[PciConfigError]
+) -> Iterator[OptionDocument]:
+    """Parse the values of a ``[pci]`` option: each is a JSON object or a list of objects.
+
+    :param error: the exception class for mistakes.
+    :raises PciConfigError: a value is neither.
+    """
+    for number, text in enumerate(values):
+        try:
+            content = msgspec.json.decode(text)
+        except msgspec.DecodeError as broken:
+            raise _error(error, option, str(number), _WHOLE, text, str(broken)) from broken
+        listed = content if isinstance(content, list) else [content]
+        for position, each in enumerate(listed):
+            index = f"{number}[{position}]" if isinstance(content, list) else str(number)
+            if not isinstance(each, dict):
+                rule = "must be a JSON object, or a list of them"
+                raise _error(error, option, index, _WHOLE, each, rule)
+            yield OptionDocument(option=option, index=index, content=each, error=error)
+
+
+def _error(
+    error: type[PciConfigError], option: str, index: str, key: str, value: Any, rule: str
+) -> PciConfigError:
+    return error(group="pci", option=option, index=index, key=key, value=value, rule=rule)

@@ -1,0 +1,152 @@
+"""How PCI devices are reported to Placement, and which devices cannot be reported.
+
+A physical function and its virtual functions have one resource provider, with one resource class
+and one set of traits. So the operator may make either the physical function or its virtual
+functions available, and all these virtual functions must have equal tags (Nova's rules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import os_traits
+from msgspec import UNSET
+
+from rtagent.errors import PciConfigInvalidSpec
+from rtagent.model.base import Value
+from rtagent.model.device import VF_TYPES, Device, PciDevice, Tags
+from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.pci.specs import spec_errors
+
+
+class ProviderDevices(Value, frozen=True):
+    """The devices of one resource provider.
+
+    :ivar address: the device's own, or the physical function's.
+    :ivar devices: at least one; all have one resource class and equal traits.
+    """
+
+    address: str
+    devices: tuple[PciDevice, ...]
+
+
+class Unreportable(Value, frozen=True):
+    """A device that cannot share the provider of another device. :ivar key: the key of its
+    specification.
+    """
+
+    address: str
+    key: str
+    value: str
+    rule: str
+
+
+def provider_devices(
+    devices: Iterable[PciDevice],
+) -> tuple[tuple[ProviderDevices, ...], tuple[Unreportable, ...]]:
+    """Return the devices of each provider, by address, and those that cannot be reported.
+
+    Devices that a specification matches take precedence over others, then lower addresses do.
+    Devices with a physical network are not reported: Neutron's ports use them, and nothing
+    allocates them in Placement.
+    """
+    groups: dict[str, list[PciDevice]] = {}
+    unreportable: list[Unreportable] = []
+    for each in sorted(devices, key=lambda each: (not each.listed, each.address)):
+        if each.tags.physical_network is not UNSET:
+            continue
+        group = groups.setdefault(_provider_address(each.device), [])
+        conflict = _conflict(each, group[0]) if group else None
+        if conflict is None:
+            group.append(each)
+        else:
+            unreportable.append(conflict)
+    found = (ProviderDevices(address, tuple(groups[address])) for address in sorted(groups))
+    return tuple(found), tuple(unreportable)
+
+
+def provider_traits(tags: Tags) -> frozenset[str]:
+    """Return the traits of a provider of devices with these tags."""
+    derived = {
+        os_traits.HW_PCI_LIVE_MIGRATABLE: tags.live_migratable,
+        os_traits.HW_PCI_ONE_TIME_USE: tags.one_time_use,
+        os_traits.COMPUTE_MANAGED_PCI_DEVICE: True,
+        os_traits.OWNER_NOVA: True,
+    }
+    return tags.traits.union(name for name, applies in derived.items() if applies)
+
+
+def check_no_devname(specs: Iterable[DeviceSpec]) -> None:
+    """Check that no specification selects devices by the name of a network interface.
+
+    :raises PciConfigInvalidSpec: a specification does so. The address of an interface can change
+        with a reboot.
+    """
+    for spec in specs:
+        if spec.devname is not None:
+            rule = "cannot be combined with report_in_placement; use address instead"
+            raise _error(spec.index, "devname", spec.devname, rule)
+
+
+def config_errors(policy: PciPolicy, devices: Iterable[Device]) -> Iterator[PciConfigInvalidSpec]:
+    """Yield the settings of the policy that the devices of this host do not allow.
+
+    At start these are errors. A device that appears later is not made available, or not reported
+    to Placement.
+    """
+    present = tuple(devices)
+    yield from spec_errors(policy.specs, present)
+    yield from placement_errors(policy, present)
+
+
+def placement_errors(
+    policy: PciPolicy, devices: Iterable[Device]
+) -> Iterator[PciConfigInvalidSpec]:
+    """Yield the reasons why devices cannot be reported, if ``report_in_placement`` is set."""
+    if not policy.report_in_placement:
+        return
+    matched = list(_matched(policy.specs, devices))
+    indices = {recorded.address: spec.index for recorded, spec in matched}
+    _, unreportable = provider_devices(recorded for recorded, _ in matched)
+    for each in unreportable:
+        yield _error(indices[each.address], each.key, each.value, each.rule)
+
+
+def _matched(
+    specs: Sequence[DeviceSpec], devices: Iterable[Device]
+) -> Iterator[tuple[PciDevice, DeviceSpec]]:
+    for device in devices:
+        spec = find_spec(specs, device)
+        if spec is not None and spec.error_for(device) is None:
+            yield PciDevice(device=device, tags=spec.tags), spec
+
+
+def _provider_address(device: Device) -> str:
+    return (device.dev_type in VF_TYPES and device.parent_addr) or device.address
+
+
+def _conflict(each: PciDevice, first: PciDevice) -> Unreportable | None:
+    """Return why a device cannot share the provider of the first, or None."""
+    if (each.device.dev_type in VF_TYPES) != (first.device.dev_type in VF_TYPES):
+        rule = (
+            f"is on the same card as {first.address}: report_in_placement allows a physical"
+            " function or its virtual functions, not both"
+        )
+        return Unreportable(each.address, "address", each.address, rule)
+    rule = (
+        f"of {each.address} differs from that of {first.address}:"
+        " report_in_placement requires the same for all virtual functions of a card"
+    )
+    if each.resource_class != first.resource_class:
+        return Unreportable(each.address, "resource_class", each.resource_class, rule)
+    traits = provider_traits(each.tags)
+    if traits != provider_traits(first.tags):
+        return Unreportable(each.address, "traits", ",".join(sorted(traits)), rule)
+    return None
+
+
+def _error(index: str, key: str, value: str, rule: str) -> PciConfigInvalidSpec:
+    return PciConfigInvalidSpec(
+        group="pci", option=OPTION, index=index, key=key, value=value, rule=rule
+    )

@@ -1,0 +1,121 @@
+"""``[pci] device_spec``: parsing, checks against the devices of a host, and tags as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from rtagent.errors import PciConfigInvalidSpec
+from rtagent.model.address import (
+    ANY,
+    EVERY,
+    AddressPattern,
+    BadAddress,
+    parse_glob,
+    parse_regex,
+)
+from rtagent.model.device import Device, Tags
+from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
+from rtagent.pci import parsing
+from rtagent.pci.parsing import OptionDocument, option_documents
+
+#: Keys that select devices.
+SELECTORS = ("vendor_id", "product_id", "address", "devname")
+#: Keys that describe the selected devices.
+TAGS = (
+    "physical_network",
+    "trusted",
+    "remote_managed",
+    "managed",
+    "live_migratable",
+    "one_time_use",
+    "resource_class",
+    "traits",
+)
+
+
+def parse_specs(values: Sequence[str]) -> tuple[DeviceSpec, ...]:
+    """Parse the values of the option; each is a JSON object or a list of objects.
+
+    :raises PciConfigInvalidSpec: names the index, the key and the rule.
+    """
+    documents = option_documents(OPTION, values, PciConfigInvalidSpec)
+    return tuple(_parse_spec(document) for document in documents)
+
+
+def spec_errors(
+    specs: Sequence[DeviceSpec], devices: Iterable[Device]
+) -> Iterator[PciConfigInvalidSpec]:
+    """Yield the specifications that the devices of this host do not allow.
+
+    At start these are errors. A device that appears later is not made available.
+    """
+    for device in devices:
+        spec = find_spec(specs, device)
+        error = spec.error_for(device) if spec is not None else None
+        if error is not None:
+            yield error
+
+
+def tags_as_dict(tags: Tags) -> dict[str, Any]:
+    """Return the tags that differ from their defaults, in the form of Nova's pools.
+
+    They are JSON primitives by the keys of ``[pci] device_spec``. A `physical_network` of null is
+    included.
+    """
+    words = {
+        "trusted": "yes" if tags.trusted else None,
+        "remote_managed": "true" if tags.remote_managed else None,
+        "managed": None if tags.managed else "no",
+        "live_migratable": "yes" if tags.live_migratable else None,
+        "one_time_use": "yes" if tags.one_time_use else None,
+        "resource_class": tags.resource_class,
+        "traits": ",".join(sorted(tags.traits)) or None,
+    }
+    shown: dict[str, Any] = {key: word for key, word in words.items() if word is not None}
+    if tags.physical_network is not UNSET:
+        shown["physical_network"] = tags.physical_network
+    return shown
+
+
+def _parse_spec(document: OptionDocument) -> DeviceSpec:
+    document.check_keys((*SELECTORS, *TAGS))
+    if "address" in document.content and "devname" in document.content:
+        raise document.invalid("devname", "cannot be combined with address")
+    every: AddressPattern = EVERY
+    return DeviceSpec(
+        index=document.index,
+        vendor_id=document.get("vendor_id", _parse_id, None),
+        product_id=document.get("product_id", _parse_id, None),
+        address=document.get("address", _parse_address, every),
+        devname=document.get("devname", parsing.parse_string, None),
+        tags=_parse_tags(document),
+    )
+
+
+def _parse_tags(document: OptionDocument) -> Tags:
+    no_network: str | UnsetType | None = UNSET
+    return Tags(
+        physical_network=document.get("physical_network", parsing.parse_network, no_network),
+        trusted=document.get("trusted", parsing.parse_boolean, False),
+        remote_managed=document.get("remote_managed", parsing.parse_boolean, False),
+        managed=document.get("managed", parsing.parse_boolean, True),
+        live_migratable=document.get("live_migratable", parsing.parse_boolean, False),
+        one_time_use=document.get("one_time_use", parsing.parse_boolean, False),
+        resource_class=document.get("resource_class", parsing.parse_resource_class, None),
+        traits=document.get("traits", parsing.parse_traits, frozenset()),
+    )
+
+
+def _parse_id(value: object) -> str | None:
+    return None if value == ANY else parsing.parse_hex_id(value)
+
+
+def _parse_address(value: Any) -> AddressPattern:
+    if isinstance(value, str):
+        return parse_glob(value)
+    if isinstance(value, dict):
+        return parse_regex(value)
+    raise BadAddress("must be a string, or an object with a regular expression for each field")

@@ -1,0 +1,113 @@
+"""Schedule: when the mirror runs its next round. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec.structs import replace
+
+from rtagent.model.base import Value
+
+#: Seconds for which changes are gathered before the mirror looks at the state.
+GATHER = 0.5
+#: Seconds before the first round after a failure; doubled for each further failure.
+FIRST_RETRY = 1.0
+#: The longest pause after a failure, in seconds.
+LAST_RETRY = 60.0
+
+
+class Schedule(Value, frozen=True, kw_only=True):
+    """Times are seconds of one monotonic clock. Each transition returns the schedule after it.
+
+    The pause after a failure is not a retry of a call, and so not ``retrying``'s: the next round
+    does not repeat the requests that failed but starts from the state of that moment, changes
+    arrive during the pause, and `request` ends it at once. Such a pause has to be a point in time
+    that a waiting thread can compare with others, not a sleep in a loop.
+
+    :ivar behind_since: the time of the oldest change that Placement does not have, or None.
+    :ivar changed_since: the time of the oldest change during the running round, or None.
+    :ivar urgent: the next round was requested and is due at once.
+    :ivar failures: the number of failed rounds in succession.
+    :ivar not_before: no round starts before this time, unless it is urgent.
+    :ivar outdated: the next round has to read everything from Placement.
+    :ivar running: a round is running. :ivar reading: it reads everything.
+    :ivar read_at: when everything was last read.
+    """
+
+    behind_since: float | None = None
+    changed_since: float | None = None
+    urgent: bool = False
+    failures: int = 0
+    not_before: float = -math.inf
+    outdated: bool = True
+    running: bool = False
+    reading: bool = False
+    read_at: float = -math.inf
+
+    def wake(self, now: float) -> Schedule:
+        """Note that the state may have changed."""
+        if self.running:
+            return replace(self, changed_since=_oldest(self.changed_since, now))
+        return replace(self, behind_since=_oldest(self.behind_since, now))
+
+    def request(self, now: float) -> Schedule:
+        """Request a round at once."""
+        return replace(self.wake(now), urgent=True)
+
+    def forget(self, now: float) -> Schedule:
+        """Have the next round read everything."""
+        return replace(self.wake(now), outdated=True)
+
+    def start(self, now: float, refresh: float) -> Schedule:
+        """Start a round, which covers all changes before it. :param refresh: as in `due`."""
+        return replace(
+            self,
+            behind_since=_oldest(self.behind_since, now),
+            urgent=False,
+            outdated=False,
+            running=True,
+            reading=self.outdated or (refresh > 0 and now >= self.read_at + refresh),
+        )
+
+    def succeed(self, now: float) -> Schedule:
+        """End a round that did everything."""
+        return replace(
+            self._end(now), behind_since=self.changed_since, failures=0, not_before=-math.inf
+        )
+
+    def fail(self, now: float, jitter: float) -> Schedule:
+        """End a round that has to be repeated.
+
+        :param jitter: 0 to 1; the pause is between half and all of its full length.
+        """
+        # The exponent is bounded: 2.0 ** 1100 overflows.
+        pause = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self.failures, 30))
+        return replace(
+            self._end(now),
+            failures=self.failures + 1,
+            not_before=now + pause * (1 + jitter) / 2,
+        )
+
+    def due(self, refresh: float) -> float:
+        """Return when the next round is due; infinity: only after a change.
+
+        :param refresh: seconds after which everything is read again; 0: never.
+        """
+        if self.urgent:
+            return -math.inf
+        times = []
+        if self.behind_since is not None:
+            times.append(self.behind_since + GATHER)
+        if refresh > 0 and not self.outdated:
+            times.append(self.read_at + refresh)
+        return max(min(times, default=math.inf), self.not_before)
+
+    def _end(self, now: float) -> Schedule:
+        # A provider that the round could not read is unknown to the next one, which reads it.
+        return replace(
+            self, running=False, changed_since=None, read_at=now if self.reading else self.read_at
+        )
+
+
+def _oldest(known: float | None, now: float) -> float:
+    return now if known is None else known

@@ -1,0 +1,208 @@
+"""Differences between claims and the host: orphans, drift, absent resources, suspect claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from rtagent.model.assignment import Assignment
+from rtagent.model.base import Value
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.node_state import NodeState
+from rtagent.model.owners import main_claims
+from rtagent.model.usage import assignment_usage
+from rtagent.pci.assigned_resources import missing
+from rtagent.pci.device_states import absence_reason
+from rtagent.pci.mdev import mdev_uuid
+
+#: Resource, unit, claimed, observed.
+_Difference = tuple[str, str, int, int]
+
+#: Problems in `drift list`: a domain uses more or less than its owner's claim assigns; a claimed
+#: resource is absent from the host or from its inventory.
+DIFFERENT, ABSENT = "AmountDiffers", "AssignedResourceNotFound"
+#: The unit of host CPUs.
+CPU = "CPU"
+
+
+class Drift(Value, frozen=True, kw_only=True):
+    """One resource that a domain uses more or less than its owner's claim assigns.
+
+    :ivar problem: `DIFFERENT` or `ABSENT`.
+    """
+
+    owner_id: str
+    claim_uuid: str
+    resource: str
+    claimed: int
+    observed: int
+    unit: str
+    problem: str = DIFFERENT
+
+    def __str__(self) -> str:
+        if self.problem == ABSENT:
+            absent = "is claimed, but is gone, offline or not configured"
+            return f"instance {self.owner_id}: {self.resource} {absent}"
+        return (
+            f"instance {self.owner_id}: {self.resource} {self.observed} {self.unit} in use,"
+            f" {self.claimed} claimed"
+        )
+
+
+def orphans(state: NodeState) -> tuple[DomainUsage, ...]:
+    """Domains on this host whose owner has no claim, by name."""
+    foreign = (u for u in state.domain_usages.values() if u.domain_uuid not in state.owners)
+    return tuple(sorted(foreign, key=lambda usage: (usage.name, usage.domain_uuid)))
+
+
+def drifts(state: NodeState) -> tuple[Drift, ...]:
+    """Every resource in which a domain differs from its owner's claim, by owner."""
+    return tuple(
+        drift
+        for owner in sorted(state.domain_usages)
+        for claim in _enacted(state.claims_of(owner))
+        for drift in differences(
+            claim, state.domain_usages[owner], attached_claims(state.claims_of(owner))
+        )
+    )
+
+
+def absent(state: NodeState) -> tuple[Drift, ...]:
+    """Host CPUs, devices and assigned resources that claims hold and that are offline, gone, or no
+    longer configured; by owner. The claims keep them. Empty for a host that was never observed."""
+    if state.topology is None:
+        return ()
+    cpus = state.policy.numa.dedicated(state.topology.cpus)
+    return tuple(
+        _absent(claim, resource, unit)
+        for owner in sorted(state.owners)
+        for claim in state.claims_of(owner)
+        for resource, unit in _lost(state, claim, cpus)
+    )
+
+
+def suspects(state: NodeState) -> tuple[Claim, ...]:
+    """Active claims whose domain is missing, oldest first."""
+    missing_domain = (claim for claim in state.claims.values() if claim.suspect is not None)
+    return tuple(sorted(missing_domain, key=lambda c: (c.created_at, c.uuid)))
+
+
+def attached_claims(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """The attach claims among these."""
+    return tuple(claim for claim in claims if claim.kind == ATTACH)
+
+
+def differences(
+    claim: Claim, domain: DomainUsage, attached: Sequence[Claim] = ()
+) -> Iterator[Drift]:
+    """Compare a domain with its claim: each resource, host CPU, page pool and device.
+
+    Only the flavor's vCPUs and memory are compared: what is claimed beyond them (an emulator's
+    memory, say) does not show in a domain.
+
+    :param attached: the owner's attach claims.
+    """
+    flavor, assignment = claim.flavor, claim.numa_topology or Assignment()
+    found = (
+        ("VCPU", "vCPUs", flavor.vcpus, domain.vcpus),
+        ("MEMORY_MB", "MB", flavor.memory_mb, domain.memory_mb),
+        *_cpus(assignment, domain.occupancy.pcpus),
+        *_pages(assignment, domain.occupancy),
+        *_devices(_addresses, domain.occupancy.devices, claim, attached),
+        *_devices(_mdevs, domain.occupancy.mdevs, claim, attached),
+    )
+    for resource, unit, claimed, observed in found:
+        if claimed != observed:
+            yield Drift(
+                owner_id=claim.owner_id,
+                claim_uuid=claim.uuid,
+                resource=resource,
+                claimed=claimed,
+                observed=observed,
+                unit=unit,
+            )
+
+
+def _enacted(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """The claim that the domain enacts: in a resize on one host the active one of the two."""
+    mains = main_claims(claims)
+    return tuple(claim for claim in mains if claim.state == ACTIVE)[:1] or mains[:1]
+
+
+def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tuple[str, str]]:
+    """What a claim has and the host lacks: resource and unit.
+
+    :param cpus: the dedicated CPUs that the host has.
+    """
+    for cpu in sorted(_own_cpus(claim.numa_topology or Assignment()) - cpus):
+        yield f"host CPU {cpu}", CPU
+    for device in claim.pci:
+        tracked = state.devices.get(device.address)
+        if tracked is None or absence_reason(tracked) is not None:
+            yield f"PCI device {device.address}", "device"
+    for unit in missing(state.resource_inventories, claim.resources):
+        yield f"{unit.resource_class} {unit.identifier}", "unit"
+
+
+def _absent(claim: Claim, resource: str, unit: str) -> Drift:
+    return Drift(
+        owner_id=claim.owner_id,
+        claim_uuid=claim.uuid,
+        resource=resource,
+        claimed=1,
+        observed=0,
+        unit=unit,
+        problem=ABSENT,
+    )
+
+
+def _own_cpus(assignment: Assignment) -> frozenset[int]:
+    """Host CPUs on which this guest alone runs."""
+    return assignment.taken - assignment.kept
+
+
+def _cpus(assignment: Assignment, seen: frozenset[int]) -> Iterator[_Difference]:
+    """Dedicated CPUs that the domain is not bound to, and other CPUs that it is bound to."""
+    own = _own_cpus(assignment)
+    for cpu in sorted(own | seen):
+        if cpu in own or cpu not in assignment.allowed:
+            yield f"host CPU {cpu}", CPU, int(cpu in own), int(cpu in seen)
+
+
+def _pages(assignment: Assignment, seen: Occupancy) -> Iterator[_Difference]:
+    # Ordinary memory consists of the smallest pages, and a domain does not report these.
+    cells = tuple(cell for cell in assignment.cells if cell.hugepages)
+    claimed = assignment_usage(Assignment(cells=cells)).pages
+    observed = seen.usage.pages
+    for cell, size in sorted({*claimed, *observed}):
+        resource = f"pages of {size} KiB at cell {cell}"
+        yield resource, "pages", claimed.get((cell, size), 0), observed.get((cell, size), 0)
+
+
+#: From names of a claim's devices in a domain document to their names for the operator.
+_Names = Callable[[Claim], Mapping[str, str]]
+
+
+def _addresses(claim: Claim) -> Mapping[str, str]:
+    return {device.address: f"PCI device {device.address}" for device in claim.pci}
+
+
+def _mdevs(claim: Claim) -> Mapping[str, str]:
+    return {
+        mdev_uuid(claim.node_uuid, unit.identifier): f"{unit.resource_class} {unit.identifier}"
+        for unit in claim.resources
+        if unit.provider
+    }
+
+
+def _devices(
+    names: _Names, seen: frozenset[str], claim: Claim, attached: Sequence[Claim]
+) -> Iterator[_Difference]:
+    """Devices that the claims assign and the domain lacks, and devices that it has besides. A
+    device of a building attach claim may or may not be there."""
+    assigned, optional = dict(names(claim)), dict[str, str]()
+    for each in attached:
+        (optional if each.state == BUILDING else assigned).update(names(each))
+    for name in sorted(assigned.keys() | (seen - optional.keys())):
+        resource = assigned.get(name, f"device {name}")
+        yield resource, "device", int(name in assigned), int(name in seen)

@@ -1,0 +1,114 @@
+"""The methods of PCI devices (hot plug and quarantine), and their arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from rtagent.model.base import Name, Uuid
+from rtagent.model.change import Call
+from rtagent.model.instance import Instance, PciRequest
+from rtagent.model.request import AttachRequest
+from rtagent.rpc import replies
+from rtagent.rpc.method import CLAIM_ERRORS, Arguments, Change, rpc_method
+from rtagent.tracker import ResourceTracker
+
+
+class ClaimPciDevices(Arguments, frozen=True, kw_only=True):
+    """:ivar operation_id: becomes the claim's uuid.
+    :ivar pci_requests: the devices to add. The flavor's aliases are not included.
+    """
+
+    instance: Instance
+    pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)]
+    operation_id: Uuid
+
+
+class PciClaimChange(Change, frozen=True, kw_only=True):
+    """The ``attach`` claim to change."""
+
+    instance_uuid: Uuid
+    claim_uuid: Uuid
+
+
+class PciClaimsEnd(Change, frozen=True, kw_only=True):
+    """:ivar claim_uuid: null: every claim of the instance to which the method applies."""
+
+    instance_uuid: Uuid
+    claim_uuid: Uuid | None = None
+
+
+class QuarantinePciDevice(Change, frozen=True, kw_only=True):
+    """:ivar address: like 0000:08:00.0."""
+
+    address: Name
+    reason: Annotated[Name, Meta(min_length=1)]
+
+
+class ClearPciDevice(Change, frozen=True, kw_only=True):
+    """:ivar address: like 0000:08:00.0."""
+
+    address: Name
+
+
+class DeviceEndpoint:
+    """Serves the methods of PCI devices."""
+
+    def __init__(self, tracker: ResourceTracker, claim_replies: replies.ClaimReplies) -> None:
+        self._tracker, self._replies = tracker, claim_replies
+
+    @rpc_method(
+        errors=(
+            *("InvalidPciRequest", "PciRequestAliasNotDefined", "ComputeResourcesUnavailable"),
+            *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "HypervisorUnavailable"),
+        )
+    )
+    def claim_pci_devices(self, arguments: ClaimPciDevices, call: Call) -> replies.Claim:
+        """Claim devices to be added to an instance that has a claim here. The claim is of kind
+        ``attach``, ``building`` and leased. Its uuid is the operation id."""
+        request = AttachRequest(
+            instance=arguments.instance,
+            pci_requests=arguments.pci_requests,
+        )
+        return self._replies.claim(self._tracker.claim_pci_devices(request, call))
+
+    @rpc_method(errors=CLAIM_ERRORS)
+    def allocate_pci_devices_for_instance(
+        self, arguments: PciClaimChange, call: Call
+    ) -> replies.Claim:
+        """Make a ``building`` claim of kind ``attach`` ``active``, before its devices are attached
+        to the guest. A caller that receives ``ClaimExpired`` must not attach them."""
+        owner, claim = arguments.instance_uuid, arguments.claim_uuid
+        return self._replies.claim(self._tracker.allocate_pci_devices(owner, claim, call))
+
+    @rpc_method(errors=("ClaimNotFound", "IllegalTransition"))
+    def unclaim_pci_devices(self, arguments: PciClaimChange, call: Call) -> None:
+        """Release a claim of kind ``attach`` that is still ``building``. Idempotent."""
+        self._end_claims(arguments, "unclaim", call)
+
+    @rpc_method(errors=("ClaimNotFound", "IllegalTransition"), by_position=("claim_uuid",))
+    def free_pci_device_claims_for_instance(self, arguments: PciClaimsEnd, call: Call) -> None:
+        """Release the claims of kind ``attach`` of an instance that are still ``building``, or one
+        of them. Idempotent."""
+        self._end_claims(arguments, "unclaim", call)
+
+    @rpc_method(errors=("ClaimNotFound", "IllegalTransition"), by_position=("claim_uuid",))
+    def free_pci_device_allocations_for_instance(self, arguments: PciClaimsEnd, call: Call) -> None:
+        """Release the ``active`` claims of kind ``attach`` of an instance, or one of them, when its
+        guest has detached their devices. Idempotent."""
+        self._end_claims(arguments, "free", call)
+
+    @rpc_method(errors=("PciDeviceNotFound",))
+    def quarantine_pci_device(self, arguments: QuarantinePciDevice, call: Call) -> None:
+        """Make a device unavailable to new claims, and every virtual GPU of it, too. Its current
+        users keep what they have."""
+        self._tracker.set_quarantine(arguments.address, arguments.reason, call)
+
+    @rpc_method(errors=("PciDeviceNotFound",))
+    def clear_pci_device(self, arguments: ClearPciDevice, call: Call) -> None:
+        """End the quarantine of a device."""
+        self._tracker.set_quarantine(arguments.address, None, call)
+
+    def _end_claims(self, arguments: PciClaimChange | PciClaimsEnd, verb: str, call: Call) -> None:
+        self._tracker.end_pci_claims(arguments.instance_uuid, arguments.claim_uuid, verb, call)

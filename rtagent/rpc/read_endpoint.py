@@ -1,0 +1,172 @@
+"""The methods that change nothing: a test of a claim, and reads of the published snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rtagent.compute_node import compute_node
+from rtagent.errors import ClaimNotFound, InvalidRequest
+from rtagent.model.base import Uuid
+from rtagent.model.decision import Granted
+from rtagent.model.flavor import Flavor, Image
+from rtagent.model.instance import PciRequest
+from rtagent.model.migration import MigrationFacts
+from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.rpc import replies
+from rtagent.rpc.claim_endpoint import BuildArguments, InstanceClaim, build_request
+from rtagent.rpc.device_endpoint import ClaimPciDevices
+from rtagent.rpc.method import FLAVOR_ERRORS, Arguments, rpc_method
+from rtagent.rpc.move_endpoint import (
+    LiveMigrationClaim,
+    MoveArguments,
+    RebuildClaim,
+    ResizeClaim,
+    move_request,
+)
+from rtagent.tracker import TEST_CALL, ResourceTracker
+
+
+class TestClaim(BuildArguments, frozen=True, kw_only=True):
+    """:ivar kind: the claim whose decision is tested. Each kind takes the arguments of its own
+        method, and requires the same of them, except the migration's record.
+    :ivar pci_requests: kind ``attach``: the devices to be added.
+    :ivar flavor: resize or cold migration: the new one. :ivar image: resize, cold migration or
+        evacuation: the new one.
+    """
+
+    kind: Literal["build", "attach", "resize", "migration", "live-migration", "evacuation"] = (
+        "build"
+    )
+    pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)] | None = None
+    flavor: Flavor | None = None
+    image: Image | None = None
+    migration: MigrationFacts | None = None
+    source: SourceFacts | None = None
+
+
+class GetClaim(Arguments, frozen=True, kw_only=True):
+    """One claim."""
+
+    claim_uuid: Uuid
+
+
+class GetClaimsForInstance(Arguments, frozen=True, kw_only=True):
+    """An instance's claims."""
+
+    instance_uuid: Uuid
+
+
+#: The arguments that a claim of each kind takes.
+_ARGUMENTS: Mapping[str, type[Arguments]] = {
+    "build": InstanceClaim,
+    "attach": ClaimPciDevices,
+    "resize": ResizeClaim,
+    "migration": ResizeClaim,
+    "live-migration": LiveMigrationClaim,
+    "evacuation": RebuildClaim,
+}
+#: Arguments that a test does not require, because it records nothing.
+_NOT_REQUIRED = frozenset({"operation_id", "migration"})
+
+
+class ReadEndpoint:
+    """Serves the methods that change nothing."""
+
+    def __init__(self, tracker: ResourceTracker, claim_replies: replies.ClaimReplies) -> None:
+        self._tracker, self._replies = tracker, claim_replies
+
+    @rpc_method(
+        errors=(
+            *FLAVOR_ERRORS,
+            *("ClaimConflict", "ClaimNotFound", "StoreUnavailable", "NodeNotReady"),
+            "HypervisorUnavailable",
+        )
+    )
+    def test_claim(self, arguments: TestClaim) -> replies.Verdict:
+        """Decide a claim without making it: the reply that the claim would get now, with every
+        reason. Changes nothing."""
+        decision = self._tracker.test_claim(_request(arguments))
+        if isinstance(decision, Granted):
+            claim = self._replies.claim(decision.claims[0])
+            return replies.Verdict(granted=True, claim=claim)
+        reasons: list[dict[str, Any]] = [reason.as_dict() for reason in decision.reasons]
+        return replies.Verdict(
+            granted=False, reasons=tuple(replies.Reason(**reason) for reason in reasons)
+        )
+
+    @rpc_method(errors=("ClaimNotFound",))
+    def get_claim(self, arguments: GetClaim) -> replies.OneClaim:
+        """Return one live claim."""
+        state = self._tracker.snapshot()
+        claim = state.claims.get(arguments.claim_uuid)
+        if claim is None:
+            raise ClaimNotFound(claim_uuid=arguments.claim_uuid)
+        return replies.OneClaim(
+            claim=self._replies.claim(claim), revision=state.revision, stale=self._tracker.stale
+        )
+
+    @rpc_method()
+    def get_claims_for_instance(self, arguments: GetClaimsForInstance) -> replies.Claims:
+        """Return an instance's live claims on this node, oldest first."""
+        state = self._tracker.snapshot()
+        claims = state.claims_of(arguments.instance_uuid)
+        return self._replies.claims(claims, state, self._tracker.stale)
+
+    @rpc_method()
+    def get_claims_for_host(self, arguments: Arguments) -> replies.Claims:
+        """Return every live claim of this node, oldest first."""
+        state = self._tracker.snapshot()
+        claims = sorted(state.claims.values(), key=lambda claim: (claim.created_at, claim.uuid))
+        return self._replies.claims(claims, state, self._tracker.stale)
+
+    @rpc_method()
+    def get_node(self, arguments: Arguments) -> replies.OneNode:
+        """Return the node's record: capacity, usage, ratios and statistics."""
+        state = self._tracker.snapshot()
+        return replies.OneNode(
+            node=compute_node(state), revision=state.revision, stale=self._tracker.stale
+        )
+
+
+def _request(arguments: TestClaim) -> BuildRequest | AttachRequest | MoveRequest:
+    """The request that the claim's own method would make.
+
+    :raises InvalidRequest: that method would not take these arguments.
+    """
+    if errors := [{"path": f"$.{path}", "message": rule} for path, rule in _errors(arguments)]:
+        raise InvalidRequest(method="test_claim", errors=errors)
+    if arguments.kind == "build":
+        return build_request(arguments)
+    if arguments.kind == "attach":
+        return AttachRequest(
+            instance=arguments.instance,
+            pci_requests=arguments.pci_requests or (),
+        )
+    move = MoveArguments(
+        operation_id=TEST_CALL.operation_id,
+        instance=arguments.instance,
+        limits=arguments.limits,
+        tag=arguments.tag,
+        extra_resource=arguments.extra_resource,
+        source=arguments.source,
+    )
+    migration = arguments.migration or arguments.kind
+    return move_request(move, migration, arguments.flavor, arguments.image)
+
+
+def _errors(arguments: TestClaim) -> Iterator[tuple[str, str]]:
+    kind, migration = arguments.kind, arguments.migration
+    fields = {field.name: field for field in msgspec.structs.fields(_ARGUMENTS[kind])}
+    for name in sorted(set(TestClaim.__struct_fields__) - {"kind"}):
+        given, field = getattr(arguments, name) is not None, fields.get(name)
+        if given and field is None:
+            yield name, f"is not for kind {kind}"
+        if not given and field is not None and field.required and name not in _NOT_REQUIRED:
+            yield name, f"is required for kind {kind}"
+    if "migration" in fields and migration is not None and migration.migration_type != kind:
+        yield "migration.migration_type", f"must be {kind}"

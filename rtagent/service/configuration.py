@@ -1,0 +1,99 @@
+"""Configuration: the daemon's command line and files, checked as a whole, at start and reload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from rtagent.api.address import parse
+from rtagent.conf import libraries, load
+from rtagent.conf import settings as judging
+from rtagent.conf.load import note
+from rtagent.conf.settings import Settings
+from rtagent.db.engine import open_engine
+from rtagent.errors import ConfigError
+from rtagent.placement import loading
+from rtagent.rpc.transport import get_transport
+
+TAKE_OVER = cfg.BoolOpt(
+    "take-over",
+    default=False,
+    help=(
+        "Become the writer of the node even if another agent sent a heartbeat within"
+        " service_down_time. Use it only if that agent is gone for good."
+    ),
+)
+
+
+class Configuration:
+    """The files and the command line of one daemon.
+
+    :ivar conf: the parsed configuration. Libraries read their options from it.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, prog: str, args: Sequence[str]) -> None:
+        """:param conf: not parsed yet. :param args: the command line without the program's name."""
+        self.conf, self._prog, self._args = conf, prog, args
+
+    @property
+    def take_over(self) -> bool:
+        """Whether the operator has confirmed that another writer of the node is gone."""
+        return bool(self.conf.take_over)
+
+    def read(self) -> Settings:
+        """Parse `conf` and check it. :raises ExceptionGroup: of `ConfigError`: every mistake."""
+        return self._read(self.conf)
+
+    def candidate(self) -> Settings:
+        """Return the settings that a reload would apply. Change nothing.
+
+        The files are parsed into a configuration of their own, so that a mistake does not change
+        `conf`. :raises ExceptionGroup: of `ConfigError`: every mistake.
+        """
+        return self._read(cfg.ConfigOpts())
+
+    def reload(self) -> Settings:
+        """Apply the mutable options of the files.
+
+        oslo.config logs each option that has changed, and each changed option that needs a restart.
+
+        :raises ExceptionGroup: of `ConfigError`: every mistake.
+        """
+        self.conf.mutate_config_files()
+        return checked(self.conf)
+
+    def _read(self, conf: cfg.ConfigOpts) -> Settings:
+        load.parse(conf, self._args, self._prog, [TAKE_OVER])
+        found = conf.get_location(TAKE_OVER.dest)
+        if conf.take_over and (found is None or found.location is not cfg.Locations.command_line):
+            rule = "may be given on the command line only, or it would apply to every start"
+            error = ConfigError(group="DEFAULT", option=TAKE_OVER.dest, value="True", rule=rule)
+            raise ExceptionGroup("the configuration cannot be used", [error])
+        return checked(conf)
+
+
+def checked(conf: cfg.ConfigOpts) -> Settings:
+    """Return the settings of a parsed configuration, after a check that every adapter and library
+    accepts them.
+
+    Nothing is connected and nothing is written.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake.
+    """
+    settings, mistakes = judging.judge(conf)
+    libraries.judge(conf, mistakes)
+    for accept in (
+        lambda: parse(settings.api.address),
+        lambda: open_engine(settings.database.connection, 1),
+        lambda: loading.load(conf),
+        lambda: get_transport(conf).cleanup(),
+    ):
+        try:
+            accept()
+        except ConfigError as error:
+            note(mistakes, error)
+        except cfg.Error:  # an unreadable option of a library, which was noted above
+            continue
+    judging.refuse(mistakes)
+    return settings

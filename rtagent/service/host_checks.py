@@ -1,0 +1,109 @@
+"""HostChecks: check that the operator's CPU sets and device specifications fit this host.
+
+A configuration that does not fit stops the start, and is refused at a reload. A CPU or device that
+disappears while the agent runs causes a warning, and existing allocations stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from rtagent.errors import ConfigError, PciConfigInvalidSpec
+from rtagent.model.claim import PCPU
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.device import Device
+from rtagent.model.node_state import NodeState
+from rtagent.model.policy import Policy
+from rtagent.numa import cpu_sets
+from rtagent.pci.allocations import all_allocations
+from rtagent.pci.placement_reporting import config_errors
+from rtagent.reconcile.drift import CPU, absent
+from rtagent.service.context import NodeContext
+
+#: The parts of health that the checks report.
+CPUS, DEVICES = "cpus", "devices"
+
+
+class Host(Protocol):
+    """The host as of the last audit; implemented by `rtagent.embedded.EmbeddedNode`."""
+
+    @property
+    def state(self) -> NodeState:
+        """The last published state."""
+        ...
+
+    @property
+    def devices(self) -> Sequence[Device] | None:
+        """The host's devices as last listed; None: they were never listed."""
+        ...
+
+
+class HostChecks:
+    """Checks the policy against the host after each audit, and before a reload."""
+
+    def __init__(self, context: NodeContext, host: Host) -> None:
+        self._context, self._host = context, host
+        self._reporter = context.reporter.named(__name__)
+        self._cpus_accepted = self._devices_accepted = False
+
+    def accept(self) -> bool:
+        """Check the policy in force after a good audit; return whether the node can be served.
+
+        A policy that does not fit at the first check is fatal.
+        """
+        return self._accept_cpus() and self._accept_devices()
+
+    def check(self, policy: Policy) -> None:
+        """Check a new policy. Any policy fits a host that was never observed.
+
+        :raises ConfigError: the policy does not fit this host.
+        """
+        missing_cpus(self._host.state, policy)
+        for wrong in self._wrong_specs(policy):
+            raise wrong
+
+    def _accept_cpus(self) -> bool:
+        state = self._host.state
+        try:
+            missing = missing_cpus(state, state.policy)
+        except ConfigError as error:
+            if not self._cpus_accepted:
+                self._context.events.fatal(error)
+                return False
+            self._reporter.health(CPUS, "warn", error.message)
+            return True
+        self._cpus_accepted = True
+        cpus = format_cpu_spec(missing)
+        why = f"CPUs {cpus} are missing or offline, but stay allocated to their guests"
+        self._reporter.health(CPUS, "warn" if missing else "pass", why if missing else "")
+        return True
+
+    def _accept_devices(self) -> bool:
+        state = self._host.state
+        wrong = None if self._devices_accepted else next(self._wrong_specs(state.policy), None)
+        if wrong is not None:
+            self._context.events.fatal(wrong)
+            return False
+        self._devices_accepted = True
+        missing = ", ".join(drift.resource for drift in absent(state) if drift.unit != CPU)
+        why = f"missing or no longer configured, but still allocated to guests: {missing}"
+        self._reporter.health(DEVICES, "warn" if missing else "pass", why if missing else "")
+        return True
+
+    def _wrong_specs(self, policy: Policy) -> Iterator[PciConfigInvalidSpec]:
+        """Return the specifications with a property that a free device of this host cannot have."""
+        held = {allocation.address for allocation in all_allocations(self._host.state)}
+        free = (device for device in self._host.devices or () if device.address not in held)
+        return config_errors(policy.pci, free)
+
+
+def missing_cpus(state: NodeState, policy: Policy) -> frozenset[int]:
+    """Return the CPUs of the policy's sets that are absent or offline; all of them are allocated.
+
+    :raises ConfigError: one of them is not allocated, or the sets contradict each other.
+    """
+    if state.topology is None:
+        return frozenset()
+    held = frozenset(int(name) for kind, name in state.units if kind == PCPU)
+    return cpu_sets.check(policy.numa, state.topology, policy.reserved_cpus, held)

@@ -1,0 +1,100 @@
+"""Publisher: publish the node to Placement, if that is configured."""
+
+from __future__ import annotations
+
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import NodeNotReady, PlacementError
+from rtagent.placement import tree
+from rtagent.placement.mirror import PlacementMirror
+from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.provider import Tree
+from rtagent.ports import PlacementAPI
+from rtagent.service.admission import Admission
+from rtagent.service.context import NodeContext
+from rtagent.service.heartbeat import Heartbeat
+from rtagent.telemetry.metrics import Metrics
+
+#: Seconds for which `Publisher.sync` waits until Placement is up to date.
+SYNC_TIMEOUT = 20.0
+
+
+class Publisher:
+    """The mirror to Placement with its own thread, or no mirror."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        api: PlacementAPI | None,
+        node: EmbeddedNode,
+        admission: Admission,
+        heartbeat: Heartbeat,
+    ) -> None:
+        """:param api: None if nothing is to be published."""
+        self._context, self._node = context, node
+        self._admission, self._heartbeat = admission, heartbeat
+        self._mirror = None if api is None else self._make(api)
+
+    def start(self) -> None:
+        """Start to publish."""
+        if self._mirror is not None:
+            self._mirror.start()
+
+    def stop(self) -> bool:
+        """Start no further request. Return whether the request in flight has ended in time."""
+        return self._mirror is None or self._mirror.stop()
+
+    def wake(self) -> None:
+        """Publish soon, because something may have changed."""
+        if self._mirror is not None:
+            self._mirror.wake()
+
+    def reread(self) -> None:
+        """Read everything from Placement again and publish, because the options may
+        have changed.
+        """
+        if self._mirror is not None:
+            self._mirror.forget()
+
+    def sync(self) -> int:
+        """Read everything again and publish. Return the revision that Placement then shows.
+
+        :raises PlacementError: nothing is published, or Placement is not up to date in time.
+        :raises NodeNotReady: there was no good audit yet.
+        """
+        if self._mirror is None:
+            raise PlacementError("nothing is published: [placement] auth_type is unset")
+        self._mirror.sync_now(SYNC_TIMEOUT, anew=True)
+        if self._mirror.revision < 0:
+            raise NodeNotReady("what to publish is known after the first audit")
+        return self._mirror.revision
+
+    def measure(self, metrics: Metrics) -> None:
+        """Register the gauges of the mirror, if there is one."""
+        if (mirror := self._mirror) is not None:
+            metrics.gauge(
+                "placement_lag_seconds",
+                "Age of the oldest change that Placement does not show",
+                lambda: mirror.seconds_behind,
+            )
+            metrics.gauge(
+                "placement_revision",
+                "The node's revision that Placement shows; -1: none yet",
+                lambda: mirror.revision,
+            )
+
+    def _make(self, api: PlacementAPI) -> PlacementMirror:
+        context = self._context
+        ownership = OwnershipFile(context.settings.current.default.state_path)
+        mirror = PlacementMirror(
+            api, self._wanted, ownership, context.clock, context.reporter, refresh=self._refresh
+        )
+        self._node.tracker.listen(mirror.listener)
+        return mirror
+
+    def _wanted(self) -> Tree | None:
+        """The content that Placement should show; None before the first good audit."""
+        up = self._admission.hypervisor_up
+        return None if up is None else tree.build(self._node.state, self._heartbeat.disabled, up)
+
+    def _refresh(self) -> float:
+        return self._context.settings.current.compute.resource_provider_association_refresh

@@ -1,0 +1,1 @@
+"""The state of a node in memory, and the only way to change it."""

@@ -1,0 +1,59 @@
+"""PublishedState: the last committed state, its readers and its listeners."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rtagent.model.change import Change
+from rtagent.model.node_state import NodeState
+
+Listener = Callable[[NodeState, Sequence[Change]], None]
+
+#: How many notes of touched keys are kept before those that no audit needs are dropped.
+NOTES = 1024
+
+
+class PublishedState:
+    """The state that everybody reads, without a lock.
+
+    :ivar current: assigned by the leader of a batch, or by the recovery of a stale state.
+    """
+
+    def __init__(self, state: NodeState) -> None:
+        self.current = state
+        self._listeners: list[Listener] = []
+        self._mutex = threading.Lock()
+        self._bases: list[int] = []
+
+    @contextmanager
+    def observing(self) -> Iterator[NodeState]:
+        """The base of an audit. As long as the context lasts, touched keys stay noted."""
+        with self._mutex:
+            base = self.current
+            self._bases.append(base.revision)
+        try:
+            yield base
+        finally:
+            with self._mutex:
+                self._bases.remove(base.revision)
+
+    def pruned(self) -> NodeState:
+        """The state without the notes of touched keys that no audit needs, if there are many."""
+        state = self.current
+        if len(state.touched) <= NOTES:
+            return state
+        with self._mutex:
+            oldest = min(self._bases, default=state.revision)
+        return state.pruned(oldest)
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after every publication, outside all locks. It must return at once."""
+        self._listeners.append(listener)
+
+    def notify(self, changes: Sequence[Change]) -> None:
+        """Call the listeners. :param changes: none after a reload."""
+        state = self.current
+        for listener in self._listeners:
+            listener(state, changes)

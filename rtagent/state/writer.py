@@ -1,0 +1,205 @@
+"""StateWriter: the only way to change a node's state.
+
+A caller queues a pure decision. One caller at a time leads: it decides everything that is queued on
+the current state, has the store commit the accepted changes in ONE transaction, publishes the new
+state with one reference assignment, hands the lead on and only then answers. So everybody who waits
+shares a commit (group commit), and each has an answer of its own.
+
+- Durable before visible: publication follows the commit.
+- The only I/O of a leader is the commit. It is bounded by the store's own time-outs and never
+  retried here; the victims of a deadlock queue again.
+- A commit whose outcome is unknown, or that did not reach the database, makes the state *stale*:
+  every decision is refused at once with `StoreUnavailable` until `Recovery.recover` has reloaded
+  the state. Readers keep the last published state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rtagent.errors import (
+    ChangeRejected,
+    CommitUnknown,
+    Deadlock,
+    InvariantViolated,
+    RevisionConflict,
+    StoreUnavailable,
+    TrackerBusy,
+    WriterFenced,
+)
+from rtagent.model.change import Call
+from rtagent.model.node_state import NodeState
+from rtagent.ports import Clock, Reporter, Store
+from rtagent.state.leases import Leases
+from rtagent.state.published import PublishedState
+from rtagent.state.queue import Decide, DecisionQueue, Pending
+from rtagent.state.recovery import Recovery
+from rtagent.state.status import WriterStatus
+
+#: How many queued decisions one commit carries at most.
+BATCH = 64
+
+
+class StateWriter:
+    """Thread-safe.
+
+    :ivar published: the last committed state. :ivar status: whether decisions are refused.
+    :ivar leases: of the claims in that state.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, state: NodeState, reporter: Reporter, timeout: float
+    ) -> None:
+        """:param timeout: seconds that a decision may wait for its turn."""
+        self._store, self._clock, self._reporter = store, clock, reporter.named(__name__)
+        self._timeout = timeout
+        self._queue = DecisionQueue()
+        self.published = PublishedState(state)
+        self.status = WriterStatus()
+        self.leases = Leases(clock, state)
+        self.recovery = Recovery(store, self.published, self.status, self.leases, reporter)
+        self.recovery.verify(state)
+
+    @property
+    def waiting(self) -> int:
+        """How many decisions are queued behind the batch that is being committed."""
+        return len(self._queue)
+
+    def submit(self, decide: Decide, purpose: str, call: Call | None = None) -> Any:
+        """Queue a decision and wait for its answer.
+
+        :param purpose: labels metrics. :param call: a repeat joins the call in flight.
+        :raises StoreUnavailable: nothing was changed, or the outcome is unknown.
+        :raises TrackerBusy: its turn did not come in time, or every attempt was a deadlock.
+        :raises CommitUnknown: the state has been reloaded since, and the call's operation record
+            shows whether it was committed.
+        """
+        deadline = self._clock.monotonic() + self._timeout
+        while True:
+            if down := self.status.down:
+                raise StoreUnavailable(down)
+            own = Pending(decide, purpose, call, self._clock.monotonic())
+            pending = self._queue.add(own)
+            if pending is own:
+                self._take_turn(pending, deadline)
+            else:
+                self._queue.join(pending)
+            if isinstance(pending.error, CommitUnknown):
+                if own.leads:
+                    self.recovery.recover()  # once for everybody who shared the commit
+                self._settle(pending.error, call, deadline)
+            if isinstance(pending.error, Deadlock):
+                if self._clock.monotonic() < deadline:
+                    continue
+                raise TrackerBusy(f"{purpose}: the database ended every attempt in a deadlock")
+            if pending.error is not None:
+                raise pending.error
+            return pending.answer
+
+    def _take_turn(self, pending: Pending, deadline: float) -> None:
+        """Wait until the decision is done: by another leader, by leading, or by withdrawing it."""
+        if not pending.turn.wait(max(0.0, deadline - self._clock.monotonic())):
+            if self._queue.withdraw(pending):
+                return
+            pending.turn.wait()
+        if pending.leads:
+            self._lead(pending)
+
+    def _settle(self, error: CommitUnknown, call: Call | None, deadline: float) -> None:
+        """Wait until a reload has settled whether the commit was done.
+
+        :raises CommitUnknown: it is settled: the operation's record, or its absence, shows it.
+        :raises StoreUnavailable: it is not settled in time, or the caller has no operation id.
+        """
+        settled = self.status.wait_up(max(0.0, deadline - self._clock.monotonic()))
+        if not settled or call is None:
+            raise StoreUnavailable(
+                "the connection was lost during the commit: repeat with the same operation id"
+            )
+        raise error
+
+    def _lead(self, own: Pending) -> None:
+        """Serve one batch, which begins with the caller's own decision, and hand the lead on."""
+        began = self._clock.monotonic()
+        batch = self._queue.next_batch(own, BATCH)
+        before = self.published.current
+        try:
+            self._transact(batch)
+        except BaseException as error:
+            self.status.go_stale(f"a defect interrupted a commit: {error!r}")
+            _fail(batch, StoreUnavailable(self.status.stale))
+            raise
+        finally:
+            ended = self._clock.monotonic()
+            self._queue.finish(batch)
+        self._report(batch, began, ended)
+        changes = tuple(p.change for p in batch if p.change is not None and p.error is None)
+        if self.published.current is not before and changes:
+            self.published.notify(changes)
+
+    def _transact(self, batch: Sequence[Pending]) -> None:
+        """Decide a batch, commit it, publish it. A batch that the database rejects is committed
+        decision by decision."""
+        if self.status.stale:
+            _fail(batch, StoreUnavailable(self.status.stale))
+            return
+        before = after = self.published.pruned()
+        for pending in batch:
+            after = self._decide(pending, after)
+        changes = [p.change for p in batch if p.change is not None and p.error is None]
+        if not changes:
+            return
+        try:
+            self._store.commit(before, after, changes)
+        except ChangeRejected as error:
+            if len(batch) == 1:
+                _fail(batch, error)
+                return
+            for pending in batch:
+                self._transact((pending,))
+        except Deadlock as error:
+            _fail(batch, error)
+        except (CommitUnknown, RevisionConflict) as error:
+            self.status.go_stale(error.message)
+            _fail(batch, CommitUnknown(error.message))
+        except StoreUnavailable as error:
+            self.status.go_stale(error.message)
+            _fail(batch, error)
+        except WriterFenced as error:
+            self.status.fail(error)
+            _fail(batch, StoreUnavailable(error.message))
+        else:
+            self.published.current = after
+            self.leases.update(before, changes)
+
+    def _decide(self, pending: Pending, state: NodeState) -> NodeState:
+        """The state after a decision; the same state if it changes nothing, or fails."""
+        try:
+            change, answer = pending.decide(state)
+            after = state
+            if change is not None:
+                after = state.fold(change)
+                after.check_owners(change.owners)
+            pending.change, pending.answer, pending.error = change, answer, None
+        except InvariantViolated as error:
+            self.status.fail(error)
+            pending.fail(error)
+        except Exception as error:  # carried to the caller whose decision it is
+            pending.fail(error)
+        else:
+            return after
+        return state
+
+    def _report(self, batch: Sequence[Pending], began: float, ended: float) -> None:
+        for pending in batch:
+            self._reporter.timed("lock_wait", pending.purpose, began - pending.queued_at)
+        self._reporter.timed("lock_hold", batch[0].purpose, ended - began)
+        if self.status.stale:
+            self._reporter.health("store", "fail", self.status.stale)
+        self.recovery.report_fault()
+
+
+def _fail(batch: Sequence[Pending], error: Exception) -> None:
+    for pending in batch:
+        pending.fail(error)

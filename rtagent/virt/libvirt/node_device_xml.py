@@ -1,0 +1,243 @@
+"""Parse documents of node devices and combine them into devices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from lxml import etree
+from msgspec.structs import replace
+
+from rtagent.model.address import BadAddress, make_address, parse_address
+from rtagent.model.base import Value
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
+from rtagent.pci.parsing import InvalidValue, parse_hex_id
+from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
+
+#: Bridges are not endpoints and are never assigned to a guest.
+_BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
+_BRIDGE_CLASS = "0x06"
+
+
+class NetNode(Value, frozen=True, kw_only=True):
+    """A network interface of the host.
+
+    :ivar features: hardware offloads, by libvirt's names.
+    """
+
+    interface: str
+    mac: str | None
+    features: tuple[str, ...]
+
+
+class VdpaNode(Value, frozen=True, kw_only=True):
+    """A vDPA device. :ivar chardev: its path."""
+
+    chardev: str
+
+
+class MdevNode(Value, frozen=True, kw_only=True):
+    """An existing mediated device."""
+
+    uuid: str | None
+    type: str
+
+
+Facts = Device | NetNode | VdpaNode | MdevNode
+T = TypeVar("T", NetNode, VdpaNode)
+
+
+class NodeDevice(Value, frozen=True, kw_only=True):
+    """One parsed document.
+
+    :ivar parent: name of the device of which this device is a part.
+    :ivar facts: the facts about the device in this document, without those in other documents.
+    """
+
+    name: str
+    parent: str
+    facts: Facts
+
+
+def parse_node_device(document: str) -> NodeDevice | None:
+    """Parse one document. Return None for a type of device that is never assigned to a guest.
+
+    :raises BadDocument: names the missing or invalid element.
+    """
+    root = parse(document)
+    if root.tag != "device":
+        raise BadDocument(f"<{root.tag}> where <device> is expected")
+    for capability in root.iterfind("capability"):
+        read = _READERS.get(capability.get("type", ""))
+        facts = read(capability) if read is not None else None
+        if facts is not None:
+            return NodeDevice(name=text(root, "name"), parent=text(root, "parent", ""), facts=facts)
+    return None
+
+
+def devices(nodes: Mapping[str, NodeDevice]) -> tuple[Device, ...]:
+    """Return the PCI devices, completed from their parts and their physical functions.
+
+    :param nodes: by name.
+    """
+    nets, vdpas = _parts(nodes, NetNode), _parts(nodes, VdpaNode)
+    alone = {
+        node.facts.address: _with_parts(node.facts, nets.get(name), vdpas.get(name))
+        for name, node in sorted(nodes.items())
+        if isinstance(node.facts, Device)
+    }
+    return tuple(_with_parent(device, alone) for device in alone.values())
+
+
+def mdevs(nodes: Mapping[str, NodeDevice]) -> tuple[Mdev, ...]:
+    """Return the mediated devices of PCI devices."""
+    parents = {name: node.facts for name, node in nodes.items() if isinstance(node.facts, Device)}
+    return tuple(
+        Mdev(
+            uuid=node.facts.uuid,
+            type=node.facts.type,
+            parent_addr=parents[node.parent].address,
+        )
+        for _, node in sorted(nodes.items())
+        if isinstance(node.facts, MdevNode) and node.parent in parents
+    )
+
+
+def _parts(nodes: Mapping[str, NodeDevice], kind: type[T]) -> dict[str, T]:
+    """Return the devices of one type by the name of their parent. Of several devices of a parent,
+    the first is returned.
+    """
+    found: dict[str, T] = {}
+    for _, node in sorted(nodes.items()):
+        if isinstance(node.facts, kind):
+            found.setdefault(node.parent, node.facts)
+    return found
+
+
+def _with_parts(device: Device, net: NetNode | None, vdpa: VdpaNode | None) -> Device:
+    if net is not None:
+        device = replace(
+            device,
+            net_name=net.interface,
+            mac=net.mac,
+            capabilities={**device.capabilities, "network": net.features},
+        )
+    if vdpa is not None:
+        device = replace(device, dev_type=VDPA, vdpa_dev=vdpa.chardev)
+    return device
+
+
+def _with_parent(device: Device, alone: Mapping[str, Device]) -> Device:
+    parent = alone.get(device.parent_addr or "")
+    if parent is None:
+        return device
+    serial = device.card_serial_number or parent.card_serial_number
+    return replace(device, parent_ifname=parent.net_name, card_serial_number=serial)
+
+
+def _pci(capability: etree._Element) -> Device | None:
+    nested = {each.get("type", ""): each for each in capability.iterfind("capability")}
+    is_bridge = text(capability, "class", "").startswith(_BRIDGE_CLASS)
+    if is_bridge or nested.keys() & _BRIDGES:
+        return None
+    fields = ("domain", "bus", "slot", "function")
+    try:
+        address = make_address(*(integer(text(capability, f), f"<{f}>") for f in fields))
+    except BadAddress as error:
+        raise BadDocument(str(error)) from error
+    parent = _parent_addr(nested.get("phys_function"))
+    return Device(
+        address=str(address),
+        vendor_id=_id(capability, "vendor"),
+        product_id=_id(capability, "product"),
+        dev_type=_dev_type(nested, parent),
+        parent_addr=parent,
+        numa_node=_number(capability.find("numa"), "node"),
+        iommu_group=_number(capability.find("iommuGroup"), "number"),
+        card_serial_number=_serial(nested.get("vpd")),
+        mdev_types=_mdev_types(nested.get("mdev_types")),
+    )
+
+
+def _dev_type(nested: Mapping[str, etree._Element], parent: str | None) -> str:
+    functions = nested.get("virt_functions")
+    if functions is not None and (
+        functions.find("address") is not None or functions.get("maxCount", "1") != "0"
+    ):
+        return SRIOV_PF
+    return STANDARD if parent is None else SRIOV_VF
+
+
+def _parent_addr(capability: etree._Element | None) -> str | None:
+    address = None if capability is None else capability.find("address")
+    if address is None:
+        return None
+    parts = [address.get(f, "").removeprefix("0x") for f in ("domain", "bus", "slot", "function")]
+    try:
+        return str(parse_address("{}:{}:{}.{}".format(*parts)))
+    except BadAddress as error:
+        raise BadDocument(f"address of the physical function: {error}") from error
+
+
+def _id(capability: etree._Element, tag: str) -> str:
+    element = capability.find(tag)
+    written = "" if element is None else element.get("id", "")
+    try:
+        return parse_hex_id(written.removeprefix("0x"))
+    except InvalidValue as error:
+        raise BadDocument(f"<{tag} id> is {written!r}: it {error}") from error
+
+
+def _number(element: etree._Element | None, attribute: str) -> int | None:
+    """Return the number; None when it is absent or -1."""
+    written = None if element is None else element.get(attribute)
+    return int(written) if written is not None and written.isdecimal() else None
+
+
+def _serial(vpd: etree._Element | None) -> str | None:
+    if vpd is None:
+        return None
+    return text(vpd, "fields[@access='readonly']/serial_number", "") or None
+
+
+def _mdev_types(capability: etree._Element | None) -> tuple[MdevType, ...]:
+    if capability is None:
+        return ()
+    return tuple(
+        MdevType(
+            id=each.get("id", ""),
+            name=text(each, "name", ""),
+            device_api=text(each, "deviceAPI"),
+            available_instances=integer(text(each, "availableInstances"), "<availableInstances>"),
+        )
+        for each in capability.iterfind("type")
+    )
+
+
+def _net(capability: etree._Element) -> NetNode:
+    features = (feature.get("name", "") for feature in capability.iterfind("feature"))
+    return NetNode(
+        interface=text(capability, "interface"),
+        mac=text(capability, "address", "").lower() or None,
+        features=tuple(sorted(features)),
+    )
+
+
+def _vdpa(capability: etree._Element) -> VdpaNode:
+    return VdpaNode(chardev=text(capability, "chardev"))
+
+
+def _mdev(capability: etree._Element) -> MdevNode:
+    kind = capability.find("type")
+    return MdevNode(
+        uuid=text(capability, "uuid", "").lower() or None,
+        type="" if kind is None else kind.get("id", ""),
+    )
+
+
+_READERS: Mapping[str, Callable[[etree._Element], Facts | None]] = {
+    "pci": _pci,
+    "net": _net,
+    "vdpa": _vdpa,
+    "mdev": _mdev,
+}

@@ -1,0 +1,59 @@
+"""Worker process that claims and releases CPUs until it is killed.
+
+    python -m tests.crash.cpu_worker URL FAILPOINT SEED
+
+It prints a line before each call (``claiming ID``, ``releasing ID``) and after each answer
+(``claimed ID CPUS``, ``released ID``).
+"""
+
+import random
+import sys
+
+from rtagent.db.engine import open_engine
+from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.db.migrate import sync
+from rtagent.db.store import SqlStore
+from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.model.policy import Policy
+from tests.support.hosts import PINNED, PINNING, call, request, uid
+from tests.support.trackers import tracker_on
+
+POLICY = Policy(numa=PINNING)
+
+
+def main(url: str, failpoint: str, seed: int) -> None:
+    engine = open_engine(url, 5)
+    sync(engine)
+    point = Failpoint.parse(failpoint)
+    store = FailpointStore(SqlStore(engine, point.passed), point)
+    tracker = tracker_on(store)
+    tracker.set_policy(POLICY)
+    rng = random.Random(seed)
+    for number in range(seed * 10_000, seed * 10_000 + 3000):
+        held = sorted(tracker.snapshot().claims)
+        if held and rng.random() < 0.4:
+            report("releasing", held[0])
+            tracker.release_claim(held[0], call("release_claim", uid(number + 6000)))
+            report("released", held[0])
+            continue
+        policy = rng.choice(["prefer", "isolate"])
+        wanted = request(
+            rng.randint(1, 2),
+            64,
+            owner=uid(number),
+            extra_specs={**PINNED, "hw:cpu_thread_policy": policy},
+        )
+        report("claiming", uid(number + 3000))
+        try:
+            claim = tracker.instance_claim(wanted, call(operation_id=uid(number + 3000)))
+        except ComputeResourcesUnavailable:
+            continue
+        report("claimed", claim.uuid, *sorted(claim.numa_topology.taken))
+
+
+def report(*words: object) -> None:
+    print(*words, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

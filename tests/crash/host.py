@@ -1,0 +1,42 @@
+"""Hosts of agents without a message bus."""
+
+from __future__ import annotations
+
+from rtagent.model.base import Value
+from rtagent.model.device import Device
+from rtagent.model.node import Node
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import Policy
+from rtagent.model.topology import Topology
+from tests.support.hosts import PINNING, TOPOLOGY
+from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
+
+
+class Site(Value, frozen=True, kw_only=True):
+    """Hardware and configuration of a host."""
+
+    node: Node
+    topology: Topology
+    policy: Policy = Policy()
+    devices: tuple[Device, ...] = ()
+
+
+def _node(host: str, number: int) -> Node:
+    uuid = f"00000000-0000-4000-8000-{number:012x}"
+    return Node(uuid=uuid, host=host, hypervisor_hostname=f"{host}.example", host_ip="::1")
+
+
+PLAIN = Site(
+    node=_node("h", 0xC0DE),
+    topology=Topology(cpus=frozenset(range(16)), memory_mb=65536, disk_mb=1024 * 1024),
+)
+
+
+def moving(number: int) -> Site:
+    """Make one of several equal hosts with dedicated CPUs and two GPUs."""
+    return Site(
+        node=_node(f"h{number}", number),
+        topology=TOPOLOGY,
+        policy=Policy(numa=PINNING, pci=PciPolicy(specs=SPECS, aliases=ALIASES)),
+        devices=(gpu(GPU_0, 1), gpu(GPU_1, 1)),
+    )

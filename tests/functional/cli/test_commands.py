@@ -1,0 +1,194 @@
+"""All commands: help, output formats, and what those without a format print."""
+
+import json
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from rtagent.api.address import UnixAddress
+from rtagent.api.server import ReadAPI
+from rtagent.cmd.base import Action
+from rtagent.cmd.rtagent import GROUP
+from rtagent.db import migrate
+from tests.functional.cli.shell import run
+from tests.support.api_states import sources
+from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
+from tests.support.pci_hosts import GPU_0
+
+POINTS = {point.name.replace("_", " "): point for point in entry_points(group=GROUP)}
+
+#: The commands that print nothing on standard output. Tests of each one assert that.
+SILENT = {
+    "claim abort",
+    "claim release",
+    "host simulate edit",
+    "node remove",
+    "pci clear",
+    "pci quarantine",
+    "service disable",
+    "service enable",
+}
+
+
+# -- help -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [[], ["-v"], ["nonsense"]])
+def test_without_a_command_the_help_is_printed(argv):
+    try:
+        outcome = run(*argv)
+    except SystemExit as exit_:
+        assert exit_.code == 2
+    else:
+        assert outcome.code == 2
+
+
+def test_completion_knows_every_command():
+    outcome = run("complete")
+    assert "cmds_claim='abort activate create" in outcome.out
+    assert "complete -F _rtagent rtagent" in outcome.out
+
+
+def test_help_lists_commands_and_exit_codes():
+    listed = run("help").out
+    assert "Could not load" not in listed
+    for line in ("  3  the host does not have", "  node show ", "  db sync ", "  config check "):
+        assert line in listed
+
+
+def test_the_help_option_alone_prints_the_global_help(capsys):
+    with pytest.raises(SystemExit) as ended:
+        run("--help")
+    assert ended.value.code in (0, None)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_the_help_option_prints_the_help_of_the_command(name):
+    words = name.split()
+    explained = run(*words, "--help")
+    assert explained.code == 0
+    assert explained.out.startswith(f"usage: rtagent {name} ")
+    assert explained == run("help", *words)
+
+
+def test_help_may_follow_options_and_arguments():
+    expected = run("help", "claim", "create")
+    assert run("claim", "create", "--instance", "x", "-h") == expected
+    assert run("--offline", "claim", "create", "--vcpus", "2", "--help") == expected
+    assert run("node", "show", "kvm-7", "--help") == run("help", "node", "show")
+
+
+@pytest.mark.parametrize("noun", sorted({name.split()[0] for name in POINTS}))
+def test_help_of_a_noun_lists_its_commands(noun):
+    listed = run(noun, "--help")
+    assert listed.code == 0
+    found = [re.split("  +", line.strip())[0] for line in listed.out.splitlines()]
+    assert found == sorted(name for name in POINTS if name.split()[0] == noun)
+
+
+def test_help_of_an_unknown_command_is_a_usage_error():
+    outcome = run("nonsense", "--help")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "rtagent: no command begins with: nonsense\n"
+
+
+# -- formats --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_a_command_that_prints_has_formats_and_columns(name):
+    explained = run("help", *name.split()).out
+    silent = issubclass(POINTS[name].load(), Action)
+    assert silent is (name in SILENT)
+    assert ("-c COLUMN" in explained) is not silent
+    formats = re.search(r"-f {([a-z,]+)}", explained)
+    assert (formats is None) is silent
+    if formats is not None:
+        assert {"csv", "json", "table", "value", "yaml"} <= set(formats[1].split(","))
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """Return a configuration with an embedded database and a simulated host."""
+    host = run("host", "simulate", str(tmp_path / "host.xml"), "-f", "json").json
+    file = tmp_path / "rtagent.conf"
+    file.write_text(
+        f"[DEFAULT]\nstate_path = {tmp_path}\n[libvirt]\nconnection_uri = {host['uri']}\n"
+    )
+    assert run("--config-file", str(file), "db", "sync").code == 0
+    return file
+
+
+@pytest.mark.parametrize(
+    ("command", "column"),
+    [
+        ("claim domain", "document"),
+        ("claim history", "action"),
+        ("claim list", "uuid"),
+        ("claim show", "uuid"),
+        ("config check", "message"),
+        ("config generate", "sample"),
+        ("db backup", "file"),
+        ("db check", "version"),
+        ("db history", "version"),
+        ("db purge", "rows"),
+        ("db sync", "version"),
+        ("db sync --sql", "sql"),
+        ("db version", "program"),
+        ("drift list", "resource"),
+        ("host simulate", "uri"),
+        ("migration list", "uuid"),
+        ("node list", "hypervisor_hostname"),
+        ("node show", "uuid"),
+        ("numa show", "cells"),
+        ("orphan list", "name"),
+        ("pci list", "address"),
+        ("pci show", "status"),
+        ("resource list", "identifier"),
+        ("schema list", "Method"),
+        ("schema reference", "reference"),
+        ("schema show", "reply"),
+        ("service list", "host"),
+        ("upgrade check", "result"),
+    ],
+)
+def test_a_column_is_printed_as_json(command, column, conf, tmp_path):
+    domain = tmp_path / "domain.xml"
+    domain.write_text("<domain><name>d</name><vcpu>1</vcpu></domain>")
+    arguments = {
+        "claim domain": [WEB_CLAIM.uuid, str(domain)],
+        "claim history": [WEB_CLAIM.uuid],
+        "claim show": [WEB_CLAIM.uuid],
+        "db backup": [str(tmp_path / "copy")],
+        "host simulate": [str(tmp_path / "other.xml")],
+        "pci show": [GPU_0],
+        "schema show": ["ping"],
+    }
+    socket = tmp_path / "rtagent.sock"
+    api = ReadAPI(UnixAddress(str(socket)), sources(devices_in_every_state()))
+    api.start()
+    try:
+        argv = [*command.split(), *arguments.get(command, []), "-f", "json", "-c", column]
+        outcome = run("-q", "--config-file", str(conf), *argv)
+    finally:
+        api.stop()
+    assert outcome.code == (1 if command == "upgrade check" else 0), outcome.err
+    found = json.loads(outcome.out)
+    items = found if isinstance(found, list) else [found]
+    assert all(list(item) == [column] for item in items)
+
+
+def test_the_format_text_prints_the_result_alone(conf):
+    rtagent = ["--config-file", str(conf), "db", "sync"]
+    message = f"The schema is already {migrate.HEAD}."
+    assert run(*rtagent).out == run(*rtagent, "-f", "text").out == f"{message}\n"
+    assert (
+        run(*rtagent, "-f", "text", "-c", "version", "-c", "changed").out == f"{migrate.HEAD}\n\n"
+    )
+    assert run(*rtagent, "-f", "json").json == {
+        "version": migrate.HEAD,
+        "changed": False,
+        "message": message,
+    }

@@ -1,0 +1,293 @@
+"""rtagent upgrade check: each result of each check, on a host where an agent has run."""
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from rtagent.cmd.rtagent import Shell
+from rtagent.cmd.upgrade import UpgradeCheck
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.virt.simulate import Machine, host_uri, simulate
+from tests.functional.cli.shell import Outcome, run
+from tests.servers.daemon import Daemon
+
+OK, WARNING, FAILURE, UNEXPECTED = 0, 1, 2, 255
+TITLES = [
+    "Configuration",
+    "Options",
+    "Database schema",
+    "Hypervisor",
+    "State directory and node identity",
+    "Placement",
+]
+IDENTITY = TITLES[4]
+
+
+class Versions(BaseHTTPRequestHandler):
+    """The root document of Placement, with the versions of the server."""
+
+    def do_GET(self) -> None:
+        low, high = self.server.versions  # type: ignore[attr-defined]
+        version = {"id": "v1.0", "min_version": low, "max_version": high, "links": []}
+        body = json.dumps({"versions": [version]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """It logs nothing."""
+
+
+@pytest.fixture
+def placement() -> Iterator[HTTPServer]:
+    """Serve the versions of Placement; set them as ``placement.versions``."""
+    server = HTTPServer(("127.0.0.1", 0), Versions)
+    server.versions = ("1.0", "1.39")  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state directory of an agent that ran until a moment ago."""
+    directory = tmp_path_factory.mktemp("agent")
+    with Daemon(directory, "fake://", config={"DEFAULT": {"my_ip": "127.0.0.1"}}) as daemon:
+        daemon.wait_ready()
+        assert daemon.terminate() == 0
+    return directory
+
+
+class Host:
+    """A host whose configuration a test changes before `check`."""
+
+    def __init__(self, directory: Path, file: Path) -> None:
+        self.directory, self.file = directory, file
+        self.compute_id = directory / "compute_id"
+        self.options: dict[str, dict[str, object]] = {
+            "DEFAULT": {"host": "agent1", "my_ip": "127.0.0.1", "state_path": directory},
+            "libvirt": {"connection_uri": host_uri(directory / "host.xml")},
+        }
+
+    def configure(self, group: str, **options: object) -> None:
+        self.options.setdefault(group, {}).update(options)
+
+    def run(self, *arguments: str) -> Outcome:
+        lines: list[str] = []
+        for group, options in self.options.items():
+            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in options.items())]
+        self.file.write_text("\n".join(lines))
+        return run("--config-file", str(self.file), "upgrade", "check", *arguments)
+
+    def check(self, expected: int) -> dict[str, tuple[str, str]]:
+        """Return the result and the details by title."""
+        outcome = self.run("-f", "json")
+        assert outcome.code == expected, (outcome.out, outcome.err)
+        return {each["check"]: (each["result"], each["details"]) for each in outcome.json}
+
+
+@pytest.fixture
+def host(directory: Path, tmp_path: Path) -> Iterator[Host]:
+    host = Host(directory, tmp_path / "rtagent.conf")
+    compute_id = host.compute_id.read_text()
+    yield host
+    host.compute_id.write_text(compute_id)
+
+
+@pytest.fixture
+def new_host(tmp_path: Path) -> Host:
+    """A host on which no agent has run."""
+    simulate(tmp_path / "host.xml", Machine())
+    return Host(tmp_path, tmp_path / "rtagent.conf")
+
+
+def test_every_check_succeeds_on_a_host_that_is_ready(host, placement):
+    host.configure(
+        "placement", auth_type="none", endpoint=f"http://127.0.0.1:{placement.server_port}"
+    )
+    before = sorted(host.directory.iterdir())
+    results = host.check(OK)
+    assert {title: result for title, (result, _) in results.items()} == dict.fromkeys(
+        TITLES, "Success"
+    )
+    assert results["Database schema"][1] == f"the schema is {migrate.HEAD}"
+    assert host.compute_id.read_text().strip() in results[IDENTITY][1]
+    assert sorted(host.directory.iterdir()) == before
+
+
+def test_the_table_is_that_of_oslo_upgradecheck(host):
+    outcome = host.run()
+    assert outcome.code == WARNING
+    lines = [line.strip("| ") for line in outcome.out.splitlines()]
+    assert lines[1] == "Upgrade Check Results"
+    assert lines[3:6] == ["Check: Configuration", "Result: Success", "Details: None"]
+
+
+def test_a_new_host_gives_warnings(new_host):
+    results = new_host.check(WARNING)
+    assert results["Database schema"][0] == "Warning"
+    assert "does not exist: rtagentd creates it" in results["Database schema"][1]
+    assert results[IDENTITY][0] == "Warning"
+    assert "rtagentd starts as a new node" in results[IDENTITY][1]
+    assert not (new_host.directory / "rtagent.sqlite").exists()
+
+
+# -- configuration --------------------------------------------------------------------------------
+
+
+def test_every_mistake_in_the_configuration_is_a_detail_of_the_failure(host):
+    host.configure("DEFAULT", report_interval=0)
+    host.configure("api", address="here")
+    results = host.check(FAILURE)
+    result, details = results["Configuration"]
+    assert result == "Failure"
+    assert [line.split(" = ")[0] for line in details.splitlines()] == [
+        "[DEFAULT] report_interval",
+        "[api] address",
+    ]
+    for title in TITLES[1:]:
+        assert results[title] == ("Warning", "not checked: the configuration has mistakes")
+    table = host.run().out
+    assert "[DEFAULT] report_interval = 0" in table and "| [api] address = here" in table
+
+
+def test_a_missing_configuration_file_is_a_failure(tmp_path):
+    outcome = run("--config-file", str(tmp_path / "none"), "upgrade", "check", "-f", "json")
+    assert outcome.code == FAILURE
+    assert str(tmp_path / "none") in outcome.json[0]["details"]
+
+
+def test_deprecated_and_unknown_options_are_warnings(host):
+    host.configure("DEFAULT", misspelt=1)
+    host.configure("devices", enabled_vgpu_types="nvidia-35, nvidia-36")
+    result, details = host.check(WARNING)["Options"]
+    assert result == "Warning"
+    assert [line.removeprefix(f"{host.file}: ") for line in details.splitlines()][:2] == [
+        "[devices] enabled_vgpu_types is deprecated: use [devices] enabled_mdev_types",
+        "[DEFAULT] misspelt is not an option of the agent",
+    ]
+    assert "only nvidia-35" in details
+
+
+# -- database -------------------------------------------------------------------------------------
+
+
+def test_an_older_schema_is_a_failure_with_the_remedy(new_host):
+    engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
+    migrate.sync(engine, "0003")
+    results = new_host.check(FAILURE)
+    assert results["Database schema"][0] == "Failure"
+    assert "run rtagent db sync" in results["Database schema"][1]
+    assert results[IDENTITY] == ("Warning", "not checked: the database cannot be read")
+
+
+def test_a_newer_schema_is_a_failure(new_host):
+    engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
+    migrate.sync(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    result, details = new_host.check(FAILURE)["Database schema"]
+    assert (result, "9999, newer than" in details) == ("Failure", True)
+
+
+def test_an_unreachable_database_is_a_failure(new_host):
+    url = "postgresql+psycopg://u:secret@127.0.0.1:9/x"
+    new_host.configure("database", connection=url, operation_timeout=1)
+    result, details = new_host.check(FAILURE)["Database schema"]
+    assert (result, "secret" in details) == ("Failure", False)
+
+
+# -- hypervisor and identity ----------------------------------------------------------------------
+
+
+def test_an_unreachable_libvirt_is_a_failure(host):
+    host.configure("libvirt", connection_uri="test:///nowhere/host.xml")
+    results = host.check(FAILURE)
+    assert results["Hypervisor"][0] == "Failure"
+    assert "/nowhere/host.xml" in results["Hypervisor"][1]
+    assert results[IDENTITY][0] == "Success"
+
+
+def test_a_missing_state_directory_is_a_warning(host, tmp_path):
+    host.configure("DEFAULT", state_path=tmp_path / "none")
+    result, details = host.check(WARNING)[IDENTITY]
+    assert (result, "rtagentd creates it" in details) == ("Warning", True)
+
+
+def test_a_lost_compute_id_is_a_failure_that_names_the_uuid(host):
+    recorded = host.compute_id.read_text().strip()
+    host.compute_id.unlink()
+    result, details = host.check(FAILURE)[IDENTITY]
+    assert (result, recorded in details) == ("Failure", True)
+
+
+@pytest.mark.parametrize("content", ["", "garbage", "{other}"])
+def test_a_compute_id_that_is_not_the_records_is_a_failure(host, content):
+    host.compute_id.write_text(content.format(other=uuid.uuid4()))
+    result, details = host.check(FAILURE)[IDENTITY]
+    assert (result, str(host.compute_id) in details) == ("Failure", True)
+
+
+def test_a_renamed_host_is_a_failure(host, tmp_path):
+    simulate(tmp_path / "host.xml", Machine(hostname="renamed"))
+    host.configure("libvirt", connection_uri=host_uri(tmp_path / "host.xml"))
+    result, details = host.check(FAILURE)[IDENTITY]
+    assert (result, "renamed" in details) == ("Failure", True)
+
+
+def test_a_node_without_a_record_is_a_warning(new_host):
+    migrate.sync(open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5))
+    new_host.compute_id.write_text(f"{uuid.uuid4()}\n")
+    result, details = new_host.check(WARNING)[IDENTITY]
+    assert (result, "has no record" in details) == ("Warning", True)
+
+
+# -- Placement ------------------------------------------------------------------------------------
+
+
+def test_placement_without_auth_type_is_a_warning(host):
+    results = host.check(WARNING)
+    assert results["Placement"][0] == "Warning"
+    assert "auth_type is unset" in results["Placement"][1]
+
+
+@pytest.mark.parametrize("versions", [("1.0", "1.25"), ("1.27", "1.39")])
+def test_a_placement_without_the_microversion_is_a_failure(host, placement, versions):
+    placement.versions = versions
+    url = f"http://127.0.0.1:{placement.server_port}"
+    host.configure("placement", auth_type="none", endpoint=url)
+    result, details = host.check(FAILURE)["Placement"]
+    assert (result, " to ".join(versions) in details) == ("Failure", True)
+
+
+def test_an_unreachable_placement_is_a_failure(host):
+    host.configure("placement", auth_type="none", endpoint="http://127.0.0.1:9")
+    result, details = host.check(FAILURE)["Placement"]
+    assert (result, "127.0.0.1:9" in details) == ("Failure", True)
+
+
+# -- unexpected errors ----------------------------------------------------------------------------
+
+
+def test_an_unexpected_error_has_an_exit_code_of_its_own():
+    class Broken:
+        @property
+        def conf(self) -> Callable[[], None]:
+            raise ZeroDivisionError("a defect")
+
+    shell = Shell()
+    shell.client = Broken()  # type: ignore[assignment]
+    command = UpgradeCheck(shell, None)
+    parsed = command.get_parser("upgrade check").parse_args([])
+    assert command.run(parsed) == UNEXPECTED

@@ -1,0 +1,91 @@
+"""SqlNodes, on every kind of database."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.nodes import SqlNodes
+from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.store import SqlStore
+from rtagent.errors import NodeNotFound, RtAgentError, WriterFenced
+from tests.support.stored_values import (
+    NODE,
+    NOW,
+    claim,
+    created,
+    folded,
+    released,
+    rule,
+    state_of,
+    take_over,
+    uuid,
+)
+
+OTHER = replace(NODE, uuid=uuid(2), host="host-2", hypervisor_hostname="hv0.example")
+
+
+@pytest.fixture
+def engine(database_url):
+    engine = open_engine(database_url, 5)
+    migrate.sync(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(engine):
+    store = SqlStore(engine)
+    store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 1))
+    return store
+
+
+def allowed(record, live_claims):
+    pass
+
+
+def test_records_are_listed_by_name_with_the_heartbeat_of_their_service(engine, store):
+    store.enroll(NODE.uuid, NODE.hypervisor_hostname, take_over)
+    SqlServiceRegistry(engine).heartbeat(NODE.host, NOW)
+    records = SqlNodes(engine).records()
+    assert [(r.node, r.last_seen_up) for r in records] == [(OTHER, None), (NODE, NOW)]
+
+
+def test_a_removed_record_is_kept_and_can_be_restored(engine, store):
+    nodes = SqlNodes(engine)
+    assert nodes.remove(OTHER.uuid, allowed, NOW).node == OTHER
+    (record,) = nodes.records()
+    assert (record.deleted_at, record.epoch) == (NOW, 2)
+    with pytest.raises(NodeNotFound):
+        nodes.remove(OTHER.uuid, allowed, NOW)
+    store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 3))
+    assert nodes.records()[0].deleted_at is None
+
+
+def test_the_rule_gets_record_and_claims_and_may_refuse(engine, store):
+    state = state_of(store.enroll(NODE.uuid, NODE.hypervisor_hostname, take_over))
+    first, second = created(claim(1), claim(2)), released(claim(2))
+    after = folded(state, first, second)
+    store.commit(state, after, (first, second))
+    seen = []
+
+    def keep(record, live_claims):
+        seen.append((record.node, live_claims))
+        raise RtAgentError("keep it")
+
+    nodes = SqlNodes(engine)
+    for node in (NODE, OTHER):
+        with pytest.raises(RtAgentError, match="keep it"):
+            nodes.remove(node.uuid, keep, NOW)
+    assert seen == [(NODE, 1), (OTHER, 0)]
+    assert all(record.deleted_at is None for record in nodes.records())
+
+
+def test_the_writer_of_a_removed_record_is_fenced(engine, store):
+    state = state_of(store.enroll(NODE.uuid, NODE.hypervisor_hostname, take_over))
+    SqlNodes(engine).remove(NODE.uuid, allowed, NOW)
+    change = created(claim(1), at=NOW + timedelta(seconds=1))
+    with pytest.raises(WriterFenced):
+        store.commit(state, folded(state, change), (change,))

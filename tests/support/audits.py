@@ -1,0 +1,59 @@
+"""A host with one owner, as states; observations of it; and audits by the pure rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rtagent import claims
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import Domain, Observation
+from rtagent.model.topology import Topology
+from rtagent.reconcile.apply import apply
+from rtagent.reconcile.plan import plan
+from rtagent.reconcile.steps import Outcome
+from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
+
+OWNER, CLAIM = uid(1), uid(2)
+
+
+def building(state: NodeState | None = None, claim_uuid: str = CLAIM) -> NodeState:
+    """A state in which the owner has a building claim."""
+    state = state or host()
+    asked = call(operation_id=claim_uuid)
+    return state.fold(claims.build(state, request(2, 1024, owner=OWNER), asked, NOON).change)
+
+
+def active() -> NodeState:
+    """A state in which the owner's claim is active."""
+    state = building()
+    return state.fold(claims.activate(state, CLAIM, call("activate_claim"), NOON).change)
+
+
+def domain(
+    uuid: str = OWNER, vcpus: int = 2, memory_mb: int = 1024, running: bool = True
+) -> Domain:
+    """By default a domain that is exactly what the owner's claim says."""
+    return Domain(uuid=uuid, name="vm", active=running, vcpus=vcpus, memory_mb=memory_mb)
+
+
+def seen(
+    *domains: Domain, complete: bool = True, topology: Topology | None = TOPOLOGY
+) -> Observation:
+    return Observation(
+        domains={each.uuid: each for each in domains}, complete=complete, topology=topology
+    )
+
+
+def audited(
+    base: NodeState,
+    observation: Observation,
+    lapsed: Iterable[str] = (),
+    state: NodeState | None = None,
+) -> tuple[NodeState, Outcome]:
+    """The state after an audit. :param state: the state when it is applied, if not the base."""
+    state = state or base
+    steps = plan(base, observation, frozenset(lapsed))
+    change, outcome = apply(state, steps, base.revision, NOON)
+    after = state.fold(change) if change else state
+    after.check()
+    return after, outcome

@@ -1,0 +1,97 @@
+"""A host whose devices have every status, and their owners."""
+
+from msgspec.structs import replace
+
+from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.claim import ACTIVE, BUILDING, Claim
+from rtagent.model.device import AssignedDevice, PciDevice, Tags
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.node_state import NodeState
+from rtagent.model.pci_devices import PciDevices
+from rtagent.pci.mdev import mdev_uuid
+from tests.support.hosts import NODE, host, uid, with_claims
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_1, gpu, nic, record, vf
+from tests.support.pinned_claims import pinned_claim
+from tests.unit.placement.values import domain
+
+WEB, DB, FOREIGN_DOMAIN = uid(0xA), uid(0xB), uid(0x9)
+REMOVED_GPU, GROUP_GPU, MDEV_GPU = "0000:89:00.0", "0000:09:00.0", "0000:0a:00.0"
+FOREIGN_VF = vf(0, PF_1)
+VGPU = tuple(f"{MDEV_GPU}/nvidia-11/{number}" for number in range(3))
+ON_NET = Tags(physical_network="physnet1", trusted=True)
+DEVICES: dict[str, PciDevice] = {
+    **record(
+        [
+            gpu(GPU_0, 0, iommu_group=7),
+            gpu(GROUP_GPU, 0, iommu_group=7),
+            gpu(GPU_1, 1),
+            gpu(MDEV_GPU),
+        ]
+    ),
+    **record([*nic(vfs=2), *nic(PF_1, vfs=1)], ON_NET),
+    REMOVED_GPU: PciDevice(device=gpu(REMOVED_GPU), present=False, quarantine="it was lent"),
+}
+DEVICES[GPU_1] = replace(DEVICES[GPU_1], quarantine="it overheats")
+INVENTORIES = (
+    ResourceInventory(provider=MDEV_GPU, resource_class="VGPU", identifiers=VGPU),
+    ResourceInventory(
+        provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifiers=("ns_0",)
+    ),
+)
+
+
+def assigned(address: str, request_id: str, alias: str | None = None) -> AssignedDevice:
+    """A device of `DEVICES` as a claim has it."""
+    device = DEVICES[address].device
+    return AssignedDevice(
+        address=address,
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        dev_type=device.dev_type,
+        request_id=request_id,
+        alias_name=alias,
+        requester_id=None if alias else request_id,
+        source="flavor_alias" if alias else "neutron_port",
+        numa_node=device.numa_node,
+        parent_addr=device.parent_addr,
+    )
+
+
+def claim_with_devices(owner: str, name: str, state: str, *devices: AssignedDevice) -> Claim:
+    """A claim that has these devices and no place in cells."""
+    claim = pinned_claim(owner=owner, name=name, memory_mb=64)
+    return replace(claim, numa_topology=None, state=state, pci=devices)
+
+
+WEB_CLAIM = replace(
+    claim_with_devices(WEB, "web-1", ACTIVE, assigned(GPU_0, "gpu-0", "gpu")),
+    resources=(
+        AssignedResource(provider=MDEV_GPU, resource_class="VGPU", identifier=VGPU[0]),
+        AssignedResource(
+            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifier="ns_9"
+        ),
+    ),
+)
+DB_CLAIM = claim_with_devices(DB, "db-1", BUILDING, assigned(vf(0), "port-1"))
+
+
+def devices_in_every_state() -> NodeState:
+    """The devices and their owners.
+
+    - WEB claims GPU_0, and FOREIGN_DOMAIN uses it, too. GROUP_GPU shares its IOMMU group.
+    - GPU_1 is in quarantine. REMOVED_GPU is not on the host any more.
+    - The first network card has a virtual function that DB claims for its build, and a free one.
+      The virtual function of the second card is used by FOREIGN_DOMAIN.
+    - MDEV_GPU has three virtual GPUs: WEB claims one, and FOREIGN_DOMAIN uses another.
+    """
+    foreign = replace(
+        domain(1, 64, FOREIGN_DOMAIN),
+        name="odd",
+        occupancy=Occupancy(
+            devices=frozenset({GPU_0, FOREIGN_VF}),
+            mdevs=frozenset({mdev_uuid(NODE.uuid, VGPU[1])}),
+            mdev_parents=frozenset({MDEV_GPU}),
+        ),
+    )
+    blank = replace(host(), devices=PciDevices(DEVICES), resource_inventories=INVENTORIES)
+    return with_claims(blank, (WEB_CLAIM, DB_CLAIM), (foreign,))

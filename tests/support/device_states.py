@@ -1,0 +1,181 @@
+"""States of nodes with devices, claims on them, and what an audit observes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.lifecycle import attach
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.claim import Claim
+from rtagent.model.decision import Granted
+from rtagent.model.device import Device, Mdev, PciDevice
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.instance import Instance, PciRequest
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import Domain, Observation
+from rtagent.model.pci_devices import PciDevices
+from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
+from rtagent.model.request import AttachRequest
+from rtagent.pci.mdev import mdev_inventories
+from rtagent.pci.specs import parse_specs
+from rtagent.reconcile.apply import apply
+from rtagent.reconcile.plan import plan
+from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, request
+from tests.support.pci_hosts import ALIASES, GPU_IDS, SPECS, two_gpus_and_a_nic
+
+PMEM = ResourceInventory(
+    provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifiers=("ns0", "ns1")
+)
+VGPU_TYPE = EnabledMdevType(
+    type="nvidia-11", addresses=None, resource_class="VGPU", max_instances=None
+)
+#: A specification of all GPUs with the tag `one_time_use`.
+ONE_TIME = parse_specs([json.dumps({**GPU_IDS, "one_time_use": "yes"})])
+
+
+def policy(specs=SPECS, **other: object) -> PciPolicy:
+    return PciPolicy(specs=specs, aliases=ALIASES, **other)
+
+
+def device_host(
+    devices: dict[str, PciDevice] | None = None, *, pci: PciPolicy | None = None
+) -> NodeState:
+    """Return a node of two cells.
+
+    :param devices: None: a GPU on each cell, and a network card on the first.
+    """
+    state = host(numa=PINNING, pci=pci or policy(), cpu_allocation_ratio=4)
+    recorded = two_gpus_and_a_nic() if devices is None else devices
+    mdevs = mdev_inventories(
+        state.policy.pci.mdev_types, (each.device for each in recorded.values()), {}
+    )
+    return replace(
+        state, devices=PciDevices(recorded), resource_inventories=(*mdevs, *state.policy.pci.pmem)
+    )
+
+
+def built(
+    state: NodeState,
+    aliases: str = "",
+    *,
+    extra_specs: Mapping[str, str] | None = None,
+    **arguments: Any,
+) -> tuple[NodeState, Claim]:
+    """Build a claim for a flavor with these aliases; a refusal fails the test.
+
+    :param arguments: of `request`.
+    """
+    specs = {**({"pci_passthrough:alias": aliases} if aliases else {}), **(extra_specs or {})}
+    return after(state, claims.build(state, request(extra_specs=specs, **arguments), call(), NOON))
+
+
+def after(state: NodeState, decision) -> tuple[NodeState, Claim]:
+    assert isinstance(decision, Granted), str(decision)
+    new = state.fold(decision.change)
+    new.check()
+    return new, decision.claims[0]
+
+
+def running(state: NodeState, claim: Claim) -> NodeState:
+    """Activate the claim."""
+    return after(state, claims.activate(state, claim.uuid, call("activate_claim"), NOON))[0]
+
+
+def released(state: NodeState, claim: Claim) -> NodeState:
+    return after(state, claims.end(state, claim.uuid, "release", call("release_claim"), NOON))[0]
+
+
+def attaching(claim: Claim, *aliases: str) -> AttachRequest:
+    """Return a request to attach a device of each alias to the claim's guest."""
+    return AttachRequest(
+        instance=Instance(uuid=claim.owner_id, flavor=claim.flavor),
+        pci_requests=tuple(PciRequest(count=1, alias_name=alias) for alias in aliases),
+    )
+
+
+def attached(state: NodeState, claim: Claim, *aliases: str) -> tuple[NodeState, Claim]:
+    attach_request = attaching(claim, *aliases)
+    decision = attach.claim_devices(state, attach_request, call("claim_pci_devices"), NOON)
+    return after(state, decision)
+
+
+def addresses(claim: Claim) -> list[str]:
+    return [device.address for device in claim.pci]
+
+
+def guest(
+    claim: Claim, *more: Claim, devices: Iterable[str] = (), mdevs: Iterable[str] = ()
+) -> Domain:
+    """Return a domain with the devices of its claims, and further devices."""
+    claimed = {address for each in (claim, *more) for address in addresses(each)}
+    return domain(
+        claim.owner_id,
+        {*claimed, *devices},
+        mdevs,
+        vcpus=claim.flavor.vcpus,
+        memory_mb=claim.flavor.memory_mb,
+    )
+
+
+def domain(
+    uuid: str,
+    devices: Iterable[str] = (),
+    mdevs: Iterable[str] = (),
+    *,
+    vcpus: int = 1,
+    memory_mb: int = 1024,
+    active: bool = True,
+) -> Domain:
+    return Domain(
+        uuid=uuid,
+        name="vm",
+        active=active,
+        vcpus=vcpus,
+        memory_mb=memory_mb,
+        occupancy=Occupancy(devices=frozenset(devices), mdevs=frozenset(mdevs)),
+    )
+
+
+def seen(
+    state: NodeState,
+    *domains: Domain,
+    devices: Iterable[Device] | None = None,
+    listed: bool = True,
+    mdevs: Iterable[Mdev] = (),
+) -> Observation:
+    """Return an observation of the host.
+
+    :param devices: None: the recorded ones. :param listed: whether devices could be listed.
+    """
+    present = (each.device for each in state.devices.values()) if devices is None else devices
+    return Observation(
+        domains={each.uuid: each for each in domains},
+        complete=True,
+        topology=TOPOLOGY,
+        devices=tuple(present) if listed else None,
+        mdevs=tuple(mdevs),
+    )
+
+
+def audited(
+    base: NodeState,
+    observation: Observation,
+    *,
+    now: NodeState | None = None,
+    lapsed: Iterable[str] = (),
+) -> NodeState:
+    """Return the state after an audit.
+
+    :param now: the state when its plan is applied; None: the base.
+    :param lapsed: claims whose lease has ended.
+    """
+    state = now or base
+    change, _ = apply(state, plan(base, observation, frozenset(lapsed)), base.revision, NOON)
+    new = state.fold(change) if change else state
+    new.check()
+    return new

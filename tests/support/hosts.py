@@ -1,0 +1,138 @@
+"""Hosts, requests and clocks: the values that most tests build."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from rtagent.model.change import Call
+from rtagent.model.claim import Claim
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.flavor import Flavor
+from rtagent.model.instance import Instance
+from rtagent.model.node import Node
+from rtagent.model.node_state import NodeState, restore
+from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.request import BuildRequest, Limits
+from rtagent.model.stored import Stored
+from rtagent.model.topology import Cell, Topology
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
+NODE = Node(uuid=str(UUID(int=1)), host="cn1", hypervisor_hostname="cn1.example", host_ip="::1")
+#: Two cells of four CPUs, each core with two threads, and pages of 2 MB and of 4 KiB.
+CELLS = tuple(
+    Cell(
+        id=number,
+        cpus=frozenset(range(number * 4, number * 4 + 4)),
+        memory_mb=8192,
+        siblings=tuple(frozenset({n, n + 1}) for n in (number * 4, number * 4 + 2)),
+        sockets=frozenset({number}),
+        distances={number: 10, 1 - number: 20},
+        pages={4: (8192 - 1024) * 256, 2048: 512},
+    )
+    for number in (0, 1)
+)
+TOPOLOGY = Topology(cpus=frozenset(range(8)), memory_mb=16384, disk_mb=100 * 1024, cells=CELLS)
+_ids = itertools.count(1000)
+
+
+def uid(number: int | None = None) -> str:
+    """Return a uuid: a new one, or that of a number."""
+    return str(UUID(int=next(_ids) if number is None else number))
+
+
+@dataclass
+class ManualClock:
+    """A clock that a test advances."""
+
+    seconds: float = 0.0
+    start: datetime = field(default=NOON)
+
+    def now(self) -> datetime:
+        return self.start + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def host(topology: Topology | None = TOPOLOGY, **policy: object) -> NodeState:
+    """Make a node with 8 CPUs, 16 GB, 100 GB of disk, nothing reserved, no overcommit."""
+    ratios = {k: Decimal(str(v)) if k.endswith("ratio") else v for k, v in policy.items()}
+    return NodeState(node=NODE, policy=Policy(**ratios), topology=topology)
+
+
+def stored(state: NodeState) -> Stored:
+    """Return the rows that a store has for this state."""
+    return Stored(
+        node=state.node,
+        revision=state.revision,
+        epoch=state.epoch,
+        claims=tuple(state.claims.values()),
+        domain_usages=tuple(state.domain_usages.values()),
+        migrations=tuple(state.migrations.values()),
+        devices=tuple(state.devices.values()),
+        resource_inventories=state.resource_inventories,
+        topology=state.topology,
+        failed_builds=state.failed_builds,
+        disk_available_least=state.disk_available_least,
+    )
+
+
+def with_claims(
+    state: NodeState,
+    claims: Iterable[Claim],
+    domain_usages: Iterable[DomainUsage] = (),
+    revision: int = 1,
+) -> NodeState:
+    """Return the node's state with these claims and domain usages, as loaded from a store."""
+    rows = replace(
+        stored(state),
+        claims=tuple(claims),
+        domain_usages=tuple(domain_usages),
+        revision=revision,
+    )
+    return restore(rows, state.policy)
+
+
+#: CPUs 2 to 7 are dedicated; 0 and 1, one whole core, are shared.
+DEDICATED = frozenset({2, 3, 4, 5, 6, 7})
+PINNING = NumaPolicy(cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=DEDICATED)
+PINNED = {"hw:cpu_policy": "dedicated"}
+
+
+def call(
+    method: str = "instance_claim", operation_id: str | None = None, digest: str = "d"
+) -> Call:
+    return Call(method=method, operation_id=operation_id or uid(), digest=digest)
+
+
+def request(
+    vcpus: int = 1,
+    memory_mb: int = 1024,
+    root_gb: int = 0,
+    *,
+    owner: str | None = None,
+    limits: Limits | None = None,
+    extra_resource: dict[str, int | tuple[str, ...]] | None = None,
+    instance: dict[str, object] | None = None,
+    **flavor: object,
+) -> BuildRequest:
+    """Make a request to build one instance."""
+    return BuildRequest(
+        instance=Instance(
+            uuid=owner or uid(),
+            flavor=Flavor(vcpus=vcpus, memory_mb=memory_mb, root_gb=root_gb, **flavor),
+            **(instance or {}),
+        ),
+        limits=limits or Limits(),
+        extra_resource=extra_resource or {},
+    )

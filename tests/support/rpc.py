@@ -1,0 +1,193 @@
+"""An agent without a message bus: tracker, audit and endpoint on a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_context.context import RequestContext
+from oslo_messaging.rpc.dispatcher import ExpectedException
+
+from rtagent.audit import Auditor
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
+from rtagent.errors import HypervisorUnavailable, PlacementError
+from rtagent.model.claim import Claim
+from rtagent.model.node import NodeRecord
+from rtagent.model.node_state import restore
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import Policy
+from rtagent.ports import Store
+from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.telemetry.telemetry import Telemetry
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from rtagent.virt.libvirt import guest
+from tests.support.hosts import NODE, TOPOLOGY, ManualClock, uid
+from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
+
+VERSION = "1.2.3"
+POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
+DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
+
+
+class Agent:
+    """A node with 8 CPUs, 16 GB of memory, 100 GB of disk, two GPUs and a network card, after its
+    first audit.
+
+    :ivar settled: uuids of the claims for whose domains the host was prepared.
+    :ivar settle_error: raised instead of preparing the host, if not None.
+    :ivar placement_error: raised by a sync of Placement, if not None.
+    """
+
+    def __init__(
+        self, clock: Any = None, wrap: Callable[[Store], Store] = lambda store: store
+    ) -> None:
+        """:param wrap: wraps the store that the tracker uses."""
+        self.clock = clock or ManualClock()
+        self.memory = MemoryStore()
+        self.store = FailingStore(wrap(self.memory))
+        self.hypervisor = FakeHypervisor(TOPOLOGY, hostname=NODE.hypervisor_hostname)
+        self.hypervisor.plug(*DEVICES)
+        self.registry = MemoryServiceRegistry()
+        self.telemetry = Telemetry(self.clock)
+        record = NodeRecord(node=NODE, epoch=1, revision=0)
+        stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: record)
+        self.tracker = ResourceTracker(
+            self.store, self.clock, restore(stored, POLICY), self.telemetry
+        )
+        self.auditor = Auditor(self.tracker, self.hypervisor, self.clock, self.telemetry)
+        self.auditor.run("start")
+        self.in_flight = InFlight(self.clock)
+        self.endpoint = Endpoint(
+            self.tracker,
+            self.auditor,
+            self.registry,
+            self.clock,
+            self.telemetry,
+            VERSION,
+            self.in_flight,
+            guest,
+            self._sync_placement,
+            self._settle,
+        )
+        self.settled: list[str] = []
+        self.settle_error: HypervisorUnavailable | None = None
+        self.placement_error: PlacementError | None = None
+
+    def _settle(self, claim: Claim) -> None:
+        if self.settle_error is not None:
+            raise self.settle_error
+        self.settled.append(claim.uuid)
+
+    def _sync_placement(self) -> int:
+        if self.placement_error is not None:
+            raise self.placement_error
+        return self.tracker.snapshot().revision
+
+    def invoke(self, method: str, /, **document: Any) -> Any:
+        """Call a method as oslo.messaging does, without a user; its reply, or its error."""
+        return self.invoke_as(RequestContext(overwrite=False), method, **document)
+
+    def invoke_as(self, context: RequestContext, method: str, /, **document: Any) -> Any:
+        """Call a method with a context."""
+        try:
+            return getattr(self.endpoint, method)(context, **document)
+        except ExpectedException as expected:
+            error = expected.exc_info[1]
+        raise error
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        """Return the value of one of the agent's metrics."""
+        return self.telemetry.metrics.registry.get_sample_value(f"rtagent_{name}", labels)
+
+
+def build(vcpus: int = 1, memory_mb: int = 1024, **more: Any) -> dict[str, Any]:
+    """The arguments of ``instance_claim`` for a new instance."""
+    flavor = {"vcpus": vcpus, "memory_mb": memory_mb}
+    return {"operation_id": uid(), "instance": {"uuid": uid(), "flavor": flavor}, **more}
+
+
+def operation() -> dict[str, Any]:
+    """The operation id of a new call."""
+    return {"operation_id": uid()}
+
+
+def claim_change(claim: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a new call that changes a claim."""
+    return {"claim_uuid": claim["uuid"]} | operation()
+
+
+def migration(migration_type: str, **more: Any) -> dict[str, Any]:
+    """Return a new migration, as a conductor passes it."""
+    return {"uuid": uid(), "migration_type": migration_type, **more}
+
+
+def move(claim: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a later call of a move.
+
+    :param claim: the arguments of the move's claim.
+    """
+    instance = {"instance_uuid": claim["instance"]["uuid"], "migration": claim["migration"]}
+    return instance | operation()
+
+
+def attach(instance: dict[str, Any], alias: str = "vf") -> dict[str, Any]:
+    """The arguments of ``claim_pci_devices`` for one device."""
+    return {"instance": instance, "pci_requests": [{"count": 1, "alias_name": alias}]} | operation()
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """Arguments for every method, by name. In this order each call succeeds."""
+    first = build()
+    instance = first["instance"]
+    claim, owner = {"claim_uuid": first["operation_id"]}, {"instance_uuid": instance["uuid"]}
+    device = attach(instance)
+    attached = owner | {"claim_uuid": device["operation_id"]}
+    return {
+        "instance_claim": first,
+        "activate_claim": claim | operation(),
+        "renew_claim": claim | operation(),
+        **_moves(owner),
+        "test_claim": {"instance": build()["instance"]},
+        "get_claim": claim,
+        "get_claims_for_instance": owner,
+        "get_claims_for_host": {},
+        "get_node": {},
+        "update_usage": {"instance": {"uuid": uid(), "vm_state": "active"}} | operation(),
+        "update_available_resource": {},
+        "sync_placement": {},
+        "claim_pci_devices": device,
+        "allocate_pci_devices_for_instance": attached | operation(),
+        "unclaim_pci_devices": owner | {"claim_uuid": uid()} | operation(),
+        "free_pci_device_claims_for_instance": owner | operation(),
+        "free_pci_device_allocations_for_instance": owner | operation(),
+        "quarantine_pci_device": {"address": GPU_0, "reason": "it is hot"} | operation(),
+        "clear_pci_device": {"address": GPU_0} | operation(),
+        "build_failed": operation(),
+        "build_succeeded": operation(),
+        "set_service": {"disabled": True} | operation(),
+        "ping": {},
+        "abort_instance_claim": claim | operation(),
+        "release_claim": claim | operation(),
+    }
+
+
+def _moves(owner: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """A guest moves out and is reverted; three others move in, and two of these moves end."""
+    resize = build(flavor={"vcpus": 2, "memory_mb": 2048}, migration=migration("resize"))
+    live_migration = build(migration=migration("live-migration"))
+    evacuation = build(migration=migration("evacuation"))
+    out = owner | {"migration": migration("migration")}
+    return {
+        "resize_claim": resize,
+        "live_migration_claim": live_migration,
+        "rebuild_claim": evacuation,
+        "finish_move": move(resize),
+        "finish_evacuation": move(evacuation),
+        "drop_move_claim_at_dest": move(resize),
+        "drop_move_claim": move(live_migration),
+        "start_move_out": out | operation(),
+        "finish_revert": out | operation(),
+        "drop_move_claim_at_source": move(build(migration=migration("resize"))),
+    }

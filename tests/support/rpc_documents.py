@@ -1,0 +1,192 @@
+"""Documents generated from JSON Schemas: valid ones, and ones that are invalid at known paths."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+
+from rtagent.rpc.schemas import Schema
+
+HUGE = 10**400
+_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+_SHORT = st.text(_CHARACTERS, max_size=8)
+_UUIDS = st.uuids().map(str)
+
+Path = tuple[str | int, ...]
+
+
+def jsonpath(path: Path) -> str:
+    """A path as refusals write it."""
+    return "$" + "".join(
+        f"[{step}]"
+        if isinstance(step, int)
+        else f".{step}"
+        if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", step)
+        else f"[{json.dumps(step)}]"
+        for step in path
+    )
+
+
+def alternatives(schema: Schema, root: Schema) -> list[Schema]:
+    """The schemas that a value may match, without references and unions."""
+    if "$ref" in schema:
+        return alternatives(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    if "anyOf" in schema:
+        return [one for option in schema["anyOf"] for one in alternatives(option, root)]
+    return [schema]
+
+
+def valid(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
+    """Documents that the schema accepts."""
+    return st.one_of([_valid(one, root) for one in alternatives(schema, root)])
+
+
+def _valid(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    match schema["type"]:
+        case "null":
+            return st.none()
+        case "boolean":
+            return st.booleans()
+        case "integer":
+            low, high = schema["minimum"], schema["maximum"]
+            return st.integers(low, high) | st.sampled_from([low, high])
+        case "number":
+            return st.floats(0.5, schema["maximum"]) | st.integers(1, schema["maximum"])
+        case "string":
+            return _string(schema)
+        case "array":
+            least = schema.get("minItems", 0)
+            return st.lists(valid(schema["items"], root), min_size=least, max_size=2)
+    return _object(schema, root)
+
+
+def _string(schema: Schema) -> st.SearchStrategy[str]:
+    longest = schema["maxLength"]
+    if longest == 36:
+        return _UUIDS
+    least = schema.get("minLength", 0)
+    return _SHORT.filter(lambda text: len(text) >= least) | st.just("x" * longest)
+
+
+def _object(schema: Schema, root: Schema) -> st.SearchStrategy[dict[str, Any]]:
+    fields = {name: valid(of, root) for name, of in schema.get("properties", {}).items()}
+    if not fields:
+        names = _string(schema["propertyNames"])
+        return st.dictionaries(names, valid(schema["additionalProperties"], root), max_size=2)
+    required = set(schema["required"])
+    return st.fixed_dictionaries(
+        {name: of for name, of in fields.items() if name in required},
+        optional={name: of for name, of in fields.items() if name not in required},
+    )
+
+
+@st.composite
+def invalid(draw: st.DrawFn, root: Schema) -> tuple[Any, set[str]]:
+    """A document with one to three mistakes, and the paths at which they are."""
+    document = draw(valid(root, root))
+    sites = list(_sites(document, root, root, ()))
+    used: list[Path] = []
+    for _ in range(draw(st.integers(1, 3))):
+        path, options, value = draw(st.sampled_from(sites))
+        mistake, what = draw(_mistake(options, value, path))
+        target = (*path, what) if mistake in ("unknown", "missing") else path
+        if any(target[: len(t)] == t or t[: len(target)] == target for t in used):
+            continue
+        used.append(target)
+        document = _with_mistake(document, path, mistake, what)
+    return document, {jsonpath(path) for path in used}
+
+
+def _sites(
+    value: Any, schema: Schema, root: Schema, path: Path
+) -> Iterator[tuple[Path, list[Schema], Any]]:
+    """Each value of a document: its path, the schemas that it may match, and the value."""
+    options = alternatives(schema, root)
+    yield path, options, value
+    for one in options:
+        if isinstance(value, dict) and one.get("type") == "object":
+            for name, inner in value.items():
+                of = one.get("properties", {}).get(name) or one["additionalProperties"]
+                yield from _sites(inner, of, root, (*path, name))
+        elif isinstance(value, list) and one.get("type") == "array":
+            for at, inner in enumerate(value):
+                yield from _sites(inner, one["items"], root, (*path, at))
+
+
+def _mistake(options: list[Schema], value: Any, path: Path) -> st.SearchStrategy[tuple[str, Any]]:
+    """("replace", an invalid value), or ("unknown" or "missing", the name of a field)."""
+    choices = [("replace", wrong) for wrong in _values_of_other_types(options)]
+    for one in options:
+        choices.extend(("replace", wrong) for wrong in _out_of_bounds(one))
+    for one in options:
+        if isinstance(value, dict) and one.get("type") == "object":
+            if "properties" in one:
+                choices.extend(("unknown", name) for name in ("self", "Ünknown", "a b", "\ud800"))
+                choices.extend(("missing", name) for name in one["required"])
+            else:
+                choices.extend(("unknown", name) for name in ("\0", "y" * 300, "\udfff"))
+    if path == ():  # the arguments are an object: nothing else can be sent
+        choices = [choice for choice in choices if choice[0] != "replace"]
+    return st.sampled_from(choices)
+
+
+def _values_of_other_types(options: list[Schema]) -> Iterator[Any]:
+    allowed = {"string" if "enum" in one else one["type"] for one in options}
+    nested: list[Any] = []
+    for _ in range(500):
+        nested = [nested]
+    samples: list[tuple[str, Any]] = [
+        ("null", None),
+        ("boolean", True),
+        ("integer", 7),
+        ("number", 1.0),
+        ("number", 1.5),
+        ("string", "7"),
+        ("array", []),
+        ("array", nested),
+        ("object", {}),
+        ("object", {"a": {"b": nested}}),
+    ]
+    for type_, value in samples:
+        if type_ not in allowed and not (type_ == "integer" and "number" in allowed):
+            yield value
+    yield from (float("nan"), float("inf"), float("-inf"))
+
+
+def _out_of_bounds(one: Schema) -> Iterator[Any]:
+    if "enum" in one:
+        yield "nonsense"
+        return
+    match one["type"]:
+        case "integer":
+            yield from (one["minimum"] - 1, one["maximum"] + 1, -HUGE, HUGE)
+        case "number":
+            yield from (0, -1, -0.5, one["maximum"] * 10, HUGE)
+        case "string":
+            yield from ("x" * (one["maxLength"] + 1), "\0", "a\ud800", "x" * 1_000_000)
+            if one["maxLength"] == 36:
+                yield from ("", "00000000-0000-0000-0000-00000000000A", f"{'0' * 8}\n")
+
+
+def _with_mistake(document: Any, path: Path, mistake: str, what: Any) -> Any:
+    document = copy.deepcopy(document)
+    if mistake == "replace":
+        _at(document, path[:-1])[path[-1]] = what
+    elif mistake == "missing":
+        del _at(document, path)[what]
+    else:
+        _at(document, path)[what] = 1
+    return document
+
+
+def _at(document: Any, path: Path) -> Any:
+    for step in path:
+        document = document[step]
+    return document

@@ -1,0 +1,192 @@
+"""Three hosts with agents, and the claims that they must hold according to the answers.
+
+The expected claims are computed from the answers alone, without the rules of the package.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from rtagent.audit import Auditor
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import Disk, MemoryStore
+from rtagent.model.claim import Claim
+from rtagent.model.flavor import Flavor
+from rtagent.model.node import Node, NodeRecord
+from rtagent.model.node_state import NodeState, restore
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import Policy
+from rtagent.model.units import MB_IN_GB
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, uid
+from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
+
+GPUS = {"pci_passthrough:alias": "gpu:1"}
+TWO_GPUS = {"pci_passthrough:alias": "gpu:2"}
+FLAVORS = (
+    Flavor(vcpus=1, memory_mb=1024, root_gb=1),
+    Flavor(vcpus=1, memory_mb=6144, root_gb=20),
+    Flavor(vcpus=2, memory_mb=512, extra_specs=PINNED),
+    Flavor(vcpus=3, memory_mb=1024, extra_specs=PINNED),
+    Flavor(vcpus=1, memory_mb=256, extra_specs=GPUS),
+    Flavor(vcpus=1, memory_mb=256, extra_specs={**TWO_GPUS, **PINNED}),
+)
+
+
+def policy(reuse: bool) -> Policy:
+    return Policy(
+        numa=PINNING,
+        pci=PciPolicy(specs=SPECS, aliases=ALIASES),
+        same_host_resize_reuse=reuse,
+        # So that the vCPUs of two guests without dedicated CPUs fit.
+        cpu_allocation_ratio=Policy().cpu_allocation_ratio * 4,
+    )
+
+
+@dataclass
+class ExpectedClaim:
+    """An expected claim. :ivar move: its last migration. :ivar born: when it was made."""
+
+    owner: str
+    host: int
+    kind: str
+    state: str
+    born: datetime
+    flavor: Flavor
+    move: str | None
+    pins: frozenset[int]
+    devices: frozenset[str]
+
+    @property
+    def amounts(self) -> Counter[str]:
+        pinned = "hw:cpu_policy" in self.flavor.extra_specs
+        return Counter(
+            vcpus=0 if pinned else self.flavor.vcpus,
+            pcpus=self.flavor.vcpus if pinned else 0,
+            memory_mb=self.flavor.memory_mb,
+            disk_mb=self.flavor.root_gb * MB_IN_GB,
+        )
+
+
+def expected_claim(claim: Claim, host: int) -> ExpectedClaim:
+    """Return the expected claim for an answer."""
+    place = claim.numa_topology
+    return ExpectedClaim(
+        owner=claim.owner_id,
+        host=host,
+        kind=claim.kind,
+        state=claim.state,
+        born=claim.created_at,
+        flavor=claim.flavor,
+        move=claim.migration_uuid,
+        pins=place.taken if place else frozenset(),
+        devices=frozenset(device.address for device in claim.pci),
+    )
+
+
+@dataclass
+class ExpectedClaims:
+    """The claims that the hosts must hold.
+
+    :ivar held: by claim uuid.
+    :ivar reuse: two claims of one owner on one host count as the larger of the two.
+    """
+
+    reuse: bool
+    held: dict[str, ExpectedClaim] = field(default_factory=dict)
+
+    def at(self, host: int) -> dict[str, ExpectedClaim]:
+        return {uuid: each for uuid, each in self.held.items() if each.host == host}
+
+    def usage(self, host: int) -> Counter[str]:
+        total: Counter[str] = Counter()
+        owners: dict[str, list[ExpectedClaim]] = {}
+        for each in self.at(host).values():
+            owners.setdefault(each.owner, []).append(each)
+        for mine in owners.values():
+            sums: Counter[str] = Counter()
+            for each in mine:
+                sums = sums | each.amounts if self.reuse else sums + each.amounts
+            total += sums
+        return total
+
+    def holders(self, host: int) -> dict[str, str]:
+        """Return the owner of each CPU and device; fail if one has two."""
+        owners: dict[str, str] = {}
+        for each in self.at(host).values():
+            for name in (*map(str, each.pins), *each.devices):
+                assert owners.setdefault(name, each.owner) == each.owner, f"{name} has two owners"
+        return owners
+
+
+class ThreeHosts:
+    """Three hosts with an agent each, on one database or on one each."""
+
+    def __init__(self, *, shared: bool = True, reuse: bool = False) -> None:
+        self.clock = ManualClock()
+        self.expected, self.policy = ExpectedClaims(reuse), policy(reuse)
+        disk = Disk()
+        self.stores = [FailingStore(MemoryStore(disk if shared else Disk())) for _ in range(3)]
+        self.hypervisors = [FakeHypervisor(TOPOLOGY, hostname=f"h{n}.example") for n in range(3)]
+        for hypervisor in self.hypervisors:
+            hypervisor.plug(gpu(GPU_0, 0), gpu(GPU_1, 1))
+        self.trackers: list[ResourceTracker] = [self._start(n) for n in range(3)]
+        self.auditors = [self._auditor(n) for n in range(3)]
+        for n in range(3):
+            self.audit(n)
+
+    def _start(self, number: int) -> ResourceTracker:
+        node = Node(
+            uuid=uid(9000 + number),
+            host=f"h{number}",
+            hypervisor_hostname=f"h{number}.example",
+            host_ip="::1",
+        )
+        store = self.stores[number]
+
+        def rule(records: Any) -> NodeRecord:
+            known = [each for each in records if each.node.uuid == node.uuid]
+            old = known[0] if known else NodeRecord(node=node, epoch=0, revision=0)
+            return replace(old, epoch=old.epoch + 1)
+
+        stored = store.enroll(node.uuid, node.hypervisor_hostname, rule)
+        return ResourceTracker(store, self.clock, restore(stored, self.policy))
+
+    def _auditor(self, number: int) -> Auditor:
+        return Auditor(self.trackers[number], self.hypervisors[number], self.clock)
+
+    def restart(self, number: int) -> None:
+        """Restart the agent of a host, which audits first."""
+        self.trackers[number] = self._start(number)
+        self.auditors[number] = self._auditor(number)
+        self.audit(number)
+
+    def audit(self, number: int) -> None:
+        assert self.auditors[number].run("test").complete
+
+    def state(self, number: int) -> NodeState:
+        return self.trackers[number].snapshot()
+
+    def check(self, *numbers: int) -> None:
+        """Check that hosts and stores have the expected claims."""
+        for number in numbers:
+            state = self.state(number)
+            state.check()
+            found = {c.uuid: expected_claim(c, number) for c in state.claims.values()}
+            assert found == self.expected.at(number)
+            use = self.expected.usage(number)
+            seen = state.usage
+            assert (seen.vcpus, seen.pcpus, seen.memory_mb, seen.disk_mb) == tuple(
+                use[name] for name in ("vcpus", "pcpus", "memory_mb", "disk_mb")
+            )
+            holders = {name: owner for (_, name), owner in state.units.items()}
+            assert holders == self.expected.holders(number)
+            stored = self.stores[number].load(state.node.uuid)
+            assert {c.uuid: c for c in stored.claims} == dict(state.claims)
+            assert {m.uuid: m for m in stored.migrations} == dict(state.migrations)

@@ -1,0 +1,103 @@
+"""Trackers on stores in memory, and the calls that tests make most."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from rtagent.db.memory import MemoryStore
+from rtagent.model.change import Call, Change
+from rtagent.model.claim import Claim
+from rtagent.model.node import Node, NodeRecord, Writer
+from rtagent.model.node_state import HOST, NodeState, restore
+from rtagent.model.policy import Policy
+from rtagent.model.request import BuildRequest
+from rtagent.ports import Clock, Store
+from rtagent.reconcile.steps import Step
+from rtagent.tracker import ResourceTracker
+from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request
+
+
+class GatedStore:
+    """A store whose every commit waits for the test.
+
+    :ivar admission: released once for each commit that may go on.
+    :ivar entered: released by each commit that has begun.
+    :ivar commits: how many changes each commit carried.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.admission, self.entered = threading.Semaphore(0), threading.Semaphore(0)
+        self.commits: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
+        self.commits.append(len(changes))
+        self.entered.release()
+        assert self.admission.acquire(timeout=10)
+        self.store.commit(before, after, changes)
+
+
+def enroll(store: Store, policy: Policy | None = None, node: Node = NODE) -> NodeState:
+    """Become the writer, as a starting agent does: with one epoch more than the record has."""
+
+    def rule(records: Sequence[NodeRecord]) -> NodeRecord:
+        known = next(iter(records), None)
+        writer = Writer(machine_id="m", boot_id="b", state_path="/s")
+        epoch, revision = (known.epoch + 1, known.revision) if known else (1, 0)
+        return NodeRecord(node=node, epoch=epoch, revision=revision, writer=writer)
+
+    stored = store.enroll(node.uuid, node.hypervisor_hostname, rule)
+    return restore(stored, policy or host().policy)
+
+
+def tracker_on(
+    store: Any, clock: Clock | None = None, node: Node = NODE, **options: Any
+) -> ResourceTracker:
+    """A tracker on a host that has been observed."""
+    tracker = ResourceTracker(store, clock or ManualClock(), enroll(store, node=node), **options)
+    if tracker.snapshot().topology is None:
+        with tracker.observing() as base:
+            tracker.apply([Step(key=HOST, topology=TOPOLOGY)], base)
+    return tracker
+
+
+def gated_tracker(**options: Any) -> tuple[ResourceTracker, GatedStore]:
+    """A tracker whose every commit waits for the test, and its store."""
+    memory = MemoryStore()
+    tracker_on(memory)  # observes the host
+    store = GatedStore(memory)
+    return tracker_on(store, **options), store
+
+
+def claim(
+    tracker: ResourceTracker,
+    build: BuildRequest | None = None,
+    asked: Call | None = None,
+    **fields: Any,
+) -> Claim:
+    """Claim resources for a build, by default of one that `builders.request` makes."""
+    return tracker.instance_claim(build or request(**fields), asked or call())
+
+
+def release(tracker: ResourceTracker, claim_uuid: str) -> None:
+    tracker.release_claim(claim_uuid, call("release_claim"))
+
+
+def stored_state(store: Any) -> NodeState:
+    """The state that a restart would find."""
+    return restore(store.load(NODE.uuid), host().policy)
+
+
+def wait_until_queued(tracker: ResourceTracker, number: int) -> None:
+    """Wait until that many decisions are queued behind the commit that is under way."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if tracker.waiting == number:
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"{tracker.waiting} decisions are queued, not {number}")

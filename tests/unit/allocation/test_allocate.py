@@ -1,0 +1,233 @@
+"""Claims are assigned cells, devices and units that fit together, or are refused."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.allocation.allocate import reusable_by
+from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.decision import ReasonCode, Refused
+from rtagent.model.device import MdevType
+from rtagent.model.instance import PciRequest
+from rtagent.pci.assigned_resources import allocatable_inventories
+from tests.support.device_states import (
+    PMEM,
+    VGPU_TYPE,
+    addresses,
+    audited,
+    built,
+    device_host,
+    domain,
+    policy,
+    released,
+    seen,
+)
+from tests.support.hosts import NOON, PINNED, call, request, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
+
+NEAR = {"hw:pci_numa_affinity_policy": "required"}
+
+
+def refused(state, aliases="", **asked):
+    specs = dict(asked.pop("extra_specs", {}))
+    if aliases:
+        specs["pci_passthrough:alias"] = aliases
+    answer = claims.build(state, request(extra_specs=specs, **asked), call(), NOON)
+    assert isinstance(answer, Refused)
+    return [(reason.code, reason.resource, reason.available) for reason in answer.reasons]
+
+
+def cells(claim):
+    return [cell.id for cell in claim.numa_topology.cells]
+
+
+def test_device_is_never_assigned_twice():
+    state, first = built(device_host(), "gpu:1")
+    state, second = built(state, "gpu:1")
+    assert addresses(first) + addresses(second) == [GPU_0, GPU_1]
+    assert refused(state, "gpu:1") == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
+    _, third = built(released(state, first), "gpu:1")
+    assert addresses(third) == [GPU_0]
+
+
+def test_claim_gets_all_devices_or_none():
+    state = device_host()
+    assert refused(state, "gpu:3,vf:1") == [(ReasonCode.EXCEEDS_HOST, "PCI gpu", 2)]
+    assert not state.units
+
+
+def test_refusal_has_the_reasons_of_every_step():
+    reasons = refused(device_host(), "gpu:3", vcpus=9, extra_resource={"VGPU": 1})
+    assert {resource for _, resource, _ in reasons} == {"VCPU", "PCI gpu", "VGPU"}
+
+
+def test_physical_function_and_its_virtual_functions_are_never_both_assigned():
+    state, claim = built(device_host(), "vf:1")
+    assert refused(state, "pf:1") == [(ReasonCode.INSUFFICIENT, "PCI pf", 0)]
+    state, claim = built(released(state, claim), "pf:1")
+    assert addresses(claim) == [PF_0]
+    assert refused(state, "vf:1") == [(ReasonCode.INSUFFICIENT, "PCI vf", 0)]
+
+
+def test_guest_is_assigned_the_cell_of_its_devices():
+    state = device_host(record([gpu(GPU_1, 1)]))
+    state, claim = built(state, "gpu:1", extra_specs={**PINNED, **NEAR})
+    assert cells(claim) == [1]
+    assert addresses(claim) == [GPU_1]
+
+
+def test_guest_without_devices_is_kept_away_from_cells_that_have_some():
+    _, claim = built(device_host(record([gpu(GPU_0, 0)])), extra_specs=PINNED)
+    assert cells(claim) == [1]
+    _, claim = built(device_host(record([gpu(GPU_1, 1)])), extra_specs=PINNED)
+    assert cells(claim) == [0]
+
+
+def test_guest_is_refused_if_the_cell_of_its_devices_is_full_unless_affinity_is_only_preferred():
+    state = device_host(record([gpu(GPU_0, 0)]))
+    state, first = built(state, "gpu:1", vcpus=2, extra_specs=PINNED)
+    assert cells(first) == [0]
+    there = state.devices[GPU_0]
+    other = replace(there, device=gpu(GPU_1, 0))
+    state = replace(state, devices=state.devices.changed((), (other,)))
+    reasons = refused(state, "gpu:1", extra_specs={**PINNED, **NEAR})
+    assert (ReasonCode.INSUFFICIENT, "PCI gpu", 0) in reasons
+    far = {**PINNED, "hw:pci_numa_affinity_policy": "preferred"}
+    _, claim = built(state, "gpu:1", extra_specs=far)
+    assert (cells(claim), addresses(claim)) == ([1], [GPU_1])
+
+
+def test_guest_without_cells_is_assigned_devices_of_any_cell():
+    _, claim = built(device_host(), "gpu:2", extra_specs=NEAR)
+    assert addresses(claim) == [GPU_0, GPU_1]
+
+
+def test_device_of_a_running_domain_without_a_claim_is_not_assigned():
+    state = audited(device_host(), seen(device_host(), domain("foreign", [GPU_0])))
+    _, claim = built(state, "gpu:1")
+    assert addresses(claim) == [GPU_1]
+
+
+def test_device_of_a_domain_that_is_shut_off_is_assigned():
+    off = domain("foreign", [GPU_0], active=False)
+    state = audited(device_host(), seen(device_host(), off))
+    _, claim = built(state, "gpu:1")
+    assert addresses(claim) == [GPU_0]
+
+
+def test_physical_function_is_unavailable_while_a_domain_uses_its_virtual_function():
+    only_pf = record([next(iter(nic()))])
+    state = device_host(only_pf)
+    everything = [each.device for each in record(nic()).values()]
+    state = audited(state, seen(state, domain("foreign", [vf(0)]), devices=everything))
+    assert refused(state, "pf:1") == [(ReasonCode.INSUFFICIENT, "PCI pf", 0)]
+
+
+def test_device_requests_of_ports_are_added_to_those_of_the_flavor():
+    port = PciRequest(
+        count=1,
+        request_id="p",
+        spec=({"vendor_id": "8086", "product_id": "154c"},),
+        source="neutron_port",
+        requester_id="port",
+    )
+    _, claim = built(device_host(), "gpu:1", instance={"pci_requests": (port,)})
+    assert [(d.address, d.request_id, d.requester_id) for d in claim.pci] == [
+        (GPU_0, "gpu", None),
+        (vf(0), "p", "port"),
+    ]
+
+
+# -- units of other resource classes --------------------------------------------------------------
+
+
+def vgpus(number=2, pmem=(PMEM,)):
+    """Make a host with one GPU that can create so many virtual GPUs."""
+    device = replace(gpu(GPU_0, 0), mdev_types=(mdev_type(number),))
+    return device_host(record([device]), pci=policy(mdev_types=(VGPU_TYPE,), pmem=pmem))
+
+
+def mdev_type(number):
+    return MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=number)
+
+
+def identifiers(claim):
+    return [unit.identifier for unit in claim.resources]
+
+
+def test_units_are_assigned_one_by_one():
+    state, first = built(vgpus(), extra_specs={"resources:VGPU": "1"})
+    assert first.resources == (
+        AssignedResource(provider=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/0"),
+    )
+    state, second = built(state, extra_resource={"VGPU": 1})
+    assert identifiers(second) == [f"{GPU_0}/nvidia-11/1"]
+    assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.INSUFFICIENT, "VGPU", 0)]
+    _, third = built(released(state, first), extra_specs={"resources:VGPU": "1"})
+    assert identifiers(third) == identifiers(first)
+
+
+def test_units_can_be_named():
+    state, claim = built(vgpus(), extra_resource={PMEM.resource_class: ("ns1",)})
+    assert identifiers(claim) == ["ns1"]
+    _, other = built(state, extra_specs={"hw:pmem": "4GB"})
+    assert identifiers(other) == ["ns0"]
+
+
+def test_device_is_not_assigned_while_one_of_its_mdevs_is_assigned():
+    state, claim = built(vgpus(), extra_specs={"resources:VGPU": "1"})
+    assert refused(state, "gpu:1") == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
+    _, whole = built(released(state, claim), "gpu:1")
+    assert addresses(whole) == [GPU_0]
+
+
+def test_device_that_is_assigned_provides_no_mdevs():
+    state, _ = built(vgpus(), "gpu:1")
+    assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.NOT_OFFERED, "VGPU", 0)]
+
+
+def test_quarantined_device_provides_only_the_mdevs_that_are_assigned():
+    state, claim = built(vgpus(), extra_resource={"VGPU": 1})
+    kept = replace(state.devices[GPU_0], quarantine="it is hot")
+    state = replace(state, devices=state.devices.changed((), (kept,)))
+    assert refused(state, extra_resource={"VGPU": 1}) == [(ReasonCode.INSUFFICIENT, "VGPU", 0)]
+    assert reusable_by(state, claim.owner_id, [claim]).identifiers == set(identifiers(claim))
+    inventories = allocatable_inventories(state)
+    assert identifiers(claim)[0] in {name for each in inventories for name in each.identifiers}
+
+
+def test_owner_may_reuse_what_its_claims_have():
+    state, first = built(vgpus(), extra_resource={"VGPU": 2, PMEM.resource_class: 1})
+    reusable = reusable_by(state, first.owner_id, [first])
+    assert reusable.identifiers == {*identifiers(first)}
+    state, second = built(device_host(), "gpu:1,vf:1")
+    reusable = reusable_by(state, second.owner_id, [second])
+    assert reusable.devices == {GPU_0: "gpu", vf(0): "vf"}
+
+
+def test_owner_may_reuse_the_devices_that_its_domain_uses_without_a_claim():
+    state = audited(device_host(), seen(device_host(), domain(uid(77), [GPU_0])))
+    assert reusable_by(state, uid(77), ()).devices == {GPU_0: ""}
+    assert reusable_by(state, uid(78), ()).devices == {}
+
+
+def test_resource_class_that_the_host_does_not_have():
+    assert refused(vgpus(), extra_resource={"CUSTOM_FPGA": 1}) == [
+        (ReasonCode.NOT_OFFERED, "CUSTOM_FPGA", 0)
+    ]
+
+
+def test_adopted_orphan_that_is_shut_off_gets_its_devices_unless_they_were_assigned_since():
+    off = domain(uid(77), [GPU_1], active=False)
+    state = audited(device_host(), seen(device_host(), off))
+    _, claim = built(state, "gpu:1", owner=uid(77))
+    assert addresses(claim) == [GPU_1]
+    state, _ = built(state, "gpu:2")
+    assert refused(state, "gpu:1", owner=uid(77)) == [(ReasonCode.INSUFFICIENT, "PCI gpu", 0)]
+
+
+@pytest.mark.parametrize("owner", [None, uid(77)])
+def test_adopted_orphan_is_assigned_the_devices_that_it_uses(owner):
+    state = audited(device_host(), seen(device_host(), domain(uid(77), [GPU_0])))
+    _, claim = built(state, "gpu:1", owner=owner)
+    assert addresses(claim) == [GPU_0 if owner else GPU_1]

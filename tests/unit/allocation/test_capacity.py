@@ -1,0 +1,122 @@
+"""Whether the host has enough: reserves, ratios, limits, totals, and adopted orphans."""
+
+import pytest
+
+from rtagent import claims
+from rtagent.model.change import Change
+from rtagent.model.decision import Granted, ReasonCode
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.request import Limits
+from tests.support.hosts import NOON, call, host, request, uid
+
+
+def decide(state, asked):
+    return claims.build(state, asked, call(), NOON)
+
+
+def filled(state, asked):
+    return state.fold(decide(state, asked).change)
+
+
+def domain_usage(owner, vcpus, memory_mb, active=True):
+    return DomainUsage(domain_uuid=owner, name="x", active=active, vcpus=vcpus, memory_mb=memory_mb)
+
+
+def with_domains(state, *domain_usages):
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=domain_usages))
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "fits"),
+    [
+        ({}, request(8, 1), True),
+        ({}, request(9, 1), False),
+        ({"reserved_cpus": 1}, request(8, 1), False),
+        ({"reserved_cpus": 1}, request(7, 1), True),
+        ({}, request(1, 16384), True),
+        ({"reserved_memory_mb": 512}, request(1, 16384 - 512), True),
+        ({"reserved_memory_mb": 512}, request(1, 16384 - 511), False),
+        ({}, request(1, 1, 100), True),
+        ({}, request(1, 1, 100, swap=1), False),
+        ({"reserved_disk_mb": 1024}, request(1, 1, 99), True),
+        ({"disk_allocation_ratio": 0.5}, request(1, 1, 50, swap=1), False),
+        # 16384 MB at 1.1 are 18022 MB, rounded down, without the error of a float
+        ({"ram_allocation_ratio": 1.1}, request(1, 16384), True),
+    ],
+)
+def test_claim_fits_within_reserves_and_ratios(policy, asked, fits):
+    assert isinstance(decide(host(**policy), asked), Granted) is fits
+
+
+def test_claims_together_are_limited_by_exactly_the_ratio():
+    state = host(cpu_allocation_ratio=4.0, ram_allocation_ratio=1.1)
+    for _ in range(4):
+        state = filled(state, request(8, 1))
+    refused = decide(state, request(1, 1))
+    assert [(r.code, r.resource, r.available) for r in refused.reasons] == [
+        (ReasonCode.INSUFFICIENT, "VCPU", 0)
+    ]
+    state = filled(host(ram_allocation_ratio=1.1), request(1, 16384))
+    assert isinstance(decide(state, request(1, 18022 - 16384)), Granted)
+    assert not isinstance(decide(state, request(1, 18023 - 16384)), Granted)
+
+
+def test_single_claim_never_exceeds_the_physical_total_whatever_the_ratio():
+    refused = decide(host(cpu_allocation_ratio=16.0), request(9, 1))
+    (reason,) = refused.reasons
+    assert (reason.code, reason.requested, reason.available) == (ReasonCode.EXCEEDS_HOST, 9, 8)
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "fits"),
+    [
+        (Limits(vcpu=4), request(5, 1), False),
+        (Limits(vcpu=4), request(4, 1), True),
+        (Limits(memory_mb=1024), request(1, 513), False),  # of which 512 MB are reserved
+        (Limits(memory_mb=1024), request(1, 512), True),
+        (Limits(disk_gb=1), request(1, 1, 2), False),
+        (Limits(vcpu=0), request(1, 1), False),
+        (Limits(memory_mb=20000), request(1, 16384), True),
+    ],
+)
+def test_limits_of_the_request_replace_what_the_host_advertises(limits, asked, fits):
+    state = host(reserved_memory_mb=512)
+    asked = request(
+        asked.instance.flavor.vcpus,
+        asked.instance.flavor.memory_mb,
+        asked.instance.flavor.root_gb,
+        limits=limits,
+    )
+    assert isinstance(decide(state, asked), Granted) is fits
+
+
+def test_usage_of_a_foreign_domain_is_not_granted():
+    state = with_domains(host(), domain_usage(uid(), 3, 1000))
+    assert not isinstance(decide(state, request(6, 1)), Granted)
+    assert isinstance(decide(state, request(5, 16384 - 1000)), Granted)
+
+
+def test_foreign_domain_that_is_shut_off_uses_nothing():
+    state = with_domains(host(), domain_usage(uid(), 3, 1000, active=False))
+    assert isinstance(decide(state, request(8, 16384)), Granted)
+
+
+def test_adopted_orphan_counts_once():
+    owner = uid()
+    state = with_domains(host(), domain_usage(owner, 6, 12000))
+    after = filled(state, request(6, 12000, owner=owner))
+    assert (after.usage.vcpus, after.usage.memory_mb) == (6, 12000)
+    after.check()
+
+
+def test_larger_of_claim_and_domain_counts():
+    owner = uid()
+    state = filled(host(), request(4, 1000, owner=owner))
+    after = with_domains(state, domain_usage(owner, 2, 3000))
+    assert (after.usage.vcpus, after.usage.memory_mb) == (4, 3000)
+    after.check()
+
+
+def test_full_resource_does_not_refuse_a_claim_that_needs_none_of_it():
+    full = filled(host(), request(1, 1, 100))
+    assert isinstance(decide(full, request(1, 1, 0)), Granted)

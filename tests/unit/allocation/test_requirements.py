@@ -1,0 +1,193 @@
+"""What a request requires; nothing that it asks for is ignored silently."""
+
+from decimal import Decimal
+
+import pytest
+
+from rtagent import claims
+from rtagent.allocation.requirements import from_move, from_request
+from rtagent.errors import (
+    InvalidFlavor,
+    InvalidPciRequest,
+    PciRequestAliasNotDefined,
+    PropertyInvalid,
+)
+from rtagent.model.decision import Granted, ReasonCode
+from rtagent.model.flavor import Image
+from rtagent.model.instance import PciRequest
+from rtagent.model.move import MoveRequest, SourceFacts
+from rtagent.model.policy import Policy
+from rtagent.model.request import Limits, NumaLimits
+from tests.support.hosts import DEDICATED, NOON, PINNED, PINNING, call, host, request
+
+
+def test_extra_resources_are_added_to_those_of_the_flavor():
+    asked = request(1, 100, 1, extra_resource={"VCPU": 1, "MEMORY_MB": 28, "DISK_GB": 2})
+    found = from_request(asked, Policy())
+    assert (found.vcpus, found.pcpus, found.memory_mb, found.disk_mb) == (2, 0, 128, 3 * 1024)
+    assert not found.assigned_resources
+
+
+def test_dedicated_cpus_are_counted_apart_from_shared_vcpus():
+    specs = {**PINNED, "hw:emulator_threads_policy": "isolate"}
+    found = from_request(request(2, 100, extra_specs=specs), Policy())
+    assert (found.vcpus, found.pcpus) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "resource", "code"),
+    [
+        (PINNED, "PCPU", ReasonCode.NOT_CONFIGURED),
+        ({"hw:pmem": "SMALL"}, "CUSTOM_PMEM_NAMESPACE_SMALL", "not_offered"),
+        ({"resources1:CUSTOM_FPGA": "1"}, "CUSTOM_FPGA", "not_offered"),
+    ],
+)
+def test_flavor_that_asks_for_what_the_host_does_not_have_is_refused(extra_specs, resource, code):
+    refused = claims.build(host(), request(extra_specs=extra_specs), call(), NOON)
+    assert [(r.code, r.resource) for r in refused.reasons] == [(code, resource)]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(extra_resource={"VGPU": 1}),
+        request(extra_resource={"PCPU": 1}),
+        request(extra_resource={"CUSTOM_PMEM_NAMESPACE_SMALL": ("ns0", "ns1")}),
+        request(instance={"pci_requests": (PciRequest(count=2, spec=({"vendor_id": "10de"},)),)}),
+    ],
+)
+def test_request_that_asks_for_what_the_host_does_not_have_is_refused(asked):
+    refused = claims.build(host(), asked, call(), NOON)
+    assert [r.code for r in refused.reasons] == [ReasonCode.NOT_OFFERED]
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {"hw:cpu_policy": "shared"},
+        {"hw:mem_page_size": "small"},
+        {"hw:cpu_realtime": "no"},
+        {"hw:cpu_sockets": "1", "quota:cpu_shares": "10"},
+        {"resources:VCPU": "1", "trait:HW_CPU_X86_AVX": "required"},
+    ],
+)
+def test_extra_specs_that_require_nothing_more_are_accepted(extra_specs):
+    asked = request(extra_specs=extra_specs)
+    assert isinstance(claims.build(host(), asked, call(), NOON), Granted)
+
+
+def test_contradiction_between_flavor_and_image_names_both():
+    asked = request(
+        extra_specs={"hw:cpu_policy": "shared"},
+        instance={"image": Image(properties={"hw_cpu_policy": "dedicated"})},
+    )
+    with pytest.raises(InvalidFlavor) as caught:
+        claims.build(host(), asked, call(), NOON)
+    assert set(caught.value.kwargs["properties"]) == {"hw:cpu_policy", "hw_cpu_policy"}
+
+
+@pytest.mark.parametrize("number", ["many", "\u00b2", "-1", "1.5", "9" * 5000])
+def test_number_of_units_must_be_an_integer(number):
+    with pytest.raises(PropertyInvalid) as caught:
+        from_request(request(extra_specs={"resources:VGPU": number}), Policy())
+    assert caught.value.kwargs["properties"] == {"resources:VGPU": number}
+
+
+@pytest.mark.parametrize("number", ["0", ""])
+def test_zero_units_of_a_class_require_nothing(number):
+    found = from_request(request(extra_specs={"resources:VGPU": number}), Policy())
+    assert not found.assigned_resources
+
+
+def test_pinned_claim_has_the_cpus_that_it_is_assigned():
+    granted = claims.build(host(numa=PINNING), request(2, extra_specs=PINNED), call(), NOON)
+    (claim,) = granted.claims
+    assert (claim.vcpus, claim.pcpus) == (0, 2)
+    pins = claim.numa_topology.cells[0].cpu_pinning
+    assert set(pins) == {0, 1} and set(pins.values()) <= DEDICATED
+    assert claim.units == {("PCPU", str(cpu)) for cpu in pins.values()}
+
+
+def test_shared_guest_floats_on_the_shared_cpus_only():
+    granted = claims.build(host(numa=PINNING), request(2), call(), NOON)
+    assert granted.claims[0].numa_topology.shared_pcpus == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(extra_specs={"pci_passthrough:alias": "gpu:1"}),
+        request(instance={"pci_requests": (PciRequest(count=2, alias_name="gpu"),)}),
+    ],
+)
+def test_unknown_alias_is_an_error_that_names_the_known_ones(asked):
+    with pytest.raises(PciRequestAliasNotDefined, match="defined: none"):
+        claims.build(host(), asked, call(), NOON)
+
+
+def test_named_units_count_towards_the_number_of_the_flavor():
+    named = {"VGPU": ("a", "b")}
+    flavor = {"resources:VGPU": "2"}
+    found = from_request(request(extra_specs=flavor, extra_resource=named), Policy())
+    assert found.assigned_resources == named
+    with pytest.raises(InvalidPciRequest, match="the flavor asks for 3"):
+        three = {"resources:VGPU": "3"}
+        from_request(request(extra_specs=three, extra_resource=named), Policy())
+
+
+def test_numbers_of_one_resource_class_add_up():
+    specs = {"resources:VGPU": "1", "resources1:VGPU": "2", "hw:pmem": "SMALL,SMALL"}
+    found = from_request(request(extra_specs=specs, extra_resource={"VGPU": 3}), Policy())
+    assert found.assigned_resources == {"VGPU": 6, "CUSTOM_PMEM_NAMESPACE_SMALL": 2}
+
+
+def test_limits_of_the_request_are_counted_in_mb_and_vcpus():
+    limits = Limits(vcpu=4, disk_gb=2)
+    found = from_request(request(limits=limits), Policy())
+    assert found.limits == {"vcpus": 4, "disk_mb": 2048}
+
+
+def test_ratios_of_cells_are_those_of_the_request_or_else_of_the_host():
+    policy = Policy(cpu_allocation_ratio=Decimal(4), ram_allocation_ratio=Decimal("1.5"))
+    limits = Limits(numa_topology=NumaLimits(ram_allocation_ratio=0.9))
+    cell = from_request(request(limits=limits), policy).cell_limits
+    assert (cell.cpu_allocation_ratio, cell.ram_allocation_ratio) == (Decimal(4), Decimal("0.9"))
+    for unset in (Limits(), Limits(numa_topology=NumaLimits())):
+        cell = from_request(request(limits=unset), policy).cell_limits
+        assert cell.cpu_allocation_ratio == Decimal(4)
+        assert cell.ram_allocation_ratio == Decimal("1.5")
+
+
+def move(kind, build, page_sizes=()):
+    return MoveRequest(
+        build=build,
+        migration=kind,
+        old_flavor=build.instance.flavor,
+        source=SourceFacts(page_sizes=page_sizes),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [
+        ("resize", ["port"]),
+        ("migration", ["port"]),
+        ("live-migration", ["gpu", "port"]),
+        ("evacuation", ["gpu", "port"]),
+    ],
+)
+def test_resize_and_migration_keep_only_the_device_requests_of_ports(kind, kept):
+    spec = ({"vendor_id": "10de"},)
+    requests = (
+        PciRequest(count=1, spec=spec, request_id="gpu"),
+        PciRequest(count=1, spec=spec, request_id="port", source="neutron_port"),
+    )
+    found = from_move(move(kind, request(instance={"pci_requests": requests})), Policy())
+    assert [each.request_id for each in found.devices] == kept
+
+
+@pytest.mark.parametrize(("kind", "pagesize"), [("live-migration", 2048), ("resize", "large")])
+def test_only_a_live_migration_keeps_the_page_sizes_of_the_source(kind, pagesize):
+    build = request(extra_specs={"hw:mem_page_size": "large"})
+    found = from_move(move(kind, build, page_sizes=(2048,)), Policy())
+    assert [cell.pagesize for cell in found.numa.cells] == [pagesize]

@@ -1,0 +1,171 @@
+"""The request of a build claim from the command line."""
+
+import argparse
+import json
+
+import pytest
+
+from rtagent.cmd import claim_request
+from rtagent.cmd.exit_codes import Exit
+from rtagent.errors import InvalidRequest
+from tests.functional.cli.shell import run
+
+
+def parse(*argv: str) -> dict:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    claim_request.add_arguments(parser)
+    return claim_request.arguments(parser.parse_args(argv))
+
+
+def test_options_set_the_fields_of_the_document():
+    assert parse(
+        *[
+            "--instance",
+            "u",
+            "--name",
+            "vm",
+            "--project",
+            "p",
+            "--user",
+            "me",
+            "--vcpus",
+            "2",
+            "--memory",
+            "1024",
+        ],
+        *[
+            "--root-gb",
+            "10",
+            "--ephemeral-gb",
+            "5",
+            "--swap",
+            "512",
+            "--flavor-name",
+            "m1",
+            "--volume-backed",
+        ],
+        *[
+            "--property",
+            "hw:cpu_policy=shared",
+            "--property",
+            "a=b=c",
+            "--image-property",
+            "x=y",
+        ],
+        *["--limit", "vcpu=8", "--limit", "memory_mb=4096", "--tag", "own"],
+    ) == {
+        "instance": {
+            "uuid": "u",
+            "display_name": "vm",
+            "project_id": "p",
+            "user_id": "me",
+            "is_volume_backed": True,
+            "flavor": {
+                "vcpus": 2,
+                "memory_mb": 1024,
+                "root_gb": 10,
+                "ephemeral_gb": 5,
+                "swap": 512,
+                "name": "m1",
+                "extra_specs": {"hw:cpu_policy": "shared", "a": "b=c"},
+            },
+            "image": {"properties": {"x": "y"}},
+        },
+        "limits": {"vcpu": 8, "memory_mb": 4096},
+        "tag": "own",
+    }
+
+
+def test_options_that_are_not_given_are_not_sent():
+    assert parse("--instance", "u", "--vcpus", "1", "--memory", "64") == {
+        "instance": {"uuid": "u", "flavor": {"vcpus": 1, "memory_mb": 64}}
+    }
+
+
+def test_a_zero_is_sent():
+    assert parse("--root-gb", "0")["instance"]["flavor"] == {"root_gb": 0}
+
+
+def test_a_file_is_sent_unchanged(tmp_path):
+    document = {"instance": {"uuid": "u", "unknown": [1]}, "limits": {}}
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(document))
+    assert parse("--request", str(file)) == document
+
+
+@pytest.mark.parametrize("also", [["--vcpus", "1"], ["--tag", "x"], ["--volume-backed"]])
+def test_a_file_cannot_be_combined_with_options(also):
+    with pytest.raises(InvalidRequest, match="--request: cannot be combined with options"):
+        parse("--request", "file", *also)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--property", "hw:cpu_policy=shared", "--property", "hw:cpu_policy=dedicated"],
+        ["--image-property", "hw_cpu_policy=shared", "--image-property", "hw_cpu_policy=shared"],
+        ["--limit", "vcpu=1", "--limit", "vcpu=2"],
+    ],
+)
+def test_a_repeated_key_is_refused(argv):
+    with pytest.raises(InvalidRequest, match=rf"{argv[0]} \w+.*: is given more than once"):
+        parse(*argv)
+
+
+def test_the_operation_id_is_given_or_that_of_the_file_or_new():
+    assert claim_request.identify({}, None) != claim_request.identify({}, None)
+    assert claim_request.identify({"operation_id": "own"}, None) == "own"
+    document: dict = {}
+    assert claim_request.identify(document, "given") == "given"
+    assert document == {"operation_id": "given"}
+    assert claim_request.identify({"operation_id": "own"}, "own") == "own"
+    with pytest.raises(InvalidRequest, match="--operation-id: differs from that of the file"):
+        claim_request.identify({"operation_id": "own"}, "given")
+
+
+@pytest.mark.parametrize("verb", ["create", "test"])
+def test_a_file_is_validated_before_the_call(tmp_path, verb):
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps({"method": "x", "timeout": 1, "limits": {"vcpu": "two"}}))
+
+    outcome = run("claim", verb, "--request", str(file))
+
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (Exit.USAGE, "", 1)
+    assert "$.instance: is required" in outcome.err
+    assert "$.limits.vcpu: must be an integer or null, not a string" in outcome.err
+    assert "$.method: is not a field here; $.timeout: is not a field here" in outcome.err
+
+
+@pytest.mark.parametrize("verb", ["create", "test"])
+def test_errors_name_the_options(verb):
+    limits = ["--limit", "disks=1", "--limit", f"vcpu={2**31}"]
+    outcome = run("claim", verb, "--instance", "u", "--vcpus", "-1", *limits)
+
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (Exit.USAGE, "", 1)
+    for error in (
+        "--instance: must be a uuid",
+        "--memory: is required",
+        "--vcpus: must be",
+        "--limit disks: is not a field here",
+        "--limit vcpu: must be",
+    ):
+        assert error in outcome.err
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3", "", "[" * 10**5])
+def test_a_file_that_is_not_a_json_object_is_refused(tmp_path, text):
+    file = tmp_path / "request.json"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=str(file)):
+        parse("--request", str(file))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InvalidRequest, match="No such file"):
+        parse("--request", str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("text", ["vcpu", "=1", "vcpu=", "vcpu=x", "vcpu=-1", "vcpu=1.5"])
+def test_a_limit_must_be_a_key_and_a_number(text):
+    with pytest.raises(argparse.ArgumentError):
+        parse("--limit", text)

@@ -1,0 +1,135 @@
+"""Columns as a table shows them and as programs get them."""
+
+import json
+
+import msgspec
+import pytest
+
+from rtagent.cmd.output import (
+    AssignedResources,
+    Assignment,
+    Counts,
+    Devices,
+    KeyValues,
+    Lines,
+    OrEmpty,
+    PciPools,
+    PciRequests,
+    YesNo,
+    timestamp,
+)
+from rtagent.model import assignment
+from rtagent.model.assignment import CellAssignment, CpuTopology
+from rtagent.model.device import Tags
+from tests.support.device_owners import DB_CLAIM, VGPU, WEB_CLAIM
+from tests.support.pci_hosts import GPU_0, gpu, nic, pools_of, port, record, vf
+
+FIRST = CellAssignment(
+    id=1,
+    memory=1024,
+    cpuset=frozenset({2, 3}),
+    shared_pcpus=frozenset({0, 1}),
+    cpu_pinning={0: 4, 1: 6, 10: 8},
+    cpuset_reserved=frozenset({10}),
+    cpuset_kept=frozenset({5, 7}),
+    pagesize=2048,
+)
+
+
+def document(value):
+    return json.loads(msgspec.json.encode(value))
+
+
+@pytest.mark.parametrize(
+    ("cell", "human", "machine"),
+    [
+        (YesNo(True), "yes", True),
+        (YesNo("why"), "yes", "why"),
+        (YesNo(None), "", None),
+        (OrEmpty(None), "", None),
+        (OrEmpty(0), "0", 0),
+        (KeyValues({"a": 1, "b": None, "c": {}, "d": 0}), "a=1\nd=0",
+         {"a": 1, "b": None, "c": {}, "d": 0}),
+        (Counts({"available": 2, "claimed": 0}), "available=2", {"available": 2, "claimed": 0}),
+        (Lines(["a", 1]), "a\n1", ["a", 1]),
+        (timestamp("2030-01-02T03:04:05.999999Z"), "2030-01-02T03:04:05Z", "2030-01-02T03:04:05Z"),
+        (timestamp("2030-01-02T03:04:05+00:00"), "2030-01-02T03:04:05Z", "2030-01-02T03:04:05Z"),
+        (timestamp(None), "", None),
+    ],
+)  # fmt: skip
+def test_a_column_has_a_form_for_tables_and_a_form_for_programs(cell, human, machine):
+    assert (cell.human_readable(), cell.machine_readable()) == (human, machine)
+
+
+def test_devices_are_shown_with_their_requests():
+    devices = document((*WEB_CLAIM.pci, *DB_CLAIM.pci))
+    assert Devices(devices).human_readable().splitlines() == [
+        f"{GPU_0} 10de:13f1 type-PCI, NUMA node 0, for gpu",
+        f"{vf(0)} 8086:154c type-VF, NUMA node 0, for port-1",
+    ]
+    assert Devices(devices).machine_readable() == devices
+
+
+def test_assigned_resources_are_shown_with_class_and_identifier():
+    resources = document(WEB_CLAIM.resources)
+    assert AssignedResources(resources).human_readable().splitlines() == [
+        f"VGPU {VGPU[0]}",
+        "CUSTOM_PMEM_NAMESPACE_4GB ns_9",
+    ]
+
+
+def test_pci_requests_are_shown_without_empty_fields():
+    requests = document([port("eth0", physical_network=None)])
+    assert PciRequests(requests).human_readable() == (
+        "count=1 request_id=eth0 spec=[{'physical_network': None}] source=neutron_port"
+        " requester_id=eth0"
+    )
+
+
+def test_pools_are_shown_with_their_tags():
+    _, *functions = nic(vfs=2)
+    tracked = record([gpu(numa_node=None)]) | record(functions, Tags(trusted=True))
+    pools = [pool.as_dict() for pool in pools_of(tracked)]
+    assert PciPools(pools).human_readable().splitlines() == [
+        "1 of 10de:13f1 type-PCI",
+        "2 of 8086:154c type-VF, NUMA node 0, parent_ifname=p20, trusted=yes",
+    ]
+    assert PciPools(pools).machine_readable() == pools
+
+
+def shown(assigned: assignment.Assignment) -> list[str]:
+    return Assignment(document(assigned)).human_readable().splitlines()
+
+
+def test_an_assignment_has_a_line_for_each_cell():
+    second = CellAssignment(id=0, memory=512)
+    assert shown(assignment.Assignment(cells=(FIRST, second))) == [
+        "guest cell 0: host cell 1, 1024 MB in pages of 2MiB; vCPU on CPU: 0:4 1:6 10:8;"
+        " shared vCPUs 2-3 on CPUs 0-1; emulator on CPUs 10; unused siblings: CPUs 5,7",
+        "guest cell 1: host cell 0, 512 MB",
+    ]
+
+
+def test_an_assignment_has_a_line_for_each_setting_of_the_guest():
+    whole_guest = assignment.Assignment(
+        shared_pcpus=frozenset({0, 1, 2}),
+        emulator_pcpus=frozenset({1}),
+        realtime=frozenset({1, 2}),
+        realtime_priority=5,
+        cpu_topology=CpuTopology(sockets=1, cores=2, threads=2),
+        locked_memory=True,
+    )
+    assert shown(whole_guest) == [
+        "shared vCPUs run on CPUs 0-2",
+        "the emulator runs on CPUs 1",
+        "realtime vCPUs 1-2",
+        "realtime priority 5",
+        "1 sockets, 2 cores, 2 threads",
+        "memory is locked",
+    ]
+
+
+@pytest.mark.parametrize("value", [None, document(assignment.Assignment())])
+def test_an_empty_assignment_is_an_empty_cell(value):
+    assert Assignment(value).human_readable() == ""
+    assert Assignment(value).machine_readable() == value

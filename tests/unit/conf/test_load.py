@@ -1,0 +1,28 @@
+"""Parsing the command line and the files."""
+
+import pytest
+from oslo_config import cfg
+
+from rtagent.conf import load
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (None, "Failed to find some config files"),
+        (b"[x\n", "Failed to parse"),
+        (b"\xff\n", "codec can't decode"),
+        (b"[DEFAULT]\nuse_syslog = x\n", "argument --use_syslog: Invalid Boolean value: x"),
+    ],
+)
+def test_unreadable_file_is_a_mistake(tmp_path, content, part):
+    file = tmp_path / "rtagent.conf"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+
+    (error,) = caught.value.exceptions
+    assert part in str(error)
+    assert str(file) in str(error)

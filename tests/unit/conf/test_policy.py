@@ -1,0 +1,255 @@
+"""The policy made from the options: ratios, CPU sets and pages, devices, with their mistakes."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from msgspec import UNSET
+from oslo_config import cfg
+
+from rtagent.conf import load
+from rtagent.conf.settings import Settings, read
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.device import Tags
+from rtagent.model.node import Ratios
+from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
+from rtagent.model.policy import NumaPolicy
+from tests.support.pci_hosts import GPU_0, GPU_1
+
+NOVA = """
+[pci]
+device_spec = {"vendor_id": "10de", "product_id": "13f1"}
+device_spec = [{"devname": "enp32s0", "physical_network": "physnet1", "trusted": "true"},
+               {"address": "*:0a:00.*", "physical_network": null}]
+alias = {"name": "QuadroM4000-video", "vendor_id": "10de", "product_id": "13f1"}
+alias = {"name": "vf", "vendor_id": "8086", "product_id": "154c", "device_type": "type-VF"}
+alias = {"name": "vf", "vendor_id": "15b3", "product_id": "1018", "device_type": "type-VF"}
+[devices]
+enabled_mdev_types = nvidia-35, i915-GVTg_V5_4
+[mdev_nvidia-35]
+device_addresses = 0000:08:00.0
+mdev_class = CUSTOM_BIG
+max_instances = 2
+[mdev_i915-GVTg_V5_4]
+device_addresses = 0000:88:00.0
+[libvirt]
+pmem_namespaces = 128G:ns0|ns1,MEDIUM:ns2
+"""
+
+
+def conf(directory: Path, text: str) -> cfg.ConfigOpts:
+    file = directory / "rtagent.conf"
+    file.write_text(text)
+    return load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+
+
+def settings(directory: Path, text: str) -> Settings:
+    return read(conf(directory, text))
+
+
+def pci(directory: Path, text: str) -> PciPolicy:
+    return settings(directory, text).policy(Ratios()).pci
+
+
+@pytest.mark.parametrize(
+    ("text", "recorded", "ratio"),
+    [
+        ("", None, "4.0"),
+        ("", "2.5", "2.5"),
+        ("initial_cpu_allocation_ratio = 8\n", "2.5", "2.5"),
+        ("initial_cpu_allocation_ratio = 8\n", None, "8.0"),
+        ("cpu_allocation_ratio = 1.1\n", "2.5", "1.1"),
+        ("cpu_allocation_ratio = 0.0\n", "2.5", "2.5"),
+    ],
+)
+def test_ratio_is_the_option_else_the_recorded_one_else_the_initial_one(
+    tmp_path, text, recorded, ratio
+):
+    kept = Ratios(cpu=None if recorded is None else Decimal(recorded))
+
+    made = settings(tmp_path, f"[DEFAULT]\n{text}").policy(kept)
+
+    assert made.cpu_allocation_ratio == Decimal(ratio)
+
+
+def test_cpu_sets_pages_and_packing_are_read_as_nova_writes_them(tmp_path):
+    text = """
+[DEFAULT]
+reserved_huge_pages = node:0,size:2048,count:64
+reserved_huge_pages = node:1,size:1GB,count:1
+reserved_huge_pages = node:1,size:2MiB,count:8
+[compute]
+cpu_shared_set = 0-1
+cpu_dedicated_set = 4-8,^6, 12
+packing_host_numa_cells_allocation_strategy = True
+[libvirt]
+realtime_scheduler_priority = 20
+"""
+
+    assert settings(tmp_path, text).policy(Ratios()).numa == NumaPolicy(
+        cpu_shared_set=frozenset({0, 1}),
+        cpu_dedicated_set=frozenset({4, 5, 7, 8, 12}),
+        reserved_huge_pages={0: {2048: 64}, 1: {1048576: 1, 2048: 8}},
+        packing=True,
+        realtime_scheduler_priority=20,
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[compute]\ncpu_shared_set =\ncpu_dedicated_set =\n"])
+def test_empty_cpu_set_is_unset(tmp_path, text):
+    assert settings(tmp_path, text).policy(Ratios()).numa == NumaPolicy()
+
+
+def test_device_options_are_read_as_nova_writes_them(tmp_path):
+    made = pci(tmp_path, NOVA)
+
+    assert [(spec.index, spec.vendor_id, spec.devname, spec.tags) for spec in made.specs] == [
+        ("0", "10de", None, Tags(physical_network=UNSET)),
+        ("1[0]", None, "enp32s0", Tags(physical_network="physnet1", trusted=True)),
+        ("1[1]", None, None, Tags(physical_network=None)),
+    ]
+    assert {name: len(alias.alternatives) for name, alias in made.aliases.items()} == {
+        "QuadroM4000-video": 1,
+        "vf": 2,
+    }
+    assert made.mdev_types == (
+        EnabledMdevType(
+            type="nvidia-35",
+            addresses=frozenset({GPU_0}),
+            resource_class="CUSTOM_BIG",
+            max_instances=2,
+        ),
+        EnabledMdevType(
+            type="i915-GVTg_V5_4",
+            addresses=frozenset({GPU_1}),
+            resource_class="VGPU",
+            max_instances=None,
+        ),
+    )
+    assert made.pmem == (
+        ResourceInventory(
+            provider="",
+            resource_class="CUSTOM_PMEM_NAMESPACE_128G",
+            identifiers=("ns0", "ns1"),
+        ),
+        ResourceInventory(
+            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_MEDIUM", identifiers=("ns2",)
+        ),
+    )
+
+
+def test_deprecated_option_names_of_nova_are_read(tmp_path):
+    text = """
+[DEFAULT]
+pci_alias = {"name": "gpu", "vendor_id": "10de", "product_id": "13f1"}
+[pci]
+passthrough_whitelist = {"vendor_id": "10de"}
+[devices]
+enabled_vgpu_types = nvidia-35
+[vgpu_nvidia-35]
+device_addresses = 0000:08:00.0
+"""
+
+    made = pci(tmp_path, text)
+
+    assert [spec.vendor_id for spec in made.specs] == ["10de"]
+    assert list(made.aliases) == ["gpu"]
+    assert [each.addresses for each in made.mdev_types] == [frozenset({GPU_0})]
+
+
+def test_no_device_is_available_by_default(tmp_path):
+    assert pci(tmp_path, "") == PciPolicy()
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (
+            '[pci]\ndevice_spec = {"vendor_id": "10de"}\ndevice_spec = [{"vendor": "10de"}]\n',
+            "[pci] device_spec 1[0]: vendor = 10de: unknown key; the keys are vendor_id,"
+            " product_id, address, devname, physical_network, trusted, remote_managed, managed,"
+            " live_migratable, one_time_use, resource_class, traits",
+        ),
+        (
+            '[pci]\ndevice_spec = {"address": "0000:0a:20.0"}\n',
+            "[pci] device_spec 0: address = 0000:0a:20.0: slot: 20 is more than 1F",
+        ),
+        (
+            '[pci]\nreport_in_placement = yes\ndevice_spec = {"devname": "enp32s0"}\n',
+            "[pci] device_spec 0: devname = enp32s0: cannot be combined with report_in_placement;"
+            " use address instead",
+        ),
+        (
+            '[pci]\nalias = {"vendor_id": "10de", "product_id": "13f1"}\n',
+            "[pci] alias 0: the document = {'vendor_id': '10de', 'product_id': '13f1'}:"
+            " has no name",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a\n[mdev_a]\nmax_instances = many\n",
+            "[mdev_a] max_instances = many: invalid literal for int() with base 10: 'many'",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a\n[mdev_a]\nmax_instances = 0\n",
+            "[mdev_a] max_instances = 0: must be at least 1",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = a, b\n"
+            "[mdev_a]\ndevice_addresses = 0000:08:00.0\n"
+            "[mdev_b]\ndevice_addresses = 0000:08:00.0\n",
+            "[mdev_b] device_addresses = 0000:08:00.0: a is already enabled on that device",
+        ),
+        (
+            "[devices]\nenabled_mdev_types = $nowhere\n",
+            "[devices] enabled_mdev_types = (unresolved): no such option nowhere in group"
+            " [devices]",
+        ),
+        (
+            "[libvirt]\npmem_namespaces = 128G:ns0,SMALL:ns0\n",
+            "[libvirt] pmem_namespaces = SMALL:ns0: namespace ns0 is listed twice",
+        ),
+    ],
+)
+def test_mistake_names_index_key_and_rule(tmp_path, text, mistake):
+    with pytest.raises(ExceptionGroup) as caught:
+        settings(tmp_path, text)
+
+    assert [str(error) for error in caught.value.exceptions] == [mistake]
+
+
+def test_devices_are_reported_in_placement_only_on_request(tmp_path):
+    assert not pci(tmp_path, "").report_in_placement
+    text = '[pci]\nreport_in_placement = yes\ndevice_spec = {"vendor_id": "10de"}\n'
+    assert pci(tmp_path, text).report_in_placement
+
+
+def test_mistake_in_one_option_does_not_hide_another(tmp_path):
+    text = "[pci]\ndevice_spec = x\nalias = x\n[libvirt]\npmem_namespaces = x\n"
+
+    with pytest.raises(ExceptionGroup) as caught:
+        settings(tmp_path, text)
+
+    options = [str(error).split(" ")[1] for error in caught.value.exceptions]
+    assert options == ["device_spec", "alias", "pmem_namespaces"]
+
+
+def test_mdev_types_without_device_addresses_are_doubted(tmp_path):
+    text = "[devices]\nenabled_mdev_types = nvidia-35, nvidia-36\n"
+
+    assert settings(tmp_path, text).doubts() == [
+        "[mdev_nvidia-35]: it has no device_addresses, so only nvidia-35 is enabled,"
+        " on every device"
+    ]
+    assert settings(tmp_path, NOVA).doubts() == []
+
+
+def test_group_of_an_mdev_type_enabled_at_a_reload_is_read(tmp_path):
+    conf_ = conf(tmp_path, NOVA)
+    read(conf_)
+    (tmp_path / "rtagent.conf").write_text(
+        "[devices]\nenabled_mdev_types = nvidia-36\n[mdev_nvidia-36]\nmax_instances = 3\n"
+    )
+
+    conf_.mutate_config_files()
+
+    (only,) = read(conf_).policy(Ratios()).pci.mdev_types
+    assert (only.type, only.max_instances) == ("nvidia-36", 3)

@@ -1,5 +1,0 @@
-from tests.unit.db.device_cases import DeviceRowCases
-
-
-class TestDeviceRows(DeviceRowCases):
-    """On SQLite."""

@@ -1,0 +1,165 @@
+"""The identity of a node, proved against stores in memory and in SQLite."""
+
+import pytest
+
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
+from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.store import SqlStore
+from rtagent.errors import HypervisorUnavailable, IdentityError
+from rtagent.identity.enrollment import Claimant
+from rtagent.identity.node_identity import GivenNodeIdentity, HostNodeIdentity, IdentityOptions
+from rtagent.model.node import Writer
+from rtagent.ports import HostIdentity, NullReporter
+from rtagent.virt.fake import FakeHypervisor
+from tests.support.hosts import NODE, ManualClock, uid
+
+NOW = ManualClock().now()
+
+
+@pytest.fixture
+def hypervisor():
+    return FakeHypervisor(hostname="hv1", host_uuid=uid(11))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def database(request, tmp_path):
+    """A store and the service registry of the same database."""
+    if request.param == "memory":
+        memory = MemoryStore()
+        return memory, MemoryServiceRegistry(memory.disk)
+    engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
+    migrate.sync(engine)
+    return SqlStore(engine), SqlServiceRegistry(engine)
+
+
+@pytest.fixture
+def identity(tmp_path):
+    """Makes the identity of a state directory with that name; a test may make it again."""
+    made = []
+
+    def make(name="state", *, lock_path=None, **options):
+        for before in made:
+            before.release()
+        default = {
+            "host": "host1",
+            "host_ip": "192.0.2.1",
+            "state_path": str(tmp_path / name),
+            "lock_path": str(lock_path or tmp_path),
+            "service_down_time": 60,
+        }
+        made.append(HostNodeIdentity(IdentityOptions(**{**default, **options}), NullReporter()))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.release()
+
+
+def test_new_node_gets_its_file_and_its_record(identity, database, hypervisor, tmp_path):
+    store, _ = database
+
+    stored = identity().enroll(store, hypervisor, NOW)
+
+    assert (tmp_path / "state" / "compute_id").read_text() == f"{stored.node.uuid}\n"
+    assert (stored.node.host, stored.node.hypervisor_hostname) == ("host1", "hv1")
+    assert store.load(stored.node.uuid) == stored
+
+
+def test_file_without_a_record_is_used_for_the_new_node(identity, database, hypervisor, tmp_path):
+    """A start was killed after it had written the file, and before its transaction ended."""
+    store, _ = database
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "compute_id").write_text(uid(7))
+
+    assert identity().enroll(store, hypervisor, NOW).node.uuid == uid(7)
+
+
+def test_restart_of_the_same_node_raises_the_epoch(identity, database, hypervisor):
+    store, _ = database
+    first = identity().enroll(store, hypervisor, NOW)
+
+    second = identity(host="renamed").enroll(store, hypervisor, NOW)
+
+    assert second.epoch == first.epoch + 1
+    assert second.node.uuid == first.node.uuid
+    assert second.node.host == "renamed"
+
+
+def test_lost_file_is_not_replaced(identity, database, hypervisor, tmp_path):
+    store, _ = database
+    uuid = identity().enroll(store, hypervisor, NOW).node.uuid
+    (tmp_path / "state" / "compute_id").unlink()
+
+    with pytest.raises(IdentityError, match=f"write {uuid} into it"):
+        identity().enroll(store, hypervisor, NOW)
+
+    assert not (tmp_path / "state" / "compute_id").exists()
+    assert store.load(uuid).epoch == 1
+
+
+def test_copy_of_a_live_node_is_refused_unless_it_takes_over(
+    identity, database, hypervisor, tmp_path
+):
+    store, registry = database
+    uuid = identity().enroll(store, hypervisor, NOW).node.uuid
+    registry.heartbeat("host1", NOW)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "compute_id").write_text(uuid)
+
+    with pytest.raises(IdentityError, match="--take-over"):
+        identity("copy").enroll(store, hypervisor, NOW)
+    assert store.load(uuid).epoch == 1
+
+    assert identity("copy", take_over=True).enroll(store, hypervisor, NOW).epoch == 2
+
+
+def test_enroll_does_the_steps_that_were_not_done(identity, hypervisor, tmp_path):
+    """The state directory and the hypervisor are locked before the store is asked."""
+    hypervisor.lost = True
+    with pytest.raises(HypervisorUnavailable):
+        identity().enroll(MemoryStore(), hypervisor, NOW)
+    assert not (tmp_path / "state" / "compute_id").exists()
+
+    hypervisor.lost = False
+    ours = identity()
+    ours.enroll(MemoryStore(), hypervisor, NOW)
+    assert (tmp_path / "state" / "lock").exists()
+    assert (tmp_path / f"rtagent-{uid(11)}.lock").exists()
+
+
+def test_another_hypervisor_after_a_reconnection_is_refused(identity):
+    ours = identity()
+    for _ in range(2):
+        ours.lock_hypervisor(HostIdentity(hostname="here", host_uuid=""))
+
+    with pytest.raises(IdentityError, match="was here and is elsewhere now"):
+        ours.lock_hypervisor(HostIdentity(hostname="elsewhere", host_uuid=""))
+
+
+def test_state_directory_that_cannot_be_made_is_named(identity, tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(IdentityError, match="file/state cannot be made: Not a directory"):
+        identity("file/state").lock_state_directory()
+
+
+def test_invalid_compute_id_is_refused_before_anything_else(identity, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "compute_id").write_text("garbage")
+
+    with pytest.raises(IdentityError, match="compute_id does not contain a uuid"):
+        identity().lock_state_directory()
+
+
+def test_given_identity_must_be_that_of_the_hypervisor():
+    writer = Writer(machine_id="m", boot_id="b", state_path="/s")
+    claimant = Claimant(node=NODE, writer=writer, compute_id="id", service_down_time=60)
+    store = MemoryStore()
+
+    with pytest.raises(IdentityError, match="but libvirt calls this machine elsewhere"):
+        GivenNodeIdentity(claimant).enroll(store, FakeHypervisor(hostname="elsewhere"), NOW)
+
+    here = FakeHypervisor(hostname=NODE.hypervisor_hostname)
+    assert GivenNodeIdentity(claimant).enroll(store, here, NOW).node == NODE

@@ -1,0 +1,77 @@
+"""Which claim and which record a call concerns, when one move follows another."""
+
+import pytest
+
+from rtagent.errors import ClaimConflict, IllegalTransition
+from rtagent.model.claim import EVACUATION
+from tests.support.hosts import uid
+from tests.support.move_host import GUEST, Host, facts, in_transit, moved_and_back
+
+
+def test_repeated_confirmation_does_not_release_a_guest_that_came_back():
+    source, _, first = moved_and_back()
+    source.drop_at_source(first)
+    assert source.states == ["active"]
+
+
+def test_calls_of_an_older_move_leave_the_next_move_alone():
+    source, _, first = in_transit()
+    source.finish_revert(first)
+    second = facts()
+    source.start_move_out(second)
+    assert source.finish_revert(first).state == "outgoing"  # as it is now
+    with pytest.raises(IllegalTransition, match="is reverted"):
+        source.start_move_out(first)
+    source.drop(first)
+    assert source.states == ["outgoing"]
+
+
+def test_unknown_move_does_not_revert_the_move_of_another_migration():
+    source, _, first = in_transit()
+    with pytest.raises(IllegalTransition, match=f"is outgoing for migration {first.uuid}"):
+        source.finish_revert(facts())
+    source.drop(facts())
+    assert source.states == ["outgoing"]
+
+
+def test_claim_in_its_next_move_is_not_reverted_by_the_move_that_made_it():
+    _, dest, first = in_transit()
+    dest.finish_move(first)
+    dest.start_move_out(facts())
+    for verb in (dest.drop_at_dest, dest.drop, dest.finish_move):
+        with pytest.raises(IllegalTransition, match="is outgoing for migration"):
+            verb(first)
+
+
+def test_migration_belongs_to_one_instance_and_one_type():
+    source, _, migration = in_transit()
+    with pytest.raises(ClaimConflict, match="is the resize of instance"):
+        source.drop_at_source(migration, owner=uid())
+    with pytest.raises(ClaimConflict, match="is the resize of instance"):
+        source.drop_at_source(facts(EVACUATION, migration.uuid))
+
+
+def test_evacuation_and_return_release_the_old_claim_only():
+    """The guest is evacuated, and evacuated back before its old host is informed."""
+    here = Host.named(1)
+    old = here.build()
+    away, back = facts(EVACUATION), facts(EVACUATION)
+    new = here.claim_move(back)
+    here.finish_move(back)
+    here.drop_at_source(away, {})
+    here.drop_at_source(away, {})
+    assert old.uuid not in here.state.claims
+    assert here.state.claims_of(GUEST)[0].uuid == new.uuid
+
+
+def test_guest_that_came_back_by_evacuation_leaves_with_its_new_claim():
+    here = Host.named(1)
+    old = here.build()
+    back, on = facts(EVACUATION), facts()
+    new = here.claim_move(back)
+    here.finish_move(back)
+    assert here.start_move_out(on).uuid == new.uuid
+    here.drop_at_source(facts(EVACUATION), {})
+    assert old.uuid not in here.state.claims
+    here.drop_at_source(on)
+    assert here.states == []

@@ -1,0 +1,212 @@
+"""Attach claims: devices that are added to a guest, and removed from it."""
+
+from datetime import timedelta
+
+import pytest
+
+from rtagent import claims
+from rtagent.errors import (
+    ClaimConflict,
+    ClaimNotFound,
+    IllegalTransition,
+    InvalidPciRequest,
+    NodeNotReady,
+)
+from rtagent.lifecycle import attach
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING
+from rtagent.model.decision import Refused
+from rtagent.model.instance import InstanceUpdate
+from rtagent.model.node_state import restore
+from tests.support.device_states import (
+    addresses,
+    after,
+    attached,
+    attaching,
+    built,
+    device_host,
+    released,
+    running,
+)
+from tests.support.hosts import NOON, call, host, stored, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, vf
+
+
+def ended(state, owner, verb, claim_uuid=None):
+    method = "free_pci_device_claims_for_instance"
+    decision = attach.end(state, owner, claim_uuid, verb, call(method), NOON)
+    new = state.fold(decision.change)
+    new.check()
+    return new
+
+
+def activated(state, claim):
+    asked = call("allocate_pci_devices_for_instance")
+    return after(state, attach.activate(state, claim.owner_id, claim.uuid, asked, NOON))
+
+
+def test_attach_claim_uses_its_devices_and_nothing_else():
+    state, main = built(device_host(), "gpu:1")
+    usage = state.usage
+    state, claim = attached(state, main, "gpu", "vf")
+    assert (claim.kind, claim.state, claim.owner_id) == (ATTACH, BUILDING, main.owner_id)
+    assert addresses(claim) == [GPU_1, vf(0)]
+    assert claim.expires_at is not None
+    assert state.usage == usage
+    assert [each.uuid for each in state.claims_of(main.owner_id)] == [main.uuid, claim.uuid]
+
+
+def test_devices_of_the_owner_are_not_assigned_again():
+    state, main = built(device_host(), "gpu:2")
+    refused = attach.claim_devices(state, attaching(main, "gpu"), call(), NOON)
+    assert isinstance(refused, Refused)
+    assert [(r.resource, r.available) for r in refused.reasons] == [("PCI gpu", 0)]
+
+
+def test_devices_follow_the_guests_numa_affinity_policy():
+    pinned = {"hw:cpu_policy": "dedicated", "hw:pci_numa_affinity_policy": "required"}
+    state, main = built(device_host(), "vf:1", extra_specs=pinned)
+    state, _ = attached(state, main, "gpu")
+    refused = attach.claim_devices(state, attaching(main, "gpu"), call(), NOON)
+    assert "cells 0" in str(refused)
+
+
+def test_instance_without_a_claim_here_is_not_found():
+    _, main = built(device_host())
+    with pytest.raises(ClaimNotFound, match=f"^instance {main.owner_id} has no claim here$"):
+        attach.claim_devices(device_host(), attaching(main, "gpu"), call(), NOON)
+
+
+def test_uuid_of_another_claim_is_a_conflict():
+    state, main = built(device_host())
+    with pytest.raises(ClaimConflict):
+        attach.claim_devices(state, attaching(main, "gpu"), call(operation_id=main.uuid), NOON)
+
+
+def test_attach_is_refused_on_a_host_that_was_never_observed():
+    _, main = built(device_host())
+    with pytest.raises(NodeNotReady):
+        attach.claim_devices(host(None), attaching(main, "gpu"), call(), NOON)
+
+
+def test_request_with_an_unknown_alias_is_an_error_that_names_it():
+    state, main = built(device_host())
+    with pytest.raises(InvalidPciRequest, match="does not define it"):
+        attach.claim_devices(state, attaching(main, "nothing"), call(), NOON)
+
+
+def test_conflict_of_a_second_build_names_the_main_claim():
+    state, main = built(device_host())
+    state, _ = attached(state, main, "vf")
+    with pytest.raises(ClaimConflict, match=main.uuid):
+        built(state, owner=main.owner_id)
+
+
+def test_attach_claim_is_activated_and_freed():
+    state, main = built(device_host())
+    state, claim = attached(state, main, "gpu")
+    state, active = activated(state, claim)
+    assert (active.state, active.expires_at) == (ACTIVE, None)
+    state, again = activated(state, claim)
+    assert again.state == ACTIVE
+    state = ended(state, main.owner_id, "free")
+    assert [each.uuid for each in state.claims_of(main.owner_id)] == [main.uuid]
+    assert not state.units
+
+
+def test_building_and_active_attach_claims_end_separately():
+    state, main = built(device_host())
+    state, first = attached(state, main, "gpu")
+    state, _ = activated(state, first)
+    state, second = attached(state, main, "vf")
+    assert first.uuid in ended(state, main.owner_id, "unclaim").claims
+    assert second.uuid not in ended(state, main.owner_id, "unclaim").claims
+    assert first.uuid not in ended(state, main.owner_id, "free").claims
+    assert second.uuid in ended(state, main.owner_id, "free").claims
+    assert second.uuid not in ended(state, main.owner_id, "unclaim", second.uuid).claims
+    with pytest.raises(IllegalTransition, match=r"legal: .*free_pci_device_allocations"):
+        ended(state, main.owner_id, "unclaim", first.uuid)
+    with pytest.raises(IllegalTransition):
+        ended(state, main.owner_id, "free", second.uuid)
+
+
+def test_ending_no_claims_is_not_an_error():
+    state, main = built(device_host())
+    assert ended(state, main.owner_id, "free").claims == state.claims
+    assert ended(state, uid(), "unclaim").claims == state.claims
+
+
+def test_end_of_an_unknown_claim_is_recorded():
+    state, unseen = device_host(), uid()
+    decision = attach.end(state, uid(), unseen, "unclaim", call("unclaim_pci_devices"), NOON)
+    assert [o.operation_id for o in decision.change.operations if o.ended] == [unseen]
+
+
+@pytest.mark.parametrize("verb", ["unclaim", "free"])
+def test_other_claims_are_not_found_by_the_verbs_of_attach_claims(verb: str):
+    state, main = built(device_host())
+    state, claim = attached(state, main, "gpu")
+    for owner, uuid in ((main.owner_id, main.uuid), (uid(), claim.uuid)):
+        with pytest.raises(ClaimNotFound):
+            ended(state, owner, verb, uuid)
+    with pytest.raises(ClaimNotFound):
+        attach.activate(state, main.owner_id, main.uuid, call(), NOON)
+    with pytest.raises(ClaimNotFound):
+        attach.activate(state, uid(), claim.uuid, call(), NOON)
+
+
+def test_attach_claims_end_with_their_main_claim():
+    state, main = built(device_host())
+    state, first = attached(running(state, main), main, "gpu")
+    state, _ = activated(state, first)
+    state, second = attached(state, main, "vf")
+    decision = claims.end(state, main.uuid, "release", call("release_claim"), NOON)
+    events = [(e.after.uuid, e.action, e.reason) for e in decision.change.events]
+    why = "the claim that it was added to has ended"
+    assert events == [
+        (main.uuid, "release", ""),
+        (first.uuid, "release", why),
+        (second.uuid, "release", why),
+    ]
+    state = state.fold(decision.change)
+    state.check()
+    assert not state.claims and not state.units
+
+
+@pytest.mark.parametrize("minutes", [0, -10])
+def test_order_of_claims_survives_a_restart(minutes: int):
+    """The clock may have been set back in between."""
+    state, main = built(device_host())
+    later = NOON + timedelta(minutes=minutes)
+    for number in (1, 2):  # with uuids before and after the main claim's
+        asked = call(operation_id=uid(number))
+        state, _ = after(state, attach.claim_devices(state, attaching(main, "vf"), asked, later))
+    state = restore(stored(state), state.policy)
+    state = ended(state, main.owner_id, "unclaim", uid(2))
+    assert [claim.uuid for claim in state.claims_of(main.owner_id)] == [main.uuid, uid(1)]
+    assert not released(state, main).claims
+
+
+def test_deletion_of_the_instance_ends_its_attach_claims():
+    state, main = built(device_host())
+    state, _ = attached(state, main, "gpu")
+    update = InstanceUpdate(uuid=main.owner_id, vm_state="deleted")
+    state = state.fold(claims.update(state, update, call("update_usage"), NOON).change)
+    state.check()
+    assert not state.claims
+
+
+def test_instance_with_attach_claims_is_counted_once():
+    state, main = built(device_host())
+    counters = state.counters
+    state, _ = attached(state, main, "gpu")
+    assert state.counters == counters
+    assert dict(counters)["num_instances"] == 1
+    assert not released(state, main).counters
+
+
+def test_attach_claims_of_other_owners_are_kept():
+    state, main = built(device_host())
+    state, other = built(state)
+    state, claim = attached(state, other, "gpu")
+    assert claim.uuid in released(state, main).claims
+    assert addresses(claim) == [GPU_0]

@@ -1,0 +1,118 @@
+"""NodeState: folding changes, restoring, invariants."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.errors import InvariantViolated
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.node_state import HOST, restore
+from rtagent.model.usage import Usage
+from tests.support.hosts import (
+    NOON,
+    PINNED,
+    PINNING,
+    call,
+    host,
+    request,
+    stored,
+    uid,
+    with_claims,
+)
+
+
+def with_claim(state, asked):
+    decision = claims.build(state, asked, call(), NOON)
+    return state.fold(decision.change)
+
+
+def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
+    held = DomainUsage(domain_uuid=owner, name="vm", active=True, vcpus=vcpus, memory_mb=memory_mb)
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=(held,)))
+
+
+def test_repr_is_one_line():
+    state = with_claim(host(), request(2, 100))
+    assert repr(state) == (
+        "<NodeState cn1.example r1 e0 claims=1 domain_usages=0 used=Usage(vcpus=2, memory_mb=100)>"
+    )
+
+
+def test_restored_state_equals_the_folded_state():
+    state = host()
+    for _ in range(5):
+        state = with_claim(state, request(1, 100, 1))
+    state = with_domain_usage(state, uid(), 2, 50)
+    again = restore(stored(state), state.policy)
+    again.check()
+    assert (again.usage, again.counters, again.owners) == (
+        state.usage,
+        state.counters,
+        state.owners,
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"usage": Usage(vcpus=1)},
+        {"counters": host().counters.set("num_instances", 2)},
+        {"owners": host().owners},
+    ],
+)
+def test_check_finds_wrong_sums_and_indexes(wrong):
+    state = with_claim(host(), request(2, 100))
+    state.check()
+    with pytest.raises(InvariantViolated):
+        replace(state, **wrong).check()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"state": "released"}, {"node_uuid": uid()}, {"memory_mb": -1}, {"owner_id": uid()}],
+)
+def test_check_finds_an_impossible_claim(wrong):
+    state = with_claim(host(), request(2, 100))
+    (claim,) = state.claims.values()
+    bad = replace(state, claims=state.claims.set(claim.uuid, replace(claim, **wrong)))
+    with pytest.raises(InvariantViolated):
+        bad.check_owners([claim.owner_id])
+
+
+def test_cpu_with_two_owners_is_refused_by_fold_and_found_by_check():
+    state = with_claim(host(numa=PINNING), request(3, extra_specs=PINNED))
+    (claim,) = state.claims.values()
+    stolen = replace(claim, uuid=uid(), owner_id=uid())
+    with pytest.raises(InvariantViolated, match="has two owners"):
+        state.fold(Change(cause="x", at=NOON, puts=(stolen,)))
+    loaded = with_claims(state, [claim, stolen], (), state.revision)
+    with pytest.raises(InvariantViolated, match="has two owners"):
+        loaded.check()
+
+
+def test_two_main_claims_of_one_owner_violate_an_invariant():
+    owner = uid()
+    state = with_claim(host(), request(owner=owner))
+    (claim,) = state.claims.values()
+    twice = state.fold(Change(cause="x", at=NOON, puts=(replace(claim, uuid=uid()),)))
+    with pytest.raises(InvariantViolated, match="more than one claim"):
+        twice.check_owners([owner])
+
+
+def test_touched_entries_last_until_they_are_pruned():
+    base = host()
+    state = with_claim(base, request(owner=uid(1)))
+    state = with_claim(state, request(owner=uid(2)))
+    assert state.touched_since(uid(1), 0) and not state.touched_since(uid(1), 1)
+    assert not state.touched_since(uid(3), 0)
+    pruned = state.pruned(1)
+    assert pruned.touched_since(uid(2), 1)
+    assert uid(1) not in pruned.touched
+
+
+def test_new_policy_touches_the_host():
+    state = host()
+    changed = state.fold(Change(cause="policy", at=NOON, policy=host(reserved_cpus=1).policy))
+    assert changed.touched_since(HOST, 0)
+    assert changed.policy.reserved_cpus == 1

@@ -1,0 +1,135 @@
+"""Extra specs and image properties: values that are wrong, and errors that name them."""
+
+import json
+
+import pytest
+
+from rtagent.errors import FlavorImageConflict, InvalidRequest, PropertyConflict, PropertyInvalid
+from rtagent.numa.requirements import numa_requirements
+
+
+def derived(specs, image=None):
+    return numa_requirements(4, 4096, specs, image or {})
+
+
+def test_empty_value_counts_as_unset():
+    assert derived({"hw:cpu_policy": "", "hw:numa_nodes": ""}) == derived({})
+
+
+REALTIME = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes"}
+INVALID = [
+    ({"hw:cpu_policy": "exclusive"}, {}, "hw:cpu_policy"),
+    ({}, {"hw_cpu_policy": "exclusive"}, "hw_cpu_policy"),
+    ({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "some"}, {}, "hw:cpu_thread_policy"),
+    ({"hw:cpu_policy": "dedicated"}, {"hw_cpu_thread_policy": "some"}, "hw_cpu_thread_policy"),
+    ({"hw:emulator_threads_policy": "isolated"}, {}, "hw:emulator_threads_policy"),
+    ({"hw:cpu_realtime": "perhaps"}, {}, "hw:cpu_realtime"),
+    ({**REALTIME, "hw:cpu_realtime_mask": "^x"}, {}, "hw:cpu_realtime_mask"),
+    ({**REALTIME, "hw:cpu_realtime_mask": "3-4"}, {}, "hw:cpu_realtime_mask"),
+    ({**REALTIME}, {"hw_cpu_realtime_mask": "9"}, "hw_cpu_realtime_mask"),
+    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "1-"}, {}, "hw:cpu_dedicated_mask"),
+    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "4"}, {}, "hw:cpu_dedicated_mask"),
+    ({"hw:numa_nodes": "0"}, {}, "hw:numa_nodes"),
+    ({"hw:numa_nodes": "two"}, {}, "hw:numa_nodes"),
+    ({}, {"hw_numa_nodes": "-1"}, "hw_numa_nodes"),
+    (
+        {"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4GB"},
+        {},
+        "hw:numa_mem.0",
+    ),
+    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "all", "hw:numa_mem.0": "1"}, {}, "hw:numa_cpus.0"),
+    ({"hw:mem_page_size": "2M"}, {}, "hw:mem_page_size"),
+    ({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "huge"}, "hw_mem_page_size"),
+    ({"hw:locked_memory": "maybe"}, {}, "hw:locked_memory"),
+    ({"hw:pci_numa_affinity_policy": "near"}, {}, "hw:pci_numa_affinity_policy"),
+    ({}, {"hw_pci_numa_affinity_policy": "near"}, "hw_pci_numa_affinity_policy"),
+    ({"hw:cpu_sockets": "two"}, {}, "hw:cpu_sockets"),
+    ({"hw:cpu_max_threads": "0"}, {}, "hw:cpu_max_threads"),
+    ({"resources:PCPU": "all"}, {}, "resources:PCPU"),
+]
+
+
+@pytest.mark.parametrize(("specs", "image", "name"), INVALID)
+def test_error_names_the_property_with_an_invalid_value(specs, image, name):
+    with pytest.raises(PropertyInvalid) as refused:
+        derived(specs, image)
+    assert list(refused.value.kwargs["properties"]) == [name]
+    assert f"{name}={({**specs, **image})[name]}" in str(refused.value)
+
+
+CONFLICTS = [
+    ({"hw:cpu_policy": "dedicated", "resources:PCPU": "4"}, {}),
+    ({"resources:VCPU": "4"}, {"hw_cpu_policy": "shared"}),
+    ({"resources:VCPU": "2", "resources2:PCPU": "2"}, {}),
+    ({"resources:PCPU": "3"}, {}),
+    ({"resources:PCPU": "4", "hw:emulator_threads_policy": "isolate"}, {}),
+    ({"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "prefer"}, {}),
+    ({}, {"hw_cpu_thread_policy": "require"}),
+    ({"trait:HW_CPU_HYPERTHREADING": "required"}, {}),
+    (
+        {
+            "hw:cpu_policy": "dedicated",
+            "hw:cpu_thread_policy": "isolate",
+            "trait:HW_CPU_HYPERTHREADING": "forbidden",
+        },
+        {},
+    ),
+    ({"hw:emulator_threads_policy": "isolate"}, {}),
+    ({"hw:cpu_realtime": "yes"}, {}),
+    (REALTIME, {}),
+    ({**REALTIME, "hw:cpu_realtime_mask": "^0-3"}, {}),
+    ({**REALTIME, "hw:cpu_realtime_mask": "0-3"}, {}),
+    ({"hw:cpu_dedicated_mask": "0"}, {}),
+    ({"hw:cpu_policy": "dedicated", "hw:cpu_dedicated_mask": "0"}, {}),
+    ({"hw:cpu_policy": "mixed"}, {}),
+    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-3"}, {}),
+    ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-3"}, {}),
+    (
+        {
+            "hw:cpu_policy": "mixed",
+            "hw:cpu_dedicated_mask": "0",
+            "hw:cpu_realtime": "yes",
+            "hw:cpu_realtime_mask": "1",
+        },
+        {},
+    ),
+    ({"hw:numa_nodes": "3"}, {}),
+    ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4096"}, {}),
+    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3"}, {}),
+    ({"hw:numa_nodes": "1", "hw:numa_mem.0": "4096"}, {}),
+    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-2", "hw:numa_mem.0": "4096"}, {}),
+    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-4", "hw:numa_mem.0": "4096"}, {}),
+    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4000"}, {}),
+    (
+        {
+            "hw:numa_nodes": "2",
+            "hw:numa_cpus.0": "0-2",
+            "hw:numa_mem.0": "2048",
+            "hw:numa_cpus.1": "2-3",
+            "hw:numa_mem.1": "2048",
+        },
+        {},
+    ),
+    ({"hw:locked_memory": "yes"}, {}),
+    ({"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "3", "hw:cpu_max_threads": "1"}, {}),
+]
+
+
+@pytest.mark.parametrize(("specs", "image"), CONFLICTS)
+def test_error_names_the_properties_that_exclude_each_other(specs, image):
+    with pytest.raises(PropertyConflict) as refused:
+        derived(specs, image)
+    named = refused.value.kwargs["properties"]
+    assert named
+    given = {**specs, **image}
+    assert all(named[name] == value for name, value in given.items() if name in named)
+    assert named.keys() & given.keys()
+
+
+def test_error_is_an_invalid_request_that_json_can_carry():
+    with pytest.raises(InvalidRequest) as refused:
+        derived({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"})
+    received = json.loads(json.dumps(refused.value.as_dict()))
+    assert received["properties"] == {"hw:cpu_policy": "shared", "hw_cpu_policy": "dedicated"}
+    rebuilt = FlavorImageConflict(**refused.value.kwargs)
+    assert str(rebuilt) == str(refused.value) == received["message"]

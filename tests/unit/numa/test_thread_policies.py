@@ -1,0 +1,110 @@
+"""Which host CPUs dedicated vCPUs take, by thread policy."""
+
+import pytest
+
+from rtagent.model.decision import ReasonCode
+from rtagent.model.usage import assignment_usage
+from tests.support.numa_hosts import (
+    NO_SMT,
+    ONE_CELL,
+    SMT4,
+    assigned_to,
+    fit_guest,
+    host,
+    pinned,
+    pinned_usage,
+    pins_of,
+    reasons_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("there", "vcpus", "used", "cpus"),
+    [
+        (ONE_CELL, 2, "", [0, 1]),
+        (ONE_CELL, 3, "", [0, 1, 2]),
+        (ONE_CELL, 1, "0", [1]),
+        (ONE_CELL, 2, "0", [2, 3]),
+        (ONE_CELL, 3, "0", [1, 2, 3]),
+        (ONE_CELL, 4, "0,2,4,6", [1, 3, 5, 7]),
+        (NO_SMT, 3, "", [0, 1, 2]),
+        (SMT4, 2, "0-1", [2, 3]),
+        (SMT4, 5, "0-1", [2, 4, 5, 6, 7]),
+    ],
+)
+def test_prefer_fills_cores_and_leaves_whole_cores_free(there, vcpus, used, cpus):
+    where = host(there, "0-15", usage=pinned_usage(used))
+    assert sorted(pins_of(fit_guest(pinned(vcpus), where))[0].values()) == cpus
+
+
+@pytest.mark.parametrize(
+    ("there", "vcpus", "used", "cpus"),
+    [
+        (ONE_CELL, 1, "", [0]),
+        (ONE_CELL, 1, "0", [2]),
+        (ONE_CELL, 3, "0", [2, 3, 4]),
+        (ONE_CELL, 6, "0", [2, 3, 4, 5, 6, 7]),
+        (SMT4, 4, "0,4", [1, 2, 5, 6]),
+        (SMT4, 3, "0,4", [1, 2, 3]),
+        (SMT4, 5, "0,4", [1, 2, 3, 5, 6]),
+    ],
+)
+def test_require_takes_siblings_and_allows_one_single_thread(there, vcpus, used, cpus):
+    where = host(there, "0-15", usage=pinned_usage(used))
+    guest = pinned(vcpus, cpu_thread_policy="require")
+    assert sorted(pins_of(fit_guest(guest, where))[0].values()) == cpus
+
+
+@pytest.mark.parametrize(
+    ("there", "vcpus", "used"),
+    [(ONE_CELL, 7, "0"), (ONE_CELL, 1, "0,2,4,6"), (NO_SMT, 1, ""), (SMT4, 3, "0-2,4-5")],
+)
+def test_require_is_refused_without_enough_siblings(there, vcpus, used):
+    where = host(there, "0-15", usage=pinned_usage(used))
+    answer = fit_guest(pinned(vcpus, cpu_thread_policy="require"), where)
+    assert {reason[:2] for reason in reasons_of(answer)} == {(ReasonCode.INSUFFICIENT, "PCPU")}
+
+
+def test_isolate_keeps_siblings_unused_by_all_guests():
+    where = host(ONE_CELL, "0-7")
+    first = fit_guest(pinned(3, cpu_thread_policy="isolate"), where)
+    assert pins_of(first) == [{0: 0, 1: 2, 2: 4}]
+    assert assigned_to(first).cells[0].cpuset_kept == {1, 3, 5}
+    left = host(ONE_CELL, "0-7", usage=assignment_usage(assigned_to(first)))
+    assert pins_of(fit_guest(pinned(2), left)) == [{0: 6, 1: 7}]
+    answer = fit_guest(pinned(3), left)
+    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "PCPU", "cell 0")]
+
+
+@pytest.mark.parametrize("shared", ["1,3,5,7", None])
+def test_isolate_needs_cores_all_of_whose_threads_are_dedicated(shared):
+    guest = pinned(1, cpu_thread_policy="isolate")
+    answer = fit_guest(guest, host(ONE_CELL, "0,2,4,6", shared))
+    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "PCPU", "cell 0")]
+
+
+def test_isolate_without_smt_is_plain_pinning():
+    answer = fit_guest(pinned(4, cpu_thread_policy="isolate"), host(NO_SMT, "0-7"))
+    assert pins_of(answer) == [{0: 0, 1: 1, 2: 2, 3: 3}]
+    assert assigned_to(answer).cells[0].cpuset_kept == set()
+
+
+@pytest.mark.parametrize("threads", ["prefer", "require"])
+def test_isolated_emulator_needs_one_more_cpu(threads):
+    policies = {"emulator_threads_policy": "isolate", "cpu_thread_policy": threads}
+    (one,) = assigned_to(fit_guest(pinned(6, **policies), host(ONE_CELL, "0-7"))).cells
+    assert one.cpuset_reserved == {6}
+    answer = fit_guest(pinned(8, **policies), host(ONE_CELL, "0-8"))
+    assert reasons_of(answer) == [(ReasonCode.EXCEEDS_CELL, "PCPU", "cell 0")]
+    full = host(ONE_CELL, "0-7", usage=pinned_usage("0-1"))
+    (reason,) = fit_guest(pinned(6, **policies), full).reasons
+    assert (reason.requested, reason.available) == (7, 6)
+
+
+def test_isolated_emulator_of_isolated_threads_has_a_core_of_its_own():
+    policies = {"cpu_thread_policy": "isolate", "emulator_threads_policy": "isolate"}
+    (one,) = assigned_to(fit_guest(pinned(3, **policies), host(ONE_CELL, "0-7"))).cells
+    assert one.cpuset_reserved == {6}
+    assert one.cpuset_kept == {1, 3, 5, 7}
+    answer = fit_guest(pinned(4, **policies), host(ONE_CELL, "0-7"))
+    assert reasons_of(answer) == [(ReasonCode.INSUFFICIENT, "PCPU", "cell 0")]

@@ -1,0 +1,111 @@
+"""The record of devices after listings of the host."""
+
+import json
+
+from msgspec.structs import replace
+
+from rtagent.model.device import SRIOV_PF, STANDARD, Device
+from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
+from rtagent.pci.specs import parse_specs
+from tests.support.pci_hosts import (
+    GPU_0,
+    GPU_1,
+    GPU_IDS,
+    PF_0,
+    SPECS,
+    changed,
+    gpu,
+    nic,
+    refreshed,
+    two_gpus_and_a_nic,
+    vf,
+)
+
+TWO = [gpu(GPU_0), gpu(GPU_1)]
+ONE_TIME_USE = parse_specs([json.dumps({**GPU_IDS, "one_time_use": "yes"})])
+
+
+def test_devices_that_a_specification_matches_are_recorded():
+    other = Device(address="0000:01:00.0", vendor_id="1234", product_id="1111")
+    assert refreshed({}, [*TWO, other]).keys() == {GPU_0, GPU_1}
+
+
+def test_unchanged_devices_make_no_changes():
+    known = refreshed({}, TWO)
+    again = refresh(known, TWO, SPECS, [GPU_0])
+    assert (again.puts, again.removals) == ((), ())
+
+
+def test_new_devices_are_added_and_absent_ones_removed():
+    known = refreshed({}, TWO)
+    change = refresh(known, [TWO[0], *nic(vfs=1)], SPECS, ())
+    assert [each.address for each in change.puts] == [PF_0, vf(0)]
+    assert change.removals == (GPU_1,)
+
+
+def test_changed_device_is_updated():
+    known = refreshed({}, [gpu()])
+    after = refreshed(known, [changed(known[GPU_0], dev_type=SRIOV_PF)])
+    assert after[GPU_0].device.dev_type == SRIOV_PF
+    after = refreshed(after, [changed(known[GPU_0], dev_type=STANDARD)], used=[GPU_0])
+    assert after[GPU_0].device.dev_type == STANDARD
+
+
+def test_device_in_use_stays_recorded_when_it_leaves_the_host():
+    known = refreshed({}, TWO)
+    absent = refreshed(known, [], used=[GPU_0])
+    assert absent.keys() == {GPU_0}
+    assert not absent[GPU_0].present
+    assert refreshed(absent, TWO, used=[GPU_0]) == known
+    assert refreshed(absent, []) == {}
+
+
+def test_device_in_use_stays_recorded_when_no_specification_matches_it():
+    known = refreshed({}, TWO)
+    unlisted = refreshed(known, TWO, specs=(), used=[GPU_0])
+    assert unlisted.keys() == {GPU_0}
+    assert (unlisted[GPU_0].present, unlisted[GPU_0].listed) == (True, False)
+    assert refreshed(unlisted, TWO, used=[GPU_0]) == known
+    assert refreshed(unlisted, TWO, specs=()) == {}
+
+
+def test_other_card_in_the_slot_does_not_replace_the_device_in_use():
+    other = replace(gpu(GPU_0), product_id="1eb8")
+    specs = parse_specs(['{"vendor_id": "10de"}'])
+    known = refreshed({}, TWO, specs)
+    during = refreshed(known, [other, TWO[1]], specs, used=[GPU_0])
+    assert during[GPU_0].device == TWO[0]
+    assert not during[GPU_0].present
+    assert refreshed(during, [other, TWO[1]], specs)[GPU_0].device == other
+
+
+def test_device_in_use_is_recorded_even_if_no_specification_matches_it():
+    pf, *functions = nic(vfs=2)
+    known = refreshed({}, [pf, *functions], specs=SPECS[2:], used=[pf.address])
+    assert not known[PF_0].listed
+    assert known[vf(0)].listed
+
+
+def test_one_time_use_device_is_quarantined_until_it_is_cleared():
+    known = refreshed({}, TWO, ONE_TIME_USE)
+    (used,) = quarantine_used(known, [GPU_0])
+    assert used.quarantine == USED_ONCE
+    known[GPU_0] = used
+    # A refresh does not end the quarantine, nor does leaving the host or the specification.
+    assert refreshed(known, TWO, ONE_TIME_USE)[GPU_0].quarantine == USED_ONCE
+    assert refreshed(known, [TWO[1]], ONE_TIME_USE)[GPU_0].quarantine == USED_ONCE
+    absent = refreshed(refreshed(known, TWO, ()), [], ONE_TIME_USE)
+    assert refreshed(absent, TWO, ONE_TIME_USE)[GPU_0] == used
+    known[GPU_0] = replace(used, quarantine=None)
+    assert refreshed(known, TWO, ONE_TIME_USE)[GPU_0].quarantine is None
+
+
+def test_released_devices_without_one_time_use_are_not_quarantined():
+    known = two_gpus_and_a_nic()
+    assert quarantine_used(known, [GPU_0, vf(0), "0000:ff:00.0"]) == ()
+
+
+def test_device_whose_tags_are_not_allowed_is_not_recorded():
+    one_time_use = parse_specs([json.dumps({"address": PF_0, "one_time_use": "yes"})])
+    change = refresh({}, nic(vfs=1), one_time_use, ())
+    assert [each.address for each in change.puts] == [PF_0]

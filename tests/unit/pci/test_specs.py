@@ -1,0 +1,138 @@
+"""Parsing of ``[pci] device_spec``, and checks against the devices of a host."""
+
+import json
+
+import pytest
+from msgspec import UNSET
+
+from rtagent.errors import ConfigError, PciConfigInvalidSpec
+from rtagent.model.device import SRIOV_PF, Device, Tags
+from rtagent.model.device_spec import find_spec
+from rtagent.pci.specs import parse_specs, spec_errors
+from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
+
+PF, FIRST, *_ = nic()
+CARD = Device(address="0000:03:00.2", vendor_id="15b3", product_id="a2d6", card_serial_number="MT1")
+
+
+def spec(**content):
+    return parse_specs([json.dumps(content)])[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "device", "expected"),
+    [
+        ({}, gpu(), True),
+        ({"vendor_id": "10DE"}, gpu(), True),
+        ({"vendor_id": "*", "product_id": "*"}, gpu(), True),
+        ({"vendor_id": " 10de "}, gpu(), True),
+        ({"product_id": "13f2"}, gpu(), False),
+        ({"address": "*:08:*.*"}, gpu(), True),
+        ({"address": "*:09:*.*"}, gpu(), False),
+        ({"address": {"bus": "0[6-8]"}}, gpu(), True),
+        ({"address": {"bus": "0[0-7]"}}, gpu(), False),
+        ({"address": PF_0}, PF, True),
+        # The address or interface of a physical function also selects its virtual functions.
+        ({"address": PF_0}, FIRST, True),
+        ({"address": "*:20:00.0"}, FIRST, False),
+        ({"devname": "p20"}, PF, True),
+        ({"devname": "p20"}, FIRST, True),
+        ({"devname": "pa0"}, FIRST, False),
+        ({"devname": "p20", "product_id": "154c"}, PF, False),
+        ({"remote_managed": "true", "vendor_id": "15b3"}, CARD, True),
+        # Remote management needs the card's serial number.
+        ({"remote_managed": "true"}, FIRST, False),
+    ],
+)
+def test_specification_matches_device(content, device, expected):
+    assert spec(**content).matches(device) is expected
+
+
+def test_first_matching_specification_applies():
+    specs = parse_specs(
+        [
+            json.dumps({"address": GPU_0, "trusted": "true"}),
+            json.dumps([{**GPU_IDS, "managed": "no"}, {"physical_network": "net"}]),
+        ]
+    )
+    assert [each.index for each in specs] == ["0", "1[0]", "1[1]"]
+    assert find_spec(specs, gpu(GPU_0)).index == "0"
+    assert find_spec(specs, gpu("0000:09:00.0")).index == "1[0]"
+    assert find_spec(specs, PF).index == "1[1]"
+    assert find_spec(specs[:2], PF) is None
+
+
+def test_tags_are_parsed():
+    assert spec(vendor_id="10de").tags == Tags()
+    assert spec().tags.physical_network is UNSET
+    assert spec(physical_network=None).tags.physical_network is None
+    parsed = spec(
+        physical_network="physnet1",
+        trusted="True",
+        remote_managed="FALSE",
+        managed="No",
+        live_migratable="yes",
+        one_time_use=True,
+        resource_class="my gpu",
+        traits="HW_GPU_API_VULKAN, my-own,custom_x",
+    ).tags
+    assert parsed == Tags(
+        physical_network="physnet1",
+        trusted=True,
+        remote_managed=False,
+        managed=False,
+        live_migratable=True,
+        one_time_use=True,
+        resource_class="CUSTOM_MY_GPU",
+        traits=frozenset({"HW_GPU_API_VULKAN", "CUSTOM_MY_OWN", "CUSTOM_X"}),
+    )
+    assert spec(resource_class="pgpu").tags.resource_class == "PGPU"
+
+
+@pytest.mark.parametrize(
+    ("values", "index", "key", "rule"),
+    [
+        (["{"], "0", "the document", "JSON|malformed|truncated"),
+        (['"text"'], "0", "the document", "must be a JSON object"),
+        (["{}", "[{}, 1]"], "1[1]", "the document", "must be a JSON object"),
+        (['{"vendor": "10de"}'], "0", "vendor", "unknown key; the keys are vendor_id"),
+        (["{}", '{"vendor_id": 10}'], "1", "vendor_id", "must be a string"),
+        (['{"vendor_id": "10dex"}'], "0", "vendor_id", "four hexadecimal digits"),
+        (['{"product_id": "110de"}'], "0", "product_id", "four hexadecimal digits"),
+        (['{"address": "*:100:*.*"}'], "0", "address", "bus: 100 is more than FF"),
+        (['{"address": {"bus": "["}}'], "0", "address", "bus: not a regular expression"),
+        (['{"address": 5}'], "0", "address", "must be a string, or an object"),
+        (['{"address": "*", "devname": "e"}'], "0", "devname", "cannot be combined with address"),
+        (['{"devname": ""}'], "0", "devname", "not empty"),
+        (['{"trusted": "perhaps"}'], "0", "trusted", "yes or no"),
+        (['{"managed": 1}'], "0", "managed", "yes or no"),
+        (['{"physical_network": 1}'], "0", "physical_network", "must be a string"),
+        (['{"resource_class": "' + "x" * 249 + '"}'], "0", "resource_class", "at most 255"),
+    ],
+)
+def test_error_names_index_key_and_rule(values, index, key, rule):
+    with pytest.raises(PciConfigInvalidSpec, match=rule) as caught:
+        parse_specs(values)
+    error = caught.value
+    assert isinstance(error, ConfigError)
+    assert (error.kwargs["index"], error.kwargs["key"]) == (index, key)
+    assert error.message.startswith(f"[pci] device_spec {index}: {key} = ")
+
+
+def test_tags_that_a_device_does_not_allow_are_errors():
+    one_time_use = parse_specs([json.dumps({"address": PF_0, "one_time_use": "yes"})])
+    errors = list(spec_errors(one_time_use, [PF, FIRST, gpu()]))
+    assert [each.message for each in errors] == [
+        "[pci] device_spec 0: one_time_use = yes: is not supported for virtual functions;"
+        f" {vf(0)} is one"
+    ]
+    remote_managed = parse_specs([json.dumps({"remote_managed": "true"})])
+    pf = Device(
+        address=PF_0, vendor_id="15b3", product_id="a2d6", dev_type=SRIOV_PF, card_serial_number="1"
+    )
+    errors = list(spec_errors(remote_managed, [pf]))
+    assert [each.message for each in errors] == [
+        "[pci] device_spec 0: remote_managed = yes: is supported only for virtual functions;"
+        f" {PF_0} is a physical function"
+    ]
+    assert list(spec_errors(remote_managed, [CARD])) == []

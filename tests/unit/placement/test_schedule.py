@@ -1,0 +1,99 @@
+"""When the rounds of the mirror are due."""
+
+import math
+
+from rtagent.placement.schedule import FIRST_RETRY, GATHER, LAST_RETRY, Schedule
+
+NEVER = 0.0
+
+
+def succeeded(now=0.0, refresh=NEVER):
+    """A schedule after a first successful round."""
+    return Schedule().start(now, refresh).succeed(now)
+
+
+def test_without_changes_no_round_is_due():
+    assert succeeded().due(NEVER) == math.inf
+
+
+def test_changes_are_gathered_from_the_first_wake_up():
+    assert succeeded().wake(10).wake(10.2).due(NEVER) == 10 + GATHER
+
+
+def test_a_change_during_a_round_is_left_to_the_next():
+    schedule = succeeded().wake(10).start(11, NEVER).wake(12).wake(13).succeed(14)
+    assert schedule.behind_since == 12
+
+
+def test_a_failed_round_keeps_the_time_of_the_oldest_change():
+    schedule = succeeded().wake(10).start(11, NEVER).wake(12).fail(14, 1)
+    assert schedule.behind_since == 10
+
+
+def test_a_requested_round_is_due_at_once():
+    assert succeeded().fail(0, 1).request(0).due(NEVER) == -math.inf
+
+
+def test_a_request_during_a_round_makes_the_next_one_due_at_once():
+    during = Schedule().start(0, NEVER).request(1)
+    assert during.succeed(2).due(NEVER) == -math.inf
+
+
+def test_pauses_after_failures_double_up_to_a_limit():
+    schedule, pauses = succeeded().wake(0), []
+    for _ in range(1100):
+        schedule = schedule.start(0, NEVER).fail(0, 1)
+        pauses.append(schedule.due(NEVER))
+    assert pauses[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LAST_RETRY
+
+
+def test_jitter_shortens_a_pause_by_up_to_half():
+    assert succeeded().wake(0).start(0, NEVER).fail(0, 0).due(NEVER) == FIRST_RETRY / 2
+
+
+def test_a_wake_up_does_not_shorten_a_pause():
+    schedule = succeeded().wake(0).start(0, NEVER).fail(0, 1)
+    assert schedule.wake(0.1).due(NEVER) == FIRST_RETRY
+
+
+def test_success_resets_the_pause():
+    schedule = succeeded().wake(0).start(0, NEVER).fail(0, 1).start(1, NEVER).succeed(1)
+    assert schedule.wake(2).due(NEVER) == 2 + GATHER
+    assert schedule.failures == 0
+
+
+def test_the_first_round_reads_everything():
+    assert Schedule().start(0, NEVER).reading
+
+
+def test_a_refresh_is_due_after_its_interval_and_reads_everything():
+    schedule = succeeded(now=5, refresh=300)
+    assert schedule.due(300) == 305
+    assert not schedule.wake(6).start(7, 300).reading
+    assert schedule.start(305, 300).reading
+    assert schedule.start(305, 300).succeed(306).due(300) == 606
+
+
+def test_a_round_without_reading_does_not_delay_the_refresh():
+    assert succeeded(now=5, refresh=300).wake(6).start(7, 300).succeed(8).due(300) == 305
+
+
+def test_after_forget_the_next_round_reads_everything():
+    assert succeeded().forget(1).due(NEVER) == 1 + GATHER
+    assert succeeded().forget(1).start(2, NEVER).reading
+
+
+def test_forget_during_a_round_applies_to_the_next():
+    assert succeeded().start(0, NEVER).forget(1).succeed(2).start(3, NEVER).reading
+
+
+def test_a_request_is_served_by_one_round():
+    assert succeeded().request(0).start(0, NEVER).succeed(0).due(NEVER) == math.inf
+
+
+def test_a_failed_round_counts_as_a_refresh():
+    repeated = succeeded(now=0, refresh=300).start(300, 300).fail(301, 1).start(302, 300)
+    assert not repeated.reading
+    assert repeated.succeed(303).due(300) == 601

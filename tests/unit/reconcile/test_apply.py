@@ -1,0 +1,58 @@
+"""Which steps of an audit still hold when they are applied."""
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.model.claim import BUILDING
+from rtagent.reconcile.apply import apply
+from rtagent.reconcile.plan import plan
+from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen
+from tests.support.hosts import NOON, call, uid
+
+
+def released(state):
+    return state.fold(claims.end(state, CLAIM, "release", call("release_claim"), NOON).change)
+
+
+def renewed(state):
+    return state.fold(claims.renew(state, CLAIM, call("renew_claim"), NOON).change)
+
+
+def test_step_is_skipped_if_its_owner_was_touched_since_the_base():
+    base = active()
+    ended = released(base)
+    after, outcome = audited(base, seen(), state=ended)
+    assert outcome.skipped == (OWNER,)
+    assert after == ended
+
+
+def test_owner_that_was_released_and_claimed_again_counts_as_touched():
+    """The owner looks as it did at the base (ABA), but has another claim."""
+    base = active()
+    state = building(released(base), uid(3))
+    after, outcome = audited(base, seen(), {CLAIM}, state=state)
+    assert outcome.skipped == (OWNER,)
+    assert after.claims[uid(3)].state == BUILDING
+
+
+def test_steps_of_other_owners_are_applied_when_one_is_skipped():
+    base = active()
+    after, outcome = audited(base, seen(domain(uid(9))), state=renewed(base))
+    assert (outcome.skipped, outcome.applied) == ((OWNER,), (uid(9),))
+    assert uid(9) in after.domain_usages
+
+
+def test_no_step_is_applied_if_the_base_is_older_than_a_reload():
+    base = active()
+    state = renewed(base)
+    reloaded = replace(state, floor=state.revision, touched=state.pruned(state.revision).touched)
+    _, outcome = audited(base, seen(), state=reloaded)
+    assert outcome.skipped == (OWNER,)
+
+
+def test_transitions_by_an_audit_are_in_the_claims_history():
+    state = active()
+    change, _ = apply(state, plan(state, seen(), frozenset()), state.revision, NOON)
+    (event,) = change.events
+    assert (event.action, event.after.suspect) == ("suspect", event.reason)
+    assert change.actor == "audit"

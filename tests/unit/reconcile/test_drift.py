@@ -1,0 +1,78 @@
+"""Orphans, drift, suspects, and resources that claims hold and that the host lacks."""
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.reconcile.drift import ABSENT, Drift, absent, drifts, orphans, suspects
+from tests.support.hosts import NOON, call, host, request, uid, with_claims
+from tests.support.numa_hosts import NO_SMT
+from tests.support.pinned_claims import pinned_claim
+
+CLAIMS = (pinned_claim(4, 6, kept=(5,), owner=uid(1)), pinned_claim(2, owner=uid(2)))
+
+
+def state_with(dedicated: set[int], topology=NO_SMT):
+    """A host with two pinned claims and these dedicated CPUs."""
+    policy = Policy(numa=NumaPolicy(cpu_dedicated_set=frozenset(dedicated)))
+    return with_claims(replace(host(topology), policy=policy), CLAIMS)
+
+
+def lines(state):
+    return [(one.owner_id, one.claim_uuid, one.resource, one.problem) for one in absent(state)]
+
+
+def test_no_cpu_is_absent_while_all_are_configured():
+    assert lines(state_with({2, 4, 6})) == []
+
+
+def test_cpu_that_left_the_dedicated_set_is_absent_for_its_claim():
+    first, second = (claim.uuid for claim in CLAIMS)
+    assert lines(state_with({4})) == [
+        (uid(1), first, "host CPU 6", ABSENT),
+        (uid(2), second, "host CPU 2", ABSENT),
+    ]
+
+
+def test_offline_cpu_is_absent():
+    without = replace(NO_SMT, cpus=NO_SMT.cpus - {6})
+    assert [line[2] for line in lines(state_with({2, 4, 6}, without))] == ["host CPU 6"]
+
+
+def test_absent_cpu_is_not_drift_and_is_printed_as_a_sentence():
+    assert drifts(state_with({2, 4})) == ()
+    (one,) = absent(state_with({2, 4}))
+    assert str(one) == (
+        f"instance {uid(1)}: host CPU 6 is claimed, but is gone, offline or not configured"
+    )
+
+
+def test_nothing_is_absent_on_a_host_that_was_never_observed():
+    assert lines(state_with({4}, topology=None)) == []
+
+
+def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
+    usage = DomainUsage(domain_uuid=owner, name="vm", active=True, vcpus=vcpus, memory_mb=memory_mb)
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+
+
+def test_orphans_drift_and_suspects_are_distinguished():
+    owner, foreign = uid(), uid()
+    decision = claims.build(host(), request(2, 100, owner=owner), call(), NOON)
+    state = with_domain_usage(host().fold(decision.change), owner, 3, 100)
+    state = with_domain_usage(state, foreign)
+    (claim,) = state.claims.values()
+    assert [usage.domain_uuid for usage in orphans(state)] == [foreign]
+    assert drifts(state) == (
+        Drift(
+            owner_id=owner,
+            claim_uuid=claim.uuid,
+            resource="VCPU",
+            claimed=2,
+            observed=3,
+            unit="vCPUs",
+        ),
+    )
+    assert suspects(state) == ()

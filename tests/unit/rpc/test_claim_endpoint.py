@@ -1,0 +1,186 @@
+"""The methods of a build's claim, called as oslo.messaging calls them."""
+
+import jsonschema
+import pytest
+
+from rtagent.errors import (
+    ClaimConflict,
+    ClaimExpired,
+    ClaimNotFound,
+    ComputeResourcesUnavailable,
+    CpuPowerFailed,
+    IllegalTransition,
+    NodeNotReady,
+    PropertyConflict,
+)
+from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import METHODS
+from tests.support.hosts import uid
+from tests.support.numa_hosts import NO_SMT
+from tests.support.rpc import Agent, build, claim_change, documents, migration
+
+
+def test_a_claim_is_built_activated_and_released(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    assert agent.invoke("renew_claim", **claim_change(claim))["state"] == "building"
+    assert agent.invoke("activate_claim", **claim_change(claim))["state"] == "active"
+    assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]["state"] == "active"
+    assert agent.invoke("release_claim", **claim_change(claim)) is None
+    with pytest.raises(ClaimNotFound):
+        agent.invoke("get_claim", claim_uuid=claim["uuid"])
+    assert agent.tracker.snapshot().usage.vcpus == 0
+
+
+def test_a_claim_has_the_published_fields(agent: Agent):
+    arguments = build(vcpus=2, memory_mb=2048, tag="a tag")
+    claim = agent.invoke("instance_claim", **arguments)
+    assert set(claim) == {
+        *("uuid", "host", "node", "node_uuid", "owner_type", "owner_id", "kind", "state"),
+        *("suspect", "vcpus", "pcpus", "memory_mb", "disk_mb", "numa_topology", "pci"),
+        *("pci_replaced", "resources"),
+        *("extra_resource", "tag", "migration_uuid", "created_at", "updated_at", "expires_at"),
+        *("revision", "instance", "flavor", "image", "pci_requests", "limits"),
+        *("guest", "node_devices"),
+    }
+    assert claim["uuid"] == arguments["operation_id"]
+    assert (claim["kind"], claim["state"]) == ("build", "building")
+    assert (claim["vcpus"], claim["memory_mb"], claim["tag"]) == (2, 2048, "a tag")
+
+
+def test_a_claim_has_the_xml_that_enacts_it(agent: Agent):
+    claim = agent.invoke("instance_claim", **build(vcpus=2, memory_mb=2048))
+    assert "<vcpu" in claim["guest"] and ">2</vcpu>" in claim["guest"]
+    assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]["guest"] == claim["guest"]
+
+
+def test_pinned_cpus_are_sent_with_string_keys(agent: Agent):
+    agent.hypervisor.topology = NO_SMT
+    sets = NumaPolicy(cpu_dedicated_set=frozenset({4, 5, 6}))
+    agent.tracker.set_policy(Policy(numa=sets))
+    agent.auditor.run("test")
+    document = build(vcpus=2)
+    document["instance"]["flavor"]["extra_specs"] = {"hw:cpu_policy": "dedicated"}
+
+    claim = agent.invoke("instance_claim", **document)
+
+    (cell,) = claim["numa_topology"]["cells"]
+    assert (claim["pcpus"], claim["vcpus"]) == (2, 0)
+    assert cell["cpu_pinning"] == {"0": 4, "1": 5}
+    assert agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"] == claim
+    jsonschema.validate(claim, schemas.reply(METHODS["instance_claim"]))
+
+
+def test_the_host_is_prepared_before_a_domain_may_be_started(agent: Agent):
+    ready = {"activate_claim", "resize_claim", "live_migration_claim", "rebuild_claim"}
+    ready |= {"finish_revert"}
+    assert {name for name in METHODS if "CpuPowerFailed" in METHODS[name].all_errors} == ready
+    for name, arguments in documents().items():
+        before = len(agent.settled)
+        reply = agent.invoke(name, **arguments)
+        if name in ready:
+            assert agent.settled[before:] == [reply["uuid"]], name
+        else:
+            assert agent.settled[before:] == [], name
+
+
+def test_a_failed_preparation_can_be_repeated(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    again = claim_change(claim)
+    agent.settle_error = CpuPowerFailed(cpu=3, file="online", wanted="1", why="it is stuck")
+    with pytest.raises(CpuPowerFailed):
+        agent.invoke("activate_claim", **again)
+    agent.settle_error = None
+    assert agent.invoke("activate_claim", **again)["state"] == "active"
+    assert agent.settled == [claim["uuid"]]
+
+
+def test_a_repeated_create_returns_the_present_claim(agent: Agent):
+    arguments = build()
+    claim = agent.invoke("instance_claim", **arguments)
+    agent.invoke("activate_claim", **claim_change(claim))
+    assert agent.invoke("instance_claim", **arguments)["state"] == "active"
+    agent.invoke("release_claim", **claim_change(claim))
+    with pytest.raises(ClaimExpired):
+        agent.invoke("instance_claim", **arguments)
+
+
+def test_an_operation_id_with_other_content_is_a_conflict(agent: Agent):
+    arguments = build()
+    agent.invoke("instance_claim", **arguments)
+    with pytest.raises(ClaimConflict):
+        agent.invoke("instance_claim", **{**arguments, "tag": "other"})
+
+
+def test_a_create_after_its_abort_is_refused(agent: Agent):
+    arguments = build()
+    agent.invoke("abort_instance_claim", claim_uuid=arguments["operation_id"], operation_id=uid())
+    with pytest.raises(ClaimExpired):
+        agent.invoke("instance_claim", **arguments)
+
+
+def test_a_claim_that_is_moving_out_cannot_be_aborted(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    agent.invoke("activate_claim", **claim_change(claim))
+    out = {"instance_uuid": claim["owner_id"], "migration": migration("migration")}
+    agent.invoke("start_move_out", **out, operation_id=uid())
+    with pytest.raises(IllegalTransition):
+        agent.invoke("abort_instance_claim", **claim_change(claim))
+    assert "IllegalTransition" in METHODS["abort_instance_claim"].all_errors
+
+
+def test_a_refusal_has_every_reason(agent: Agent):
+    arguments = build(vcpus=9, memory_mb=10**6)
+    with pytest.raises(ComputeResourcesUnavailable) as refused:
+        agent.invoke("instance_claim", **arguments)
+    reasons = refused.value.kwargs["reasons"]
+    assert [reason["resource"] for reason in reasons] == ["VCPU", "MEMORY_MB"]
+    verdict = agent.invoke("test_claim", instance=arguments["instance"])
+    assert verdict == {"granted": False, "claim": None, "reasons": reasons}
+
+
+def test_a_contradictory_flavor_names_both_properties(agent: Agent):
+    document = build(vcpus=2)
+    specs = {"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "isolate"}
+    document["instance"]["flavor"]["extra_specs"] = specs
+
+    with pytest.raises(PropertyConflict) as refused:
+        agent.invoke("instance_claim", **document)
+
+    assert refused.value.kwargs["properties"] == specs
+    assert not agent.tracker.snapshot().claims
+
+
+def test_limits_and_extra_resources_reach_the_decision(agent: Agent):
+    with pytest.raises(ComputeResourcesUnavailable) as refused:
+        agent.invoke(
+            "instance_claim",
+            **build(vcpus=2, limits={"vcpu": 1}, extra_resource={"CUSTOM_THING": 3}),
+        )
+    missing = {reason["resource"] for reason in refused.value.kwargs["reasons"]}
+    assert missing == {"VCPU", "CUSTOM_THING"}
+
+
+def test_only_creating_calls_need_a_ready_node(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    agent.tracker.suspend_creation(NodeNotReady())
+    for name in ("instance_claim", "test_claim"):
+        arguments = build()
+        if name == "test_claim":
+            del arguments["operation_id"]
+        with pytest.raises(NodeNotReady):
+            agent.invoke(name, **arguments)
+    agent.invoke("activate_claim", **claim_change(claim))
+    agent.invoke("release_claim", **claim_change(claim))
+    agent.invoke("ping")
+
+
+def test_update_usage_changes_and_releases_claims(agent: Agent):
+    arguments = build()
+    claim = agent.invoke("instance_claim", **arguments)
+    update = {"uuid": claim["owner_id"], "vm_state": "active", "task_state": None}
+    agent.invoke("update_usage", operation_id=uid(), instance=update)
+    read = agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]
+    assert read["instance"]["vm_state"] == "active"
+    agent.invoke("update_usage", operation_id=uid(), instance={**update, "vm_state": "deleted"})
+    assert agent.invoke("get_claims_for_host")["claims"] == []

@@ -1,0 +1,68 @@
+"""The methods of moves, called as oslo.messaging calls them."""
+
+import pytest
+
+from rtagent.errors import InvalidRequest
+from tests.support.rpc import Agent, build, migration, move, operation
+
+SAME = {"vcpus": 1, "memory_mb": 1024}
+BIGGER = {"vcpus": 2, "memory_mb": 2048}
+
+
+@pytest.mark.parametrize(("flavor", "kind"), [(SAME, "migration"), (BIGGER, "resize")])
+def test_a_resize_to_the_same_flavor_is_a_cold_migration(agent: Agent, flavor, kind):
+    claim = agent.invoke("resize_claim", **build(flavor=flavor))
+    assert (claim["kind"], claim["state"]) == (kind, "incoming")
+    assert (claim["vcpus"], claim["memory_mb"]) == (flavor["vcpus"], flavor["memory_mb"])
+
+
+def test_the_type_of_a_migration_decides_the_kind_of_its_claim(agent: Agent):
+    resize = build(flavor=SAME, migration=migration("resize"))
+    assert agent.invoke("resize_claim", **resize)["kind"] == "resize"
+
+
+def test_a_resize_without_a_migration_gets_a_record_with_the_uuid_of_the_claim(agent: Agent):
+    claim = agent.invoke("resize_claim", **build(flavor=BIGGER))
+    assert claim["migration_uuid"] == claim["uuid"]
+    assert agent.tracker.snapshot().migrations[claim["uuid"]].migration_type == "resize"
+
+
+@pytest.mark.parametrize(
+    ("method", "other", "more"),
+    [
+        ("resize_claim", "evacuation", {"flavor": BIGGER}),
+        ("live_migration_claim", "resize", {}),
+        ("rebuild_claim", "live-migration", {}),
+    ],
+)
+def test_a_migration_of_another_type_is_refused(agent: Agent, method, other, more):
+    with pytest.raises(InvalidRequest) as refused:
+        agent.invoke(method, **build(migration=migration(other), **more))
+    assert [e["path"] for e in refused.value.kwargs["errors"]] == ["$.migration.migration_type"]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("live_migration_claim", "live-migration"), ("rebuild_claim", "evacuation")],
+)
+def test_a_guest_moves_in(agent: Agent, method: str, kind: str):
+    arguments = build(migration=migration(kind))
+    claim = agent.invoke(method, **arguments)
+    assert (claim["kind"], claim["state"]) == (kind, "incoming")
+    finish = "finish_evacuation" if kind == "evacuation" else "finish_move"
+    assert agent.invoke(finish, **move(arguments))["state"] == "active"
+
+
+def test_a_guest_moves_out_and_the_move_is_confirmed(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    agent.invoke("activate_claim", claim_uuid=claim["uuid"], **operation())
+    out = {"instance_uuid": claim["owner_id"], "migration": migration("migration")}
+    assert agent.invoke("start_move_out", **out, **operation())["state"] == "outgoing"
+    assert agent.invoke("drop_move_claim_at_source", **out, **operation()) is None
+    assert not agent.tracker.snapshot().claims
+
+
+def test_a_rebuild_uses_the_new_image(agent: Agent):
+    image = {"properties": {"hw_cpu_sockets": "1"}}
+    claim = agent.invoke("rebuild_claim", **build(image=image, migration=migration("evacuation")))
+    assert claim["image"]["properties"] == image["properties"]

@@ -1,0 +1,120 @@
+"""Tests of claims, and reads of the snapshot."""
+
+import pytest
+
+from rtagent.errors import ClaimNotFound, InvalidRequest, StoreUnavailable
+from rtagent.rpc.methods import METHODS
+from tests.support.hosts import uid
+from tests.support.rpc import Agent, attach, build, migration
+
+
+def test_a_granted_test_makes_no_claim(agent: Agent):
+    before = agent.tracker.snapshot()
+    verdict = agent.invoke("test_claim", instance=build(vcpus=2)["instance"], tag="t")
+    assert verdict["granted"] and verdict["reasons"] == []
+    assert (verdict["claim"]["vcpus"], verdict["claim"]["tag"]) == (2, "t")
+    assert verdict["claim"]["uuid"] == "00000000-0000-0000-0000-000000000000"
+    assert agent.tracker.snapshot() is before
+
+
+def test_a_test_of_kind_attach_predicts_the_claim(agent: Agent):
+    guest = build()
+    asked = attach(guest["instance"])
+    tested = {**asked, "kind": "attach"}
+    del tested["operation_id"]
+    with pytest.raises(ClaimNotFound):
+        agent.invoke("test_claim", **tested)
+    agent.invoke("instance_claim", **guest)
+    before = agent.tracker.snapshot()
+    verdict = agent.invoke("test_claim", **tested)
+    assert agent.tracker.snapshot() is before
+    claim = agent.invoke("claim_pci_devices", **asked)
+    assert verdict["claim"]["kind"] == "attach"
+    assert verdict["claim"]["pci"] == claim["pci"] != []
+    many = {**tested, "pci_requests": [{"count": 4, "alias_name": "vf"}]}
+    verdict = agent.invoke("test_claim", **many)
+    assert [(each["requested"], each["available"]) for each in verdict["reasons"]] == [(4, 3)]
+
+
+ONE_VF = [{"count": 1, "alias_name": "vf"}]
+BIGGER = {"vcpus": 9, "memory_mb": 1024}
+
+
+@pytest.mark.parametrize(
+    ("asked", "wrong"),
+    [
+        ({"kind": "attach"}, ["pci_requests: is required for kind attach"]),
+        ({"pci_requests": ONE_VF}, ["pci_requests: is not for kind build"]),
+        ({"flavor": BIGGER}, ["flavor: is not for kind build"]),
+        ({"kind": "resize"}, ["flavor: is required for kind resize"]),
+        (
+            {"kind": "live-migration", "flavor": BIGGER, "image": {}},
+            ["flavor: is not for kind live-migration", "image: is not for kind live-migration"],
+        ),
+        ({"kind": "evacuation", "flavor": BIGGER}, ["flavor: is not for kind evacuation"]),
+        (
+            {"kind": "evacuation", "migration": migration("resize")},
+            ["migration.migration_type: must be evacuation"],
+        ),
+        (
+            {"kind": "attach", "pci_requests": ONE_VF, "limits": {}, "source": {}},
+            ["limits: is not for kind attach", "source: is not for kind attach"],
+        ),
+    ],
+)
+def test_a_test_takes_the_arguments_of_its_kind(agent: Agent, asked, wrong):
+    with pytest.raises(InvalidRequest) as refused:
+        agent.invoke("test_claim", instance=build()["instance"], **asked)
+    errors = refused.value.kwargs["errors"]
+    assert [f"{each['path']}: {each['message']}" for each in errors] == [f"$.{w}" for w in wrong]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("resize", {"flavor": BIGGER}), ("live-migration", {}), ("evacuation", {"image": {}})],
+)
+def test_a_test_of_a_move_needs_no_migration(agent: Agent, kind, more):
+    verdict = agent.invoke("test_claim", instance=build()["instance"], kind=kind, **more)
+    assert verdict["granted"] == (kind != "resize")
+
+
+def test_a_test_fails_while_claims_cannot_be_made(agent: Agent):
+    agent.store.fail(StoreUnavailable, times=None)
+    arguments = build()
+    with pytest.raises(StoreUnavailable) as refused:
+        agent.invoke("instance_claim", **arguments)
+    with pytest.raises(StoreUnavailable) as tested:
+        agent.invoke("test_claim", instance=arguments["instance"])
+    assert tested.value.message == refused.value.message
+    assert "StoreUnavailable" in METHODS["test_claim"].all_errors
+
+
+def test_reads_have_revision_and_staleness(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    revision = agent.tracker.snapshot().revision
+    reads = {
+        "get_claim": {"claim_uuid": claim["uuid"]},
+        "get_claims_for_instance": {"instance_uuid": claim["owner_id"]},
+        "get_claims_for_host": {},
+        "get_node": {},
+    }
+    fresh = {name: agent.invoke(name, **given) for name, given in reads.items()}
+    agent.store.fail(StoreUnavailable, times=None)
+    with pytest.raises(StoreUnavailable):
+        agent.invoke("instance_claim", **build())
+    for name, given in reads.items():
+        assert (fresh[name]["revision"], fresh[name]["stale"]) == (revision, False)
+        assert agent.invoke(name, **given) == {**fresh[name], "stale": True}
+    assert fresh["get_claim"]["claim"] == claim
+    assert fresh["get_claims_for_host"]["claims"] == [claim]
+    assert fresh["get_node"]["node"]["vcpus_used"] == 1
+
+
+def test_claims_are_read_oldest_first(agent: Agent):
+    made = []
+    for _ in range(3):
+        agent.clock.advance(1)
+        made.append(agent.invoke("instance_claim", **build())["uuid"])
+    read = agent.invoke("get_claims_for_host")["claims"]
+    assert [claim["uuid"] for claim in read] == made
+    assert agent.invoke("get_claims_for_instance", instance_uuid=uid())["claims"] == []

@@ -1,0 +1,200 @@
+"""Explanations of refused documents."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rtagent.rpc import schemas
+from rtagent.rpc.methods import METHODS
+from rtagent.rpc.schema_errors import schema_errors
+from tests.support.hosts import uid
+from tests.support.rpc import build, documents
+
+SCHEMA = schemas.arguments(METHODS["instance_claim"])
+VCPUS = "$.instance.flavor.vcpus"
+
+
+def deep(levels: int) -> list:
+    nested: list = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+def test_a_valid_document_has_no_schema_errors():
+    assert schema_errors(SCHEMA, build()) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (0, "must be at least 1"),
+        (2**31, "must be at most 2147483647"),
+        (10**5000, "must be at most 2147483647"),
+        (-(10**5000), "must be at least 1"),
+        (True, "must be an integer, not a boolean"),
+        (1.0, "must be an integer, not a number"),
+        (float("nan"), "must be an integer, not nan"),
+        ("1", "must be an integer, not a string"),
+        (None, "must be an integer, not null"),
+        ({}, "must be an integer, not an object"),
+        (deep(100_000), "must be an integer, not a list"),
+        (b"1", "must be an integer, not bytes"),
+    ],
+    ids=itertools.count(),
+)
+def test_an_invalid_integer(value: Any, sentence: str):
+    assert schema_errors(SCHEMA, build(vcpus=value)) == [(VCPUS, sentence)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("node", "x" * 256, [("$.node", "must have at most 255 characters")]),
+        (
+            *("node", "\0"),
+            [
+                (
+                    "$.node",
+                    "must be text that can be stored, without NUL and without halves of characters",
+                )
+            ],
+        ),
+        ("limits", 5, [("$.limits", "must be an object or null, not an integer")]),
+        (
+            "limits",
+            {"vcpu": -1, "memory_mb": "1", "x y": 0},
+            [
+                ("$.limits.memory_mb", "must be an integer or null, not a string"),
+                ("$.limits.vcpu", "must be at least 0"),
+                ('$.limits["x y"]', "is not a field here"),
+            ],
+        ),
+        (
+            "limits",
+            {"numa_topology": {"cpu_allocation_ratio": float("inf"), "ram_allocation_ratio": 0}},
+            [
+                (
+                    "$.limits.numa_topology.cpu_allocation_ratio",
+                    "must be a number or null, not inf",
+                ),
+                ("$.limits.numa_topology.ram_allocation_ratio", "must be more than 0"),
+            ],
+        ),
+        (
+            "extra_resource",
+            {"A": None, "B": ["x", 1], "C": 0},
+            [
+                ("$.extra_resource.A", "must be an integer or a list, not null"),
+                ("$.extra_resource.B[1]", "must be a string, not an integer"),
+                ("$.extra_resource.C", "must be at least 1"),
+            ],
+        ),
+        (
+            "extra_resource",
+            {"x" * 256: 1},
+            [(f"$.extra_resource.{'x' * 256}", "as a name must have at most 255 characters")],
+        ),
+        ("extra_resource", {1: 1}, [("$.extra_resource", "keys must be strings, not int")]),
+        ("self", 1, [("$.self", "is not a field here")]),
+        ("\ud800", 1, [('$["\\ud800"]', "is not a field here")]),
+    ],
+)
+def test_an_invalid_argument(field: str, value: object, expected: list[tuple[str, str]]):
+    assert schema_errors(SCHEMA, {**build(), field: value}) == expected
+
+
+def test_missing_fields():
+    assert schema_errors(SCHEMA, {"instance": {"uuid": uid(), "flavor": {}}}) == [
+        ("$.instance.flavor.memory_mb", "is required"),
+        ("$.instance.flavor.vcpus", "is required"),
+        ("$.operation_id", "is required"),
+    ]
+
+
+def test_a_value_that_is_not_in_an_enum():
+    document = build()
+    document["instance"]["pci_requests"] = [{"count": 1, "source": "elsewhere"}]
+    assert schema_errors(SCHEMA, document) == [
+        (
+            "$.instance.pci_requests[0].source",
+            "must be one of 'flavor_alias', 'neutron_port'",
+        )
+    ]
+
+
+@pytest.mark.parametrize("uuid", [uid().upper().replace("0", "A"), uid()[:-1], uid() + "\n", ""])
+def test_a_uuid_has_its_canonical_form(uuid: str):
+    document = {**build(), "operation_id": uuid}
+    assert [path for path, _ in schema_errors(SCHEMA, document)] == ["$.operation_id"]
+
+
+def test_an_invalid_uuid_is_explained():
+    document = {**build(), "operation_id": uid().upper() + "A"}
+    assert ("$.operation_id", "must be a uuid, in lower case and with its dashes") in schema_errors(
+        SCHEMA, document
+    )
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_rule_of_a_schema_has_an_explanation(name: str):
+    rules = set(_rules(schemas.arguments(METHODS[name])))
+    unexplained = {rule for rule in rules if "breaks the rule" in " ".join(_sentences(*rule))}
+    assert rules and unexplained == set()
+
+
+def _rules(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Keywords that a value may break, each with its own value."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _rules(each)
+    elif isinstance(schema, dict):
+        for keyword, value in schema.items():
+            if keyword in BREAKABLE:
+                yield keyword, value
+            yield from _rules(value)
+
+
+def _sentences(keyword: str, value: Any) -> list[str]:
+    broken = {keyword: value, "type": BREAKABLE[keyword][0]}
+    return [sentence for _, sentence in schema_errors(broken, BREAKABLE[keyword][1])]
+
+
+#: Keywords with a type to which they apply, and a value of it that breaks all that there are.
+BREAKABLE: dict[str, tuple[str, Any]] = {
+    "minimum": ("integer", -1),
+    "maximum": ("integer", 2**63),
+    "exclusiveMinimum": ("number", -1.0),
+    "exclusiveMaximum": ("number", 2.0**63),
+    "minLength": ("string", ""),
+    "maxLength": ("string", "x" * 10**5),
+    "minItems": ("array", []),
+    "maxItems": ("array", [0] * 10**5),
+    "pattern": ("string", "\0"),
+}
+
+
+@pytest.mark.parametrize("document", [None, 1, [], "x", deep(100_000)], ids=itertools.count())
+def test_arguments_that_are_not_an_object(document: object):
+    ((path, sentence),) = schema_errors(SCHEMA, document)
+    assert path == "$" and sentence.startswith("must be an object, not ")
+
+
+def test_a_sentence_does_not_repeat_what_was_sent():
+    document = {**build(), "tag": "x" * 1_000_000, "operation_id": "y" * 1_000_000}
+    assert all(len(sentence) < 200 for _, sentence in schema_errors(SCHEMA, document))
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "value", "sentence"),
+    [
+        ("quarantine_pci_device", "reason", "", "must have 1 or more characters"),
+        ("claim_pci_devices", "pci_requests", [], "must have 1 or more items"),
+        ("test_claim", "pci_requests", [], "must have 1 or more items"),
+    ],
+)
+def test_values_that_must_not_be_empty(method: str, field: str, value: Any, sentence: str):
+    document = {**documents()[method], field: value}
+    assert schema_errors(schemas.arguments(METHODS[method]), document) == [(f"$.{field}", sentence)]

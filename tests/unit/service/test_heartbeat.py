@@ -1,0 +1,74 @@
+"""The heartbeat of the service, and whether it takes part in scheduling."""
+
+import pytest
+
+from rtagent.errors import StoreUnavailable, WriterFenced
+from rtagent.service.heartbeat import Heartbeat
+from rtagent.service.loop import every
+from tests.support.hosts import NOON
+
+
+class BrokenRegistry:
+    """A registry whose database is down."""
+
+    def heartbeat(self, host, now):
+        raise StoreUnavailable("no route")
+
+
+@pytest.fixture
+def heartbeat(world):
+    return Heartbeat(world.context, world.registry, world.tracker)
+
+
+def test_turn_sends_a_heartbeat(world, heartbeat):
+    assert [heartbeat.turn() for _ in range(2)] == [every(10.0)] * 2
+
+    (service,) = heartbeat.services()
+    assert (service.host, service.report_count, service.last_seen_up) == ("cn1", 2, NOON)
+    assert world.notes.parts["heartbeat"] == "pass"
+    assert world.events.seen == []
+
+
+def test_interval_is_that_of_the_settings_in_force(world, heartbeat):
+    world.configure(report_interval=3)
+
+    assert heartbeat.turn() == every(3)
+
+
+def test_idle_writer_notices_that_it_is_fenced(world, heartbeat):
+    heartbeat.turn()
+    assert world.tracker.fault is None
+
+    world.open()  # as another process would
+    heartbeat.turn()
+
+    assert isinstance(world.tracker.fault, WriterFenced)
+    assert "has epoch 2, ours is 1: stopping" in world.notes.parts["tracker"]
+
+
+def test_heartbeat_that_fails_is_a_warning(world):
+    heartbeat = Heartbeat(world.context, BrokenRegistry(), world.tracker)
+
+    assert heartbeat.turn() == every(10.0)
+
+    assert world.notes.parts["heartbeat"] == "warn: no route"
+
+
+def test_operator_disables_and_enables_the_service(world, heartbeat):
+    heartbeat.turn()
+
+    heartbeat.set_disabled("cn1", True, "maintenance")
+    assert (heartbeat.disabled, world.events.seen) == (True, ["service changed"])
+
+    heartbeat.set_disabled("cn1", False, None)
+    assert (heartbeat.disabled, world.events.seen) == (False, ["service changed"] * 2)
+
+
+def test_change_of_another_process_is_noticed_at_the_next_heartbeat(world, heartbeat):
+    heartbeat.turn()
+    world.registry.set_disabled("cn1", True, "maintenance")
+    assert not heartbeat.disabled
+
+    heartbeat.turn()
+
+    assert (heartbeat.disabled, world.events.seen) == (True, ["service changed"])

@@ -1,0 +1,224 @@
+"""Checks of CPU sets and device specifications against the host: at start, reload and later."""
+
+import json
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+
+from rtagent.errors import ConfigError, PciConfigInvalidSpec
+from rtagent.model.pci_devices import PciDevices
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.pci.specs import parse_specs
+from rtagent.service.host_checks import HostChecks
+from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
+from tests.support.hosts import host, with_claims
+from tests.support.numa_hosts import NO_SMT, cell, topology
+from tests.support.pci_hosts import GPU_0, PF_0, PF_1, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
+from tests.support.pinned_claims import pinned_claim
+
+
+class Host:
+    """The state and the devices of the moment, the checks, and what they report."""
+
+    def __init__(self, world, state, devices=None) -> None:
+        self.state, self.devices = state, devices
+        self.errors, self.parts = world.events.errors, world.notes.parts
+        self.checks = HostChecks(world.context, self)
+
+
+# -- CPU sets --------------------------------------------------------------------------------------
+
+#: Without CPU 7.
+LESS = topology(
+    cell(0, threads=1), replace(cell(1, cores=3, threads=1, first=4), offline=frozenset({7}))
+)
+
+
+def cpu_policy(dedicated: set[int]) -> Policy:
+    return Policy(numa=NumaPolicy(cpu_dedicated_set=frozenset(dedicated)))
+
+
+def cpu_state(there=NO_SMT, claims=(), dedicated=frozenset({6, 7})):
+    return with_claims(replace(host(there), policy=cpu_policy(dedicated)), claims)
+
+
+def test_cpu_sets_of_this_host_are_accepted(world):
+    ours = Host(world, cpu_state())
+
+    assert ours.checks.accept()
+
+    assert (ours.errors, ours.parts["cpus"]) == ([], "pass")
+
+
+def test_offline_cpu_that_is_not_allocated_is_fatal(world):
+    ours = Host(world, cpu_state(LESS))
+
+    assert not ours.checks.accept()
+
+    (error,) = ours.errors
+    assert str(error) == "[compute] cpu_dedicated_set = 6-7: CPUs 7 are offline"
+
+
+def test_missing_cpu_that_is_allocated_is_a_warning(world):
+    ours = Host(world, cpu_state(LESS, [pinned_claim(7)]))
+
+    assert ours.checks.accept()
+
+    assert ours.errors == []
+    assert ours.parts["cpus"] == (
+        "warn: CPUs 7 are missing or offline, but stay allocated to their guests"
+    )
+
+
+def test_cpu_that_disappears_later_is_a_warning(world):
+    ours = Host(world, cpu_state())
+    ours.checks.accept()
+
+    ours.state = cpu_state(LESS)
+    assert ours.checks.accept()
+    assert ours.errors == []
+    assert ours.parts["cpus"] == "warn: [compute] cpu_dedicated_set = 6-7: CPUs 7 are offline"
+
+    ours.state = cpu_state()
+    assert ours.checks.accept()
+    assert ours.parts["cpus"] == "pass"
+
+
+def test_cpu_sets_of_a_reload_are_checked_against_the_host(world):
+    ours = Host(world, cpu_state(claims=[pinned_claim(7)]))
+
+    ours.checks.check(cpu_policy({4}))
+    with pytest.raises(ConfigError, match="cpu_dedicated_set = 4,9: this host has no CPUs 9"):
+        ours.checks.check(cpu_policy({4, 9}))
+
+
+def test_reserved_cpus_and_cpu_sets_are_checked_together(world):
+    with pytest.raises(ConfigError, match="reserved_host_cpus = 2"):
+        Host(world, cpu_state()).checks.check(replace(cpu_policy({4}), reserved_cpus=2))
+
+
+def test_host_that_was_never_observed_allows_any_cpu_sets(world):
+    Host(world, cpu_state(None)).checks.check(cpu_policy({99}))
+
+
+# -- device specifications -------------------------------------------------------------------------
+
+CARD = tuple(nic(vfs=2))
+#: The virtual function of each card is in use: by a claim of DB, by a domain without a claim.
+HELD = (*nic(vfs=1), *nic(PF_1, vfs=1))
+
+
+def pci_policy(*specs: dict[str, str]) -> Policy:
+    return Policy(pci=PciPolicy(specs=parse_specs([json.dumps(each) for each in specs])))
+
+
+#: Valid for a GPU, but not for a virtual function.
+USED_ONCE = pci_policy({"address": GPU_0}, {**VF_IDS, "one_time_use": "yes"})
+NOTHING_HELD = replace(devices_in_every_state(), claims=Map(), owners=Map(), domain_usages=Map())
+
+
+def pci_host(world, wanted: Policy = USED_ONCE, devices=CARD) -> Host:
+    return Host(world, replace(NOTHING_HELD, policy=wanted), devices)
+
+
+def test_specifications_that_fit_the_host_are_accepted(world):
+    ours = pci_host(world, Policy(pci=PciPolicy(specs=SPECS)))
+
+    assert ours.checks.accept()
+
+    assert (ours.errors, ours.parts["devices"]) == ([], "pass")
+
+
+def test_property_that_a_device_cannot_have_is_fatal(world):
+    ours = pci_host(world)
+
+    assert not ours.checks.accept()
+
+    assert [str(error) for error in ours.errors] == [
+        "[pci] device_spec 1: one_time_use = yes: is not supported for virtual functions;"
+        f" {vf(0)} is one"
+    ]
+    assert "devices" not in ours.parts
+
+
+def test_card_beside_its_functions_cannot_be_reported_in_placement(world):
+    reported = PciPolicy(specs=SPECS, report_in_placement=True)
+    ours = pci_host(world, Policy(pci=reported))
+
+    assert not ours.checks.accept()
+
+    (error,) = ours.errors
+    assert str(error).startswith(f"[pci] device_spec 2: address = {vf(0)}: ")
+    ours.state, ours.devices = replace(devices_in_every_state(), policy=Policy(pci=reported)), HELD
+    assert ours.checks.accept()
+
+
+def test_physical_function_cannot_be_managed_remotely(world):
+    cards = [replace(each, card_serial_number="MT1") for each in CARD]
+    ours = pci_host(world, pci_policy({**PF_IDS, "remote_managed": "yes"}), cards)
+
+    assert not ours.checks.accept()
+
+    (error,) = ours.errors
+    assert str(error).startswith("[pci] device_spec 0: remote_managed = yes: ")
+
+
+def test_device_that_appears_later_is_not_fatal(world):
+    ours = pci_host(world, devices=[gpu()])
+    assert ours.checks.accept()
+
+    ours.devices = CARD
+
+    assert ours.checks.accept()
+    assert (ours.errors, ours.parts["devices"]) == ([], "pass")
+
+
+def test_device_in_use_is_not_fatal(world):
+    ours = pci_host(world, devices=HELD)
+    ours.state = replace(devices_in_every_state(), policy=USED_ONCE)
+
+    assert ours.checks.accept()
+
+    ours.checks.check(USED_ONCE)
+    ours.devices = CARD
+    with pytest.raises(PciConfigInvalidSpec, match="one_time_use"):
+        ours.checks.check(USED_ONCE)
+
+
+def test_missing_device_that_is_allocated_is_a_warning(world):
+    ours = pci_host(world, Policy())
+    without = {
+        address: each
+        for address, each in devices_in_every_state().devices.items()
+        if address != GPU_0
+    }
+    ours.state = replace(devices_in_every_state(), devices=PciDevices(without))
+
+    assert ours.checks.accept()
+
+    assert WEB_CLAIM.resources[1].identifier == "ns_9"
+    assert ours.parts["devices"] == (
+        "warn: missing or no longer configured, but still allocated to guests:"
+        f" PCI device {GPU_0}, CUSTOM_PMEM_NAMESPACE_4GB ns_9"
+    )
+    ours.state = NOTHING_HELD
+    assert ours.checks.accept()
+    assert ours.parts["devices"] == "pass"
+
+
+def test_specifications_of_a_reload_are_checked_against_the_host(world):
+    ours = pci_host(world, Policy())
+
+    ours.checks.check(pci_policy({"address": PF_0}))
+    with pytest.raises(PciConfigInvalidSpec, match="one_time_use"):
+        ours.checks.check(USED_ONCE)
+
+
+@pytest.mark.parametrize("devices", [None, ()])
+def test_devices_that_were_never_listed_allow_any_specification(world, devices):
+    ours = pci_host(world, devices=devices)
+
+    assert ours.checks.accept()
+    ours.checks.check(USED_ONCE)

@@ -1,0 +1,76 @@
+"""The main thread waits for what a start needs."""
+
+import pytest
+
+from rtagent.errors import HypervisorUnavailable, IdentityError, WriterFenced
+from rtagent.service.main_thread import RELOAD, STOP, EventQueue, Startup, Stopped
+from rtagent.service.systemd import Notifier
+from tests.support.hosts import ManualClock, uid
+from tests.unit.service.conftest import Notes
+
+
+class HastyClock(ManualClock):
+    """A clock that advances an hour at each reading, so that no wait takes real time."""
+
+    def monotonic(self):
+        self.advance(3600)
+        return super().monotonic()
+
+
+@pytest.fixture
+def events():
+    return EventQueue()
+
+
+@pytest.fixture
+def notes():
+    return Notes()
+
+
+@pytest.fixture
+def startup(events, notes):
+    """Makes a `Startup` on a clock."""
+    return lambda clock=None: Startup(events, Notifier(), clock or ManualClock(), notes)
+
+
+def test_attempt_is_repeated_until_it_succeeds(startup, notes):
+    answers = iter([HypervisorUnavailable("no"), HypervisorUnavailable("not yet"), "here"])
+
+    def attempt():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert startup(HastyClock()).wait_for("the hypervisor", attempt) == "here"
+    assert [level for level, _ in notes.sentences] == ["warning"] * 2
+    assert notes.sentences[0][1].startswith("waiting for the hypervisor: ")
+
+
+def test_signal_to_stop_ends_the_wait(startup, events):
+    def attempt():
+        raise HypervisorUnavailable("no")
+
+    events.put(RELOAD)  # has no effect on a start
+    events.put(STOP)
+
+    with pytest.raises(Stopped):
+        startup().wait_for("the hypervisor", attempt)
+
+
+def test_fatal_error_of_another_thread_ends_the_wait(startup, events):
+    def attempt():
+        raise HypervisorUnavailable("no")
+
+    events.put(WriterFenced(node_uuid=uid(), ours=1, theirs=2))
+
+    with pytest.raises(WriterFenced):
+        startup().wait_for("the hypervisor", attempt)
+
+
+def test_error_that_a_repetition_does_not_resolve_is_raised(startup):
+    def attempt():
+        raise IdentityError("wrong")
+
+    with pytest.raises(IdentityError):
+        startup().wait_for("the hypervisor", attempt)

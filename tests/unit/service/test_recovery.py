@@ -1,0 +1,86 @@
+"""The tracker recovers with its store, and its policy is that of the settings."""
+
+import pytest
+
+from rtagent.errors import StoreUnavailable
+from rtagent.model.policy import Policy
+from rtagent.service.recovery import Recovery
+from tests.support.hosts import call, request
+
+
+@pytest.fixture
+def recovery(world):
+    world.auditor.run("start")
+    world.admission.open()
+    return Recovery(world.context, world.node)
+
+
+def go_down(world) -> None:
+    """The store fails, and a call has noticed it."""
+    world.store.fail(StoreUnavailable, times=None, on=("commit", "reload"))
+    with pytest.raises(StoreUnavailable):
+        world.tracker.instance_claim(request(), call())
+
+
+def test_tracker_is_recovered_with_back_off(world, recovery):
+    go_down(world)
+    pauses = [recovery.turn().at_least for _ in range(3)]
+    assert (pauses, world.events.seen) == ([0.25, 0.5, 1.0], [])
+
+    world.store.heal()
+    recovery.turn()
+
+    assert world.events.seen == ["returned"]
+    assert world.tracker.instance_claim(request(), call())
+
+
+def test_changed_policy_is_written_once(world, recovery):
+    world.configure(reserved_host_memory_mb=512)
+    before = world.store.calls["commit"]
+
+    recovery.turn()
+    recovery.turn()
+
+    assert world.tracker.snapshot().policy == Policy(reserved_memory_mb=512)
+    assert world.store.calls["commit"] == before + 1
+    assert world.events.seen == ["policy changed"]
+
+
+def test_row_of_the_node_is_written_once_by_each_process(world, recovery):
+    """Its reserves may be those of an earlier configuration."""
+    world.store.fail(StoreUnavailable)
+    recovery.turn()  # fails
+    recovery.turn()  # recovers
+    before = world.store.calls["commit"]
+
+    recovery.turn()
+    recovery.turn()
+
+    assert world.store.calls["commit"] == before + 1
+
+
+def test_policy_that_could_not_be_written_is_tried_again(world, recovery):
+    world.configure(reserved_host_memory_mb=512)
+    world.store.fail(StoreUnavailable)
+    recovery.turn()
+    assert world.tracker.snapshot().policy.reserved_memory_mb == 0
+    assert world.events.seen == []
+
+    recovery.turn()  # recovers
+    recovery.turn()
+
+    assert world.events.seen == ["returned", "policy changed"]
+    assert world.tracker.snapshot().policy.reserved_memory_mb == 512
+
+
+def test_newer_writer_is_fatal(world, recovery):
+    world.open()
+    world.configure(reserved_host_memory_mb=512)
+
+    recovery.turn()
+    recovery.turn()
+
+    assert [str(error) for error in world.events.errors] == [str(world.tracker.fault)]
+    (error,) = world.events.errors
+    assert "a newer writer has epoch 2, ours is 1" in str(error)
+    assert "make sure that no other agent serves the node before you start this one" in str(error)

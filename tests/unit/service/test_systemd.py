@@ -1,0 +1,35 @@
+"""systemd's watchdog is fed while the vital threads make progress."""
+
+from rtagent.service.loop import Loop
+from rtagent.service.systemd import Watchdog
+from tests.unit.service.turns import PATIENCE, Turns
+
+
+class CountingNotifier:
+    """Counts how often the watchdog was fed."""
+
+    fed = 0
+
+    def alive(self) -> None:
+        self.fed += 1
+
+
+def test_watchdog_is_fed_while_there_is_progress_and_names_a_loop_that_hangs(world):
+    turns, notifier = Turns(), CountingNotifier()
+    loop = Loop("work", turns, world.clock, world.notes)
+    watchdog = Watchdog(30.0, [loop], notifier, world.notes)
+    loop.start()
+    assert turns.began.acquire(timeout=PATIENCE)
+
+    watchdog.check()
+    assert (notifier.fed, world.notes.parts["watchdog"]) == (1, "pass")
+
+    world.clock.advance(31.0)
+    watchdog.check()
+    assert (notifier.fed, world.notes.parts["watchdog"]) == (
+        1,
+        "fail: no progress: work for 31 s",
+    )
+    loop.ask_to_stop()
+    turns.may_end.release()
+    assert loop.stop(PATIENCE)

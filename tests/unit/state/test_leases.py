@@ -1,0 +1,63 @@
+"""Leases: when they begin, when they are renewed, when they lapse."""
+
+import pytest
+
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import MemoryStore
+from rtagent.errors import StoreUnavailable
+from rtagent.model.instance import InstanceUpdate
+from tests.support.hosts import ManualClock, call
+from tests.support.trackers import claim, release, tracker_on
+
+
+def test_leases_lapse_by_the_monotonic_clock_alone():
+    clock = ManualClock()
+    tracker = tracker_on(MemoryStore(), clock)
+    first, second, third = (claim(tracker) for _ in range(3))
+    tracker.activate_claim(third.uuid, call("activate_claim"))
+    clock.advance(200)
+    tracker.renew_claim(second.uuid, call("renew_claim"))
+    clock.advance(100)
+    assert tracker.lapsed() == {first.uuid}
+    tracker.restart_leases()
+    assert not tracker.lapsed()
+    clock.advance(300)
+    assert tracker.lapsed() == {first.uuid, second.uuid}
+    tracker.abort_instance_claim(first.uuid, call("abort_instance_claim"))
+    assert tracker.lapsed() == {second.uuid}
+
+
+def test_update_of_an_instance_does_not_renew_its_lease():
+    clock = ManualClock()
+    tracker = tracker_on(MemoryStore(), clock)
+    held = claim(tracker)
+    clock.advance(299)
+    facts = InstanceUpdate(uuid=held.owner_id, vm_state="building", task_state="networking")
+    tracker.update_usage(facts, call("update_usage"))
+    clock.advance(1)
+    assert tracker.lapsed() == {held.uuid}
+
+
+def test_leases_run_a_full_term_again_after_the_store_was_away():
+    clock = ManualClock()
+    store = FailingStore(MemoryStore())
+    tracker = tracker_on(store, clock)
+    claim(tracker)
+    clock.advance(299)
+    store.fail(StoreUnavailable)
+    with pytest.raises(StoreUnavailable):
+        claim(tracker)
+    assert tracker.recover()
+    clock.advance(299)
+    assert not tracker.lapsed()
+    clock.advance(1)
+    assert len(tracker.lapsed()) == 1
+
+
+def test_leases_run_a_full_term_again_after_a_restart():
+    clock, store = ManualClock(), MemoryStore()
+    tracker = tracker_on(store, clock)
+    held = [claim(tracker) for _ in range(3)]
+    release(tracker, held[0].uuid)
+    clock.advance(1000)
+    assert not tracker_on(MemoryStore(store.disk), clock).lapsed()

@@ -1,0 +1,140 @@
+"""Operations: one effect for each operation id, and what a repeat is answered."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import Disk, MemoryStore
+from rtagent.errors import (
+    ChangeRejected,
+    ClaimConflict,
+    ClaimExpired,
+    ClaimNotFound,
+    ComputeResourcesUnavailable,
+    HypervisorUnavailable,
+    InvalidRequest,
+)
+from rtagent.model.claim import ACTIVE
+from rtagent.model.instance import InstanceUpdate
+from tests.support.hosts import NODE, call, request, uid
+from tests.support.trackers import claim, release, tracker_on
+
+
+@pytest.fixture
+def tracker():
+    return tracker_on(MemoryStore())
+
+
+def test_uuid_of_a_new_claim_is_the_operation_id(tracker):
+    asked = call()
+    assert claim(tracker, asked=asked).uuid == asked.operation_id
+
+
+def test_repeat_returns_the_claim_as_it_is_now(tracker):
+    build, same = request(), call()
+    made = claim(tracker, build, same)
+    tracker.activate_claim(made.uuid, call("activate_claim"))
+    again = claim(tracker, build, same)
+    assert (again.uuid, again.state) == (made.uuid, ACTIVE)
+    assert len(tracker.snapshot().claims) == 1
+
+
+def test_repeat_after_the_end_of_the_claim_is_refused_as_expired_even_on_a_full_host(tracker):
+    build, same = request(8), call()
+    release(tracker, claim(tracker, build, same).uuid)
+    with pytest.raises(ClaimExpired):
+        claim(tracker, build, same)
+    claim(tracker, vcpus=8)
+    with pytest.raises(ClaimExpired):
+        claim(tracker, build, same)
+
+
+def test_other_content_under_the_same_operation_id_is_a_conflict(tracker):
+    build, first = request(), call()
+    claim(tracker, build, first)
+    with pytest.raises(ClaimConflict, match="was used for another"):
+        claim(tracker, build, call(operation_id=first.operation_id, digest="other"))
+
+
+@pytest.mark.parametrize("verb", ["abort_instance_claim", "release_claim"])
+def test_ending_a_claim_is_idempotent_and_may_precede_its_creation(tracker, verb):
+    creation, same = call(), call(verb)
+    for operation in (same, same, call(verb)):
+        getattr(tracker, verb)(creation.operation_id, operation)
+    with pytest.raises(ClaimExpired):
+        claim(tracker, asked=creation)
+
+
+def test_refusal_is_not_recorded_and_a_repeat_is_decided_again(tracker):
+    big = claim(tracker, vcpus=8)
+    build, same = request(1), call()
+    with pytest.raises(ComputeResourcesUnavailable) as caught:
+        claim(tracker, build, same)
+    assert [reason["resource"] for reason in caught.value.kwargs["reasons"]] == ["VCPU"]
+    release(tracker, big.uuid)
+    assert claim(tracker, build, same).uuid == same.operation_id
+
+
+def test_repeated_update_has_one_effect(tracker):
+    made = claim(tracker)
+    paused, first = InstanceUpdate(uuid=made.owner_id, vm_state="paused"), call("update_usage")
+    tracker.update_usage(paused, first)
+    tracker.update_usage(InstanceUpdate(uuid=made.owner_id, vm_state="active"), call("x"))
+    tracker.update_usage(paused, first)
+    assert tracker.snapshot().counters["num_vm_active"] == 1
+
+
+def test_failed_builds_are_counted_once_for_each_operation(tracker):
+    one = call("build_failed")
+    for operation in (one, one, call("build_failed")):
+        tracker.build_failed(operation)
+    assert tracker.snapshot().failed_builds == 2
+    tracker.build_succeeded(call("build_succeeded"))
+    assert tracker.snapshot().failed_builds == 0
+
+
+def test_rejected_rows_are_an_error_of_the_call():
+    store = FailingStore(MemoryStore())
+    tracker = tracker_on(store)
+    store.fail(lambda: ChangeRejected("value too long"))
+    with pytest.raises(InvalidRequest, match="value too long"):
+        claim(tracker)
+    assert not tracker.snapshot().claims
+    assert claim(tracker)
+
+
+def test_operation_id_of_another_node_in_the_database_is_a_conflict():
+    disk, asked = Disk(), call()
+    claim(tracker_on(MemoryStore(disk)), asked=asked)
+    other_node = replace(NODE, uuid=uid(), hypervisor_hostname="hv2.example")
+    with pytest.raises(ClaimConflict, match="another node of this database has it"):
+        claim(tracker_on(MemoryStore(disk), node=other_node), asked=asked)
+
+
+def test_unknown_claim_is_not_found_and_ended_claim_is_expired(tracker):
+    with pytest.raises(ClaimNotFound):
+        tracker.activate_claim(uid(), call("activate_claim"))
+    ended = claim(tracker)
+    release(tracker, ended.uuid)
+    for verb in ("activate_claim", "renew_claim"):
+        with pytest.raises(ClaimExpired):
+            getattr(tracker, verb)(ended.uuid, call(verb))
+
+
+def test_creation_can_be_suspended_while_other_calls_go_on(tracker):
+    made = claim(tracker)
+    tracker.suspend_creation(HypervisorUnavailable())
+    for create in (lambda: claim(tracker), lambda: tracker.test_claim(request())):
+        with pytest.raises(HypervisorUnavailable):
+            create()
+    tracker.activate_claim(made.uuid, call("activate_claim"))
+    tracker.suspend_creation(None)
+    assert claim(tracker)
+
+
+def test_effect_outside_the_state_happens_once_for_each_operation(tracker):
+    effects = []
+    one = call("set_service")
+    for operation in (one, one, call("set_service")):
+        tracker.once(operation, lambda: effects.append(1))
+    assert len(effects) == 2

@@ -1,0 +1,167 @@
+"""The state writer: group commit, its fallback, withdrawal, deadlocks, defects in rules.
+
+A store whose commit waits for the test shows which decisions share a commit, without a clock.
+"""
+
+import pytest
+
+from rtagent import claims
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import MemoryStore
+from rtagent.errors import (
+    ClaimExpired,
+    ComputeResourcesUnavailable,
+    Deadlock,
+    InvariantViolated,
+    TrackerBusy,
+)
+from rtagent.model.change import Change
+from rtagent.ports import NullReporter
+from rtagent.state.writer import StateWriter
+from tests.support.hosts import ManualClock, call, request, uid
+from tests.support.trackers import (
+    GatedStore,
+    claim,
+    enroll,
+    gated_tracker,
+    stored_state,
+    tracker_on,
+    wait_until_queued,
+)
+
+
+def writer_on(store):
+    tracker_on(store)  # observes the host
+    return StateWriter(store, ManualClock(), enroll(store), NullReporter(), 10.0)
+
+
+def test_grant_is_durable_before_it_is_visible(pool):
+    tracker, store = gated_tracker()
+    future = pool.submit(claim, tracker)
+    assert store.entered.acquire(timeout=10)
+    assert not tracker.snapshot().claims
+    assert not future.done()
+    store.admission.release()
+    granted = future.result(timeout=10)
+    assert tracker.snapshot().claims[granted.uuid] == granted
+    assert stored_state(store).claims[granted.uuid] == granted
+
+
+def test_waiting_callers_share_one_commit_and_each_gets_its_own_answer(pool):
+    tracker, store = gated_tracker()
+    first = pool.submit(claim, tracker, vcpus=1)
+    assert store.entered.acquire(timeout=10)
+    others = [pool.submit(claim, tracker, vcpus=v, memory_mb=100 * v) for v in (1, 9, 2)]
+    wait_until_queued(tracker, 3)
+    store.admission.release(2)
+    assert first.result(10).vcpus == 1
+    assert others[0].result(10).memory_mb == 100
+    with pytest.raises(ComputeResourcesUnavailable):
+        others[1].result(10)
+    assert others[2].result(10).memory_mb == 200
+    assert store.commits == [1, 2], "the refused request is in no commit and fails no neighbour"
+    tracker.snapshot().check()
+
+
+def test_one_batch_never_grants_a_resource_twice(pool):
+    tracker, store = gated_tracker()
+    first = pool.submit(claim, tracker, vcpus=2)
+    assert store.entered.acquire(timeout=10)
+    others = [pool.submit(claim, tracker, vcpus=4) for _ in range(3)]
+    wait_until_queued(tracker, 3)
+    store.admission.release(2)
+    first.result(10)
+    outcomes = [future.exception(10) for future in others]
+    assert sorted(type(error).__name__ for error in outcomes) == [
+        "ComputeResourcesUnavailable",
+        "ComputeResourcesUnavailable",
+        "NoneType",
+    ]
+
+
+def test_rejected_batch_is_committed_one_by_one_and_only_the_rejected_change_fails(pool):
+    memory = MemoryStore()
+    tracker_on(memory)
+    doomed = call()
+    # Another process writes the operation's row, of which this tracker's state knows nothing:
+    other_process = tracker_on(MemoryStore(memory.disk))
+    other_process.abort_instance_claim(doomed.operation_id, call("abort_instance_claim"))
+    store = GatedStore(memory)
+    tracker = tracker_on(store)
+    first = pool.submit(claim, tracker)
+    assert store.entered.acquire(timeout=10)
+    good = [pool.submit(claim, tracker) for _ in range(2)]
+    bad = pool.submit(claim, tracker, asked=doomed)
+    wait_until_queued(tracker, 3)
+    store.admission.release(10)
+    assert first.result(10) and all(future.result(10) for future in good)
+    with pytest.raises(ClaimExpired):
+        bad.result(10)
+    assert store.commits == [1, 3, 1, 1, 1]
+    assert set(stored_state(store).claims) == set(tracker.snapshot().claims)
+
+
+def test_waiter_withdraws_when_its_time_is_up_and_is_never_granted(pool):
+    tracker, store = gated_tracker(timeout=0.05)
+    first = pool.submit(claim, tracker)
+    assert store.entered.acquire(timeout=10)
+    late = pool.submit(claim, tracker)
+    with pytest.raises(TrackerBusy):
+        late.result(10)
+    store.admission.release(5)
+    granted = first.result(10)
+    assert set(tracker.snapshot().claims) == {granted.uuid}, "a leader waits for its outcome"
+    assert claim(tracker).uuid, "the tracker serves further calls"
+
+
+def test_deadlock_victim_queues_again_and_is_granted_once():
+    store = FailingStore(MemoryStore())
+    tracker = tracker_on(store)
+    store.fail(Deadlock, times=2)
+    granted = claim(tracker)
+    assert set(stored_state(store).claims) == {granted.uuid}
+    assert not tracker.stale
+
+
+def test_repeated_deadlocks_end_when_the_callers_time_is_up():
+    clock = ManualClock()
+    store = FailingStore(MemoryStore())
+    tracker = tracker_on(store, clock)
+
+    def deadlock():
+        clock.advance(10)
+        return Deadlock()
+
+    store.fail(deadlock, times=None)
+    with pytest.raises(TrackerBusy, match="deadlock"):
+        claim(tracker)
+
+
+def test_defect_in_a_rule_fails_its_own_caller_only():
+    writer = writer_on(MemoryStore())
+
+    def broken(state):
+        raise KeyError("a defect")
+
+    with pytest.raises(KeyError):
+        writer.submit(broken, "test")
+    assert writer.submit(lambda state: (None, state.revision), "test") == 1
+
+
+def two_claims_of_one_owner(state):
+    owner, now = uid(), ManualClock().now()
+    puts = []
+    for _ in range(2):
+        decision = claims.build(state, request(owner=owner), call(), now)
+        puts += decision.change.puts
+    return Change(cause="test", at=now, puts=tuple(puts))
+
+
+def test_change_that_violates_an_invariant_is_not_written():
+    store = MemoryStore()
+    writer = writer_on(store)
+    with pytest.raises(InvariantViolated, match="more than one claim"):
+        writer.submit(lambda state: (two_claims_of_one_owner(state), None), "test")
+    assert isinstance(writer.status.fault, InvariantViolated)
+    assert writer.published.current.revision == 1
+    assert not stored_state(store).claims

@@ -1,0 +1,63 @@
+"""The log of claims: each step of a claim's life; the steps of one commit share a line."""
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.ports import NullReporter
+from rtagent.telemetry.claim_log import ClaimLog
+from tests.support.hosts import NOON, call, host, request, uid
+
+
+class Lines(NullReporter):
+    """A reporter that keeps its log lines."""
+
+    def __init__(self):
+        self.lines = []
+
+    def log(self, level, sentence):
+        self.lines.append((level, sentence))
+
+
+def test_creation_and_release_of_a_claim_are_logged():
+    log, state = Lines(), host()
+    asked = replace(call(operation_id=uid(2)), actor="user-1", request_id="req-1")
+    build = claims.build(state, request(2, 1024, 3, owner=uid(1)), asked, NOON)
+    state = state.fold(build.change)
+    end = claims.end(state, uid(2), "release", call("release_claim"), NOON)
+
+    claim_log = ClaimLog(log)
+    added = [claim_log.add((build.change,)), claim_log.add((end.change,))]
+    assert (log.lines, added) == ([], [True, False]), "no caller waits for the log"
+    claim_log.write()
+
+    amounts = "2 vCPUs, 1024 MB, 3072 MB of disk"
+    assert log.lines == [
+        (
+            "info",
+            f"create claim {uid(2)} of instance {uid(1)}: building, {amounts}"
+            " (instance_claim by user-1 req-1); "
+            f"release claim {uid(2)} of instance {uid(1)}: released, {amounts} (release_claim)",
+        ),
+    ]
+
+
+def test_change_without_a_claim_is_not_logged():
+    log = Lines()
+    counted = claims.count_build(host(), False, call("build_failed"), NOON)
+
+    claim_log = ClaimLog(log)
+    assert not claim_log.add((counted.change,))
+    claim_log.write()
+
+    assert log.lines == []
+
+
+def test_no_step_is_lost_when_there_are_many():
+    log, state = Lines(), host(cpu_allocation_ratio=100)
+    claim_log = ClaimLog(log)
+    for _ in range(120):
+        decision = claims.build(state, request(1, 1), call(), NOON)
+        claim_log.add((decision.change,))
+    claim_log.write()
+    assert sum(line.count("create claim") for _, line in log.lines) == 120
+    assert len(log.lines) == 3

@@ -1,0 +1,169 @@
+"""Opening a node: the example of the docstring, identity, policy, and what closing releases."""
+
+import doctest
+from decimal import Decimal
+
+import pytest
+from oslo_config import cfg
+
+import rtagent.embedded
+from rtagent.conf import load, settings
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import MemoryStore
+from rtagent.embedded import open_node
+from rtagent.errors import IdentityError, NodeNotReady, StoreUnavailable, WriterFenced
+from rtagent.identity.enrollment import Claimant
+from rtagent.identity.node_identity import GivenNodeIdentity
+from rtagent.model.node import Node, Writer
+from rtagent.virt.fake import FakeHypervisor
+from tests.support.hosts import ManualClock, call, request, uid
+
+
+@pytest.fixture
+def make_settings(tmp_path):
+    """Makes settings from options of [DEFAULT]."""
+
+    def make(**options):
+        file = tmp_path / "rtagent.conf"
+        paths = {"state_path": tmp_path / "state", "lock_path": tmp_path, "host": "cn1"}
+        lines = "".join(f"{name} = {value}\n" for name, value in {**paths, **options}.items())
+        file.write_text(f"[DEFAULT]\n{lines}")
+        return settings.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "embedder"))
+
+    return make
+
+
+@pytest.fixture
+def hypervisor():
+    return FakeHypervisor(hostname="hv1", host_uuid=uid(11))
+
+
+def test_example_of_the_docstring_works(make_settings, hypervisor):
+    names = {
+        "open_node": open_node,
+        "settings": make_settings(),
+        "hypervisor": hypervisor,
+        "store": MemoryStore(),
+        "clock": ManualClock(),
+        "request": request(),
+        "call": call(),
+    }
+    (example,) = doctest.DocTestFinder(recurse=False).find(open_node, globs=names)
+    runner = doctest.DocTestRunner()
+
+    result = runner.run(example)
+
+    assert (result.failed, result.attempted) == (0, 2)
+
+
+def test_every_example_of_the_module_is_run_by_the_test_above():
+    found = doctest.DocTestFinder().find(rtagent.embedded)
+
+    assert [test.name for test in found if test.examples] == ["rtagent.embedded.open_node"]
+
+
+def test_node_is_that_of_the_settings_and_the_hypervisor(make_settings, hypervisor, tmp_path):
+    with open_node(make_settings(), hypervisor, MemoryStore(), ManualClock()) as node:
+        uuid = (tmp_path / "state" / "compute_id").read_text().strip()
+
+        assert (node.node.uuid, node.node.host) == (uuid, "cn1")
+        assert node.node.hypervisor_hostname == "hv1"
+        assert node.devices is None
+        assert node.auditor.run("start").good
+        assert node.devices == ()
+
+
+def test_claims_survive_the_end_of_the_program(make_settings, hypervisor):
+    store = MemoryStore()
+    with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
+        node.auditor.run("start")
+        claim = node.tracker.instance_claim(request(), call())
+
+    with open_node(make_settings(), hypervisor, store, ManualClock()) as again:
+        assert dict(again.state.claims) == {claim.uuid: claim}
+        assert again.state.epoch == 2
+
+
+def test_closed_node_leaves_the_locks_to_another_process(make_settings, hypervisor):
+    store = MemoryStore()
+    first = open_node(make_settings(), hypervisor, store, ManualClock())
+    first.close()
+    first.close()
+
+    with open_node(make_settings(), hypervisor, store, ManualClock()):
+        first.tracker.check_epoch()
+        assert isinstance(first.tracker.fault, WriterFenced)
+
+
+def test_failed_open_releases_the_locks(make_settings, hypervisor):
+    store = FailingStore(MemoryStore())
+    store.fail(StoreUnavailable, on=("enroll",))
+    with pytest.raises(StoreUnavailable):
+        open_node(make_settings(), hypervisor, store, ManualClock())
+
+    open_node(make_settings(), hypervisor, store, ManualClock()).close()
+
+
+def test_recorded_ratio_is_in_force_until_another_is_applied(make_settings, hypervisor):
+    store = MemoryStore()
+
+    def ratios(**options: float) -> tuple[Decimal, Decimal | None]:
+        """The ratio in force when the node is open, and the one that is recorded in the end."""
+        made = make_settings(**options)
+        with open_node(made, hypervisor, store, ManualClock()) as node:
+            in_force = node.state.policy.cpu_allocation_ratio
+            node.auditor.run("start")
+            node.apply(made)
+            return in_force, store.load(node.node.uuid).ratios.cpu
+
+    assert ratios(cpu_allocation_ratio=2.5) == (Decimal("2.5"), Decimal("2.5"))
+    assert ratios() == (Decimal("2.5"), Decimal("2.5"))
+    assert ratios(cpu_allocation_ratio=8.0) == (Decimal("2.5"), Decimal("8.0"))
+
+
+def test_other_settings_keep_a_ratio_that_they_do_not_set(make_settings, hypervisor):
+    first = make_settings(cpu_allocation_ratio=2.5)
+    with open_node(first, hypervisor, MemoryStore(), ManualClock()) as node:
+        node.apply(make_settings(reserved_host_memory_mb=1024))
+
+        assert node.state.policy.cpu_allocation_ratio == Decimal("2.5")
+        assert node.state.policy.reserved_memory_mb == 1024
+
+
+def test_row_of_the_node_is_written_once_after_the_first_audit(make_settings, hypervisor):
+    store, made = FailingStore(MemoryStore()), make_settings()
+    with open_node(made, hypervisor, store, ManualClock()) as node:
+        node.apply(made)
+        assert store.calls["commit"] == 0
+        node.auditor.run("start")
+        before = store.calls["commit"]
+
+        node.apply(made)
+        node.apply(made)
+
+        assert store.calls["commit"] == before + 1
+
+
+def test_claims_are_refused_before_the_first_audit(make_settings, hypervisor):
+    node = open_node(make_settings(), hypervisor, MemoryStore(), ManualClock())
+    with node, pytest.raises(NodeNotReady):
+        node.tracker.instance_claim(request(), call())
+
+
+def test_given_identity_needs_no_files(make_settings, hypervisor, tmp_path):
+    claimant = Claimant(
+        node=Node(uuid=uid(7), host="cn1", hypervisor_hostname="hv1"),
+        writer=Writer(machine_id="m", boot_id="b", state_path="/s"),
+        compute_id="nova's compute_id",
+        service_down_time=60,
+    )
+    identity = GivenNodeIdentity(claimant)
+    store = MemoryStore()
+
+    with open_node(make_settings(), hypervisor, store, ManualClock(), identity=identity) as node:
+        assert node.node.uuid == uid(7)
+        assert not (tmp_path / "state").exists()
+
+    hypervisor.hostname = "elsewhere"
+    with pytest.raises(IdentityError):
+        open_node(make_settings(), hypervisor, store, ManualClock(), identity=identity)

@@ -1,0 +1,136 @@
+"""Documents of node devices."""
+
+import pytest
+from lxml import etree
+
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device
+from tests.support.node_device_xml import gpu, mdev, net, pci, vdpa
+
+
+def parsed(*documents):
+    found = [parse_node_device(document) for document in documents]
+    return {node.name: node for node in found if node is not None}
+
+
+def the_only(*documents):
+    (device,) = devices(parsed(*documents))
+    return device
+
+
+def test_a_plain_device():
+    document = pci("0000:08:00.0", "10de", "13f1", more="<iommuGroup number='7'/><numa node='1'/>")
+    assert the_only(document) == Device(
+        address="0000:08:00.0",
+        vendor_id="10de",
+        product_id="13f1",
+        dev_type=STANDARD,
+        numa_node=1,
+        iommu_group=7,
+    )
+
+
+def test_functions_of_a_network_card():
+    pf, vf = (
+        pci(
+            "0000:20:00.0",
+            "15b3",
+            "a2d6",
+            more="<capability type='virt_functions' maxCount='8'/>"
+            "<capability type='vpd'><name>BlueField</name><fields access='readonly'>"
+            "<serial_number>MT2113X00000</serial_number></fields></capability>",
+        ),
+        pci("0000:20:02.3", "15b3", "101e", pf="0000:20:00.0"),
+    )
+    nodes = parsed(vf, pf, net("p20", "AA:BB:CC:00:11:22", "pci_0000_20_00_0"))
+    first, second = devices(nodes)
+    assert (first.dev_type, first.net_name, first.mac) == (SRIOV_PF, "p20", "aa:bb:cc:00:11:22")
+    assert first.capabilities == {"network": ("rx", "tx")}
+    assert (second.dev_type, second.parent_addr) == (SRIOV_VF, "0000:20:00.0")
+    assert (second.parent_ifname, second.net_name) == ("p20", None)
+    # a virtual function is on its physical function's card
+    assert first.card_serial_number == second.card_serial_number == "MT2113X00000"
+
+
+@pytest.mark.parametrize(
+    ("capability", "dev_type"),
+    [
+        ("<capability type='virt_functions' maxCount='0'/>", STANDARD),
+        ("<capability type='virt_functions' maxCount='1'/>", SRIOV_PF),
+        (
+            "<capability type='virt_functions'>"
+            "<address domain='0x0000' bus='0x20' slot='0x02' function='0x0'/></capability>",
+            SRIOV_PF,
+        ),
+    ],
+)
+def test_a_device_with_virtual_functions_is_a_physical_function(capability, dev_type):
+    assert the_only(pci("0000:20:00.0", more=capability)).dev_type == dev_type
+
+
+def test_a_vdpa_device_is_a_virtual_function_bound_to_it():
+    function = pci("0000:06:00.2", pf="0000:06:00.0")
+    device = the_only(function, vdpa("/dev/vhost-vdpa-0", "pci_0000_06_00_2"))
+    assert (device.dev_type, device.vdpa_dev) == (VDPA, "/dev/vhost-vdpa-0")
+    assert device.parent_addr == "0000:06:00.0"
+
+
+def test_mediated_devices():
+    uuid = "c60cc60c-c60c-c60c-c60c-c60cc60cc60c"
+    nodes = parsed(gpu("0000:08:00.0", free=3), mdev(uuid, "nvidia-11", "pci_0000_08_00_0"))
+    (device,) = devices(nodes)
+    assert device.mdev_types == (
+        MdevType(id="nvidia-11", name="GRID", device_api="vfio-pci", available_instances=3),
+    )
+    assert mdevs(nodes) == (Mdev(uuid=uuid, type="nvidia-11", parent_addr="0000:08:00.0"),)
+    assert mdevs(parsed(mdev(uuid, "nvidia-11", "css_0_0_0000"))) == ()
+
+
+def test_a_device_without_a_numa_node():
+    for numa in ("", "<numa/>", "<numa node='-1'/>"):
+        assert the_only(pci("0000:08:00.0", more=numa)).numa_node is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pci("0000:00:1c.0", more="<capability type='pci-bridge'/>"),
+        pci("0000:00:00.0").replace("<domain>", "<class>0x060000</class><domain>"),
+        "<device><name>computer</name><capability type='system'/></device>",
+        "<device><name>usb_1_1</name><capability type='usb_device'/></device>",
+        "<device><name>none</name></device>",
+    ],
+)
+def test_devices_that_are_never_assigned(document):
+    assert parse_node_device(document) is None
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("<device>", "not well-formed"),
+        ("<domain/>", "<domain> where <device>"),
+        (pci("10000:00:02.0"), "domain: 10000 is more than FFFF"),
+        (pci("0000:00:02.0", pf="10000:00:00.0"), "address of the physical function: domain"),
+        (pci("0000:00:02.0", vendor="x"), "<vendor id> is '0xx': it must be at most four"),
+        (pci("0000:00:02.0").replace("<bus>0</bus>", ""), "no <bus>"),
+        (pci("0000:00:02.0").replace("<product id='0x1583'/>", ""), "<product id> is ''"),
+        (net("", None, "x"), "no <interface>"),
+    ],
+)
+def test_an_invalid_document_names_the_element(document, message):
+    with pytest.raises(BadDocument, match=message):
+        parse_node_device(document)
+
+
+def test_the_test_documents_follow_libvirts_schema():
+    schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/nodedev.rng"))
+    for document in (
+        pci("0000:20:02.3", pf="0000:20:00.0", more="<numa node='0'/>"),
+        gpu("0000:08:00.0"),
+        net("p20", "aa:bb:cc:00:11:22", "pci_0000_20_00_0"),
+        vdpa("/dev/vhost-vdpa-0", "pci_0000_06_00_2"),
+        mdev("c60cc60c-c60c-c60c-c60c-c60cc60cc60c", "nvidia-11", "pci_0000_08_00_0"),
+    ):
+        schema.assertValid(etree.fromstring(document))

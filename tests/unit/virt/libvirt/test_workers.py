@@ -1,0 +1,101 @@
+"""Calls that may hang."""
+
+import threading
+
+import pytest
+
+from rtagent.virt.libvirt.workers import Workers
+
+SOON = 0.25  # seconds: long for what returns, short for what hangs until it is released
+
+
+def never(item):
+    raise AssertionError(f"{item} hangs")
+
+
+@pytest.fixture
+def release():
+    """Set it, and what hangs returns; it is set in the end."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_results_are_in_order_and_each_batch_has_one_thread():
+    here = threading.get_ident()
+    threads = Workers(SOON).each(lambda item: (item, threading.get_ident()), [3, 1, 2], never)
+    assert [item for item, _ in threads] == [3, 1, 2]
+    assert len({thread for _, thread in threads} - {here}) == 1
+
+
+def test_no_items_need_no_thread():
+    assert Workers(SOON, limit=0).each(lambda item: item, [], never) == []
+
+
+def test_a_hanging_call_affects_only_its_item(release):
+    workers = Workers(SOON)
+
+    def call(item):
+        return release.wait() if item == "stuck" else f"did {item}"
+
+    items = ["a", "stuck", "b", "c"]
+    assert workers.each(call, items, lambda item: f"left {item}") == [
+        "did a",
+        "left stuck",
+        "did b",
+        "did c",
+    ]
+    assert workers.stuck == 1
+
+
+def test_a_single_call_that_hangs_is_an_error(release):
+    with pytest.raises(TimeoutError, match=r"within 0\.25 s"):
+        Workers(SOON).call(release.wait)
+
+
+def test_a_thread_that_returns_late_is_no_longer_stuck(release):
+    workers = Workers(SOON)
+    returned = threading.Event()
+
+    def call():
+        release.wait()
+        returned.set()
+
+    with pytest.raises(TimeoutError):
+        workers.call(call)
+    release.set()
+    returned.wait()
+    while workers.stuck:  # the thread has only to end
+        threading.Event().wait(0.001)
+
+
+def test_no_call_is_made_beyond_the_limit(release):
+    workers = Workers(SOON, limit=1)
+    with pytest.raises(TimeoutError):
+        workers.call(release.wait)
+    attempts = []
+
+    with pytest.raises(TimeoutError, match="1 earlier call"):
+        workers.call(lambda: attempts.append("made"))
+
+    assert attempts == []
+
+
+def test_an_error_is_raised_to_the_caller_and_ends_the_batch():
+    seen = []
+
+    def call(item):
+        seen.append(item)
+        return 1 // item
+
+    with pytest.raises(ZeroDivisionError):
+        Workers(SOON).each(call, [1, 0, 2], never)
+    assert seen == [1, 0]
+
+
+def test_an_error_about_a_hung_call_ends_the_batch(release):
+    def hung(item):
+        raise LookupError(item)
+
+    with pytest.raises(LookupError):
+        Workers(SOON).each(lambda item: release.wait(), ["a", "b"], hung)
