@@ -9,6 +9,7 @@ pytest_plugins = ["tests.servers.fixtures"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="run a quarter of the random examples")
     parser.addoption("--long", action="store_true", help="run the tests with the larger numbers")
 
 
@@ -18,7 +19,9 @@ def pytest_configure(config: pytest.Config) -> None:
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
     settings.register_profile("short", deadline=None, derandomize=True, suppress_health_check=quiet)
     settings.register_profile("long", settings.get_profile("short"), max_examples=2000)
-    settings.load_profile("long" if config.getoption("long") else "short")
+    settings.register_profile("fast", settings.get_profile("short"), max_examples=25)
+    chosen = [name for name in ("long", "fast") if config.getoption(name)]
+    settings.load_profile(chosen[0] if chosen else "short")
 
 
 @pytest.fixture(scope="session")
