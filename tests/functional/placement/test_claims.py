@@ -28,9 +28,7 @@ class Agent:
         self.host = FakeHypervisor(TOPOLOGY)
         self.tracker = ResourceTracker(store, clock, enroll(store))
         self.auditor = Auditor(self.tracker, self.host, clock)
-        self.mirror = PlacementMirror(
-            node.client(timeout=0.3), self.wanted, MemoryOwnership(), clock
-        )
+        self.mirror = PlacementMirror(node.client(timeout=2), self.wanted, MemoryOwnership(), clock)
         self.tracker.listen(self.mirror.listener)
         self.auditor.run("start")
 

@@ -201,7 +201,7 @@ def test_the_mirror_catches_up_after_an_outage(node):
 
 
 def test_a_hanging_placement_is_a_timeout(node):
-    mirror = synced(node, timeout=0.3)
+    mirror = synced(node, timeout=2)
     node.server.freeze()
     try:
         node.change(memory_mb=1000)

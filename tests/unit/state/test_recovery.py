@@ -94,7 +94,7 @@ def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
     failing = FailingStore(MemoryStore())
     tracker_on(failing)
     store = GatedStore(failing)
-    tracker = tracker_on(store, timeout=0.2)
+    tracker = tracker_on(store, timeout=2)
     first = pool.submit(claim, tracker)
     assert store.entered.acquire(timeout=10)
     batch = [pool.submit(claim, tracker) for _ in range(5)]
