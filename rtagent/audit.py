@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from oslo_concurrency.lockutils import ReaderWriterLock
 
 from rtagent.errors import StoreUnavailable
 from rtagent.model.base import Value
@@ -74,7 +74,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
 
 
 class Auditor:
-    """Runs audits of a tracker's host, one at a time.
+    """Runs audits of a tracker's host, one at a time, in the order in which they were requested.
 
     :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
     :ivar domains: those of the last complete observation.
@@ -89,7 +89,9 @@ class Auditor:
     ) -> None:
         self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
-        self._one_at_a_time = threading.Lock()
+        # Its write lock is first come, first served. With a plain lock, callers that audit without
+        # a pause would keep out the service's own audits, which open the admission.
+        self._turns = ReaderWriterLock()
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
         self.domains: ObservedDomains = NEVER_OBSERVED
@@ -100,7 +102,7 @@ class Auditor:
 
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
-        with self._one_at_a_time:
+        with self._turns.write_lock():
             began = self._clock.monotonic()
             with self.tracker.observing() as base:
                 lapsed = self.tracker.lapsed()

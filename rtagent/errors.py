@@ -22,6 +22,7 @@
     │   ├── NodeNotReady                 the first successful audit has not finished
     │   ├── StoreUnavailable
     │   ├── TrackerBusy
+    │   ├── TooManyRequests              as many such calls as the agent serves at once wait already
     │   ├── HypervisorUnavailable
     │   │   └── CpuPowerFailed           a host CPU cannot be prepared for its guest
     │   └── AgentUnreachable             raised by a client: no agent answers
@@ -227,6 +228,13 @@ class StoreUnavailable(Unavailable):
 
 class TrackerBusy(Unavailable):
     """The tracker was busy until the time-out; the request was withdrawn, and nothing changed."""
+
+
+class TooManyRequests(Unavailable):
+    """The agent serves as many such calls as it does at once; nothing was changed.
+
+    :ivar kwargs: the ``method``, and the ``limit`` that is reached.
+    """
 
 
 class HypervisorUnavailable(Unavailable):

@@ -128,7 +128,8 @@ class PlacementMirror:
             if not self._condition.wait_for(lambda: self._ended >= round_, timeout):
                 raise PlacementUnavailable(f"Placement was not synchronised within {timeout} s")
             if self._error is not None:
-                raise self._error
+                # Without the traceback of other callers: each would add its frames to it.
+                raise self._error.with_traceback(None)
 
     def wait_synced(self, revision: int, timeout: float) -> bool:
         """Whether Placement has that revision, or a later one, within `timeout` seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from rtagent.errors import NodeNotFound, PlacementError, RequestError, RtAgentEr
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.ports import Clock, Reporter, ServiceRegistry
+from rtagent.rpc.call_limit import CallLimit
 from rtagent.rpc.claim_endpoint import ClaimEndpoint
 from rtagent.rpc.context import actor, request_id
 from rtagent.rpc.device_endpoint import DeviceEndpoint
@@ -112,6 +113,8 @@ class Endpoint:
     def _served(self, method: Method, handler: _Handler) -> _Handler:
         """The function that oslo.messaging calls for a method."""
 
+        limit = CallLimit(method.name) if method.slow else nullcontext()
+
         # The document's fields arrive as keywords of any name, so the context is positional only.
         @oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
         def serve(context: RequestContext, /, **document: Any) -> Any:
@@ -119,7 +122,8 @@ class Endpoint:
                 arguments: Any = validate(method, document)
                 self._check_node(arguments)
                 if not method.changes:
-                    return _primitives(handler(arguments))
+                    with limit:
+                        return _primitives(handler(arguments))
                 call = Call(
                     method=method.name,
                     operation_id=arguments.operation_id,
@@ -127,7 +131,8 @@ class Endpoint:
                     actor=actor(context),
                     request_id=request_id(context),
                 )
-                return _primitives(handler(arguments, call))
+                with limit:
+                    return _primitives(handler(arguments, call))
 
         served: _Handler = serve
         return served

@@ -29,6 +29,8 @@ CREATION_ERRORS = (
 )
 #: Errors that a later call for a claim may return.
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
+#: The error that a call may return if it may wait for the outside.
+SLOW_ERRORS = ("TooManyRequests",)
 #: The error that a call may return if the caller may start the domain after it.
 READY_ERRORS = ("CpuPowerFailed",)
 
@@ -62,6 +64,8 @@ class Method(Value, frozen=True, kw_only=True):
     :ivar errors: names of its errors, besides those that every call may have.
     :ivar by_position: optional arguments that the Python client also takes by position, after the
         required ones.
+    :ivar slow: a call may wait for Placement, libvirt or the service registry; `CallLimit` bounds
+        how many are served at once.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Method(Value, frozen=True, kw_only=True):
     reply: type[Value] | None = None
     errors: tuple[str, ...] = ()
     by_position: tuple[str, ...] = ()
+    slow: bool = False
 
     @property
     def changes(self) -> bool:
@@ -80,18 +85,18 @@ class Method(Value, frozen=True, kw_only=True):
     def all_errors(self) -> tuple[str, ...]:
         """The names of the errors of `rtagent.errors` that the method may return."""
         common = (*COMMON_ERRORS, *CHANGE_ERRORS) if self.changes else COMMON_ERRORS
-        return (*common, *self.errors)
+        return (*common, *(SLOW_ERRORS if self.slow else ()), *self.errors)
 
 
 def rpc_method(
-    errors: tuple[str, ...] = (), by_position: tuple[str, ...] = ()
+    errors: tuple[str, ...] = (), by_position: tuple[str, ...] = (), *, slow: bool = False
 ) -> Callable[[_Handler], _Handler]:
     """Declare a function of an endpoint group as a method of the API.
 
     Its docstring is the method's effect; the annotations of its parameter ``arguments`` and of its
     result are the types of arguments and reply. A method that changes state also takes the `Call`.
 
-    :param errors: see `Method`. :param by_position: see `Method`.
+    :param errors: see `Method`. :param by_position: see `Method`. :param slow: see `Method`.
     """
 
     def declare(handler: _Handler) -> _Handler:
@@ -103,6 +108,7 @@ def rpc_method(
             reply=None if types["return"] is type(None) else types["return"],
             errors=errors,
             by_position=by_position,
+            slow=slow,
         )
         return handler
 

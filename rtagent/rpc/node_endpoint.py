@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rtagent.audit import Auditor, AuditSummary
+from rtagent.errors import HypervisorUnavailable
 from rtagent.model.base import Name
 from rtagent.model.change import Call
 from rtagent.ports import Clock, Service, ServiceRegistry
 from rtagent.rpc import replies
 from rtagent.rpc.method import Arguments, Change, rpc_method
+from rtagent.rpc.shared_call import SharedCall
 from rtagent.tracker import ResourceTracker
+
+#: Seconds for which a caller waits for the audit that it has requested. Less than the agent's stop
+#: waits for calls in flight.
+AUDIT_TIMEOUT = 25.0
 
 
 class SetService(Change, frozen=True, kw_only=True):
@@ -36,23 +42,33 @@ class NodeEndpoint:
         :param sync_placement: updates Placement and returns the revision that Placement then has;
             raises `PlacementError`.
         """
-        self._tracker, self._auditor, self._registry = tracker, auditor, registry
+        self._tracker, self._registry = tracker, registry
+        self._audits = SharedCall("requested-audit", lambda: auditor.run("request"))
         self._clock, self._version, self._sync_placement = clock, version, sync_placement
         self._started = clock.monotonic()
 
-    @rpc_method(errors=("HypervisorUnavailable", "TrackerBusy"))
+    @rpc_method(errors=("HypervisorUnavailable", "TrackerBusy"), slow=True)
     def update_available_resource(self, arguments: Arguments) -> replies.Audit:
-        """Run an audit now and return its summary."""
-        summary = self._auditor.run("request")
+        """Run an audit now and return its summary. Callers that wait at the same time share the
+        next audit."""
+        try:
+            summary = self._audits.result(AUDIT_TIMEOUT)
+        except TimeoutError as error:
+            raise HypervisorUnavailable(
+                f"the requested audit has not ended within {AUDIT_TIMEOUT:g} s: it goes on, and"
+                " its summary will be in the agent's log"
+            ) from error
         fields = {name: getattr(summary, name) for name in AuditSummary.__struct_fields__}
         return replies.Audit(**fields, sentence=str(summary))
 
     @rpc_method(
-        errors=("PlacementError", "PlacementConflict", "PlacementUnavailable", "NodeNotReady")
+        errors=("PlacementError", "PlacementConflict", "PlacementUnavailable", "NodeNotReady"),
+        slow=True,
     )
     def sync_placement(self, arguments: Arguments) -> replies.Mirrored:
         """Read Placement's records of this host again and correct every difference. The reply is
-        sent when that is done."""
+        sent when that is done. Callers that wait at the same time share the next
+        synchronisation."""
         return replies.Mirrored(revision=self._sync_placement())
 
     @rpc_method()
@@ -65,7 +81,7 @@ class NodeEndpoint:
         """Report a successful build: reset ``stats.failed_builds`` to zero."""
         self._tracker.build_succeeded(call)
 
-    @rpc_method(by_position=("disabled_reason",))
+    @rpc_method(by_position=("disabled_reason",), slow=True)
     def set_service(self, arguments: SetService, call: Call) -> Service:
         """Disable the host for scheduling, with a reason, or enable it again."""
         host = self._tracker.snapshot().node.host

@@ -1,0 +1,44 @@
+"""CallLimit: bounds how many calls of a slow method are served at once.
+
+oslo.messaging serves each call on one of ``executor_thread_pool_size`` threads until the method
+returns. A call that waits for Placement or libvirt thus keeps its thread, and enough of them would
+keep all threads from claims, ends and reads. A call over the limit is refused at once, on a thread
+that is free again immediately; queueing it would need the thread that the limit is to spare.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from rtagent.errors import TooManyRequests
+
+#: How many calls of each slow method are served at once. All slow methods together leave more than
+#: half of the 64 threads that oslo.messaging has by default.
+SLOW_CALLS = 8
+
+
+class CallLimit:
+    """The context in which each call of one method is served. Thread-safe."""
+
+    def __init__(self, method: str, limit: int = SLOW_CALLS) -> None:
+        self._method, self._limit = method, limit
+        self._free = threading.BoundedSemaphore(limit)
+
+    def __enter__(self) -> None:
+        """Admit a call. :raises TooManyRequests: the limit is reached."""
+        if not self._free.acquire(blocking=False):
+            raise TooManyRequests(
+                f"{self._limit} calls of {self._method} wait already, and a call waits for what"
+                " they wait for: repeat it in a few seconds",
+                method=self._method,
+                limit=self._limit,
+            )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._free.release()

@@ -1,0 +1,124 @@
+"""An agent whose whole outside can hang: Placement, libvirt, and the callers that wait for both."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
+
+# isort: split
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from rtagent.errors import HypervisorUnavailable, NodeNotReady
+from rtagent.rpc.client import AgentAPI
+from rtagent.rpc.transport import get_transport
+from tests.servers import Libvirtd, Placement, RabbitMQ, Server
+from tests.servers.daemon import Daemon
+from tests.support.hosts import uid
+
+CONTEXT = RequestContext(overwrite=False)
+#: Seconds within which a call that does not depend on the outside is answered. A machine may stand
+#: still for some of them; a call that queues behind others that wait takes longer.
+PROMPT = 15.0
+#: Enough for the small claims of a run.
+ROOM = {"cpu_allocation_ratio": 1000, "ram_allocation_ratio": 1000, "reserved_host_memory_mb": 0}
+
+
+class HungOutside:
+    """A ready daemon with its outside.
+
+    :ivar api: the client of the calls that must not wait; each call is answered within
+        `PROMPT` seconds at its only attempt, or fails.
+    """
+
+    def __init__(
+        self, directory: Path, rabbitmq: RabbitMQ, libvirtd: Libvirtd, placement: Placement
+    ) -> None:
+        self.libvirtd, self.placement = libvirtd, placement
+        self._stack = contextlib.ExitStack()
+        self._url = rabbitmq.transport_url
+        self.daemon = Daemon(
+            directory,
+            self._url,
+            uri=libvirtd.uri,
+            config={
+                "DEFAULT": {"host": f"hung-{uid()}", **ROOM},
+                "placement": {
+                    "auth_type": "admin_token",
+                    "endpoint": placement.url,
+                    "token": placement.token,
+                },
+            },
+        )
+        self._stack.callback(self.daemon.close)
+        self._threads = self._stack.enter_context(ThreadPoolExecutor(256))
+        self.api = self._client(PROMPT)
+        self._others = self._client(120.0)
+        self.daemon.start().wait_ready()
+
+    def start_calls(self, method: str, number: int) -> list[Future[Any]]:
+        """Start so many calls of a method, each on a thread of its own."""
+        call = getattr(self._others, method)
+        return [self._threads.submit(call, CONTEXT) for _ in range(number)]
+
+    @contextlib.contextmanager
+    def frozen(self, *servers: Server) -> Iterator[None]:
+        """Freeze these servers during the block."""
+        with contextlib.ExitStack() as thaw:
+            for server in servers:
+                server.freeze()
+                thaw.callback(server.thaw)
+            yield
+
+    @contextlib.contextmanager
+    def mute_readers(self, number: int) -> Iterator[None]:
+        """Have so many clients of the read API that request, and never read the answer, and as many
+        that never finish their request."""
+        with contextlib.ExitStack() as stack:
+            for said in (b"GET /metrics HTTP/1.1\r\nHost: agent\r\n\r\n", b"GET /metr"):
+                for _ in range(number):
+                    client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                    client.settimeout(5)
+                    with contextlib.suppress(OSError):  # refused: the agent bounds its clients
+                        client.connect(self.daemon.address.path)
+                        client.sendall(said)
+            yield
+
+    def claim(self) -> dict[str, Any]:
+        instance = {"uuid": uid(), "flavor": {"vcpus": 1, "memory_mb": 1}}
+        made: dict[str, Any] = self.api.instance_claim(CONTEXT, instance)
+        return made
+
+    def answer_claim(self) -> None:
+        """Claim. A refusal is an answer: without libvirt nothing is granted."""
+        with contextlib.suppress(HypervisorUnavailable, NodeNotReady):
+            self.claim()
+
+    def call_everything(self, claim: dict[str, Any]) -> None:
+        """Make every kind of call that does not depend on the outside, and end the claim."""
+        self.api.get_claim(CONTEXT, claim["uuid"])
+        self.api.activate_claim(CONTEXT, claim["uuid"])
+        self.api.release_claim(CONTEXT, claim["uuid"])
+        self.api.get_claims_for_host(CONTEXT)
+        self.api.get_node(CONTEXT)
+        self.api.ping(CONTEXT)
+
+    def ready(self) -> bool:
+        """Whether the daemon grants claims."""
+        return bool(self.daemon.read("ready")["ready"])
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _client(self, timeout: float) -> AgentAPI:
+        conf = cfg.ConfigOpts()
+        conf([], project="rtagent", default_config_files=[])
+        transport = get_transport(conf, self._url)
+        self._stack.callback(transport.cleanup)
+        return AgentAPI(transport, self.daemon.host, timeout=timeout, attempts=1)
