@@ -18,6 +18,7 @@ from rtagent.embedded import SystemClock
 from rtagent.errors import ConfigError, IdentityError, SchemaMismatch, WriterFenced
 from rtagent.service.agent import Agent
 from rtagent.service.configuration import Configuration
+from rtagent.service.main_thread import EventQueue
 from rtagent.telemetry.telemetry import Telemetry
 
 PROG = "rtagentd"
@@ -36,6 +37,8 @@ LOG = log.getLogger("rtagent.cmd.rtagentd")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon and return its exit code."""
+    events = EventQueue()
+    events.catch_signals()
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *QUIETER])
     # The global one, because oslo.messaging and oslo.log use it in places.
     conf = cfg.CONF
@@ -51,13 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LOG_REFUSALS as error:
         print(f"{PROG}: [DEFAULT] {', '.join(log_options(conf))}: {error}", file=sys.stderr)
         return EX_CONFIG
-    return run(configuration, settings)
+    return run(configuration, settings, events)
 
 
-def run(configuration: Configuration, settings: Settings) -> int:
+def run(configuration: Configuration, settings: Settings, events: EventQueue) -> int:
     """Serve until a signal asks to stop, and return the exit code."""
     clock = SystemClock()
-    agent = Agent(configuration, settings, Telemetry(clock), clock)
+    agent = Agent(configuration, settings, Telemetry(clock), clock, events)
     code, ended_by = 0, ""
     try:
         agent.run()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from oslo_log import log
+
 from rtagent.api.address import parse
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings, SettingsHolder
@@ -15,8 +17,17 @@ from rtagent.ports import Clock
 from rtagent.service import assembly
 from rtagent.service.assembly import Adapters
 from rtagent.service.configuration import Configuration
+from rtagent.service.described import log_state
 from rtagent.service.loop import Loop
-from rtagent.service.main_thread import READY, RELOAD, STOP, EventQueue, Startup, Stopped
+from rtagent.service.main_thread import (
+    DESCRIBE,
+    READY,
+    RELOAD,
+    STOP,
+    EventQueue,
+    Startup,
+    Stopped,
+)
 from rtagent.service.node import NodeAgent
 from rtagent.service.rpc_service import RpcService
 from rtagent.service.systemd import Notifier, Watchdog
@@ -34,6 +45,8 @@ TICK = 1.0
 #: limit.
 HUNG = 300.0
 
+LOG = log.getLogger(__name__)
+
 
 class Agent:
     """:ivar blocked: the names of the parts that had not ended when the process had to end."""
@@ -44,13 +57,16 @@ class Agent:
         settings: Settings,
         telemetry: Telemetry,
         clock: Clock,
+        events: EventQueue,
     ) -> None:
-        """:param settings: the settings that `configuration` has read."""
+        """:param settings: the settings that `configuration` has read.
+        :param events: catches the signals already.
+        """
         self.blocked: list[str] = []
         self._configuration, self._settings = configuration, SettingsHolder(settings)
         self._telemetry, self._clock = telemetry, clock
         self._reporter = telemetry.named(__name__)
-        self._events, self._notifier = EventQueue(), Notifier()
+        self._events, self._notifier = events, Notifier()
 
     def run(self) -> None:
         """Serve until a signal requests a stop.
@@ -58,7 +74,6 @@ class Agent:
         :raises IdentityError: SchemaMismatch: WriterFenced: ConfigError: an operator has to correct
             the cause.
         """
-        self._events.catch_signals()
         self._log_doubts()
         with ExitStack() as stack:
             try:
@@ -150,6 +165,8 @@ class Agent:
             if event == READY:
                 rpc.server.wait_started(BROKER_PATIENCE)
                 self._notifier.ready()
+            if event == DESCRIBE:
+                log_state(self._reporter, node.status(), self._telemetry.checks())
             if event == RELOAD:
                 self._reload(node)
             watchdog.check()
@@ -171,13 +188,17 @@ class Agent:
             node.reload()
             self._reporter.log("info", "the configuration was reloaded")
         for error in mistakes:  # logged here, because oslo.log would add the group to the line
-            self._reporter.log("error", f"the old configuration stays in force: {error}")
+            LOG.error("the old configuration stays in force: %s", error)
         self._notifier.reloaded()
 
     def _log_doubts(self) -> None:
-        """Log each setting that is valid but probably not intended."""
+        """Log each setting that is valid but probably not intended.
+
+        Like mistakes, these lines answer a request of the operator, who may repeat it. So they are
+        not throttled.
+        """
         for doubt in self._settings.current.doubts():
-            self._reporter.log("warning", doubt)
+            LOG.warning("%s", doubt)
 
     # -- stop -------------------------------------------------------------------------------------
 

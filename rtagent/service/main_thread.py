@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from rtagent.errors import RtAgentError, Unavailable
 from rtagent.ports import Clock, Reporter
+from rtagent.service.described import log_state
 from rtagent.service.loop import Backoff
 from rtagent.service.systemd import Notifier
 
@@ -17,43 +18,91 @@ from rtagent.service.systemd import Notifier
 RELOAD = "reload"
 #: Finish the calls in flight, and end.
 STOP = "stop"
+#: Log the state of the process.
+DESCRIBE = "describe"
 #: The first good audit has ended.
 READY = "ready"
 
-SIGNALS = {signal.SIGTERM: STOP, signal.SIGINT: STOP, signal.SIGHUP: RELOAD}
+SIGNALS = {
+    signal.SIGTERM: STOP,
+    signal.SIGINT: STOP,
+    signal.SIGHUP: RELOAD,
+    signal.SIGUSR1: DESCRIBE,
+}
+
+#: Signals that have no effect here, but by default would end the process. Those that report a
+#: defect (SIGSEGV, SIGABRT) or request a core dump (SIGQUIT) keep their effect.
+IGNORED = (
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGIO,
+    signal.SIGPIPE,
+    signal.SIGPWR,
+    signal.SIGSTKFLT,
+    signal.SIGXCPU,
+    signal.SIGXFSZ,
+    *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+)
 
 #: One of the constants above, or an error that must end the process.
 Event = str | RtAgentError
+
+#: The order in which events are taken. A stop waits for nothing; an error comes next.
+_ORDER = (STOP, RtAgentError, READY, DESCRIBE, RELOAD)
 
 _T = TypeVar("_T")
 
 
 class EventQueue:
-    """A queue into which any thread and any signal handler may put events."""
+    """A queue into which any thread and any signal handler may put events.
+
+    It holds an event once, however often it was put, and returns the most urgent one first. So a
+    thousand requests to reload cause one reload, and delay no stop.
+    """
 
     def __init__(self) -> None:
-        # Unlike other queues, a SimpleQueue allows a signal handler to add an event while the
+        self._pending: dict[Event, None] = {}
+        # Unlike other queues, a SimpleQueue allows a signal handler to add an entry while the
         # handler interrupts the queue's reader.
-        self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def catch_signals(self) -> None:
         """Put signals into the queue from now on. Only the main thread may call it."""
         for number in SIGNALS:
             signal.signal(number, self._signalled)
+        for number in IGNORED:
+            signal.signal(number, _ignore)
 
     def put(self, event: Event) -> None:
-        """Append an event."""
-        self._queue.put(event)
+        """Add an event, if it is not in the queue."""
+        if event not in self._pending:
+            self._pending[event] = None  # before the wake-up, which promises an event
+            self._wakeups.put(None)
 
     def get(self, timeout: float) -> Event | None:
-        """Return the oldest event, or None if there was none within `timeout` seconds."""
+        """Return the most urgent event, or None if there was none within `timeout` seconds."""
         try:
-            return self._queue.get(timeout=timeout)
+            self._wakeups.get(timeout=timeout)
         except queue.Empty:
             return None
+        # A handler may add an event meanwhile, but only this reader removes one.
+        event = min(list(self._pending), key=_urgency, default=None)
+        if event is not None:
+            del self._pending[event]
+        return event
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
-        self._queue.put(SIGNALS[signal.Signals(number)])
+        self.put(SIGNALS[signal.Signals(number)])
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing. Unlike SIG_IGN, a handler is not inherited by programs that libvirt starts."""
+
+
+def _urgency(event: Event) -> int:
+    return _ORDER.index(RtAgentError if isinstance(event, RtAgentError) else event)
 
 
 class Stopped(Exception):
@@ -75,23 +124,38 @@ class Startup:
     def wait_for(self, what: str, attempt: Callable[[], _T]) -> _T:
         """Return the attempt's result; repeat it with back-off while it raises `Unavailable`.
 
+        A request to reload the configuration waits until the start is complete.
+
         :param what: the missing part, for the status line.
         :raises Stopped: a signal requested a stop.
         """
         backoff = Backoff()
         while True:
+            self._pause(0.0, f"waiting for {what}")  # a stop is not delayed by an attempt
             try:
                 return attempt()
             except Unavailable as error:
-                self._notifier.status(f"waiting for {what}: {error.message}")
-                self._reporter.log("warning", f"waiting for {what}: {error.message}")
-            self._pause(backoff.pause())
+                waiting = f"waiting for {what}: {error.message}"
+                self._notifier.status(waiting)
+                self._reporter.log("warning", waiting)
+            self._pause(backoff.pause(), waiting)
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, doing: str) -> None:
+        """React to events for so many seconds; with 0, only to the most urgent one."""
         ends = self._clock.monotonic() + seconds
-        while (left := ends - self._clock.monotonic()) > 0:
+        later: set[Event] = set()
+        while True:
+            left = max(0.0, ends - self._clock.monotonic())
             event = self._events.get(left)
             if event == STOP:
                 raise Stopped
             if isinstance(event, RtAgentError):
                 raise event
+            if event == DESCRIBE:
+                log_state(self._reporter, doing)
+            elif event is not None:
+                later.add(event)
+            if not left:
+                break
+        for event in later:
+            self._events.put(event)

@@ -155,6 +155,11 @@ class Daemon:
             time.sleep(0.05)
         raise DaemonFailed(f"did not log {part!r}: {self.last_lines()}")
 
+    def count_logged(self, part: str) -> int:
+        """Return how many lines of the log contain `part`."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return sum(part in line for line in lines)
+
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.running
@@ -182,12 +187,17 @@ class Daemon:
 
     def reload(self) -> None:
         """Send SIGHUP."""
-        self._signal(signal.SIGHUP)
+        self.signal(signal.SIGHUP)
 
     def terminate(self, timeout: float = 60.0) -> int:
         """Send SIGTERM, wait for the end, and return the exit code."""
-        self._signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         return self.wait(timeout)
+
+    def signal(self, number: int) -> None:
+        """Send this signal."""
+        assert self._process is not None
+        self._process.send(number)
 
     def kill(self) -> None:
         """Send SIGKILL: the process ends as in a power failure."""
@@ -219,10 +229,6 @@ class Daemon:
     def last_lines(self, number: int = 20) -> str:
         """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-number:])
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send(number)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -65,7 +65,7 @@ class Process:
         """The exit code; minus the signal that ended it; None while it runs."""
         return self._popen.poll()
 
-    def send(self, number: signal.Signals) -> None:
+    def send(self, number: int) -> None:
         """Send a signal to the process, but not to its children."""
         self._popen.send_signal(number)
 

@@ -1,9 +1,11 @@
 """How the daemon starts, waits, reloads, refuses and stops."""
 
 import json
+import signal
 import sqlite3
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +19,13 @@ from tests.support.node_device_xml import pci
 from tests.support.pci_hosts import GPU_IDS
 
 EX_CONFIG = 78
+#: Signals that end a process because somebody wants it to end, or because it is defective.
+MEANT_TO_END = {
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGQUIT),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP),
+    *(signal.SIGABRT, signal.SIGSYS),
+}
+MEANT_TO_SUSPEND = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 #: The uuid of a domain without a claim.
 OTHER = str(UUID(int=7))
 
@@ -31,6 +40,11 @@ def daemon(tmp_path):
 def node(daemon: Daemon) -> dict:
     (only,) = daemon.read("nodes")["nodes"]
     return only
+
+
+def wait_counted(daemon: Daemon, part: str, number: int) -> None:
+    """Wait until so many lines of the log contain `part`."""
+    wait_until(lambda: daemon.count_logged(part) == number)
 
 
 def copy_of(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
@@ -269,6 +283,40 @@ def test_another_hypervisor_in_its_place_ends_the_daemon(daemon):
     assert "start again" in daemon.last_lines()
 
 
+# -- signals ---------------------------------------------------------------------------------------
+
+
+def test_only_requests_to_stop_end_the_daemon(daemon):
+    others = signal.valid_signals() - MEANT_TO_END - MEANT_TO_SUSPEND
+    daemon.host_file.rename(daemon.directory / "away.xml")
+    daemon.start()
+    daemon.wait_notified("STATUS=waiting for the hypervisor")
+    for number in others:
+        daemon.signal(number)
+    daemon.wait_logged("state: waiting for the hypervisor")
+    (daemon.directory / "away.xml").rename(daemon.host_file)
+    daemon.wait_ready()
+
+    for number in others:
+        daemon.signal(number)
+
+    daemon.wait_logged("state: granting; 0 claims on simulated-host")
+    daemon.wait_logged("state: thread audit is in ")
+    assert daemon.read("ready")["ready"] is True
+    assert daemon.terminate() == 0
+
+
+def test_stop_goes_before_reloads(daemon):
+    daemon.start().wait_ready()
+    sent = 3000
+
+    for _ in range(sent):
+        daemon.reload()
+    assert daemon.terminate() == 0
+
+    assert daemon.count_logged("the configuration was reloaded") < sent / 10
+
+
 # -- identity --------------------------------------------------------------------------------------
 
 
@@ -398,6 +446,24 @@ def test_reload_with_a_mistake_changes_nothing(daemon, wrong, line):
     daemon.wait_logged(f"the old configuration stays in force: {line}")
     assert node(daemon)["memory_mb_used"] == 512
     assert daemon.terminate() == 0
+
+
+def test_reload_repeats_what_the_operator_should_know(daemon):
+    types = {"enabled_mdev_types": "nvidia-35,nvidia-36"}
+    daemon.configure({"devices": types})
+    daemon.start().wait_ready()
+    doubts = partial(daemon.count_logged, " WARNING rtagent.service.agent ")
+    assert doubts() == 1
+
+    for number in (2, 3):
+        daemon.reload()
+        wait_counted(daemon, "the configuration was reloaded", number - 1)
+        assert doubts() == number
+
+    daemon.configure({"DEFAULT": {"reserved_host_cpus": -1}})
+    for number in (1, 2):
+        daemon.reload()
+        wait_counted(daemon, "the old configuration stays in force", number)
 
 
 def test_ratio_that_is_no_longer_set_stays_as_recorded(daemon):

@@ -3,7 +3,15 @@
 import pytest
 
 from rtagent.errors import HypervisorUnavailable, IdentityError, WriterFenced
-from rtagent.service.main_thread import RELOAD, STOP, EventQueue, Startup, Stopped
+from rtagent.service.main_thread import (
+    DESCRIBE,
+    READY,
+    RELOAD,
+    STOP,
+    EventQueue,
+    Startup,
+    Stopped,
+)
 from rtagent.service.systemd import Notifier
 from tests.support.hosts import ManualClock, uid
 from tests.unit.service.conftest import Notes
@@ -56,6 +64,53 @@ def test_signal_to_stop_ends_the_wait(startup, events):
 
     with pytest.raises(Stopped):
         startup().wait_for("the hypervisor", attempt)
+
+
+def test_stop_comes_before_the_next_step_of_a_start(startup, events):
+    events.put(STOP)
+
+    with pytest.raises(Stopped):
+        startup().wait_for("the hypervisor", lambda: pytest.fail("it was attempted"))
+
+
+def test_reload_during_a_start_comes_after_it(startup, events):
+    events.put(RELOAD)
+
+    assert startup().wait_for("the hypervisor", lambda: "here") == "here"
+    assert events.get(0) == RELOAD
+
+
+def test_state_is_logged_while_a_start_waits(startup, events, notes):
+    events.put(DESCRIBE)
+
+    startup().wait_for("the hypervisor", lambda: "here")
+
+    assert ("info", "state: waiting for the hypervisor") in notes.sentences
+    assert any("state: thread MainThread is in " in line for _, line in notes.sentences)
+
+
+def test_requests_to_reload_coalesce_and_a_stop_comes_first(events):
+    for _ in range(300):
+        events.put(RELOAD)
+    events.put(READY)
+    events.put(STOP)
+
+    assert [events.get(0) for _ in range(4)] == [STOP, READY, RELOAD, None]
+
+
+def test_error_comes_before_a_reload(events):
+    error = IdentityError("wrong")
+    events.put(RELOAD)
+    events.put(error)
+
+    assert events.get(0) is error
+
+
+def test_event_that_was_taken_can_be_put_again(events):
+    for _ in range(2):
+        events.put(RELOAD)
+        assert events.get(0) == RELOAD
+    assert events.get(0) is None
 
 
 def test_fatal_error_of_another_thread_ends_the_wait(startup, events):
