@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from rtagent.errors import ConfigError
+from rtagent.identity.directories import weakness
 from rtagent.model.base import Value
 
 LOOPBACK = "127.0.0.1"
@@ -83,6 +84,8 @@ def _bind_unix(path: Path, backlog: int) -> socket.socket:
     """
     if len(os.fsencode(path)) > MAX_PATH:
         raise _refused(UnixAddress(str(path)), f"a socket's path has at most {MAX_PATH} bytes")
+    if why := weakness(path.parent):
+        raise _refused(UnixAddress(str(path)), f"another process could take its place: {why}")
     _check_abandoned(path)
     # A short name in the same directory: the length of a socket's path is limited.
     fresh = path.with_name(f".{os.getpid():x}")

@@ -26,6 +26,9 @@ PROG = "rtagentd"
 #: EX_CONFIG of sysexits.h: only an operator can help. The systemd unit does not restart after it.
 EX_CONFIG = 78
 
+#: Other users can read no file that the daemon makes; its group can.
+UMASK = 0o027
+
 #: Libraries whose messages at level INFO are about themselves only.
 QUIETER = ("alembic.runtime.plugins=WARNING",)
 
@@ -39,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon and return its exit code."""
     events = EventQueue()
     events.catch_signals()
+    os.umask(os.umask(UMASK) | UMASK)
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *QUIETER])
     # The global one, because oslo.messaging and oslo.log use it in places.
     conf = cfg.CONF

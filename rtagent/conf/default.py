@@ -44,7 +44,8 @@ hypervisor is identified by libvirt's host name and by the uuid in ``state_path`
 The state directory: the node's identity (compute_id), the embedded database and the socket of the
 read API. An absolute path.
 
-A directory serves one agent; a second one is refused.
+A directory serves one agent; a second one is refused. It is created if it does not exist; one that
+belongs to another user, or to which every user can write, is refused.
 """,
     ),
     cfg.StrOpt(
@@ -57,11 +58,15 @@ is the inventory of resource class DISK_GB.
     ),
     cfg.StrOpt(
         "lock_path",
-        default="/run/lock",
+        default="/run/rtagent",
         help="""
 The directory of the lock that keeps a second agent off the same hypervisor, even if that agent has
 another state directory. An absolute path. It must be the same for all agents on this machine,
 and must be emptied at boot. Not used for test:// connections.
+
+It must exist, and belong to root or to the agent's user. A directory to which every user can write,
+such as /run/lock, is refused: any user could hold the lock there. systemd-tmpfiles makes the
+default.
 """,
     ),
     cfg.IntOpt(

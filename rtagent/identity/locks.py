@@ -2,61 +2,116 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import stat
 from pathlib import Path
 
-from oslo_concurrency import lockutils
-
 from rtagent.errors import IdentityError
+from rtagent.identity.directories import open_safe_directory
 from rtagent.ports import HostIdentity, Reporter
+
+#: A symbolic link is refused. A pipe or a device, which is refused later, does not block.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+#: Only the owner may open the file, because whoever can read it can lock it.
+_MODE = 0o600
 
 
 class FileLock:
     """Excludes a second agent. Linux releases the lock when the process ends for any reason.
 
+    The file is changed only after this process has the lock and has checked that it is a file of
+    its own.
+
     :param remedy: the remedy for the operator of the second agent.
+    :param missing: the remedy if the directory does not exist.
     """
 
-    def __init__(self, path: Path, remedy: str) -> None:
-        self.path, self._remedy = path, remedy
-        self._lock = lockutils.InterProcessLock(str(path))
+    def __init__(self, path: Path, remedy: str, missing: str) -> None:
+        self.path, self._remedy, self._missing = path, remedy, missing
+        self._descriptor: int | None = None
 
     def take(self) -> None:
         """Lock the file and write this process's id into it.
 
-        :raises IdentityError: another process has the lock, or the file cannot be used.
+        :raises IdentityError: another process has the lock, or the file cannot be used, or other
+            users could replace it.
         """
+        directory = open_safe_directory(self.path.parent, self._missing)
         try:
-            if not self._lock.acquire(blocking=False):
-                raise IdentityError(
-                    f"{self.path} is locked by process {self._holder()}: another rtagentd runs."
-                    f" {self._remedy}"
-                )
-            file = self._lock.lockfile
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+            self._descriptor = self._lock(directory)
         except OSError as exc:
             raise IdentityError(f"{self.path} cannot be locked: {exc.strerror}") from exc
+        finally:
+            os.close(directory)
 
     @property
     def held(self) -> bool:
         """Whether this object has the lock."""
-        return bool(self._lock.acquired)
+        return self._descriptor is not None
 
     def drop(self) -> None:
         """Release the lock, if it is held."""
-        if self.held:
-            self._lock.release()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
-    def _holder(self) -> str:
-        return self.path.read_text().strip() or "(unknown)"
+    def _lock(self, directory: int) -> int:
+        """Return the descriptor of the locked file."""
+        descriptor = os.open(self.path.name, _FLAGS, _MODE, dir_fd=directory)
+        try:
+            self._check(os.fstat(descriptor))
+            self._exclude(descriptor)
+            if not os.path.samestat(os.fstat(descriptor), self._current(directory)):
+                raise IdentityError(f"{self.path} was replaced while it was locked: start again")
+            _sign(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _check(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise IdentityError(f"{self.path} is not a regular file: remove it")
+        if status.st_uid not in (0, os.geteuid()):
+            raise IdentityError(
+                f"{self.path} belongs to user {status.st_uid}: remove it, if no agent of that user"
+                " runs"
+            )
+
+    def _exclude(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            holder = os.pread(descriptor, 20, 0).strip()
+            who = holder.decode() if holder.isdigit() else "(unknown)"
+            raise IdentityError(
+                f"{self.path} is locked by process {who}: another rtagentd runs. {self._remedy}"
+            ) from exc
+
+    def _current(self, directory: int) -> os.stat_result:
+        return os.stat(self.path.name, dir_fd=directory, follow_symlinks=False)
+
+
+def _sign(descriptor: int) -> None:
+    """Write the id of this process into the locked file, for the message of a second agent.
+
+    The lock is valid without it, on a full file system, for instance.
+    """
+    with contextlib.suppress(OSError):
+        os.fchmod(descriptor, _MODE)
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
 
 def state_directory_lock(state_path: str) -> FileLock:
     """Return the lock that allows one agent for each state directory."""
     return FileLock(
-        Path(state_path, "lock"), "Stop that one, or give this one a state_path of its own"
+        Path(state_path, "lock"),
+        "Stop that one, or give this one a state_path of its own",
+        "create it",
     )
 
 
@@ -97,6 +152,8 @@ class HypervisorLock:
         lock = FileLock(
             Path(self._lock_path, f"rtagent-{host_uuid}.lock"),
             f"Stop that one: the hypervisor {host_uuid} has an agent already",
+            "systemd-tmpfiles --create makes the default, /run/rtagent; or set [DEFAULT] lock_path"
+            " to a directory that all agents of this machine share",
         )
         lock.take()
         if self._locks:

@@ -59,7 +59,7 @@ def test_service_runs_as_its_own_user_with_few_capabilities(host: Served):
     for path in ("/etc/file", "/usr/file", "/sys/devices/system/cpu/cpu1/online"):
         done = host.execute("nsenter", f"--target={pid}", "--mount", "tee", path, given="1")
         assert "Read-only file system" in done.stderr
-    for path in ("/var/lib/rtagent/file", "/run/lock/file"):
+    for path in ("/var/lib/rtagent/file", "/run/rtagent/file"):
         host.output("nsenter", f"--target={pid}", "--mount", "tee", path)
         host.output("rm", path)
 

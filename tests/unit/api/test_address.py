@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.api.address import TcpAddress, UnixAddress, parse
+from rtagent.api.address import TcpAddress, UnixAddress, bind, parse
 from rtagent.errors import ConfigError
 
 
@@ -26,3 +26,12 @@ def test_addresses_are_parsed_and_printed(text, address):
 def test_other_addresses_are_refused(text):
     with pytest.raises(ConfigError, match=r"\[api\] address = .*absolute path or 127.0.0.1:PORT"):
         parse(text)
+
+
+def test_socket_is_not_made_where_every_user_could_replace_it(tmp_path):
+    tmp_path.chmod(0o1777)
+
+    with pytest.raises(ConfigError, match=r"another process could take its place: every user can"):
+        bind(UnixAddress(str(tmp_path / "rtagent.sock")), 1)
+
+    assert list(tmp_path.iterdir()) == []

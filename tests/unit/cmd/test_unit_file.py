@@ -30,9 +30,19 @@ def test_the_unit_makes_the_daemons_directories_writable():
     defaults = {option.dest: option.default for option in default.OPTS}
 
     assert defaults["state_path"] == f"/var/lib/{service()['StateDirectory']}"
-    assert defaults["lock_path"] in service()["ReadWritePaths"].split()
+    assert defaults["lock_path"] == f"/run/{service()['RuntimeDirectory']}"
+    assert service()["RuntimeDirectoryPreserve"] == "yes"
+
+
+def test_only_the_agent_can_write_to_its_directories():
+    lines = (ETC / "rtagent.tmpfiles").read_text().splitlines()
+    made = {line.split()[1]: line.split()[2:5] for line in lines if line.startswith("d ")}
+
+    for option in default.OPTS:
+        if option.dest in ("state_path", "lock_path"):
+            assert made[option.default] == ["0750", "rtagent", "rtagent"]
 
 
 def test_only_the_drop_in_makes_cpu_power_files_writable():
-    assert str(power.SYSFS) not in service()["ReadWritePaths"]
+    assert str(power.SYSFS) not in service().get("ReadWritePaths", "")
     assert service("rtagent-cpu-power.conf")["ReadWritePaths"] == str(power.SYSFS)
