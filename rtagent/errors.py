@@ -231,9 +231,9 @@ class TrackerBusy(Unavailable):
 
 
 class TooManyRequests(Unavailable):
-    """The agent serves as many such calls as it does at once; nothing was changed.
+    """The agent serves as many such calls as it does at once; repeat the call.
 
-    :ivar kwargs: the ``method``, and the ``limit`` that is reached.
+    :ivar kwargs: the ``limit`` that is reached; the ``method``, if the limit is for one.
     """
 
 

@@ -165,10 +165,11 @@ class Hypervisor(Protocol):
 
 class CpuPower(Protocol):
     """Manages the power of host CPUs by one strategy. A CPU that is already in the requested state
-    costs one read.
+    costs one read. Each call ends in bounded time.
 
     :ivar switches_off: a CPU that is down is offline, and the hypervisor reports little about it.
-    :raises CpuPowerFailed: names a CPU that could not be changed. The other CPUs were changed.
+    :raises CpuPowerFailed: names a CPU that could not be changed. The other CPUs were changed,
+        unless the change of this one hangs.
     """
 
     switches_off: bool

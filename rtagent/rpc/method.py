@@ -31,8 +31,8 @@ CREATION_ERRORS = (
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
 #: The error that a call may return if it may wait for the outside.
 SLOW_ERRORS = ("TooManyRequests",)
-#: The error that a call may return if the caller may start the domain after it.
-READY_ERRORS = ("CpuPowerFailed",)
+#: Errors that a call may return if the caller may start the domain after it.
+READY_ERRORS = ("CpuPowerFailed", "TooManyRequests")
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 

@@ -6,11 +6,12 @@ Only with ``[libvirt] cpu_power_management``. The strategies are in `rtagent.vir
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from msgspec.structs import replace
 
-from rtagent.errors import CpuPowerFailed, HypervisorUnavailable
+from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.node_state import NodeState
@@ -22,6 +23,11 @@ from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 
 PART = "power"
+#: How many calls may switch CPUs on at once. Linux switches one CPU after the other, in some ten
+#: milliseconds each; further calls would only keep the RPC server's threads from other calls.
+SETTLING = 24
+#: How many CPUs a turn switches before a claim that waits for one of them is served.
+GROUP = 16
 
 
 class Power:
@@ -29,13 +35,17 @@ class Power:
 
     A CPU is switched off only if no guest is pinned to it in the current state. The CPUs of a claim
     are switched on before the claim is answered.
+
+    Each CPU has a lock, under which it is switched. So no claim waits for a whole turn, or for the
+    CPUs of another claim.
     """
 
     def __init__(self, context: NodeContext, power: CpuPower) -> None:
         self._context, self._power = context, power
         self._reporter = context.reporter.named(__name__)
         self._snapshot: Callable[[], NodeState] | None = None
-        self._lock = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
+        self._settling = threading.BoundedSemaphore(SETTLING)
         self._last = frozenset[int]()
         self._begun = False
 
@@ -66,48 +76,78 @@ class Power:
 
         A CPU that cannot be switched on shows as offline in the observation.
         """
-        with self._lock:
-            self._try(lambda: self._power.up(self.managed))
+        self._switch(self.managed, frozenset)
 
     def begin(self) -> None:
         """Allow CPUs to be switched off, because the host was observed with all CPUs on."""
         self._begun = True
 
     def turn(self) -> Rest:
-        """Switch every managed CPU on or off, depending on its use.
+        """Switch every managed CPU on or off, depending on its use. A CPU that has left the
+        configuration is switched on.
 
         The turn is repeated at the interval of the audits, because others may switch CPUs, too.
         """
-        if self._begun and self._snapshot is not None:
-            with self._lock:
-                self._switch(self._snapshot(), self._context.settings.current.powered_cpus)
+        if self._begun and (snapshot := self._snapshot) is not None:
+            wanted = self._context.settings.current.powered_cpus
+            self._last |= wanted
+            if self._switch(self._last, lambda: wanted - snapshot().usage.numa.pinned.keys()):
+                self._last = wanted
         return Rest(at_most=self._context.settings.current.default.audit_interval)
 
-    def _switch(self, state: NodeState, wanted: frozenset[int]) -> None:
-        pinned = wanted & state.usage.numa.pinned.keys()
-        self._last |= wanted
-        if self._try(
-            lambda: self._power.up(pinned | self._last - wanted),
-            lambda: self._power.down(wanted - pinned),
-        ):
-            self._last = wanted
-
     def settle(self, claim: Claim) -> None:
-        """Switch the CPUs of a claim on, before it is answered. :raises CpuPowerFailed:"""
-        if (assignment := claim.numa_topology) is not None:
-            with self._lock:
-                self._power.up(self.managed & assignment.taken - assignment.kept)
+        """Switch the CPUs of a claim on, before it is answered.
 
-    def _try(self, *changes: Callable[[], None]) -> bool:
-        """Make all changes, even if one fails. Return whether all succeeded."""
+        :raises CpuPowerFailed: TooManyRequests: the domain must not be started yet.
+        """
+        if (assignment := claim.numa_topology) is None:
+            return
+        if not (cpus := self.managed & assignment.taken - assignment.kept):
+            return
+        if not self._settling.acquire(blocking=False):
+            raise TooManyRequests(
+                f"{SETTLING} calls wait for host CPUs to be switched on: the claim stands, and its"
+                " CPUs are not on yet: repeat the call before the domain is started",
+                limit=SETTLING,
+            )
+        try:
+            with self._locked(cpus):
+                self._power.up(cpus)
+        finally:
+            self._settling.release()
+
+    def _switch(self, cpus: frozenset[int], unused: Callable[[], frozenset[int]]) -> bool:
+        """Switch the unused ones of these CPUs off, and the others on. Make all changes, even if
+        one fails, and report the first failure. Return whether all succeeded.
+
+        :param unused: called when no claim can get a CPU of the next group unnoticed.
+        """
         failed = ""
-        for change in changes:
-            try:
-                change()
-            except CpuPowerFailed as error:
-                failed = failed or error.message
+        for group in _groups(cpus):
+            with self._locked(group):
+                off = unused()
+                up, down = [c for c in group if c not in off], [c for c in group if c in off]
+                for change, chosen in ((self._power.up, up), (self._power.down, down)):
+                    try:
+                        change(chosen)
+                    except CpuPowerFailed as error:
+                        failed = failed or error.message
         self._reporter.health(PART, "warn" if failed else "pass", failed)
         return not failed
+
+    @contextmanager
+    def _locked(self, cpus: Iterable[int]) -> Iterator[None]:
+        """Have the locks of these CPUs during the block, which ends in bounded time."""
+        with ExitStack() as held:
+            for cpu in sorted(cpus):  # in one order, so that nobody waits in a circle
+                held.enter_context(self._locks.setdefault(cpu, threading.Lock()))
+            yield
+
+
+def _groups(cpus: frozenset[int]) -> Iterator[list[int]]:
+    """The CPUs in ascending order, in groups."""
+    ordered = sorted(cpus)
+    return (ordered[at : at + GROUP] for at in range(0, len(ordered), GROUP))
 
 
 class PoweredHypervisor:

@@ -1,13 +1,15 @@
 """CPUs of the dedicated set are switched on and off as guests are pinned to them."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.errors import CpuPowerFailed, HypervisorUnavailable
+from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.topology import Topology
-from rtagent.service.power import Power
+from rtagent.service.power import GROUP, SETTLING, Power
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import TOPOLOGY, host, with_claims
 from tests.support.pinned_claims import pinned_claim
@@ -16,18 +18,24 @@ MANAGED = frozenset({2, 3, 4, 5})
 
 
 class Switches:
-    """A `CpuPower` of eight CPUs. :ivar stuck: CPUs that cannot be switched."""
+    """A `CpuPower` of eight CPUs.
+
+    :ivar stuck: CPUs that cannot be switched. :ivar before: called before a change, with its CPUs.
+    """
 
     switches_off = True
 
     def __init__(self) -> None:
         self.on, self.stuck = set(range(8)), set[int]()
+        self.before: Callable[[Iterable[int]], object] = lambda cpus: None
 
     def up(self, cpus: Iterable[int]) -> None:
+        self.before(cpus)
         self.on |= set(cpus) - self.stuck
         self._check(cpus)
 
     def down(self, cpus: Iterable[int]) -> None:
+        self.before(cpus)
         self.on -= set(cpus) - self.stuck
         self._check(cpus)
 
@@ -171,6 +179,46 @@ def test_claim_is_settled_before_the_host_was_observed(new_node):
     new_node.switches.on -= {3}
     new_node.power.settle(pinned_claim(3))
     assert new_node.down == set()
+
+
+def test_claim_waits_for_no_other_cpus_than_its_own(node):
+    """A turn that hangs at one CPU delays the claims of others in no way."""
+    node.manage(frozenset(range(3 * GROUP)))
+    node.hold(pinned_claim(0, 2 * GROUP))
+    switching, go = threading.Event(), threading.Event()
+
+    def before(cpus: Iterable[int]) -> None:
+        if 1 in cpus:
+            switching.set()
+            assert go.wait(60)
+
+    node.switches.before = before
+    with ThreadPoolExecutor(1) as threads:
+        turn = threads.submit(node.power.turn)
+        assert switching.wait(60)
+        node.power.settle(pinned_claim(2 * GROUP))
+        assert not turn.done()
+        go.set()
+
+
+def test_claims_over_the_limit_are_refused_while_others_wait_for_their_cpus(node):
+    go, waiting = threading.Event(), threading.Semaphore(0)
+
+    def before(cpus: Iterable[int]) -> None:
+        waiting.release()
+        assert go.wait(60)
+
+    node.manage(frozenset(range(2 * SETTLING)))
+    node.switches.before = before
+    with ThreadPoolExecutor(SETTLING) as threads:
+        calls = [threads.submit(node.power.settle, pinned_claim(n)) for n in range(SETTLING)]
+        for _ in calls:
+            assert waiting.acquire(timeout=60)
+        with pytest.raises(TooManyRequests):
+            node.power.settle(pinned_claim(SETTLING))
+        go.set()
+    assert [call.exception() for call in calls] == [None] * SETTLING
+    node.power.settle(pinned_claim(SETTLING))
 
 
 def seen(switches: Switches) -> Topology:

@@ -1,5 +1,6 @@
 """Each strategy, on a directory tree like the kernel's."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable
 from rtagent.ports import CpuPower
 from rtagent.virt.power import strategy
+from tests.servers.daemon import wait_until
 
 
 @pytest.fixture
@@ -85,3 +87,38 @@ def test_the_other_cpus_are_set_when_one_fails(sysfs):
     with pytest.raises(CpuPowerFailed):
         made("cpu_state", sysfs).down({1, 2})
     assert said(sysfs, "online") == {2: "0", 3: "1"}
+
+
+@pytest.mark.parametrize("name", ["cpu_state", "governor"])
+def test_a_cpu_that_hangs_fails_in_time_until_it_answers(sysfs, name):
+    """A pipe without a reader hangs like a file of the kernel's."""
+    file = "online" if name == "cpu_state" else "cpufreq/scaling_governor"
+    pipe = sysfs / "cpu1" / file
+    pipe.unlink()
+    os.mkfifo(pipe)
+    power = strategy(name, "powersave", "performance", sysfs, timeout=0.05)
+
+    with pytest.raises(CpuPowerFailed, match=r"CPU 1: .* no answer within 0.05 s"):
+        power.down({1, 2})
+    with pytest.raises(CpuPowerFailed, match=r"CPU 1: .* has not returned yet"):
+        power.up({1, 2})
+    power.up({2})
+
+    answer(pipe)
+    wait_until(lambda: succeeds(power, 1))
+    assert said(sysfs, file)[1] == ("1" if name == "cpu_state" else "performance")
+
+
+def answer(pipe: Path) -> None:
+    """Put a file in the place of a pipe, and let the thread that hangs at the pipe go on."""
+    hung = pipe.rename(pipe.with_name("hung"))
+    pipe.write_text("\n")
+    os.close(os.open(hung, os.O_RDWR | os.O_NONBLOCK))
+
+
+def succeeds(power: CpuPower, cpu: int) -> bool:
+    try:
+        power.up({cpu})
+    except CpuPowerFailed:
+        return False
+    return True
