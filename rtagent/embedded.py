@@ -19,7 +19,7 @@ from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.stored import Stored
-from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter, Store
+from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter, Store, Witness
 from rtagent.tracker import ResourceTracker
 
 
@@ -60,7 +60,9 @@ def open_node(
             stack.callback(identity.release)
         stored = identity.enroll(store, hypervisor, clock.now())
         policy = settings.policy(stored.ratios)
-        node = EmbeddedNode(stored, policy, hypervisor, store, clock, reporter)
+        witness = identity.witness(stored)
+        node = EmbeddedNode(stored, policy, hypervisor, store, clock, reporter, witness)
+        node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
     return node
 
@@ -110,11 +112,13 @@ class EmbeddedNode:
         store: Store,
         clock: Clock,
         reporter: Reporter | None = None,
+        witness: Witness | None = None,
     ) -> None:
-        """Restore the state of an enrolled node. Nothing is written.
+        """Restore the state of an enrolled node. Nothing is written to the store.
 
         :param stored: what `Store.enroll` returned.
         :param policy: with the recorded ratios in place of its own until `apply`.
+        :param witness: see `ResourceTracker`.
         """
         self.closing = ExitStack()
         self._made: tuple[Settings, Policy] | None = None
@@ -122,7 +126,8 @@ class EmbeddedNode:
         self._row_is_old = True
         # Different ratios are a change, which `apply` writes.
         recorded = _with_ratios(policy, stored.ratios)
-        self.tracker = ResourceTracker(store, clock, restore(stored, recorded), reporter)
+        state = restore(stored, recorded)
+        self.tracker = ResourceTracker(store, clock, state, reporter, witness=witness)
         self.auditor = Auditor(self.tracker, hypervisor, clock, reporter)
 
     @property

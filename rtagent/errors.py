@@ -17,9 +17,11 @@
     │   ├── IllegalTransition            the state of the claim does not allow the call
     │   ├── NodeNotFound
     │   ├── PciDeviceNotFound            no device with that address is recorded
+    │   ├── RestoreNotFound              no restored store awaits acceptance at that revision
     │   └── ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                      the same call may succeed later; expected; crosses RPC
     │   ├── NodeNotReady                 the first successful audit has not finished
+    │   │   └── StoreRestored            the store went back in time, and nobody has accepted that
     │   ├── StoreUnavailable
     │   ├── TrackerBusy
     │   ├── TooManyRequests              as many such calls as the agent serves at once wait already
@@ -169,6 +171,18 @@ class PciDeviceNotFound(RequestError):
     template = "no PCI device {address} is known here: rtagent pci list shows the known devices"
 
 
+class RestoreNotFound(RequestError):
+    """No restored store awaits acceptance at that revision.
+
+    :ivar kwargs: ``revision``: the requested one; ``pending``: what awaits acceptance.
+    """
+
+    template = (
+        "no restored database awaits acceptance at revision {revision}, but {pending}: rtagent node"
+        " accept-restore shows what does"
+    )
+
+
 class ClaimConflict(RequestError):
     """The owner already has a live claim, or the operation id was used for another request."""
 
@@ -220,6 +234,18 @@ class Unavailable(RtAgentError):
 
 class NodeNotReady(Unavailable):
     """The agent has not finished its first audit; retry in a few seconds."""
+
+
+class StoreRestored(NodeNotReady):
+    """The database is older than what was acknowledged; no new claims until that is accepted.
+
+    :ivar kwargs: ``restored``: what went back, in a sentence; ``revision``: to be accepted.
+    """
+
+    template = (
+        "{restored}: no new claims are granted until an operator has looked at what runs here, and"
+        " accepts it: rtagent node accept-restore"
+    )
 
 
 class StoreUnavailable(Unavailable):

@@ -12,6 +12,8 @@ from rtagent.model.migration import TakenOver
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
+from rtagent.model.position import Position
+from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Stored
 
 
@@ -52,11 +54,11 @@ class Store(Protocol):
         ...
 
     def reload(self, node_uuid: str, epoch: int) -> Stored:
-        """Raise the epoch by one, requiring the given one; then read everything.
+        """Set the epoch to one more than the given one; then read everything.
 
         The write comes first, because it waits for a commit that is still in flight, or makes that
         commit fail. If the answer of an earlier reload was lost, the epoch that it has raised still
-        belongs to this store.
+        belongs to this store. A lower epoch is that of an older copy, which this writer continues.
 
         :raises WriterFenced: another store has raised the epoch.
         """
@@ -67,8 +69,9 @@ class Store(Protocol):
 
         The node's row must have ``before.revision`` and ``before.epoch``.
 
-        :raises RevisionConflict: the row has another revision. Nothing was written.
-        :raises WriterFenced: the row has another epoch. Nothing was written.
+        :raises RevisionConflict: the row has another revision, or a lower epoch. Nothing was
+            written.
+        :raises WriterFenced: the row has a higher epoch. Nothing was written.
         :raises Deadlock: the database chose another transaction. Nothing was written.
         :raises ChangeRejected: the database refused the rows, for example because an operation id
             was used before. Nothing was written.
@@ -76,8 +79,8 @@ class Store(Protocol):
         """
         ...
 
-    def epoch(self, node_uuid: str) -> int:
-        """Return the epoch of the node's current writer."""
+    def position(self, node_uuid: str) -> Position | None:
+        """Return epoch and revision of the node's record; None if there is no record."""
         ...
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
@@ -96,6 +99,45 @@ class Store(Protocol):
         """Delete the operations and the released claims from before that time. Return the number of
         deleted rows.
         """
+        ...
+
+
+class Mark(Value, frozen=True, kw_only=True):
+    """The highest position of a node that was acknowledged. :ivar at: when."""
+
+    position: Position
+    at: datetime
+
+
+class Witness(Protocol):
+    """What an agent remembers of its node outside of the store, so that it notices a store that
+    went back in time.
+
+    :ivar mark: the last recorded one; None: nothing is remembered.
+    :ivar restore: the last one that was kept, accepted or not.
+    """
+
+    @property
+    def mark(self) -> Mark | None: ...
+
+    @property
+    def restore(self) -> StoreRestore | None: ...
+
+    def record(self, mark: Mark) -> None:
+        """Remember the position of a commit, even if the process is killed afterwards. It is called
+        for each commit, before it is answered; it neither fails nor waits for a disk.
+        """
+        ...
+
+    def keep(self, restore: StoreRestore) -> None:
+        """Remember a restore durably.
+
+        :raises StoreUnavailable: it cannot be made durable.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make the mark durable, and report if it cannot be. Called at each heartbeat."""
         ...
 
 

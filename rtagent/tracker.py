@@ -23,12 +23,14 @@ from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest, BuildRequest
-from rtagent.ports import Clock, NullReporter, Reporter, Store
+from rtagent.model.store_restore import StoreRestore
+from rtagent.ports import Clock, NullReporter, Reporter, Store, Witness
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.steps import Outcome, Step
 from rtagent.state.move_operations import MoveOperations
 from rtagent.state.operations import Operations
 from rtagent.state.published import Listener
+from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import StateWriter
 
 #: How many steps of an audit go into one decision, so that claims get in between.
@@ -52,17 +54,22 @@ class ResourceTracker:
         state: NodeState,
         reporter: Reporter | None = None,
         *,
+        witness: Witness | None = None,
         timeout: float = 30.0,
     ) -> None:
-        """:param timeout: seconds that a call may wait for its turn."""
+        """:param witness: remembers outside of the store what was acknowledged; by default for as
+            long as the process lasts.
+        :param timeout: seconds that a call may wait for its turn.
+        """
         self._store, self._clock = store, clock
-        reporter = reporter or NullReporter()
-        self._writer = StateWriter(store, clock, state, reporter, timeout)
+        reporter, witness = reporter or NullReporter(), witness or MemoryWitness()
+        self._writer = StateWriter(store, clock, state, reporter, witness, timeout)
         self._operations = Operations(self._writer, store, clock, reporter)
         self.moves = MoveOperations(self._operations)
 
     def __repr__(self) -> str:
-        status = self.fault or self._writer.status.stale or self._operations.suspended or "granting"
+        status = self.fault or self._writer.status.stale or self.restored
+        status = status or self._operations.suspended or "granting"
         return f"<ResourceTracker {self.snapshot()!r} {status}>"
 
     # -- state ----------------------------------------------------------------------------------
@@ -81,6 +88,12 @@ class ResourceTracker:
     def fault(self) -> RtAgentError | None:
         """`WriterFenced`: the process must stop. `InvariantViolated`: no claim is granted."""
         return self._writer.status.fault
+
+    @property
+    def restored(self) -> StoreRestore | None:
+        """The store went back in time, and no operator has accepted that: claims are not created,
+        and audits release nothing."""
+        return self._writer.restoration.pending
 
     @property
     def waiting(self) -> int:
@@ -249,11 +262,12 @@ class ResourceTracker:
         return apply(state, steps, base.revision, self._clock.now())
 
     def evacuated(self) -> Mapping[str, TakenOver]:
-        """Claims whose guests other nodes have taken over, by uuid.
+        """Claims whose guests other nodes have taken over, by uuid. None in a restored store, whose
+        records may be older than the guests' return.
 
         :raises StoreUnavailable:
         """
-        return self._store.evacuated(self.snapshot().node.uuid)
+        return {} if self.restored else self._store.evacuated(self.snapshot().node.uuid)
 
     def purge_moves(self, before: datetime) -> int:
         """Remove the records of moves that ended before that time; how many were removed.
@@ -269,8 +283,9 @@ class ResourceTracker:
         return purged
 
     def lapsed(self) -> frozenset[str]:
-        """Claims whose lease has lapsed, by the monotonic clock."""
-        return self._writer.leases.lapsed()
+        """Claims whose lease has lapsed, by the monotonic clock. None in a restored store, which
+        may have lost that a claim was activated."""
+        return frozenset() if self.restored else self._writer.leases.lapsed()
 
     def restart_leases(self) -> None:
         """Let every lease run a full term again: store or hypervisor were away."""
@@ -285,12 +300,23 @@ class ResourceTracker:
         returns True."""
         return self._writer.recovery.recover()
 
-    def check_epoch(self) -> None:
-        """Read the node's epoch. If a newer writer has raised it, `fault` becomes `WriterFenced`.
+    def accept_restore(self, revision: int, call: Call) -> None:
+        """Accept the restored store that continued with this revision: create claims again.
+
+        :raises RestoreNotFound: another one awaits acceptance, or none.
+        :raises StoreUnavailable: the acceptance is not durable.
+        """
+        self._operations.accept_restore(revision, call)
+
+    def check_position(self) -> None:
+        """Read epoch and revision of the node's record, and make the mark durable.
+
+        If a newer writer has raised the epoch, `fault` becomes `WriterFenced`. If the record is
+        older than the snapshot, the tracker becomes `stale`.
 
         :raises StoreUnavailable:
         """
-        self._writer.recovery.check_epoch()
+        self._writer.recovery.check_position()
 
 
 def _chunks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:

@@ -80,8 +80,8 @@ class CommitWriter:
     ) -> None:
         """Update the node's row, which is the lock of the node.
 
-        :raises WriterFenced: the row has another epoch than the state before.
-        :raises RevisionConflict: the row has another revision.
+        :raises WriterFenced: the row has a higher epoch than the state before.
+        :raises RevisionConflict: the row has another revision, or a lower epoch.
         """
         self._node.update(connection, before, after, changes)
         self._passed("commit.node")

@@ -12,13 +12,16 @@ from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
+from rtagent.model.position import Position
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll, Store
 
 _T = TypeVar("_T")
 
 #: Every method of a store.
-ALL = frozenset({"enroll", "load", "reload", "commit", "epoch", "operation", "evacuated", "purge"})
+ALL = frozenset(
+    {"enroll", "load", "reload", "commit", "position", "operation", "evacuated", "purge"}
+)
 
 
 class _Fault(Value, frozen=True, kw_only=True):
@@ -73,8 +76,8 @@ class FailingStore:
     def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         self._do("commit", lambda: self._store.commit(before, after, changes))
 
-    def epoch(self, node_uuid: str) -> int:
-        return self._do("epoch", lambda: self._store.epoch(node_uuid))
+    def position(self, node_uuid: str) -> Position | None:
+        return self._do("position", lambda: self._store.position(node_uuid))
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._do("operation", lambda: self._store.operation(node_uuid, operation_id))

@@ -12,6 +12,7 @@ from rtagent.errors import ConfigError
 from rtagent.model.change import Change, Operation
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
+from rtagent.model.position import Position
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll, Store
 
@@ -121,8 +122,8 @@ class FailpointStore:
         self._store.commit(before, after, changes)
         self._passed("commit.after")
 
-    def epoch(self, node_uuid: str) -> int:
-        return self._store.epoch(node_uuid)
+    def position(self, node_uuid: str) -> Position | None:
+        return self._store.position(node_uuid)
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         return self._store.operation(node_uuid, operation_id)

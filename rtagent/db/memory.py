@@ -24,6 +24,7 @@ from rtagent.model.migration import DEST, Migration, TakenOver
 from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
+from rtagent.model.position import Position
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Topology
 from rtagent.ports import Enroll, Service
@@ -81,6 +82,10 @@ class _Node:
         self.failed_builds = 0
         self.disk_available_least: int | None = None
 
+    @property
+    def position(self) -> Position:
+        return Position(epoch=self.record.epoch, revision=self.record.revision)
+
     def stored(self) -> Stored:
         node = self.record.node
         where = {"host": node.host, "node": node.hypervisor_hostname}
@@ -108,8 +113,8 @@ class _Node:
         return next(made, None)
 
     def require(self, epoch: int) -> None:
-        """:raises WriterFenced: the node has another epoch."""
-        if self.record.epoch != epoch:
+        """:raises WriterFenced: the node has a higher epoch."""
+        if self.record.epoch > epoch:
             raise WriterFenced(
                 node_uuid=self.record.node.uuid, ours=epoch, theirs=self.record.epoch
             )
@@ -193,9 +198,9 @@ class MemoryStore:
         with self.disk.lock:
             row = self.disk.node(node_uuid)
             # As in the SQL store, an epoch that this store has raised still belongs to it.
-            if row.raised_by is not self or row.record.epoch < epoch:
+            if row.raised_by is not self:
                 row.require(epoch)
-            row.record = replace(row.record, epoch=row.record.epoch + 1)
+            row.record = replace(row.record, epoch=max(row.record.epoch, epoch) + 1)
             row.raised_by = self
             return row.stored()
 
@@ -204,10 +209,9 @@ class MemoryStore:
         with self.disk.lock:
             row = self.disk.node(before.node.uuid)
             row.require(before.epoch)
-            if row.record.revision != before.revision:
+            if row.position != before.position:
                 raise RevisionConflict(
-                    f"node {before.node.uuid} is at revision {row.record.revision},"
-                    f" not {before.revision}"
+                    f"node {before.node.uuid} is at {row.position}, not at {before.position}"
                 )
             for every in self.disk.nodes.values():
                 _require_absent("claim", (c.uuid for c in batch.claims.new), every.claims)
@@ -215,9 +219,10 @@ class MemoryStore:
             _require_absent("operation id", ids, row.operations)
             row.write(after, changes, batch)
 
-    def epoch(self, node_uuid: str) -> int:
+    def position(self, node_uuid: str) -> Position | None:
         with self.disk.lock:
-            return self.disk.node(node_uuid).record.epoch
+            row = self.disk.nodes.get(node_uuid)
+            return None if row is None else row.position
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         with self.disk.lock:

@@ -165,8 +165,8 @@ class NodeWriter:
     ) -> None:
         """Write the columns that the changes affect.
 
-        :raises WriterFenced: the row has another epoch than the state before.
-        :raises RevisionConflict: the row has another revision.
+        :raises WriterFenced: the row has a higher epoch than the state before.
+        :raises RevisionConflict: the row has another revision, or a lower epoch.
         """
         fields = _changed_columns(before, after, changes)
         where = {
@@ -196,9 +196,11 @@ def raise_conflict(connection: Connection, node_uuid: str, epoch: int) -> NoRetu
     row = connection.execute(query).one_or_none()
     if row is None:
         raise no_such_node(node_uuid)
-    if row.epoch != epoch:
+    if row.epoch > epoch:
         raise WriterFenced(node_uuid=node_uuid, ours=epoch, theirs=row.epoch)
-    raise RevisionConflict(f"node {node_uuid} is at revision {row.revision}, which is not ours")
+    raise RevisionConflict(
+        f"node {node_uuid} is at epoch {row.epoch} and revision {row.revision}, not at ours"
+    )
 
 
 def _changed_columns(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Fields:

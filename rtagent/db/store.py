@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, and_, or_, select, update
+from sqlalchemy import Connection, Engine, and_, case, or_, select, update
 
 from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
@@ -17,7 +17,6 @@ from rtagent.db.migration_rows import read_evacuated, read_migrations
 from rtagent.db.node_rows import (
     decode_facts,
     decode_node,
-    no_such_node,
     raise_conflict,
     read_node,
     read_records,
@@ -31,6 +30,7 @@ from rtagent.db.unit_rows import UnitReader, UnitWriter, with_suspects
 from rtagent.model.change import Change, Operation
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
+from rtagent.model.position import Position
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll
 
@@ -68,11 +68,12 @@ class SqlStore:
         # A reload whose own COMMIT was lost has raised the epoch unknown to this process. Such an
         # epoch is recognised by `raised_by`, and still belongs to this store.
         node = compute_nodes.c
-        ours = or_(node.epoch == epoch, and_(node.epoch > epoch, node.raised_by == self._id))
+        ours = or_(node.epoch <= epoch, and_(node.epoch > epoch, node.raised_by == self._id))
+        highest = case((node.epoch > epoch, node.epoch), else_=epoch)
         raised = (
             update(compute_nodes)
             .where(node.uuid == node_uuid, ours)
-            .values(epoch=node.epoch + 1, raised_by=self._id)
+            .values(epoch=highest + 1, raised_by=self._id)
         )
         with self._transactions.write_repeatable() as connection:
             if connection.execute(raised).rowcount != 1:
@@ -87,13 +88,12 @@ class SqlStore:
             self._writer.update_node(connection, before, after, changes)
             self._writer.write(connection, before.node.uuid, batch)
 
-    def epoch(self, node_uuid: str) -> int:
-        query = select(compute_nodes.c.epoch).where(compute_nodes.c.uuid == node_uuid)
+    def position(self, node_uuid: str) -> Position | None:
+        node = compute_nodes.c
+        query = select(node.epoch, node.revision).where(node.uuid == node_uuid)
         with self._transactions.query() as connection:
-            found: int | None = connection.execute(query).scalar_one_or_none()
-        if found is None:
-            raise no_such_node(node_uuid)
-        return found
+            row = connection.execute(query).one_or_none()
+        return None if row is None else Position(epoch=row.epoch, revision=row.revision)
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:
         with self._transactions.query() as connection:

@@ -12,10 +12,12 @@ from rtagent.errors import IdentityError
 from rtagent.identity import machine
 from rtagent.identity.enrollment import Claimant, enroll
 from rtagent.identity.locks import HypervisorLock, state_directory_lock
+from rtagent.identity.witness import FileWitness
 from rtagent.model.base import Value
 from rtagent.model.node import Node, NodeRecord
 from rtagent.model.stored import Stored
-from rtagent.ports import Enroll, HostIdentity, Hypervisor, Reporter, Store
+from rtagent.ports import Enroll, HostIdentity, Hypervisor, Reporter, Store, Witness
+from rtagent.state.witness import MemoryWitness
 
 
 class NodeIdentity(Protocol):
@@ -26,6 +28,14 @@ class NodeIdentity(Protocol):
 
         :raises IdentityError: another process is, or may be, the writer; nothing was written.
         :raises HypervisorUnavailable: StoreUnavailable: try again later.
+        """
+        ...
+
+    def witness(self, stored: Stored) -> Witness:
+        """Return what this host remembers of the node outside of the store.
+
+        :param stored: what `enroll` returned.
+        :raises IdentityError: it can be neither read nor made.
         """
         ...
 
@@ -58,7 +68,8 @@ class HostNodeIdentity:
     """
 
     def __init__(self, options: IdentityOptions, reporter: Reporter) -> None:
-        self._options = options
+        self._options, self._reporter = options, reporter
+        self._witness: FileWitness | None = None
         self._state_lock = state_directory_lock(options.state_path)
         self._hypervisor_lock = HypervisorLock(options.lock_path, reporter)
         self._compute_id = machine.ComputeId(options.state_path)
@@ -103,10 +114,21 @@ class HostNodeIdentity:
         rule = self._keeping_file(enroll(claimant, now))
         return store.enroll(claimant.node.uuid, claimant.node.hypervisor_hostname, rule)
 
+    def witness(self, stored: Stored) -> Witness:
+        self._close_witness()
+        self._witness = FileWitness(self._options.state_path, stored, self._reporter)
+        return self._witness
+
     def release(self) -> None:
         self._found = None
+        self._close_witness()
         self._hypervisor_lock.drop()
         self._state_lock.drop()
+
+    def _close_witness(self) -> None:
+        if self._witness is not None:
+            self._witness.close()
+            self._witness = None
 
     def _claimant(self, hypervisor_hostname: str) -> Claimant:
         options = self._options
@@ -139,8 +161,11 @@ class GivenNodeIdentity:
     The store still excludes writers on other hosts.
     """
 
-    def __init__(self, claimant: Claimant) -> None:
-        self._claimant = claimant
+    def __init__(self, claimant: Claimant, witness: Witness | None = None) -> None:
+        """:param witness: remembers outside of the store what was acknowledged. By default nothing
+        does, and a store that goes back in time is noticed only while the program runs.
+        """
+        self._claimant, self._witness = claimant, witness
 
     def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
         """Become the node's writer.
@@ -155,6 +180,9 @@ class GivenNodeIdentity:
                 f" machine {found.hostname}"
             )
         return store.enroll(node.uuid, node.hypervisor_hostname, enroll(self._claimant, now))
+
+    def witness(self, stored: Stored) -> Witness:
+        return self._witness or MemoryWitness()
 
     def release(self) -> None:
         """Do nothing, because nothing was locked."""

@@ -27,6 +27,7 @@ from rtagent.model.node import Node
 from rtagent.model.owners import OwnerSums, check_owner, creation_order, owner_usage
 from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import Policy
+from rtagent.model.position import Position
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Topology
 from rtagent.model.usage import NOTHING, Usage
@@ -84,6 +85,11 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
             f"<NodeState {self.node.hypervisor_hostname} r{self.revision} e{self.epoch}"
             f" claims={len(self.claims)} domain_usages={len(self.domain_usages)} used={self.usage}>"
         )
+
+    @property
+    def position(self) -> Position:
+        """The epoch and the revision."""
+        return Position(epoch=self.epoch, revision=self.revision)
 
     def claims_of(self, owner_id: str) -> tuple[Claim, ...]:
         """Return the owner's live claims, in order of creation."""

@@ -4,12 +4,21 @@ refused.
 
 from __future__ import annotations
 
-from rtagent.errors import HypervisorUnavailable, NodeNotReady, RtAgentError, StoreUnavailable
+from rtagent.errors import (
+    HypervisorUnavailable,
+    NodeNotReady,
+    RtAgentError,
+    StoreRestored,
+    StoreUnavailable,
+)
 from rtagent.tracker import ResourceTracker
 
 
 class Admission:
-    """Closed until the first good audit, and while the hypervisor is unavailable."""
+    """Closed until the first good audit, and while the hypervisor is unavailable.
+
+    The tracker itself refuses claims while a restored store is not accepted.
+    """
 
     def __init__(self, tracker: ResourceTracker) -> None:
         self._tracker = tracker
@@ -25,6 +34,8 @@ class Admission:
             return self._tracker.fault
         if self._tracker.stale:
             return StoreUnavailable()
+        if (restored := self._tracker.restored) is not None:
+            return StoreRestored(restored=str(restored), revision=restored.revision)
         return self._error
 
     @property

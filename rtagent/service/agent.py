@@ -124,9 +124,8 @@ class Agent:
         make = partial(
             NodeAgent, adapters, identity, self._settings, telemetry, self._clock, self._events
         )
-        node = startup.wait_for("the database", make)
-        self._reporter.health("store", "pass")
-        return node
+        self._reporter.health("store", "pass")  # unless the node finds that it was restored
+        return startup.wait_for("the database", make)
 
     def _start_read_api(self, node: NodeAgent, stack: ExitStack) -> None:
         address = self._settings.current.api.address

@@ -34,7 +34,7 @@ class Heartbeat:
         """Send one heartbeat."""
         try:
             # A writer that has nothing to write would not notice otherwise that it is fenced.
-            self._tracker.check_epoch()
+            self._tracker.check_position()
             self.heartbeat(self._host, self._context.clock.now())
         except StoreUnavailable as error:
             self._reporter.health(PART, "warn", error.message)

@@ -94,7 +94,9 @@ class Publisher:
     def _wanted(self) -> Tree | None:
         """The content that Placement should show; None before the first good audit."""
         up = self._admission.hypervisor_up
-        return None if up is None else tree.build(self._node.state, self._heartbeat.disabled, up)
+        # Nothing should be scheduled to a host that refuses it until an operator has looked.
+        disabled = self._heartbeat.disabled or self._node.tracker.restored is not None
+        return None if up is None else tree.build(self._node.state, disabled, up)
 
     def _refresh(self) -> float:
         return self._context.settings.current.compute.resource_provider_association_refresh

@@ -57,6 +57,7 @@ class Operations:
 
     def check_creation(self) -> None:
         """:raises Unavailable: no claim is created at present."""
+        self._writer.restoration.check()
         if isinstance(self._writer.status.fault, InvariantViolated):
             raise NodeNotReady(f"granting has stopped: {self._writer.status.fault.message}")
         if self._suspended is not None:
@@ -70,7 +71,12 @@ class Operations:
         :raises ClaimExpired: the claim has ended.
         """
         self.check_creation()
-        return self._run(rule, call)[0]
+
+        def admitted(state: NodeState, now: datetime) -> Decision:
+            self._writer.restoration.check()  # a reload may have noticed it since the call came
+            return rule(state, now)
+
+        return self._run(admitted, call)[0]
 
     def change(self, rule: Rule, call: Call) -> Claim:
         """Change a claim; a repeat returns the claim as it is now.
@@ -91,6 +97,19 @@ class Operations:
         if self._record(call.operation_id) is None:
             effect()
         self.execute(lambda _, now: unchanged(call, now), call)
+
+    def accept_restore(self, revision: int, call: Call) -> None:
+        """Accept the restored store that continued with this revision. Leases start again.
+
+        :raises RestoreNotFound: another one awaits acceptance, or none.
+        """
+
+        def accept() -> None:
+            writer = self._writer
+            writer.leases.restart(writer.published.current.policy.claim_expiry_time)
+            writer.restoration.accept(revision)
+
+        self.once(call, accept)
 
     def _run(self, rule: Rule, call: Call, *, answers: bool = True) -> tuple[Claim, ...]:
         """Submit a rule; the claims after it. :param answers: whether a repeat needs a claim."""

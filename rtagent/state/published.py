@@ -19,10 +19,12 @@ class PublishedState:
     """The state that everybody reads, without a lock.
 
     :ivar current: assigned by the leader of a batch, or by the recovery of a stale state.
+    :ivar replacing: held by the one of them that replaces the state, with its commit or reload.
     """
 
     def __init__(self, state: NodeState) -> None:
         self.current = state
+        self.replacing = threading.Lock()
         self._listeners: list[Listener] = []
         self._mutex = threading.Lock()
         self._bases: list[int] = []

@@ -1,14 +1,17 @@
-"""Recovery: reloads a stale state, and detects a newer writer."""
+"""Recovery: reloads a stale state, and detects a newer writer and a store that went back."""
 
 from __future__ import annotations
 
-import threading
+from msgspec.structs import replace
 
-from rtagent.errors import InvariantViolated, StoreUnavailable, WriterFenced
+from rtagent.errors import InvariantViolated, StoreError, StoreUnavailable, WriterFenced
+from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState, restore
-from rtagent.ports import Reporter, Store
+from rtagent.model.position import Position
+from rtagent.ports import Clock, Reporter, Store
 from rtagent.state.leases import Leases
 from rtagent.state.published import PublishedState
+from rtagent.state.restoration import Restoration
 from rtagent.state.status import WriterStatus
 
 
@@ -21,44 +24,70 @@ class Recovery:
         published: PublishedState,
         status: WriterStatus,
         leases: Leases,
+        restoration: Restoration,
+        clock: Clock,
         reporter: Reporter,
     ) -> None:
         self._store, self._published, self._status = store, published, status
-        self._leases, self._reporter = leases, reporter.named(__name__)
-        self._one_at_a_time = threading.Lock()
+        self._leases, self._restoration, self._clock = leases, restoration, clock
+        self._reporter = reporter.named(__name__)
+        self._enrolled_at: Position | None = None
+
+    def begin(self, state: NodeState) -> None:
+        """Check the state that the enrollment has loaded. An older one than was acknowledged makes
+        the state stale, so that `recover` continues it.
+        """
+        self.verify(state)
+        # The enrollment has raised the epoch by one.
+        found = Position(epoch=state.epoch - 1, revision=state.revision)
+        if self._restoration.behind(found):
+            self._enrolled_at = found
+            self._status.go_stale(_older(found, self._restoration.acknowledged))
+            return
+        self._restoration.record(state.position, self._clock.now())
+        if self._restoration.pending is not None:
+            self._restoration.report()
 
     def recover(self) -> bool:
         """Reload the state once, if it is stale. The caller repeats this, with back-off, until it
         returns True."""
-        with self._one_at_a_time:
+        with self._published.replacing:
             if not self._status.stale:
                 return True
             if isinstance(self._status.fault, WriterFenced):
                 return False
-            state = self._published.current
             try:
-                stored = self._store.reload(state.node.uuid, state.epoch)
-            except StoreUnavailable as error:
-                self._reporter.health("store", "fail", error.message)
-                return False
+                state = self._reload()
             except WriterFenced as error:
                 self._status.fail(error)
                 return False
-            self._resume(restore(stored, state.policy))
+            except (StoreUnavailable, StoreError) as error:
+                self._reporter.health("store", "fail", error.message)
+                return False
+            self._resume(state)
+        self._published.notify(())
         return True
 
-    def check_epoch(self) -> None:
-        """Read the node's epoch. If a newer writer has raised it, the fault becomes `WriterFenced`.
+    def check_position(self) -> None:
+        """Read epoch and revision of the node's record, make the mark durable.
+
+        If a newer writer has raised the epoch, the fault becomes `WriterFenced`. If the record is
+        gone or older than what was published, the state becomes stale.
 
         :raises StoreUnavailable:
         """
-        state = self._published.current
-        theirs = self._store.epoch(state.node.uuid)
-        if theirs == state.epoch or self._status.stale:
-            return  # a reload of our own may have raised it
+        state = self._published.current  # before the read, which can only find this or more
+        found = self._store.position(state.node.uuid)
+        if self._status.stale:
+            return  # a reload of our own may have raised the epoch
+        if found is None or found.behind(state.position):
+            self._status.go_stale(_older(found, state.position))
+            self._reporter.health("store", "fail", self._status.stale)
+            return
+        self._restoration.sync()
         # Staleness ends after the new state is published: a reload that has ended shows here.
-        if self._published.current.epoch == state.epoch:
-            fenced = WriterFenced(node_uuid=state.node.uuid, ours=state.epoch, theirs=theirs)
+        if found.epoch > state.epoch == self._published.current.epoch:
+            fenced = WriterFenced(node_uuid=state.node.uuid, ours=state.epoch, theirs=found.epoch)
             self._status.fail(fenced)
             self.report_fault()
 
@@ -77,11 +106,44 @@ class Recovery:
             self._reporter.health("tracker", "fail", fault.message)
             self._reporter.log("error", fault.message)
 
+    def _reload(self) -> NodeState:
+        """Load the state. If the store went back, continue beyond what was acknowledged, so that
+        nobody sees a revision twice.
+
+        :raises StoreUnavailable: StoreError: WriterFenced:
+        """
+        known, acknowledged = self._published.current, self._restoration.acknowledged
+        uuid = known.node.uuid
+        found = self._enrolled_at or self._store.position(uuid) or Position(epoch=0, revision=0)
+        epoch = max(known.epoch, acknowledged.epoch if acknowledged else 0)
+        loaded = restore(self._store.reload(uuid, epoch), known.policy)
+        # A commit in flight may have ended after the first read.
+        found = replace(found, revision=loaded.revision)
+        revision = self._restoration.notice(known, loaded, found)
+        if revision is None:
+            return loaded
+        continued = replace(loaded, revision=revision, floor=revision)
+        change = Change(cause="restore", at=self._clock.now())
+        self._store.commit(loaded, continued, [change])
+        return continued
+
     def _resume(self, state: NodeState) -> None:
         self.verify(state)
+        self._enrolled_at = None
         self._published.current = state
         self._leases.begin(state)
+        self._restoration.record(state.position, self._clock.now())
         self._status.reloaded()
-        self._reporter.health("store", "pass")
-        self._reporter.log("info", f"the store is available again: {state!r}")
-        self._published.notify(())
+        self._restoration.report()
+        self._reporter.log("info", f"the state is that of the store again: {state!r}")
+
+
+def _older(found: Position | None, acknowledged: Position | None) -> str:
+    """The reason why a state is stale: the store is older than what was acknowledged."""
+    now = "has no record of the node" if found is None else f"is at {_text(found)}"
+    was = "more" if acknowledged is None else _text(acknowledged)
+    return f"the database {now}, but {was} was acknowledged: it went back in time"
+
+
+def _text(position: Position) -> str:
+    return f"revision {position.revision} (epoch {position.epoch})"

@@ -8,6 +8,8 @@ shares a commit (group commit), and each has an answer of its own.
 - Durable before visible: publication follows the commit.
 - The only I/O of a leader is the commit. It is bounded by the store's own time-outs and never
   retried here; the victims of a deadlock queue again.
+- What is acknowledged is remembered outside of the store (`Witness`), between commit and answer, so
+  that a store that went back in time is noticed.
 - A commit whose outcome is unknown, or that did not reach the database, makes the state *stale*:
   every decision is refused at once with `StoreUnavailable` until `Recovery.recover` has reloaded
   the state. Readers keep the last published state.
@@ -30,11 +32,12 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Call
 from rtagent.model.node_state import NodeState
-from rtagent.ports import Clock, Reporter, Store
+from rtagent.ports import Clock, Reporter, Store, Witness
 from rtagent.state.leases import Leases
 from rtagent.state.published import PublishedState
 from rtagent.state.queue import Decide, DecisionQueue, Pending
 from rtagent.state.recovery import Recovery
+from rtagent.state.restoration import Restoration
 from rtagent.state.status import WriterStatus
 
 #: How many queued decisions one commit carries at most.
@@ -45,11 +48,17 @@ class StateWriter:
     """Thread-safe.
 
     :ivar published: the last committed state. :ivar status: whether decisions are refused.
-    :ivar leases: of the claims in that state.
+    :ivar leases: of the claims in that state. :ivar restoration: notices a restored store.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, state: NodeState, reporter: Reporter, timeout: float
+        self,
+        store: Store,
+        clock: Clock,
+        state: NodeState,
+        reporter: Reporter,
+        witness: Witness,
+        timeout: float,
     ) -> None:
         """:param timeout: seconds that a decision may wait for its turn."""
         self._store, self._clock, self._reporter = store, clock, reporter.named(__name__)
@@ -58,8 +67,11 @@ class StateWriter:
         self.published = PublishedState(state)
         self.status = WriterStatus()
         self.leases = Leases(clock, state)
-        self.recovery = Recovery(store, self.published, self.status, self.leases, reporter)
-        self.recovery.verify(state)
+        self.restoration = Restoration(witness, clock, reporter)
+        self.recovery = Recovery(
+            store, self.published, self.status, self.leases, self.restoration, clock, reporter
+        )
+        self.recovery.begin(state)
 
     @property
     def waiting(self) -> int:
@@ -125,7 +137,9 @@ class StateWriter:
         batch = self._queue.next_batch(own, BATCH)
         before = self.published.current
         try:
-            self._transact(batch)
+            if not self._refuse(batch):
+                with self.published.replacing:
+                    self._transact(batch)
         except BaseException as error:
             self.status.go_stale(f"a defect interrupted a commit: {error!r}")
             _fail(batch, StoreUnavailable(self.status.stale))
@@ -141,8 +155,7 @@ class StateWriter:
     def _transact(self, batch: Sequence[Pending]) -> None:
         """Decide a batch, commit it, publish it. A batch that the database rejects is committed
         decision by decision."""
-        if self.status.stale:
-            _fail(batch, StoreUnavailable(self.status.stale))
+        if self._refuse(batch):
             return
         before = after = self.published.pruned()
         for pending in batch:
@@ -170,8 +183,15 @@ class StateWriter:
             self.status.fail(error)
             _fail(batch, StoreUnavailable(error.message))
         else:
+            self.restoration.record(after.position, changes[-1].at)
             self.published.current = after
             self.leases.update(before, changes)
+
+    def _refuse(self, batch: Sequence[Pending]) -> bool:
+        """Whether the state is stale; then the batch is refused."""
+        if why := self.status.stale:
+            _fail(batch, StoreUnavailable(why))
+        return bool(why)
 
     def _decide(self, pending: Pending, state: NodeState) -> NodeState:
         """The state after a decision; the same state if it changes nothing, or fails."""

@@ -191,7 +191,7 @@ def test_removed_node_is_created_again_when_its_agent_restarts():
     here.run()
     row = here.disk.node(here.node.uuid)
     row.record = replace(row.record, deleted_at=here.clock.now(), epoch=row.record.epoch + 1)
-    here.tracker.check_epoch()
+    here.tracker.check_position()
     assert isinstance(here.tracker.fault, WriterFenced)
     here.start()
     assert here.disk.node(here.node.uuid).record.deleted_at is None

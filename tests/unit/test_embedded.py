@@ -91,7 +91,7 @@ def test_closed_node_leaves_the_locks_to_another_process(make_settings, hypervis
     first.close()
 
     with open_node(make_settings(), hypervisor, store, ManualClock()):
-        first.tracker.check_epoch()
+        first.tracker.check_position()
         assert isinstance(first.tracker.fault, WriterFenced)
 
 

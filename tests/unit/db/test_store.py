@@ -139,7 +139,7 @@ def test_newer_writer_fences_the_older(database: Database):
         "ours": old.epoch,
         "theirs": new.epoch,
     }
-    assert first.epoch(NODE.uuid) == new.epoch
+    assert first.position(NODE.uuid) == new.position
     assert_loads(second, commit(second, new, created(claim(2))))
 
 

@@ -16,6 +16,7 @@ from rtagent.errors import (
     WriterFenced,
 )
 from rtagent.model.change import Change
+from rtagent.model.position import Position
 from tests.support.hosts import ManualClock, call, request, uid
 from tests.support.trackers import (
     GatedStore,
@@ -139,11 +140,11 @@ def test_older_writer_is_fenced_for_good():
 def test_older_writer_detects_without_a_write_that_it_is_fenced():
     disk = MemoryStore().disk
     old = tracker_on(MemoryStore(disk))
-    old.check_epoch()
+    old.check_position()
     assert old.fault is None
     new = tracker_on(MemoryStore(disk))
-    old.check_epoch()
-    new.check_epoch()
+    old.check_position()
+    new.check_position()
     assert isinstance(old.fault, WriterFenced)
     assert new.fault is None
 
@@ -155,24 +156,25 @@ def test_writer_is_not_fenced_by_its_own_reload():
     with pytest.raises(StoreUnavailable):
         claim(tracker)
     assert not tracker.recover()  # it has raised the epoch, but has no answer
-    tracker.check_epoch()
+    tracker.check_position()
     assert tracker.fault is None
     assert tracker.recover()
-    tracker.check_epoch()
+    tracker.check_position()
     assert tracker.fault is None
 
 
 class InterruptedStore(FailingStore):
-    """Runs `meanwhile` before it returns the epoch."""
+    """Runs `meanwhile` once, before it returns the position."""
 
-    meanwhile: Callable[[], None]
+    meanwhile: list[Callable[[], None]]
 
-    def epoch(self, node_uuid: str) -> int:
-        self.meanwhile()
-        return super().epoch(node_uuid)
+    def position(self, node_uuid: str) -> Position | None:
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        return super().position(node_uuid)
 
 
-def test_writer_is_not_fenced_by_a_reload_while_it_reads_the_epoch():
+def test_writer_is_not_fenced_by_a_reload_while_it_reads_the_position():
     store = InterruptedStore(MemoryStore())
     tracker = tracker_on(store)
 
@@ -182,8 +184,8 @@ def test_writer_is_not_fenced_by_a_reload_while_it_reads_the_epoch():
             claim(tracker)
         assert tracker.recover()
 
-    store.meanwhile = reload
-    tracker.check_epoch()
+    store.meanwhile = [reload]
+    tracker.check_position()
     assert tracker.fault is None
     assert claim(tracker)
 

@@ -17,6 +17,7 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Change
 from rtagent.ports import NullReporter
+from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import StateWriter
 from tests.support.hosts import ManualClock, call, request, uid
 from tests.support.trackers import (
@@ -32,7 +33,7 @@ from tests.support.trackers import (
 
 def writer_on(store):
     tracker_on(store)  # observes the host
-    return StateWriter(store, ManualClock(), enroll(store), NullReporter(), 10.0)
+    return StateWriter(store, ManualClock(), enroll(store), NullReporter(), MemoryWitness(), 10.0)
 
 
 def test_grant_is_durable_before_it_is_visible(pool):

@@ -168,6 +168,6 @@ def test_the_core_logs_under_the_names_of_its_modules(telemetry, configured):
     tracker = ResourceTracker(store, ManualClock(), restore(stored, Policy()), telemetry)
     store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda seen: replace(seen[0], epoch=2))
 
-    tracker.check_epoch()
+    tracker.check_position()
 
     assert {name for name, _ in kept.lines} == {"rtagent.state.recovery"}

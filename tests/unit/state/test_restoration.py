@@ -1,0 +1,277 @@
+"""Restoration: a store that went back in time is noticed, told in full, and held until accepted."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.db.failing import FailingStore
+from rtagent.db.memory import Disk, MemoryStore
+from rtagent.errors import (
+    ClaimExpired,
+    ClaimNotFound,
+    CommitUnknown,
+    Deadlock,
+    RestoreNotFound,
+    RevisionConflict,
+    StoreRestored,
+    StoreUnavailable,
+    WriterFenced,
+)
+from rtagent.model.position import Position
+from rtagent.ports import Mark
+from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.state.witness import MemoryWitness
+from rtagent.tracker import ResourceTracker
+from tests.support.hosts import NOON, ManualClock, call, request
+from tests.support.reporting import Reports
+from tests.support.store_copies import MemoryCopies
+from tests.support.trackers import GatedStore, claim, enroll, release, stored_state, tracker_on
+
+
+@pytest.fixture
+def copies():
+    return MemoryCopies()
+
+
+@pytest.fixture
+def reports():
+    return Reports()
+
+
+@pytest.fixture
+def tracker(copies, reports):
+    return tracker_on(copies.store(), reporter=reports)
+
+
+def notice(tracker: ResourceTracker) -> None:
+    tracker.check_position()
+    assert tracker.stale
+    assert tracker.recover()
+
+
+def test_what_was_lost_came_back_or_changed_is_listed(copies, tracker, reports):
+    kept, activated, ended = (claim(tracker) for _ in range(3))
+    copy = copies.take()
+    tracker.activate_claim(activated.uuid, call("activate_claim"))
+    release(tracker, ended.uuid)
+    lost = claim(tracker)
+    acknowledged = tracker.snapshot()
+
+    copies.put(copy)
+    notice(tracker)
+
+    restore = tracker.restored
+    assert restore.acknowledged == acknowledged.position
+    assert restore.found == replace(acknowledged.position, revision=acknowledged.revision - 3)
+    assert restore.compared
+    assert {
+        each.claim_uuid: (each.owner_id, each.acknowledged, each.stored)
+        for each in restore.differences
+    } == {
+        activated.uuid: (activated.owner_id, "active", "building"),
+        ended.uuid: (ended.owner_id, None, "building"),
+        lost.uuid: (lost.owner_id, "building", None),
+    }
+    status, output = reports.parts["store"]
+    assert status == "fail"
+    assert f"revision {acknowledged.revision} " in output
+    assert f"revision {acknowledged.revision - 3} " in output
+    assert "3 claims differ" in output and "rtagent node accept-restore" in output
+    logged = [sentence for level, sentence in reports.logged if level == "error"]
+    assert any(f"{lost.uuid} of {lost.owner_id}: was building, is missing" in s for s in logged)
+    assert kept.uuid in tracker.snapshot().claims
+
+
+def test_reads_ends_and_later_steps_of_claims_work(copies, tracker):
+    first, second = claim(tracker), claim(tracker)
+    copy = copies.take()
+    lost = claim(tracker)
+    copies.put(copy)
+    notice(tracker)
+
+    with pytest.raises(ClaimNotFound):
+        tracker.activate_claim(lost.uuid, call("activate_claim"))
+    release(tracker, lost.uuid)
+    tracker.activate_claim(first.uuid, call("activate_claim"))
+    tracker.abort_instance_claim(second.uuid, call("abort_instance_claim"))
+    assert set(tracker.snapshot().claims) == {first.uuid}
+
+
+def test_call_that_meets_a_restored_store_changes_nothing(copies, tracker):
+    copy = copies.take()
+    claim(tracker)
+    copies.put(copy)
+    same = call()
+    with pytest.raises(StoreUnavailable, match="nothing was changed"):
+        claim(tracker, asked=same)
+    with pytest.raises(StoreRestored):
+        claim(tracker, asked=same)
+    assert not tracker.snapshot().claims
+
+
+def test_audit_that_began_before_applies_nothing_to_the_restored_state(copies, tracker):
+    held = claim(tracker)
+    copy = copies.take()
+    for _ in range(3):
+        claim(tracker)
+    with tracker.observing() as base:
+        copies.put(copy)
+        notice(tracker)
+        lapsed = ClaimTransition(claim_uuid=held.uuid, verb="expire", reason="seen earlier")
+        outcome = tracker.apply([Step(key=held.owner_id, transitions=(lapsed,))], base)
+    assert outcome.skipped == (held.owner_id,)
+    assert held.uuid in tracker.snapshot().claims
+
+
+def test_accepted_restore_ends_and_is_not_accepted_for_another(copies, tracker, reports):
+    with pytest.raises(RestoreNotFound, match="none does"):
+        tracker.accept_restore(1, call("accept_restore"))
+    copy = copies.take()
+    claim(tracker)
+    copies.put(copy)
+    notice(tracker)
+    revision = tracker.restored.revision
+    with pytest.raises(RestoreNotFound, match=f"one does at {revision}"):
+        tracker.accept_restore(revision - 1, call("accept_restore"))
+    for _ in range(2):
+        tracker.accept_restore(revision, call("accept_restore"))
+    assert tracker.restored is None
+    assert reports.parts["store"] == ("pass", "")
+    assert claim(tracker)
+
+
+def test_second_restore_before_acceptance_adds_to_the_first(copies, tracker):
+    first = claim(tracker)
+    early = copies.take()
+    second = claim(tracker)
+    late = copies.take()
+    third = claim(tracker)
+    copies.put(late)
+    notice(tracker)
+    seen = tracker.restored
+    copies.put(early)
+    notice(tracker)
+    assert [each.claim_uuid for each in tracker.restored.differences] == [third.uuid, second.uuid]
+    assert tracker.restored.revision > seen.revision
+    assert set(tracker.snapshot().claims) == {first.uuid}
+    with pytest.raises(RestoreNotFound):
+        tracker.accept_restore(seen.revision, call("accept_restore"))
+
+
+def test_rows_of_another_time_at_the_same_revision_are_noticed_at_the_reload(copies, reports):
+    store = FailingStore(copies.store())
+    tracker = tracker_on(store, reporter=reports)
+    activated, lost = claim(tracker), claim(tracker)
+    older = copies.take()
+    tracker.activate_claim(activated.uuid, call("activate_claim"))
+    ((row, parts),) = copies.take().values()
+    ((_, old),) = older.values()
+    claims = {uuid: each for uuid, each in old["claims"].items() if uuid != lost.uuid}
+    copies.put({tracker.snapshot().node.uuid: (row, {**parts, "claims": claims})})
+    store.fail(StoreUnavailable)
+    with pytest.raises(StoreUnavailable):
+        claim(tracker)
+    assert tracker.recover()
+    assert {d.claim_uuid: d.stored for d in tracker.restored.differences} == {
+        activated.uuid: "building",
+        lost.uuid: None,
+    }
+
+
+def test_healthy_reloads_are_not_taken_for_a_restore(copies):
+    store = FailingStore(copies.store())
+    tracker = tracker_on(store)
+    for after in (False, True):
+        claim(tracker)
+        store.fail(CommitUnknown, after=after)
+        try:
+            claim(tracker)
+        except StoreUnavailable:
+            assert not after
+        tracker.check_position()
+        assert tracker.restored is None and not tracker.stale
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not done", "done"])
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("position", StoreUnavailable),
+        ("reload", StoreUnavailable),
+        ("commit", StoreUnavailable),
+        ("commit", CommitUnknown),
+        ("commit", Deadlock),
+        ("commit", RevisionConflict),
+    ],
+)
+def test_restored_store_that_fails_meanwhile_is_continued_later(copies, method, error, after):
+    store = FailingStore(copies.store())
+    tracker = tracker_on(store)
+    held = claim(tracker)
+    copy = copies.take()
+    lost = claim(tracker)
+    acknowledged = tracker.snapshot().revision
+    copies.put(copy)
+    tracker.check_position()
+    store.fail(error, on=(method,), after=after)
+    assert not tracker.recover()
+    assert tracker.stale
+    assert tracker.recover()
+    assert [d.claim_uuid for d in tracker.restored.differences] == [lost.uuid]
+    assert tracker.snapshot().revision > acknowledged
+    assert set(stored_state(store).claims) == {held.uuid}
+    with pytest.raises(StoreRestored):
+        claim(tracker)
+
+
+def test_older_epoch_alone_is_noticed():
+    """Another agent may have continued an older copy, beyond the revision that was acknowledged."""
+    disk, witness = Disk(), MemoryWitness()
+    store = MemoryStore(disk)
+    tracker = tracker_on(store, witness=witness)
+    revision = tracker.snapshot().revision
+    witness.record(Mark(position=Position(epoch=9, revision=revision), at=NOON))
+    started = ResourceTracker(store, ManualClock(), enroll(store), witness=witness)
+    assert started.stale and started.recover()
+    assert started.restored.found.epoch == 1
+    assert not started.restored.compared
+    assert started.snapshot().epoch > 9
+    started.check_position()
+    assert started.fault is None and not started.stale
+    tracker.check_position()
+    assert isinstance(tracker.fault, WriterFenced), "the former writer is fenced, too"
+
+
+def test_claim_that_was_queued_when_it_was_noticed_is_refused(pool: ThreadPoolExecutor):
+    copies = MemoryCopies()
+    tracker_on(copies.store())  # observes the host
+    store = GatedStore(copies.store())
+    tracker = tracker_on(store)
+    store.admission.release()
+    claim(tracker)
+    copy = copies.take()
+    store.admission.release()
+    claim(tracker)
+    store.entered.acquire(), store.entered.acquire()
+    first = pool.submit(claim, tracker)
+    assert store.entered.acquire(timeout=10)
+    queued = pool.submit(claim, tracker)
+    copies.put(copy)
+    store.admission.release(3)  # the commit, that of the restore, and one too many
+    with pytest.raises(StoreUnavailable):
+        first.result(10)
+    with pytest.raises((StoreUnavailable, StoreRestored)):
+        queued.result(10)
+    assert len(tracker.snapshot().claims) == 1
+
+
+def test_repeat_of_a_lost_claim_is_refused_and_its_end_is_recorded(copies, tracker):
+    copy, same, build = copies.take(), call(), request()
+    claim(tracker, build, same)
+    copies.put(copy)
+    notice(tracker)
+    tracker.abort_instance_claim(same.operation_id, call("abort_instance_claim"))
+    tracker.accept_restore(tracker.restored.revision, call("accept_restore"))
+    with pytest.raises(ClaimExpired):
+        claim(tracker, build, same)
