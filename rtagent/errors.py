@@ -34,7 +34,8 @@
     │   ├── WriterFenced                 a newer writer has raised the epoch
     │   ├── ChangeRejected               the database refused the rows
     │   ├── Deadlock                     the database ended the transaction as a deadlock's victim
-    │   └── SchemaMismatch               the schema of the database is not that of the code
+    │   ├── SchemaMismatch               the schema of the database is not that of the code
+    │   └── NotDurable                   the database may lose what it has committed
     ├── IdentityError                    this process must not write for this node
     ├── ConfigError                      the value of an option violates its rule
     │   └── PciConfigError               a JSON document in an option of [pci] is invalid
@@ -320,6 +321,10 @@ class Deadlock(StoreError):
 
 class SchemaMismatch(StoreError):
     """The schema of the database is not the one that this code writes."""
+
+
+class NotDurable(StoreError):
+    """The database may lose what it has committed. The message names the setting and the remedy."""
 
 
 class IdentityError(RtAgentError):

@@ -36,7 +36,7 @@ class DbSync(Text):
         connection = self.app.client.settings.database.connection
         if parsed_args.sql:
             return ("version", "sql"), (migrate.HEAD, migrate.script(connection))
-        engine = open_engine(connection, MIGRATION_TIMEOUT)
+        engine = open_engine(connection, MIGRATION_TIMEOUT, require_durability=False)
         before = migrate.version(engine)
         migrate.sync(engine)
         changed = before != migrate.HEAD

@@ -15,7 +15,7 @@ from rtagent.conf import load
 from rtagent.conf.libraries import log_options
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock
-from rtagent.errors import ConfigError, IdentityError, SchemaMismatch, WriterFenced
+from rtagent.errors import ConfigError, IdentityError, NotDurable, SchemaMismatch, WriterFenced
 from rtagent.service.agent import Agent
 from rtagent.service.configuration import Configuration
 from rtagent.service.main_thread import EventQueue
@@ -68,7 +68,7 @@ def run(configuration: Configuration, settings: Settings, events: EventQueue) ->
     code, ended_by = 0, ""
     try:
         agent.run()
-    except (ConfigError, IdentityError, SchemaMismatch, WriterFenced) as error:
+    except (ConfigError, IdentityError, NotDurable, SchemaMismatch, WriterFenced) as error:
         code, ended_by = EX_CONFIG, error.message
     if ended_by:  # here, or oslo.log would append the error to the line
         LOG.error(ended_by)

@@ -32,6 +32,22 @@ connections, statements and locks. When the database does not answer a claim in 
 gets a retriable error.
 """,
     ),
+    cfg.BoolOpt(
+        "require_durability",
+        default=True,
+        help="""
+Refuse a database that may lose committed claims when its server or its host fails.
+
+* True: the agent does not start with such a database. If a setting changes while it runs, it
+  refuses every change until the setting is corrected. The error names setting, value and remedy.
+* False: the agent works. Its health shows the part ``durability`` as *warn* as long as it is so.
+
+PostgreSQL needs ``fsync``, ``full_page_writes`` and logged tables; the agent itself sets
+``synchronous_commit`` for its connections. MariaDB and MySQL need InnoDB tables,
+``innodb_flush_log_at_trx_commit = 1``, ``innodb_doublewrite`` and, with a binary log,
+``sync_binlog = 1``. SQLite needs a file system on which it can use its write-ahead log.
+""",
+    ),
 ]
 
 
@@ -40,3 +56,4 @@ class Database(Value, frozen=True, kw_only=True):
 
     connection: str
     operation_timeout: int
+    require_durability: bool

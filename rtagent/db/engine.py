@@ -8,6 +8,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from rtagent.db import durability
 from rtagent.db.backends import backend
 from rtagent.errors import ConfigError, StoreUnavailable
 
@@ -20,11 +21,12 @@ POOL_OVERFLOW = 16
 IN_MEMORY = (None, "", ":memory:")
 
 
-def open_engine(url: str, operation_timeout: float) -> Engine:
+def open_engine(url: str, operation_timeout: float, *, require_durability: bool = True) -> Engine:
     """Return an engine for a SQLAlchemy URL, for use from any thread. It connects on first use.
 
     :param operation_timeout: seconds: the bound of a connect, of the wait for a pooled connection,
         of each statement and of each lock.
+    :param require_durability: refuse to write with settings that may lose what is committed.
     :raises ConfigError: the URL is invalid, or the database is not supported.
     """
     parsed = _parse(url)
@@ -43,15 +45,18 @@ def open_engine(url: str, operation_timeout: float) -> Engine:
         rule = f"its driver is missing ({error}): use mysql+pymysql:// or postgresql+psycopg://"
         raise _wrong(url, rule) from error
     kind.listen(engine, operation_timeout)
+    if require_durability:
+        durability.guard(engine, kind)
     return engine
 
 
 def open_existing(url: str, operation_timeout: float) -> Engine:
-    """Return an engine like `open_engine`, but never create an SQLite database.
+    """Return an engine for an operator's command: never create an SQLite database, and write
+    whatever the settings of the server are.
 
     :raises StoreUnavailable: the file does not exist.
     """
-    engine = open_engine(url, operation_timeout)
+    engine = open_engine(url, operation_timeout, require_durability=False)
     name = engine.url.database
     if engine.dialect.name == "sqlite" and not (name and Path(name).exists()):
         raise StoreUnavailable(f"{name} does not exist: rtagentd creates it at its first start")

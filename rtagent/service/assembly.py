@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 from oslo_config import cfg
 
 from rtagent.conf.settings import Settings
-from rtagent.db import failpoints, migrate
+from rtagent.db import durability, failpoints, migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.registry import SqlServiceRegistry
@@ -22,10 +23,13 @@ from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 
 
 class Database(Value, frozen=True, kw_only=True):
-    """:ivar store: claims. :ivar registry: heartbeats. :ivar close: closes every connection."""
+    """:ivar store: claims. :ivar registry: heartbeats. :ivar close: closes every connection.
+    :ivar faults: returns what makes the database lose committed claims, or "".
+    """
 
     store: Store
     registry: ServiceRegistry
+    faults: Callable[[], str]
     close: Callable[[], None]
 
 
@@ -41,10 +45,18 @@ class Adapters(Value, frozen=True, kw_only=True):
 def database(settings: Settings) -> Database:
     """Open the database. Create the schema if it is an empty embedded database.
 
+    :raises NotDurable: the database may lose what is committed, and the settings forbid that.
     :raises SchemaMismatch: the schema is not that of this release. :raises StoreUnavailable:
     """
-    engine = open_engine(settings.database.connection, settings.database.operation_timeout)
+    options = settings.database
+    engine = open_engine(
+        options.connection,
+        options.operation_timeout,
+        require_durability=options.require_durability,
+    )
     try:
+        if options.require_durability:
+            durability.require(engine)
         migrate.ready(engine)
     except RtAgentError:
         engine.dispose()
@@ -55,7 +67,12 @@ def database(settings: Settings) -> Database:
         store = FailpointStore(SqlStore(engine, failpoint.passed), failpoint)
     else:
         store = SqlStore(engine)
-    return Database(store=store, registry=SqlServiceRegistry(engine), close=engine.dispose)
+    return Database(
+        store=store,
+        registry=SqlServiceRegistry(engine),
+        faults=partial(durability.faults, engine),
+        close=engine.dispose,
+    )
 
 
 def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rtagent.errors import StoreUnavailable
@@ -12,15 +12,23 @@ from rtagent.service.loop import Rest, every
 from rtagent.tracker import ResourceTracker
 
 PART = "heartbeat"
+#: The part that shows settings of the database with which it may lose committed claims.
+DURABILITY = "durability"
 
 
 class Heartbeat:
     """A `ServiceRegistry` that remembers the last record of its own host."""
 
     def __init__(
-        self, context: NodeContext, registry: ServiceRegistry, tracker: ResourceTracker
+        self,
+        context: NodeContext,
+        registry: ServiceRegistry,
+        tracker: ResourceTracker,
+        faults: Callable[[], str] = str,
     ) -> None:
+        """:param faults: returns what makes the database lose committed claims, or ""."""
         self._context, self._registry, self._tracker = context, registry, tracker
+        self._faults = faults
         self._reporter = context.reporter.named(__name__)
         self._host = tracker.snapshot().node.host
         self._service = Service(host=self._host, binary="rtagent")
@@ -31,8 +39,9 @@ class Heartbeat:
         return self._service.disabled or self._service.forced_down
 
     def turn(self) -> Rest:
-        """Send one heartbeat."""
+        """Check the database, and send one heartbeat."""
         try:
+            self._check_durability()
             # A writer that has nothing to write would not notice otherwise that it is fenced.
             self._tracker.check_position()
             self.heartbeat(self._host, self._context.clock.now())
@@ -41,6 +50,12 @@ class Heartbeat:
         else:
             self._reporter.health(PART, "pass")
         return every(self._context.settings.current.default.report_interval)
+
+    def _check_durability(self) -> None:
+        faults = self._faults()
+        required = self._context.settings.current.database.require_durability
+        status = ("fail" if required else "warn") if faults else "pass"
+        self._reporter.health(DURABILITY, status, faults)
 
     # -- ServiceRegistry --------------------------------------------------------------------------
 

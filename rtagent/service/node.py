@@ -72,7 +72,8 @@ class NodeAgent:
         self._admission = Admission(node.tracker)
         self._checks = HostChecks(context, node)
         self._audits = Audits(context, node, hypervisor, identity, self._admission, self._checks)
-        self._heartbeat = Heartbeat(context, adapters.database.registry, node.tracker)
+        database = adapters.database
+        self._heartbeat = Heartbeat(context, database.registry, node.tracker, database.faults)
         self.publisher = Publisher(
             context, adapters.placement, node, self._admission, self._heartbeat
         )

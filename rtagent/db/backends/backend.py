@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import select
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
+from rtagent.model.base import Value
+
 Options = dict[str, Any]
 
 #: A driver's code of an error: SQLite's and MariaDB's numbers, PostgreSQL's SQLSTATE.
 Code = str | int | None
+
+#: Executes a statement on one connection, and returns its rows.
+Query = Callable[[str], Sequence[Sequence[Any]]]
+
+
+class Fault(Value, frozen=True, kw_only=True):
+    """A setting with which the database may lose committed transactions, or a file that it has
+    lost.
+    """
+
+    setting: str
+    value: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.value}: {self.remedy}"
 
 
 class Backend(ABC):
@@ -40,6 +59,13 @@ class Backend(ABC):
     @abstractmethod
     def listen(self, engine: Engine, timeout: float) -> None:
         """Register the event listeners that prepare each connection."""
+
+    @abstractmethod
+    def faults(self, connection: Any, query: Query) -> Sequence[Fault]:
+        """Return why a connection may lose what it commits.
+
+        :param connection: the driver's. :param query: executes a statement on it.
+        """
 
     @abstractmethod
     def code(self, error: DBAPIError) -> Code:

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 
-from rtagent.db.backends.backend import Backend, Code, Options, refuse_dropped, server_seconds
+from rtagent.db.backends.backend import (
+    Backend,
+    Code,
+    Fault,
+    Options,
+    Query,
+    refuse_dropped,
+    server_seconds,
+)
+from rtagent.db.schema import metadata
+
+#: The values with which each variable keeps committed transactions. A server without a variable
+#: has nothing to set.
+_DURABLE: Mapping[str, Sequence[str]] = {
+    "innodb_flush_log_at_trx_commit": ("1", "3"),
+    "innodb_doublewrite": ("ON", "1", "FAST", "DETECT_AND_RECOVER"),
+    "sync_binlog": ("1",),
+}
+_BINARY_LOG = "log_bin"
+_VARIABLES = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})".format(
+    names=", ".join(f"'{name}'" for name in (*_DURABLE, _BINARY_LOG))
+)
+#: Other engines have no transactions.
+_TABLES = """
+SELECT table_name, engine FROM information_schema.tables
+WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ({names})
+""".format(names=", ".join(f"'{table}'" for table in metadata.tables))
 
 
 class MySQL(Backend):
@@ -48,6 +75,24 @@ class MySQL(Backend):
             # PyMySQL has no public attribute for its socket.
             refuse_dropped(connection._sock.fileno())
 
+    def faults(self, connection: Any, query: Query) -> Sequence[Fault]:
+        values = {str(name): str(value) for name, value in query(_VARIABLES)}
+        if values.get(_BINARY_LOG) != "ON":
+            values.pop("sync_binlog", None)
+        found = [
+            Fault(setting=name, value=values[name], remedy=_remedy(name, durable[0]))
+            for name, durable in _DURABLE.items()
+            if name in values and values[name].upper() not in durable
+        ]
+        return found + [
+            Fault(
+                setting=f"the engine of table {table}",
+                value=engine,
+                remedy=f"ALTER TABLE {table} ENGINE = InnoDB",
+            )
+            for table, engine in query(_TABLES)
+        ]
+
     def code(self, error: DBAPIError) -> Code:
         args = getattr(error.orig, "args", ())
         return args[0] if args else None
@@ -64,3 +109,9 @@ def _settings(timeout: float, mariadb: bool) -> list[tuple[str, object]]:
         # An agent that is stopped within a transaction would keep its node's row locked.
         settings += [("max_statement_time", seconds), ("idle_transaction_timeout", whole)]
     return settings
+
+
+def _remedy(name: str, value: str) -> str:
+    if name == "innodb_doublewrite":
+        return f"set it to {value} in the server's configuration file and restart the server"
+    return f"SET GLOBAL {name} = {value}, and set it in the server's configuration file"

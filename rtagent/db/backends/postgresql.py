@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 import psycopg
@@ -12,9 +13,34 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 
-from rtagent.db.backends.backend import Backend, Code, Options, refuse_dropped, server_seconds
+from rtagent.db.backends.backend import (
+    Backend,
+    Code,
+    Fault,
+    Options,
+    Query,
+    refuse_dropped,
+    server_seconds,
+)
+from rtagent.db.schema import metadata
 
 _T = TypeVar("_T")
+
+#: Not weaker than what the administrator has chosen: remote_apply also waits for the standby.
+_SYNCHRONOUS = """
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+"""
+#: A check's rows: what is not as it must be. A server empties unlogged tables after a crash.
+_FAULTS = """
+SELECT name, value FROM (VALUES
+    ('synchronous_commit', current_setting('synchronous_commit')),
+    ('fsync', current_setting('fsync')),
+    ('full_page_writes', current_setting('full_page_writes'))
+) AS settings (name, value) WHERE value NOT IN ('on', 'remote_apply')
+UNION ALL
+SELECT relname, 'unlogged' FROM pg_class WHERE relpersistence <> 'p' AND oid IN ({tables})
+""".format(tables=", ".join(f"to_regclass('{table}')" for table in metadata.tables))
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
@@ -57,7 +83,7 @@ class PostgreSQL(Backend):
 
     def listen(self, engine: Engine, timeout: float) -> None:
         seconds = server_seconds(timeout)
-        settings = "; ".join(
+        bounds = "; ".join(
             f"SET {name} = {int(bound * 1000)}"
             for name, bound in (
                 ("statement_timeout", seconds),
@@ -75,7 +101,8 @@ class PostgreSQL(Backend):
         @event.listens_for(engine, "connect")
         def prepare(connection: _BoundedConnection, _: object) -> None:
             connection.autocommit = True
-            connection.execute(settings)
+            connection.execute(bounds)
+            connection.execute(_SYNCHRONOUS)
             connection.autocommit = False
 
         @event.listens_for(engine, "checkout")
@@ -91,5 +118,17 @@ class PostgreSQL(Backend):
             cursor.connection.execute("")
             return True
 
+    def faults(self, connection: Any, query: Query) -> Sequence[Fault]:
+        return [
+            Fault(setting=name, value=value, remedy=_remedy(name, value))
+            for name, value in query(_FAULTS)
+        ]
+
     def code(self, error: DBAPIError) -> Code:
         return getattr(error.orig, "sqlstate", None)
+
+
+def _remedy(name: str, value: str) -> str:
+    if value == "unlogged":
+        return f"ALTER TABLE {name} SET LOGGED"
+    return f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf()"

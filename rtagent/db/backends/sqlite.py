@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
-from rtagent.db.backends.backend import Backend, Code, Options
+from rtagent.db.backends.backend import Backend, Code, Fault, Options, Query
+from rtagent.db.backends.sqlite_files import DatabaseFiles
+from rtagent.errors import StoreUnavailable
+
+_FULL, _EXTRA = 2, 3
 
 
 class SQLite(Backend):
@@ -29,8 +35,20 @@ class SQLite(Backend):
         return {"connect_args": {"timeout": timeout, "isolation_level": None}}
 
     def listen(self, engine: Engine, timeout: float) -> None:
+        event.listen(engine, "do_connect", _Connector().connect)
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
+
+    def faults(self, connection: Any, query: Query) -> Sequence[Fault]:
+        ((mode,),), ((sync,),) = query("PRAGMA journal_mode"), query("PRAGMA synchronous")
+        found: list[Fault] = connection.files.faults()
+        if mode != "wal":
+            remedy = "put the database on a local file system that supports shared memory"
+            found.append(Fault(setting="journal_mode", value=mode, remedy=remedy))
+        if sync not in (_FULL, _EXTRA):
+            remedy = "use an SQLite library that supports PRAGMA synchronous = FULL"
+            found.append(Fault(setting="synchronous", value=str(sync), remedy=remedy))
+        return found
 
     def code(self, error: DBAPIError) -> Code:
         number = getattr(error.orig, "sqlite_errorcode", None)
@@ -38,13 +56,66 @@ class SQLite(Backend):
         return None if number is None else number & 0xFF
 
 
-def _prepare(connection: Any, _: object) -> None:
+class _FileConnection(sqlite3.Connection):
+    """A connection whose commits fail if a path does not lead to its open file any more.
+
+    :ivar files: the open files. :ivar moved: the last check found one removed or replaced.
+    """
+
+    files = DatabaseFiles({})
+    moved = False
+
+    def commit(self) -> None:
+        super().commit()
+        # Not before the commit: the files could be removed between the check and the commit.
+        self.check_files(sqlite3.OperationalError)
+
+    def check_files(self, error: type[Exception]) -> None:
+        """Raise this error if a file was removed or replaced."""
+        faults = self.files.faults()
+        self.moved = bool(faults)
+        if faults:
+            raise error("; ".join(map(str, faults)))
+
+
+class _Connector:
+    """Opens the connections of one engine, all to the same file."""
+
+    def __init__(self) -> None:
+        self._first: DatabaseFiles | None = None
+
+    def connect(self, _: object, __: object, args: Any, kwargs: Any) -> _FileConnection:
+        """Open a connection. Only the first one of a process may create the file."""
+        (path,) = args
+        if kwargs.get("uri"):
+            return sqlite3.connect(path, factory=_FileConnection, **kwargs)
+        name = path
+        if self._first is not None:
+            if faults := self._first.faults():
+                raise sqlite3.OperationalError(str(faults[0]))
+            name, kwargs = Path(path).absolute().as_uri() + "?mode=rw", {**kwargs, "uri": True}
+        connection = sqlite3.connect(name, factory=_FileConnection, **kwargs)
+        self._first = self._first or DatabaseFiles({}).with_those_at(path)
+        connection.files = self._first
+        return connection
+
+
+def _prepare(connection: _FileConnection, _: object) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
+    # The first read opens the WAL and the shared memory.
+    connection.execute("PRAGMA schema_version")
+    query = "SELECT file FROM pragma_database_list WHERE name = 'main'"
+    ((path,),) = connection.execute(query)
+    # The path in the URL may be a symbolic link. The other files are beside the database itself.
+    connection.files = connection.files.with_those_at(path, f"{path}-wal", f"{path}-shm")
 
 
 def _begin(connection: Connection) -> None:
     # A writer takes the lock at BEGIN, so that the rows that it reads stay valid until its commit.
     # A lock that is requested later may be refused without any wait.
     writes = connection.get_execution_options().get("writes", False)
+    raw: Any = connection.connection.dbapi_connection
+    if writes and raw.moved:
+        raw.check_files(StoreUnavailable)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

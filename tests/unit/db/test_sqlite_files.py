@@ -1,0 +1,98 @@
+"""An SQLite database whose files are removed or replaced while it is open."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from rtagent.db import durability
+from rtagent.db.engine import open_engine
+from rtagent.db.store import SqlStore
+from rtagent.errors import CommitUnknown, StoreUnavailable
+from tests.support.stored_values import NODE, claim, created
+from tests.support.stores import assert_loads, assert_stored, commit, enrolled
+
+FILES = ("db.sqlite", "db.sqlite-wal", "db.sqlite-shm")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_commit_to_a_removed_file_is_not_acknowledged(engine: Engine, tmp_path: Path, name: str):
+    store = SqlStore(engine)
+    state = commit(store, enrolled(store), created(claim(1)))
+    aside = tmp_path / "aside"
+    (tmp_path / name).rename(aside)
+
+    with pytest.raises(CommitUnknown, match=f"{name} is removed: put back the file"):
+        commit(store, state, created(claim(2)))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=f"{name} is removed"):
+            store.reload(NODE.uuid, state.epoch)
+    assert f"{name} is removed" in durability.faults(engine)
+    assert not (tmp_path / name).exists()
+
+    aside.rename(tmp_path / name)
+    reloaded = store.reload(NODE.uuid, state.epoch)
+    assert {c.uuid for c in reloaded.claims} == {claim(n).uuid for n in (1, 2)}
+    assert durability.faults(engine) == ""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_commit_to_a_replaced_file_is_not_acknowledged(engine: Engine, tmp_path: Path, name: str):
+    store = SqlStore(engine)
+    state = enrolled(store)
+    shutil.copy(tmp_path / name, tmp_path / "copy")
+    (tmp_path / "copy").rename(tmp_path / name)
+
+    with pytest.raises(CommitUnknown, match=f"{name} is replaced"):
+        commit(store, state, created(claim(1)))
+    with pytest.raises(StoreUnavailable, match=f"{name} is replaced"):
+        store.reload(NODE.uuid, state.epoch)
+
+
+def test_new_connection_does_not_create_a_database(engine: Engine, tmp_path: Path):
+    store = SqlStore(engine)
+    state = enrolled(store)
+    engine.dispose()
+    (tmp_path / FILES[0]).rename(tmp_path / "aside")
+
+    with pytest.raises(StoreUnavailable, match=f"{FILES[0]} is removed"):
+        store.load(NODE.uuid)
+    assert not (tmp_path / FILES[0]).exists()
+
+    (tmp_path / "aside").rename(tmp_path / FILES[0])
+    assert_loads(store, state)
+
+
+def test_renamed_directory_is_noticed(tmp_path: Path, engine: Engine):
+    (tmp_path / "state").mkdir()
+    engine.dispose()
+    (tmp_path / FILES[0]).rename(tmp_path / "state" / FILES[0])
+    store = SqlStore(open_engine(f"sqlite:///{tmp_path}/state/{FILES[0]}", 5))
+    state = enrolled(store)
+    (tmp_path / "state").rename(tmp_path / "renamed")
+
+    with pytest.raises(CommitUnknown, match="is removed"):
+        commit(store, state, created(claim(1)))
+
+
+def test_link_to_the_database_may_not_change(tmp_path: Path, engine: Engine):
+    link = tmp_path / "link"
+    link.symlink_to(FILES[0])
+    store = SqlStore(open_engine(f"sqlite:///{link}", 5))
+    state = commit(store, enrolled(store), created(claim(1)))
+    (tmp_path / "other").touch()
+    link.unlink()
+    link.symlink_to("other")
+
+    with pytest.raises(CommitUnknown, match="link is replaced"):
+        commit(store, state, created(claim(2)))
+
+
+def test_wal_that_a_last_connection_removes_is_not_a_fault(engine: Engine, tmp_path: Path):
+    store = SqlStore(engine)
+    state = enrolled(store)
+    engine.dispose()
+    assert not (tmp_path / FILES[1]).exists()
+    state = commit(store, state, created(claim(1)))
+    assert_stored(store.load(NODE.uuid), state)
