@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from lxml import etree
 
 from rtagent.model.base import Value
+from rtagent.model.cpuset import MAX_CPU
 from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
 
 
@@ -31,7 +33,7 @@ class HostCapabilities(Value, frozen=True, kw_only=True):
     guests: tuple[tuple[str, str, str], ...]
 
 
-def parse_capabilities(document: str) -> HostCapabilities:
+def parse_capabilities(document: str | bytes) -> HostCapabilities:
     """:raises BadDocument: names the missing or invalid part."""
     root = parse(document)
     host, cpu = root.find("host"), root.find("host/cpu")
@@ -39,7 +41,7 @@ def parse_capabilities(document: str) -> HostCapabilities:
         raise BadDocument("it has no <capabilities> with a <host> and its <cpu>")
     siblings = dict(_siblings(host))
     return HostCapabilities(
-        host_uuid=text(host, "uuid", ""),
+        host_uuid=_uuid(text(host, "uuid", "")),
         arch=text(cpu, "arch"),
         cpus=frozenset(siblings),
         hyperthreading=any(others != str(cpu_id) for cpu_id, others in siblings.items()),
@@ -58,12 +60,20 @@ def feature_names(cpu: etree._Element) -> frozenset[str]:
     )
 
 
+def _uuid(written: str) -> str:
+    # The name of a lock file contains it.
+    try:
+        return str(UUID(written)) if written else ""
+    except ValueError as error:
+        raise BadDocument(f"<uuid> of <host> is {written!r}, not a uuid") from error
+
+
 def _siblings(host: etree._Element) -> Iterator[tuple[int, str]]:
     """Yield each online CPU with its ``siblings``; libvirt has none for an offline CPU."""
     for cpu in host.iterfind("topology/cells/cell/cpus/cpu"):
         siblings = cpu.get("siblings")
         if siblings is not None:
-            yield integer(cpu.get("id"), "<cpu id>"), siblings
+            yield integer(cpu.get("id"), "<cpu id>", MAX_CPU), siblings
 
 
 def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, Any]:

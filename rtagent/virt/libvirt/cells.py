@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
+from rtagent.model.cpuset import MAX_CPU, BadCpuSet, parse_cpu_spec
 from rtagent.model.topology import Cell
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB
-from rtagent.virt.libvirt.document import BadDocument, integer, parse
+from rtagent.virt.libvirt.document import LARGEST, BadDocument, integer, parse
 from rtagent.virt.libvirt.units import in_bytes
 
+#: Higher than the numbers of NUMA nodes that Linux supports.
+MAX_CELL = 65535
 
-def parse_cells(document: str, running: frozenset[int] | None = None) -> tuple[Cell, ...]:
+
+def parse_cells(document: str | bytes, running: frozenset[int] | None = None) -> tuple[Cell, ...]:
     """Return the host's cells in order of their ids; empty when the document has none.
 
     :param running: the host's online CPUs; None: use the document alone. libvirt 9 reports an
@@ -28,10 +31,10 @@ def parse_cells(document: str, running: frozenset[int] | None = None) -> tuple[C
 
 
 def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
-    number = integer(element.get("id"), "<cell id>")
+    number = integer(element.get("id"), "<cell id>", MAX_CELL)
     where = f"cell {number}"
     listed = element.iterfind("cpus/cpu")
-    cpus = {integer(cpu.get("id"), f"{where}: <cpu id>"): cpu for cpu in listed}
+    cpus = {integer(cpu.get("id"), f"{where}: <cpu id>", MAX_CPU): cpu for cpu in listed}
     # Ignore siblings and socket of an offline CPU: libvirt reads both from sysfs, which has them
     # for online CPUs only.
     online = {
@@ -73,15 +76,17 @@ def _core(cpu: etree._Element, where: str) -> frozenset[int]:
 def _distances(element: etree._Element, where: str) -> Iterator[tuple[int, int]]:
     for sibling in element.iterfind("distances/sibling"):
         yield (
-            integer(sibling.get("id"), f"{where}: <sibling id>"),
+            integer(sibling.get("id"), f"{where}: <sibling id>", MAX_CELL),
             integer(sibling.get("value"), f"{where}: <sibling value>"),
         )
 
 
 def _pages(element: etree._Element, where: str) -> Iterator[tuple[int, int]]:
     for pages in element.iterfind("pages"):
-        size = in_bytes(pages, pages.get("size"), f"{where}: <pages size>")
-        yield size // BYTES_IN_KIB, integer(pages.text, f"{where}: <pages>")
+        size = in_bytes(pages, pages.get("size"), f"{where}: <pages size>") // BYTES_IN_KIB
+        if not size:
+            raise BadDocument(f"{where}: <pages size> is less than 1 KiB")
+        yield size, integer(pages.text, f"{where}: <pages>", LARGEST // BYTES_IN_KIB // size)
 
 
 def _size(element: etree._Element | None, where: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from lxml import etree
 
 from rtagent.model.base import Value
-from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
+from rtagent.model.cpuset import MAX_CPU, BadCpuSet, parse_cpu_spec
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.document import BadDocument, integer
@@ -103,7 +103,7 @@ def _memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | N
     cells = domain.findall("cpu/numa/cell")
     if cells:
         return {
-            integer(cell.get("id", str(place)), "<cell id>"): (cell, cell.get("memory"))
+            integer(cell.get("id", str(place)), "<cell id>", MAX_CPU): (cell, cell.get("memory"))
             for place, cell in enumerate(cells)
         }
     memory = domain.find("memory")
@@ -119,7 +119,7 @@ def _host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
     memory = numatune.find("memory")
     bound: dict[int | None, int | None] = {None: None if memory is None else _only(memory)}
     for node in numatune.iterfind("memnode"):
-        bound[integer(node.get("cellid"), "<memnode cellid>")] = _only(node)
+        bound[integer(node.get("cellid"), "<memnode cellid>", MAX_CPU)] = _only(node)
     return bound
 
 

@@ -2,45 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lxml import etree
 
 # Do not resolve entities or fetch anything: a domain document may come from an untrusted caller.
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
 
 
+#: The largest number that is accepted: the largest integer of a database.
+LARGEST = 2**63 - 1
+#: The longest text that is accepted: the longest name of a database.
+MAX_TEXT = 255
+#: The longest message about a document, which may quote a value of any length.
+_MAX_MESSAGE = 300
+
+
 class BadDocument(Exception):
     """The document is invalid; the message says where."""
 
+    def __init__(self, message: str) -> None:
+        short = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}..."
+        super().__init__(short)
 
-def parse(text: str) -> etree._Element:
+
+def parse(document: str | bytes) -> etree._Element:
     """Return the root element.
 
-    :raises BadDocument: the document is not well-formed.
+    :raises BadDocument: the document is not well-formed, or declares entities, which no document
+        of libvirt does.
     """
     try:
-        return etree.fromstring(text, _PARSER)
+        root = etree.fromstring(document, _PARSER)
     except (etree.XMLSyntaxError, ValueError) as error:
+        raise BadDocument(f"not well-formed: {error}") from error
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise BadDocument("not well-formed: it has a document type declaration")
+    return root
+
+
+def received(call: Callable[[], str]) -> str:
+    """Return the document that a call of libvirt returns.
+
+    :raises BadDocument: it is not in UTF-8. :raises libvirt.libvirtError:
+    """
+    try:
+        return call()
+    except UnicodeDecodeError as error:
         raise BadDocument(f"not well-formed: {error}") from error
 
 
 def text(element: etree._Element, path: str, default: str | None = None) -> str:
     """Return the stripped text of the element at `path`.
 
-    :raises BadDocument: the text is missing or empty, and no default was given.
+    :raises BadDocument: the text is longer than `MAX_TEXT`; or it is missing or empty, and no
+        default was given.
     """
-    found = element.findtext(path)
-    if found is None or not found.strip():
-        if default is None:
-            raise BadDocument(f"<{element.tag}> has no <{path}>")
-        return default
-    return found.strip()
+    found = (element.findtext(path) or "").strip()
+    if len(found) > MAX_TEXT:
+        raise BadDocument(f"<{path}> of <{element.tag}> has more than {MAX_TEXT} characters")
+    if not found and default is None:
+        raise BadDocument(f"<{element.tag}> has no <{path}>")
+    return found or default or ""
 
 
-def integer(value: str | None, where: str) -> int:
-    """Return a non-negative integer. :raises BadDocument: the value is not one."""
-    if value is None or not value.strip().isdecimal():
+def attribute(element: etree._Element, name: str) -> str:
+    """Return an attribute; "" without it. :raises BadDocument: it is longer than `MAX_TEXT`."""
+    value = element.get(name, "")
+    if len(value) > MAX_TEXT:
+        raise BadDocument(f"<{element.tag} {name}> has more than {MAX_TEXT} characters")
+    return value
+
+
+def integer(value: str | None, where: str, most: int = LARGEST) -> int:
+    """Return a non-negative integer.
+
+    :raises BadDocument: the value is not one, or is more than `most`.
+    """
+    digits = "" if value is None else value.strip()
+    if not (digits.isascii() and digits.isdecimal()):
         raise BadDocument(f"{where} is {value!r}, not a number")
-    return int(value)
+    digits = digits.lstrip("0") or "0"
+    # Python refuses to convert a number of several thousand digits.
+    if len(digits) > len(str(most)) or int(digits) > most:
+        raise BadDocument(f"{where} is {digits}: it must be at most {most}")
+    return int(digits)
 
 
 def enum(element: etree._Element, path: str) -> frozenset[str]:

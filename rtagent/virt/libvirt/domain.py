@@ -10,6 +10,9 @@ from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
 from rtagent.virt.libvirt.document import BadDocument, integer, parse
 from rtagent.virt.libvirt.units import in_bytes
 
+#: The largest number that libvirt's API can return.
+_MOST_VCPUS = 2**31 - 1
+
 
 class DomainFacts(Value, frozen=True, kw_only=True):
     """The accounted part of a domain document.
@@ -44,7 +47,7 @@ def _vcpus(root: etree._Element) -> int:
     vcpu = root.find("vcpu")
     if vcpu is None:
         return 1  # libvirt's default
-    return integer(vcpu.get("current", vcpu.text), "<vcpu>")
+    return integer(vcpu.get("current", vcpu.text), "<vcpu>", _MOST_VCPUS)
 
 
 def _memory_mb(root: etree._Element) -> int:

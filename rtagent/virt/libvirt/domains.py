@@ -14,7 +14,7 @@ from rtagent.model.units import KIB_IN_MIB, round_up
 from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.connection import Session, broken
-from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.storage import Storage, growth
 from rtagent.virt.libvirt.workers import Workers
@@ -237,7 +237,7 @@ class Domains:
 def _facts(session: Session, each: _Listed) -> DomainFacts | Problem | None:
     """Read and parse the document; None when the domain has gone since the listing."""
     try:
-        return parse_domain(each.virt.XMLDesc(0))
+        return parse_domain(received(lambda: each.virt.XMLDesc(0)))
     except BadDocument as error:
         return Problem(item=f"domain {each.uuid}", message=str(error))
     except libvirt.libvirtError as error:

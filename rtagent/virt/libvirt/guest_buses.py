@@ -13,6 +13,7 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.assignment import Assignment
+from rtagent.virt.libvirt.document import BadDocument, integer
 
 #: Prefix of the aliases of our controllers; libvirt keeps aliases that begin with ``ua-``.
 ALIAS = "ua-rtagent-"
@@ -34,6 +35,8 @@ def put_buses(domain: etree._Element, assignment: Assignment, devices: Iterable[
 
     Does nothing for a guest with one cell, for a device on none of the guest's host cells, for a
     device with an address in the document, or when the document has expander buses of its own.
+
+    :raises BadDocument: a number is invalid.
     """
     known, parent = _remove(domain), domain.find("devices")
     cells = {cell.id: number for number, cell in enumerate(assignment.cells)}
@@ -81,7 +84,11 @@ class _Indices:
 
 def _indices(domain: etree._Element, known: Mapping[str, int]) -> _Indices:
     controllers = domain.iterfind("devices/controller[@type='pci']")
-    return _Indices(known, (int(each.get("index", "0")) for each in controllers))
+    return _Indices(known, map(_index, controllers))
+
+
+def _index(controller: etree._Element) -> int:
+    return integer(controller.get("index", "0"), "<controller index>", _END)
 
 
 def _remove(domain: etree._Element) -> dict[str, int]:
@@ -91,12 +98,20 @@ def _remove(domain: etree._Element) -> dict[str, int]:
         alias = controller.find("alias")
         name = "" if alias is None else alias.get("name", "")
         if name.startswith(ALIAS):
-            known[name] = int(controller.get("index", "0"))
+            known[name] = _index(controller)
             _drop(controller)
     for address in domain.findall("devices/*/address[@type='pci']"):
-        if int(address.get("bus", "0"), 0) in known.values():
+        if _bus_number(address) in known.values():
             _drop(address)
     return known
+
+
+def _bus_number(address: etree._Element) -> int:
+    written = address.get("bus", "0")
+    try:
+        return int(written, 0)
+    except ValueError as error:  # also a number of several thousand digits
+        raise BadDocument(f"<address bus> is {written!r}, not a number") from error
 
 
 def _drop(element: etree._Element) -> None:

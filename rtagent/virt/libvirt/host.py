@@ -7,7 +7,6 @@ from pathlib import Path
 
 import libvirt
 import msgspec
-from lxml import etree
 
 from rtagent.model.base import Value
 from rtagent.model.topology import Cell, Topology
@@ -20,7 +19,7 @@ from rtagent.virt.libvirt.capabilities import (
 )
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.connection import Session, optional
-from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.document import parse, received
 from rtagent.virt.libvirt.hostfile import simulated_capabilities, simulated_hostname
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 
@@ -54,7 +53,7 @@ def read_host(session: Session, file: Path | None) -> Host:
     """
     virt, checked = session.virt, check(session)
     document = simulated_capabilities(file) if file is not None else None
-    described = document or virt.getCapabilities()
+    described = document or received(virt.getCapabilities)
     capabilities = parse_capabilities(described)
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
@@ -104,15 +103,19 @@ def _traits(session: Session, capabilities: HostCapabilities) -> Iterator[str]:
     yield from host_traits(capabilities, _all_features(session, capabilities))
     for machine in (None, *_MACHINES.get(capabilities.arch, ())):
         with optional(session):
-            document = session.virt.getDomainCapabilities(None, capabilities.arch, machine, None, 0)
+            document = _domain_capabilities(session.virt, capabilities.arch, machine)
             yield from domain_traits(parse(document))
+
+
+def _domain_capabilities(virt: libvirt.virConnect, arch: str, machine: str | None) -> str:
+    return received(lambda: virt.getDomainCapabilities(None, arch, machine, None, 0))
 
 
 def _all_features(session: Session, capabilities: HostCapabilities) -> frozenset[str]:
     """Return the CPU's features, including those that its model implies if libvirt knows them."""
     expand = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
-    listed = feature_names(etree.fromstring(capabilities.cpu))
+    listed = feature_names(parse(capabilities.cpu))
     with optional(session):
-        whole = session.virt.baselineCPU([capabilities.cpu], expand)
+        whole = received(lambda: session.virt.baselineCPU([capabilities.cpu], expand))
         return listed | feature_names(parse(whole))
     return listed

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 import libvirt
 from lxml import etree
 
-from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.document import MAX_TEXT, BadDocument, parse
 from rtagent.virt.libvirt.events import silence
 
 #: The processing instruction in the capabilities document that names the host.
@@ -50,19 +50,31 @@ def signature(file: Path) -> Signature:
     return tuple(_stamp(path) for path in (file, capabilities_path(file)))
 
 
-def simulated_capabilities(file: Path) -> str | None:
-    """Return the capabilities document of the file, or None without one."""
+def simulated_capabilities(file: Path) -> bytes | None:
+    """Return the capabilities document of the file, or None without one.
+
+    :raises BadDocument: it cannot be read.
+    """
+    path = capabilities_path(file)
     try:
-        return capabilities_path(file).read_text()
+        return path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise BadDocument(f"{path} cannot be read: {error.strerror}") from error
 
 
-def simulated_hostname(capabilities: str) -> str | None:
-    """Return the host name in a simulated host's capabilities document, or None."""
+def simulated_hostname(capabilities: str | bytes) -> str | None:
+    """Return the host name in a simulated host's capabilities document, or None.
+
+    :raises BadDocument: the name is longer than `MAX_TEXT`.
+    """
     siblings = parse(capabilities).itersiblings(preceding=True)
     instructions = (each for each in siblings if isinstance(each, etree._ProcessingInstruction))
-    return next((i.get("name") for i in instructions if i.target == HOST_INSTRUCTION), None)
+    name = next((i.get("name") for i in instructions if i.target == HOST_INSTRUCTION), None)
+    if name is not None and len(name) > MAX_TEXT:
+        raise BadDocument(f"the name of the host has more than {MAX_TEXT} characters")
+    return name
 
 
 def rejection(file: Path) -> str:

@@ -12,11 +12,14 @@ from rtagent.model.address import BadAddress, make_address, parse_address
 from rtagent.model.base import Value
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
 from rtagent.pci.parsing import InvalidValue, parse_hex_id
-from rtagent.virt.libvirt.document import BadDocument, integer, parse, text
+from rtagent.virt.libvirt.document import BadDocument, attribute, integer, parse, text
 
 #: Bridges are not endpoints and are never assigned to a guest.
 _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
 _BRIDGE_CLASS = "0x06"
+
+#: The largest number of a cell, a group or instances: what fits into the columns of a database.
+_MOST = 2**31 - 1
 
 
 class NetNode(Value, frozen=True, kw_only=True):
@@ -188,10 +191,12 @@ def _id(capability: etree._Element, tag: str) -> str:
         raise BadDocument(f"<{tag} id> is {written!r}: it {error}") from error
 
 
-def _number(element: etree._Element | None, attribute: str) -> int | None:
+def _number(element: etree._Element | None, name: str) -> int | None:
     """Return the number; None when it is absent or -1."""
-    written = None if element is None else element.get(attribute)
-    return int(written) if written is not None and written.isdecimal() else None
+    written = None if element is None else element.get(name)
+    if element is None or written is None or written.strip() == "-1":
+        return None
+    return integer(written, f"<{element.tag} {name}>", _MOST)
 
 
 def _serial(vpd: etree._Element | None) -> str | None:
@@ -205,10 +210,12 @@ def _mdev_types(capability: etree._Element | None) -> tuple[MdevType, ...]:
         return ()
     return tuple(
         MdevType(
-            id=each.get("id", ""),
+            id=attribute(each, "id"),
             name=text(each, "name", ""),
             device_api=text(each, "deviceAPI"),
-            available_instances=integer(text(each, "availableInstances"), "<availableInstances>"),
+            available_instances=integer(
+                text(each, "availableInstances"), "<availableInstances>", _MOST
+            ),
         )
         for each in capability.iterfind("type")
     )
@@ -231,7 +238,7 @@ def _mdev(capability: etree._Element) -> MdevNode:
     kind = capability.find("type")
     return MdevNode(
         uuid=text(capability, "uuid", "").lower() or None,
-        type="" if kind is None else kind.get("id", ""),
+        type="" if kind is None else attribute(kind, "id"),
     )
 
 

@@ -14,7 +14,7 @@ from rtagent.model.device import Device, Mdev
 from rtagent.model.observation import Problem
 from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.connection import Session, broken
-from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.node_device_xml import (
     MdevNode,
     NodeDevice,
@@ -175,7 +175,7 @@ def _card(device: Device) -> str:
 def _found(session: Session, each: Listed) -> _Found | _Gone | Problem:
     """Read and parse the document; a `Problem` when the read failed this time."""
     try:
-        return parse_node_device(each.virt.XMLDesc(0))
+        return parse_node_device(received(lambda: each.virt.XMLDesc(0)))
     except BadDocument as error:
         return _Odd(message=str(error))
     except libvirt.libvirtError as error:

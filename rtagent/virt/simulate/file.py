@@ -69,7 +69,7 @@ def _changing(file: Path) -> Iterator[None]:
 
 def _read(file: Path) -> etree._Element:
     try:
-        root = parse(file.read_text())
+        root = parse(file.read_bytes())
     except FileNotFoundError as error:
         raise SimulationError(
             "no such file: create the host with `rtagent host simulate`"

@@ -56,3 +56,22 @@ def test_aarch64():
 def test_an_invalid_document_names_the_element(odd, message):
     with pytest.raises(BadDocument, match=message):
         parse_capabilities(odd)
+
+
+def test_a_host_uuid_that_could_not_name_a_lock_file_is_refused():
+    text = read("libvirt/capabilities-one-socket.xml")
+    odd = text.replace("4c4c4544-0042-3510-8051-b4c04f4e4c31", "../../x")
+
+    with pytest.raises(BadDocument, match=r"<uuid> of <host> is '../../x', not a uuid"):
+        parse_capabilities(odd)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 20, "\N{ARABIC-INDIC DIGIT THREE}", "-1"])
+def test_numbers_that_cannot_be_used_are_refused_in_a_short_message(number):
+    good = read("libvirt/capabilities-one-socket.xml")
+    text = good.replace('<cpu id="1"', f'<cpu id="{number}"')
+
+    with pytest.raises(BadDocument, match="<cpu id> is ") as caught:
+        parse_capabilities(text)
+
+    assert len(str(caught.value)) < 400
