@@ -14,7 +14,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import audits, claims_inprocess, claims_rpc, devices, numa, placement, starts
+from benchmarks import (
+    audits,
+    claims_inprocess,
+    claims_rpc,
+    devices,
+    hung_outside,
+    numa,
+    placement,
+    starts,
+)
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
 
@@ -26,6 +35,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     claims_inprocess.measure: ("claim_inprocess_16",),
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
     audits.contention: ("audit_contention_p99",),
+    hung_outside.measure: ("hung_outside_p99",),
     starts.many: ("start_10000_claims",),
     starts.memory: ("rss_1000_claims",),
     numa.measure: ("numa_fit_p50", "numa_fit_worst", "numa_refusal"),

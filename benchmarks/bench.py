@@ -18,7 +18,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from rtagent.rpc.transport import get_transport
-from tests.servers import Placement, RabbitMQ
+from tests.servers import Libvirtd, Placement, RabbitMQ
 
 CONTEXT = RequestContext(overwrite=False)
 
@@ -40,6 +40,10 @@ class Bench:
     @cached_property
     def placement(self) -> Placement:
         return self._stack.enter_context(Placement())
+
+    @cached_property
+    def libvirtd(self) -> Libvirtd:
+        return self._stack.enter_context(Libvirtd())
 
     @cached_property
     def transport(self) -> Any:

@@ -33,11 +33,12 @@ class RecordingReporter(NullReporter):
 
 
 class Setup:
-    """A mirror of `state`, which a test replaces."""
+    """A mirror of `state`, which a test replaces. :ivar rounds: how many have begun."""
 
-    def __init__(self, **options):
-        self.state, self.disabled = state(), False
-        self.api, self.clock, self.reporter = MemoryPlacement(), ManualClock(), RecordingReporter()
+    def __init__(self, api=None, **options):
+        self.state, self.disabled, self.rounds = state(), False, 0
+        self.api, self.clock = api or MemoryPlacement(), ManualClock()
+        self.reporter = RecordingReporter()
         self.mirror = PlacementMirror(
             self.api,
             self.wanted,
@@ -49,6 +50,7 @@ class Setup:
         )
 
     def wanted(self):
+        self.rounds += 1
         return trees.build(self.state, self.disabled, hypervisor_up=True)
 
     def grow(self, memory_mb=1000):
@@ -284,6 +286,29 @@ def test_sync_now_raises_the_problem(running):
 def test_sync_now_raises_after_its_timeout():
     with pytest.raises(PlacementUnavailable, match=r"0\.01 s"):
         Setup().mirror.sync_now(timeout=0.01)  # no thread runs its rounds
+
+
+def test_callers_of_sync_now_share_the_next_round():
+    class Hanging(MemoryPlacement):
+        def __init__(self):
+            super().__init__()
+            self.asked, self.go = threading.Event(), threading.Event()
+
+        def provider(self, uuid):
+            self.asked.set()
+            assert self.go.wait(60)
+            return super().provider(uuid)
+
+    setup = Setup(api=Hanging())
+    setup.mirror.start()
+    assert setup.api.asked.wait(60)
+    for _ in range(50):
+        with pytest.raises(PlacementUnavailable):
+            setup.mirror.sync_now(timeout=0, anew=True)
+    setup.api.go.set()
+    setup.mirror.sync_now(timeout=60)
+    assert setup.rounds <= 3  # the first, the one that is shared, and that of the last call
+    assert setup.mirror.stop(timeout=60)
 
 
 def test_wait_synced_returns_whether_the_revision_is_published(running):

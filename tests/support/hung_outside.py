@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ CONTEXT = RequestContext(overwrite=False)
 #: Seconds within which a call that does not depend on the outside is answered. A machine may stand
 #: still for some of them; a call that queues behind others that wait takes longer.
 PROMPT = 15.0
+#: How many calls wait for the outside at once.
+CALLERS = 256
 #: Enough for the small claims of a run.
 ROOM = {"cpu_allocation_ratio": 1000, "ram_allocation_ratio": 1000, "reserved_host_memory_mb": 0}
 
@@ -57,15 +59,22 @@ class HungOutside:
             },
         )
         self._stack.callback(self.daemon.close)
-        self._threads = self._stack.enter_context(ThreadPoolExecutor(256))
+        self._threads = self._stack.enter_context(ThreadPoolExecutor(CALLERS))
         self.api = self._client(PROMPT)
         self._others = self._client(120.0)
         self.daemon.start().wait_ready()
 
     def start_calls(self, method: str, number: int) -> list[Future[Any]]:
         """Start so many calls of a method, each on a thread of its own."""
-        call = getattr(self._others, method)
-        return [self._threads.submit(call, CONTEXT) for _ in range(number)]
+        return [self.start(lambda: self.call_waiting(method)) for _ in range(number)]
+
+    def start(self, function: Callable[[], object]) -> Future[Any]:
+        """Run a function on a thread of its own."""
+        return self._threads.submit(function)
+
+    def call_waiting(self, method: str) -> None:
+        """Call a method that waits for the outside."""
+        getattr(self._others, method)(CONTEXT)
 
     @contextlib.contextmanager
     def frozen(self, *servers: Server) -> Iterator[None]:
@@ -117,8 +126,11 @@ class HungOutside:
         self._stack.close()
 
     def _client(self, timeout: float) -> AgentAPI:
+        # Each call of `start_calls` has a connection while it is sent.
+        file = self.daemon.directory / "client.conf"
+        file.write_text(f"[oslo_messaging_rabbit]\nrpc_conn_pool_size = {CALLERS}\n")
         conf = cfg.ConfigOpts()
-        conf([], project="rtagent", default_config_files=[])
+        conf([], project="rtagent", default_config_files=[str(file)])
         transport = get_transport(conf, self._url)
         self._stack.callback(transport.cleanup)
         return AgentAPI(transport, self.daemon.host, timeout=timeout, attempts=1)
