@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from rtagent.errors import ConfigError, IdentityError, NotDurable, SchemaMismatc
 from rtagent.service.agent import Agent
 from rtagent.service.configuration import Configuration
 from rtagent.service.main_thread import EventQueue
+from rtagent.telemetry.log_queue import LogQueue
 from rtagent.telemetry.telemetry import Telemetry
 
 PROG = "rtagentd"
@@ -28,6 +28,9 @@ EX_CONFIG = 78
 
 #: Other users can read no file that the daemon makes; its group can.
 UMASK = 0o027
+
+#: A defect. It is what Python exits with after an unhandled error.
+EX_SOFTWARE = 1
 
 #: Libraries whose messages at level INFO are about themselves only.
 QUIETER = ("alembic.runtime.plugins=WARNING",)
@@ -64,16 +67,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(configuration: Configuration, settings: Settings, events: EventQueue) -> int:
     """Serve until a signal asks to stop, and return the exit code."""
     clock = SystemClock()
-    agent = Agent(configuration, settings, Telemetry(clock), clock, events)
+    telemetry = Telemetry(clock)
+    log_queue = LogQueue(telemetry.counted)
+    log_queue.adopt()
+    configuration.after_reload(log_queue.adopt)
+    agent = Agent(configuration, settings, telemetry, clock, events)
     code, ended_by = 0, ""
     try:
         agent.run()
     except (ConfigError, IdentityError, NotDurable, SchemaMismatch, WriterFenced) as error:
         code, ended_by = EX_CONFIG, error.message
+    except Exception:  # logged here, because the interpreter would wait for the log without limit
+        code = EX_SOFTWARE
+        LOG.critical("Unhandled error", exc_info=True)
     if ended_by:  # here, or oslo.log would append the error to the line
         LOG.error(ended_by)
-    if agent.blocked:
-        logging.shutdown()
+    if not log_queue.close() or agent.blocked:
         os._exit(code)
     return code
 

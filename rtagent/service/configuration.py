@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
@@ -35,6 +35,11 @@ class Configuration:
     def __init__(self, conf: cfg.ConfigOpts, prog: str, args: Sequence[str]) -> None:
         """:param conf: not parsed yet. :param args: the command line without the program's name."""
         self.conf, self._prog, self._args = conf, prog, args
+        self._after_reload: Callable[[], None] = lambda: None
+
+    def after_reload(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when a reload has configured the log anew."""
+        self._after_reload = callback
 
     @property
     def take_over(self) -> bool:
@@ -60,7 +65,10 @@ class Configuration:
 
         :raises ExceptionGroup: of `ConfigError`: every mistake.
         """
-        self.conf.mutate_config_files()
+        try:
+            self.conf.mutate_config_files()
+        finally:
+            self._after_reload()
         return checked(self.conf)
 
     def _read(self, conf: cfg.ConfigOpts) -> Settings:

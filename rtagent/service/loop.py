@@ -113,7 +113,7 @@ class Loop:
             pause = self._backoff.pause()
             self._failed = True
             self._reporter.health(f"{self.name}-thread", "fail", repr(error))
-            self._reporter.log("error", f"{self.name}: {traceback.format_exc()}")
+            self._reporter.log("error", f"{self.name}: {error!r} {_where(error)}")
             return every(pause)
         if self._failed:
             self._failed = False
@@ -130,3 +130,9 @@ class Loop:
             self._changed.wait_for(
                 lambda: self._stopping or self._woken, min(left, threading.TIMEOUT_MAX)
             )
+
+
+def _where(error: Exception) -> str:
+    """Return the places that an error has passed, the origin first, on one line of the log."""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from sdnotify import SystemdNotifier
 
+from rtagent.model.printable import printable
 from rtagent.ports import Reporter
 from rtagent.service.loop import Loop
 
@@ -62,7 +63,7 @@ class Notifier:
 
     def status(self, sentence: str) -> None:
         """Set the line that ``systemctl status`` shows, if it has changed."""
-        line = " ".join(sentence.split())[:MAX_STATUS]
+        line = printable(" ".join(sentence.split()), MAX_STATUS)
         if line != self._status:
             self._status = line
             self._systemd.notify(f"STATUS={line}")

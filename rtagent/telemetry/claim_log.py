@@ -10,10 +10,15 @@ import queue
 from collections.abc import Iterator, Sequence
 
 from rtagent.model.change import Change, Event
+from rtagent.model.printable import printable
 from rtagent.ports import Reporter
 
-#: The largest number of steps in one line.
+#: The largest number of steps in one line, and the number of characters after which a line gets no
+#: further step.
 STEPS = 50
+LENGTH = 6_000
+#: Characters of what the caller has sent: a reason, the actor with the request id.
+MAX_TEXT = 600
 
 
 class ClaimLog:
@@ -43,11 +48,14 @@ class ClaimLog:
             self._reporter.log("info", "; ".join(steps))
 
     def _take(self) -> Iterator[str]:
-        for _ in range(STEPS):
+        number = length = 0
+        while number < STEPS and length < LENGTH:
             try:
-                yield sentence(*self._steps.get_nowait())
+                step = sentence(*self._steps.get_nowait())
             except queue.Empty:
                 return
+            number, length = number + 1, length + len(step)
+            yield step
 
 
 def sentence(change: Change, event: Event) -> str:
@@ -55,8 +63,8 @@ def sentence(change: Change, event: Event) -> str:
     requesting user.
     """
     claim = event.after
-    why = f": {event.reason}" if event.reason else ""
-    by = " ".join(word for word in (change.actor, change.request_id) if word)
+    why = f": {printable(event.reason, MAX_TEXT)}" if event.reason else ""
+    by = printable(" ".join(word for word in (change.actor, change.request_id) if word), MAX_TEXT)
     dedicated = f", {claim.pcpus} pCPUs" if claim.pcpus else ""
     return (
         f"{event.action} claim {claim.uuid} of instance {claim.owner_id}: {claim.state},"

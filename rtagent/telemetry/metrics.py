@@ -28,6 +28,7 @@ COUNTS = {
     "rpc": ("outcome", "RPC calls answered: ok, or the error's name"),
     "audit_skipped": ("cause", "Audit steps skipped because a claim changed the same item"),
     "placement": ("event", "Attempts to update a provider that another client changed: conflict"),
+    "log_dropped": ("destination", "Log lines dropped because the destination accepted none"),
     "repeated": ("level", "Log lines suppressed because the same line was logged before"),
 }
 

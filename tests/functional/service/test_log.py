@@ -1,0 +1,94 @@
+"""The daemon's log: what is in it, and that nobody waits for its reader."""
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import oslo_messaging
+import pytest
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from rtagent.errors import NodeNotFound
+from rtagent.rpc.client import AgentAPI
+from rtagent.rpc.transport import get_transport
+from tests.servers.daemon import Daemon, wait_until
+
+FORGED = "2030-01-01 00:00:00.000 1 ERROR rtagent [-] forged"
+CONTEXT = RequestContext(user_id="tester", overwrite=False)
+#: The size in bytes of the smallest pipe.
+PAGE = 4096
+
+
+@pytest.fixture
+def daemon(tmp_path, rabbitmq) -> Iterator[Daemon]:
+    made = Daemon(tmp_path, rabbitmq.transport_url)
+    made.configure({"DEFAULT": {"host": f"agent-{uuid.uuid4()}", "debug": True}})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def transport(rabbitmq):
+    conf = cfg.ConfigOpts()
+    conf([], project="rtagent", default_config_files=[])
+    made = get_transport(conf, rabbitmq.transport_url)
+    yield made
+    made.cleanup()
+
+
+def instance() -> dict:
+    return {"uuid": str(uuid.uuid4()), "flavor": {"vcpus": 1, "memory_mb": 16, "root_gb": 0}}
+
+
+def unread_pipe(path: Path) -> int:
+    """Make a pipe that has a reader, which does not read. :returns: its descriptor."""
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PAGE)
+    return reader
+
+
+def test_an_unread_pipe_stops_neither_calls_nor_audits_nor_the_end(daemon, transport):
+    reader = unread_pipe(daemon.log)
+    try:
+        daemon.start().wait_ready()
+        agent = AgentAPI(transport, daemon.host, timeout=30)
+        for _ in range(20):  # each is several lines at this level
+            claim = agent.instance_claim(CONTEXT, instance())
+            agent.release_claim(CONTEXT, claim["uuid"])
+        assert agent.update_available_resource(CONTEXT)["complete"]
+        assert daemon.read("health")["status"] == "pass"
+        assert len(os.read(reader, 2 * PAGE)) > PAGE // 2, "the pipe was full"
+        assert daemon.terminate() == 0
+    finally:
+        os.close(reader)
+
+
+def test_callers_forge_no_lines_and_long_names_are_cut(daemon, transport):
+    daemon.start().wait_ready()
+    agent = AgentAPI(transport, daemon.host, timeout=30)
+    with pytest.raises(NodeNotFound):
+        agent.get_node(CONTEXT, node=f"x\n{FORGED}\x1b[2J\u202e")
+    odd = RequestContext(user_id=f"y\n{FORGED}", project_id="p" * 100_000, overwrite=False)
+    daemon.wait_logged(r"get_node: node x\n2030")
+    with pytest.raises(NodeNotFound):
+        agent.get_node(odd, node="z")
+
+    before = daemon.log.stat().st_size
+    target = oslo_messaging.Target(topic="rtagent", server=daemon.host, version="1.0")
+    client = oslo_messaging.get_rpc_client(transport, target)
+    client.cast({}, "m" * 100_000)
+    client.cast({}, f"n\n{FORGED}")
+    daemon.wait_logged("RPC method n")
+    daemon.wait_logged("rpc.server 2030")  # the prefix of a traceback comes first
+    wait_until(lambda: "mmmm" in daemon.log.read_text())
+
+    lines = daemon.log.read_text().splitlines()
+    assert not [line for line in lines if line.startswith("2030")]
+    assert all(line.isprintable() for line in lines)
+    assert daemon.log.stat().st_size - before < 100_000
+    assert daemon.terminate() == 0
+    assert daemon.log.read_text().splitlines()[-1].endswith("stopped")
