@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 import threading
 import time
-from collections.abc import Callable
-from http import HTTPStatus
+from functools import partial
 from typing import Any
 
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.server import create_server
-from waitress.task import ErrorTask, WSGITask
+from waitress.adjustments import Adjustments
 
 import rtagent
 from rtagent.api.address import Address, TcpAddress, UnixAddress, bind
 from rtagent.api.application import Application
-from rtagent.api.reply import document, problem
+from rtagent.api.connections import Listener
 from rtagent.api.routes import Sources
 from rtagent.ports import NullReporter, Reporter
 
@@ -30,8 +28,9 @@ PATIENCE = 5.0
 RETRY_AFTER = 1.0
 #: Requests that are answered at the same time; others wait for a thread.
 THREADS = 4
-#: Connections at the same time; others wait to be accepted.
+#: Connections at the same time, and the part of the process's descriptors that they may use.
 CONNECTIONS = 36
+SHARE = 1 / 8
 #: Connections that may wait to be accepted; others are refused.
 BACKLOG = 128
 #: Bytes of a request line with its headers, and of a body, which no request needs.
@@ -59,7 +58,7 @@ class ReadAPI:
         self._reporter = (reporter or NullReporter()).named(__name__)
         self._application = Application(sources, reporter or NullReporter())
         self._channels: dict[int, Any] = {}
-        self._server: Any = None
+        self._server: Listener | None = None
         self._thread: threading.Thread | None = None
         self._stop_requested = threading.Event()
         self._inode = 0
@@ -83,30 +82,30 @@ class ReadAPI:
             self._inode = os.stat(self._address.path).st_ino
         # Requests that wait for a thread are intended, and need no warning.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self._server = create_server(
-            self._application,
-            map=self._channels,
+        adjustments = Adjustments(
             sockets=[listening],
             threads=THREADS,
             backlog=BACKLOG,
-            connection_limit=CONNECTIONS + 2,  # waitress also counts its own two sockets
+            connection_limit=_connections(),
             max_request_header_size=MAX_HEAD,
             max_request_body_size=MAX_BODY,
             inbuf_overflow=MAX_BODY,
             outbuf_overflow=UNLIMITED,
             outbuf_high_watermark=UNLIMITED,
-            asyncore_use_poll=True,  # select() fails with descriptors above 1023
             log_socket_errors=False,
             ident=f"rtagent/{rtagent.__version__}",
         )
-        self._server.channel_class = _Channel
+        closed = partial(self._reporter.counted, "read_api_closed")
+        self._server = Listener(self._application, self._channels, listening, adjustments, closed)
         self._stop_requested.clear()
-        self._thread = threading.Thread(target=self._serve, name="read-api", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, args=(self._server,), name="read-api", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
         """Accept no more connections, and finish the requests that were received. Idempotent."""
-        if self._thread is None:
+        if self._thread is None or self._server is None:
             return
         self._unlink()
         self._stop_requested.set()
@@ -114,45 +113,28 @@ class ReadAPI:
         self._thread.join()
         self._server = self._thread = None
 
-    def _serve(self) -> None:
+    def _serve(self, server: Listener) -> None:
         """Run waitress's event loop. waitress's own function for the loop ends only by an
         exception.
         """
         while not self._stop_requested.is_set():
-            try:
-                self._turn()
-            except Exception as error:  # the thread's outermost loop: the API must not just end
-                self._reporter.log("error", f"the read API failed and continues: {error!r}")
-                time.sleep(RETRY_AFTER)
-        wasyncore.dispatcher.close(self._server)  # only the listening socket, not the trigger
+            self._turn(server)
+        wasyncore.dispatcher.close(server)  # only the listening socket, not the trigger
         deadline = time.monotonic() + self._patience
-        while self._busy() and time.monotonic() < deadline:
-            self._turn()
-        self._server.task_dispatcher.shutdown()
+        while server.finish() and time.monotonic() < deadline:
+            self._turn(server)
+        server.task_dispatcher.shutdown()
         wasyncore.close_all(self._channels)
 
-    def _turn(self) -> None:
-        """Wait for events, for a second at most, and handle them; then enforce the deadlines.
-
-        waitress has a single timeout. It restarts with every byte, and it does not close a
-        connection whose client receives nothing. So slow clients could occupy all connections.
-        """
-        wasyncore.loop(timeout=1, use_poll=True, map=self._channels, count=1)
-        overdue = time.monotonic() - self._patience
-        self._close(lambda channel: channel.since < overdue)
-
-    def _busy(self) -> bool:
-        """Close idle connections. Return whether others are left, with a request or a part of a
-        reply.
-        """
-        self._close(lambda channel: not channel.total_outbufs_len)
-        return bool(self._server.active_channels)
-
-    def _close(self, condition: Callable[[_Channel], bool]) -> None:
-        """Close the connections that meet the condition and have no request in progress."""
-        for channel in tuple(self._server.active_channels.values()):
-            if not channel.requests and condition(channel):
-                channel.handle_close()
+    def _turn(self, server: Listener) -> None:
+        """Wait for events, for a second at most, and handle them; then enforce the deadlines."""
+        try:
+            # select() would fail with descriptors above 1023.
+            wasyncore.loop(timeout=1, use_poll=True, map=self._channels, count=1)
+            server.close_overdue(time.monotonic() - self._patience)
+        except Exception as error:  # the thread's outermost loop: the API must not just end
+            self._reporter.log("error", f"the read API failed and continues: {error!r}")
+            time.sleep(RETRY_AFTER)
 
     def _unlink(self) -> None:
         """Remove the socket, unless another agent has replaced it with its own."""
@@ -162,46 +144,9 @@ class ReadAPI:
                     os.unlink(self._address.path)
 
 
-class _Task(WSGITask):
-    """Answers one request and closes the connection, so that clients that keep connections open
-    cannot occupy all of them."""
-
-    def build_response_header(self) -> bytes:
-        self.set_close_on_finish()
-        header: bytes = super().build_response_header()
-        return header
-
-
-class _ErrorTask(ErrorTask):
-    """Answers a request that is not valid HTTP. The answer is JSON, like all errors."""
-
-    def execute(self) -> None:
-        error = self.request.error
-        status = HTTPStatus(error.code)
-        reply = document(problem(status, error.body))
-        self.status = f"{status.value} {status.phrase}"
-        self.response_headers.append(("Content-Type", reply.media_type))
-        self.set_close_on_finish()
-        self.content_length = len(reply.body)
-        self.write(reply.body)
-
-
-class _Channel(HTTPChannel):
-    """A connection.
-
-    :ivar since: start of the current deadline: when the client connected, or when its last reply
-        was ready.
-    """
-
-    task_class = _Task
-    error_task_class = _ErrorTask
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        self.since = time.monotonic()
-        super().__init__(*arguments, **named)
-
-    def service(self) -> None:
-        """Answer one request."""
-        self.since = time.monotonic()
-        super().service()
-        self.since = time.monotonic()
+def _connections() -> int:
+    """Return the largest number of connections: the agent's other parts need descriptors, too."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    return max(THREADS, min(CONNECTIONS, int(soft * SHARE)))

@@ -29,6 +29,10 @@ COUNTS = {
     "audit_skipped": ("cause", "Audit steps skipped because a claim changed the same item"),
     "placement": ("event", "Attempts to update a provider that another client changed: conflict"),
     "log_dropped": ("destination", "Log lines dropped because the destination accepted none"),
+    "read_api_closed": (
+        "reason",
+        "Connections of idle clients that the read API closed: deadline, or room for another",
+    ),
     "repeated": ("level", "Log lines suppressed because the same line was logged before"),
 }
 

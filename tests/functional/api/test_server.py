@@ -4,11 +4,13 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import select
 import socket
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,16 +30,35 @@ from rtagent.errors import (
     NodeNotFound,
 )
 from rtagent.model.health import Check, Status
+from rtagent.ports import NullReporter, Reporter
 from tests.support.api_states import NOW, claimed, empty, populated, sources, uuid
 
 PATIENCE = 0.5
 
 
+class Counts(NullReporter):
+    """A reporter that keeps counts and lines, except those of level debug."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[tuple[str, str]]()
+        self.lines: list[tuple[str, str]] = []
+
+    def counted(self, name: str, label: str, number: int = 1) -> None:
+        self.counts[name, label] += number
+
+    def log(self, level: str, sentence: str) -> None:
+        if level != "debug":
+            self.lines.append((level, sentence))
+
+
 @contextlib.contextmanager
 def serving(
-    path: Path, agent: Sources | None = None, patience: float = PATIENCE
+    path: Path,
+    agent: Sources | None = None,
+    patience: float = PATIENCE,
+    reporter: Reporter | None = None,
 ) -> Iterator[ReadAPI]:
-    api = ReadAPI(UnixAddress(str(path)), agent or sources(), patience=patience)
+    api = ReadAPI(UnixAddress(str(path)), agent or sources(), reporter, patience=patience)
     api.start()
     try:
         yield api
@@ -260,18 +281,111 @@ def gone(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def test_connections_beyond_the_limit_wait_until_others_are_dropped(path):
-    """The agent's threads, memory and descriptors are bounded, however many clients connect."""
-    with serving(path, patience=2.5), contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(connect(path)) for _ in range(CONNECTIONS)]
-        with connect(path) as last:
-            last.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
-            last.settimeout(1)
-            with pytest.raises(TimeoutError):
-                last.recv(1)
-            last.settimeout(30)
-            assert last.recv(12) == b"HTTP/1.0 200"
-        assert idle[0].recv(1) == b""
+@pytest.mark.parametrize("beginning", [b"", b"GET /nodes HTTP/1.1\r\nHost: "])
+def test_silent_clients_at_the_limit_make_room_for_those_that_ask(path, beginning):
+    """Threads, memory and descriptors are bounded, and a probe is answered all the same."""
+    reporter = Counts()
+    with serving(path, patience=600, reporter=reporter), contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(connect(path)) for _ in range(64)]
+        for connection in silent:
+            connection.sendall(beginning)
+        for _ in range(20):
+            assert exchange(path, b"GET /ready HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
+        assert reporter.counts["read_api_closed", "room"] >= 64 - CONNECTIONS
+        assert gone(silent[0]) and not gone(silent[-1]), "the oldest are closed"
+
+
+def test_clients_that_do_not_receive_make_room_for_others(path):
+    state = claimed(empty(), 1)
+    many = Map({uuid(n): replace(state.claims[uuid(1)], uuid=uuid(n)) for n in range(2000)})
+    agent = sources(replace(state, claims=many))
+    with serving(path, agent, patience=600), contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS + THREADS):
+            stack.enter_context(asking(path, b"/claims"))
+        assert exchange(path, b"GET /ready HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
+
+
+def test_a_request_in_progress_is_not_closed_for_another_connection(path):
+    asked, answer = threading.Semaphore(0), threading.Event()
+
+    def wait() -> bool:
+        asked.release()
+        return not answer.wait(60)
+
+    with serving(path, replace(sources(), stale=wait), patience=600), contextlib.ExitStack() as s:
+        s.callback(answer.set)
+        busy = [s.enter_context(asking(path, b"/claims")) for _ in range(CONNECTIONS + 5)]
+        for _ in range(THREADS):
+            assert asked.acquire(timeout=60)
+        assert not any(gone(connection) for connection in busy)
+        answer.set()
+        assert all(connection.recv(12) == b"HTTP/1.0 200" for connection in busy)
+
+
+def asking(path: Path, target: bytes) -> socket.socket:
+    """Connect, and send a request at once, as clients do."""
+    connection = connect(path)
+    connection.sendall(b"GET %b HTTP/1.0\r\n\r\n" % target)
+    return connection
+
+
+@contextlib.contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    """Lower the limit of this process, and use up the descriptors below it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used: list[int] = []
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                used.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in used:
+            os.close(descriptor)
+
+
+def test_an_idle_connection_gives_its_descriptor_to_a_client_that_asks(path):
+    with serving(path, patience=600), contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(connect(path)) for _ in range(3)]
+        assert ReadClient(UnixAddress(str(path))).get("nodes")
+        with socket.socket(socket.AF_UNIX) as client, no_descriptors_left():
+            client.settimeout(30)
+            client.connect(str(path))
+            client.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.0 200"
+        assert gone(silent[0]) and not gone(silent[2])
+
+
+def test_waiting_for_a_descriptor_takes_no_cpu(path):
+    with serving(path, patience=600), socket.socket(socket.AF_UNIX) as client:
+        with no_descriptors_left():
+            client.settimeout(30)
+            client.connect(str(path))
+            client.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
+            before = time.process_time()
+            time.sleep(1.5)
+            assert time.process_time() - before < 0.75
+        assert client.recv(12) == b"HTTP/1.0 200"
+
+
+def test_the_api_continues_after_an_error_of_its_event_loop(path):
+    """The error comes from a reporter that fails when a connection is closed."""
+
+    class FailingOnce(Counts):
+        def counted(self, name: str, label: str, number: int = 1) -> None:
+            super().counted(name, label, number)
+            if self.counts[name, label] == 1:
+                raise ZeroDivisionError("a defect")
+
+    reporter = FailingOnce()
+    with serving(path, patience=0.1, reporter=reporter), connect(path) as silent:
+        assert silent.recv(1) == b""
+        assert ReadClient(UnixAddress(str(path))).get("nodes")
+    message = "the read API failed and continues: ZeroDivisionError('a defect')"
+    assert reporter.lines == [("error", message)]
 
 
 def test_many_clients_at_once_each_see_one_state(path):

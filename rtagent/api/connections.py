@@ -1,0 +1,179 @@
+"""Connections of the read API: waitress's listener and channels, with limits and deadlines.
+
+waitress has a single timeout, which restarts with every byte, and it accepts no connection while
+its limit is reached. So clients that send nothing could occupy all connections.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+
+from rtagent.api.application import Application
+from rtagent.api.reply import document, problem
+
+#: Errors of accept(2) for lack of descriptors or memory. The connection keeps waiting.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+#: Seconds for which nothing is accepted when there is no descriptor for a connection.
+PAUSE = 1.0
+
+#: Called when a connection is closed although its client has not: with ``"deadline"``, or with
+#: ``"room"`` for another connection.
+Closed = Callable[[str], None]
+
+
+class Listener(BaseWSGIServer):
+    """Accepts connections. At the limit, a new one replaces the one that has been idle for longest.
+
+    A connection whose request is complete is never closed for another one. So a client that sends
+    its request at once, such as a probe, is served however many silent clients there are.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        channels: dict[int, Any],
+        listening: socket.socket,
+        adjustments: Adjustments,
+        closed: Closed,
+    ) -> None:
+        """:param adjustments: of waitress; `connection_limit` counts connections only."""
+        self._closed = closed
+        self._accepts_at = 0.0
+        dispatcher = ThreadedTaskDispatcher()
+        dispatcher.set_thread_count(adjustments.threads)
+        self.channel_class = Channel
+        super().__init__(
+            application,
+            channels,
+            _sock=listening,
+            dispatcher=dispatcher,
+            adj=adjustments,
+            bind_socket=False,
+            sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
+        )
+
+    def getsockname(self) -> tuple[str, Any]:
+        """Return the host and the port, or the path, for the variables of WSGI."""
+        name = self.socket.getsockname()
+        return ("unix", name) if self.family == socket.AF_UNIX else (name[0], name[1])
+
+    def fix_addr(self, addr: Any) -> tuple[str, Any]:
+        """Return the client's address for the variables of WSGI: a unix socket's is empty."""
+        return ("localhost", None) if self.family == socket.AF_UNIX else addr
+
+    def readable(self) -> bool:
+        """Whether a connection can be accepted now."""
+        if not self.accepting or time.monotonic() < self._accepts_at:
+            return False
+        return not self._full() or bool(self._idle())
+
+    def handle_accept(self) -> None:
+        """Accept one connection, so that its request is read before others are accepted."""
+        if self._full() and not self._make_room():
+            return
+        try:
+            connection, address = self.socket.accept()
+        except OSError as error:  # otherwise the client has gone already
+            if error.errno in EXHAUSTED and not self._make_room():
+                self._accepts_at = time.monotonic() + PAUSE
+            return
+        Channel(self, connection, self.fix_addr(address), self.adj, map=self._map)
+
+    def close_overdue(self, since: float) -> None:
+        """Close the connections that have been idle since a time of the monotonic clock."""
+        for channel in self._idle():
+            if channel.since < since:
+                channel.handle_close()
+                self._closed("deadline")
+
+    def finish(self) -> bool:
+        """Close the connections without a request. Return whether others are left, with a request
+        or a part of a reply.
+        """
+        for channel in self._idle():
+            if not channel.total_outbufs_len:
+                channel.handle_close()
+        return bool(self.active_channels)
+
+    def _full(self) -> bool:
+        limit: int = self.adj.connection_limit
+        return len(self.active_channels) >= limit
+
+    def _idle(self) -> list[Channel]:
+        """Return the connections that wait for their clients: to send a request, or to receive."""
+        return [each for each in self.active_channels.values() if not each.requests]
+
+    def _make_room(self) -> bool:
+        """Close an idle connection, if there is one: the oldest of those without a reply first."""
+        for channel in sorted(
+            self._idle(), key=lambda each: (each.total_outbufs_len > 0, each.since)
+        ):
+            if not _has_sent(channel.socket):
+                channel.handle_close()
+                self._closed("room")
+                return True
+        return False
+
+
+def _has_sent(connection: socket.socket) -> bool:
+    """Whether there are bytes of the client that were not read yet."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class _Task(WSGITask):
+    """Answers one request and closes the connection, so that clients that keep connections open
+    cannot occupy all of them."""
+
+    def build_response_header(self) -> bytes:
+        self.set_close_on_finish()
+        header: bytes = super().build_response_header()
+        return header
+
+
+class _ErrorTask(ErrorTask):
+    """Answers a request that is not valid HTTP. The answer is JSON, like all errors."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        status = HTTPStatus(error.code)
+        reply = document(problem(status, error.body))
+        self.status = f"{status.value} {status.phrase}"
+        self.response_headers.append(("Content-Type", reply.media_type))
+        self.set_close_on_finish()
+        self.content_length = len(reply.body)
+        self.write(reply.body)
+
+
+class Channel(HTTPChannel):
+    """A connection.
+
+    :ivar since: start of the current deadline: when the client connected, or when its last reply
+        was ready.
+    """
+
+    task_class = _Task
+    error_task_class = _ErrorTask
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.since = time.monotonic()
+        super().__init__(*arguments, **named)
+
+    def service(self) -> None:
+        """Answer one request."""
+        self.since = time.monotonic()
+        super().service()
+        self.since = time.monotonic()
