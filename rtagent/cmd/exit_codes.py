@@ -15,6 +15,7 @@ from rtagent.errors import (
     InvalidRequest,
     NodeNotFound,
     PciDeviceNotFound,
+    RestoreNotFound,
     RtAgentError,
 )
 
@@ -51,6 +52,7 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     ClaimExpired: Exit.CONFLICT,
     IllegalTransition: Exit.CONFLICT,
     IdentityError: Exit.CONFLICT,
+    RestoreNotFound: Exit.CONFLICT,
 }
 
 

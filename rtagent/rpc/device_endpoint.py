@@ -61,7 +61,8 @@ class DeviceEndpoint:
     @rpc_method(
         errors=(
             *("InvalidPciRequest", "PciRequestAliasNotDefined", "ComputeResourcesUnavailable"),
-            *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "HypervisorUnavailable"),
+            *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "StoreRestored"),
+            "HypervisorUnavailable",
         )
     )
     def claim_pci_devices(self, arguments: ClaimPciDevices, call: Call) -> replies.Claim:

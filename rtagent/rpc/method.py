@@ -25,7 +25,8 @@ CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
 #: Errors that a call that creates a claim from a flavor may return.
 CREATION_ERRORS = (
     *FLAVOR_ERRORS,
-    *("ComputeResourcesUnavailable", "ClaimExpired", "NodeNotReady", "HypervisorUnavailable"),
+    *("ComputeResourcesUnavailable", "ClaimExpired", "NodeNotReady", "StoreRestored"),
+    "HypervisorUnavailable",
 )
 #: Errors that a later call for a claim may return.
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rtagent.audit import Auditor, AuditSummary
-from rtagent.errors import HypervisorUnavailable
-from rtagent.model.base import Name
+from rtagent.errors import HypervisorUnavailable, NodeNotReady
+from rtagent.model.base import Count, Name
 from rtagent.model.change import Call
+from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, Service, ServiceRegistry
+from rtagent.reconcile import drift
 from rtagent.rpc import replies
 from rtagent.rpc.method import Arguments, Change, rpc_method
 from rtagent.rpc.shared_call import SharedCall
@@ -24,6 +26,12 @@ class SetService(Change, frozen=True, kw_only=True):
 
     disabled: bool
     disabled_reason: Name | None = None
+
+
+class AcceptRestore(Change, frozen=True, kw_only=True):
+    """:ivar revision: that of the restored database in the reply of `get_restore`."""
+
+    revision: Count
 
 
 class NodeEndpoint:
@@ -51,13 +59,7 @@ class NodeEndpoint:
     def update_available_resource(self, arguments: Arguments) -> replies.Audit:
         """Run an audit now and return its summary. Callers that wait at the same time share the
         next audit."""
-        try:
-            summary = self._audits.result(AUDIT_TIMEOUT)
-        except TimeoutError as error:
-            raise HypervisorUnavailable(
-                f"the requested audit has not ended within {AUDIT_TIMEOUT:g} s: it goes on, and"
-                " its summary will be in the agent's log"
-            ) from error
+        summary = self._audit()
         fields = {name: getattr(summary, name) for name in AuditSummary.__struct_fields__}
         return replies.Audit(**fields, sentence=str(summary))
 
@@ -88,6 +90,48 @@ class NodeEndpoint:
         disabled, reason = arguments.disabled, arguments.disabled_reason
         self._tracker.once(call, lambda: self._registry.set_disabled(host, disabled, reason))
         return next(each for each in self._registry.services() if each.host == host)
+
+    @rpc_method()
+    def get_restore(self, arguments: Arguments) -> replies.RestoredStore:
+        """Return what may be missing from a database that went back in time, as when a backup is
+        restored. Until that is accepted, calls that create claims are refused with
+        ``StoreRestored``, and audits free nothing."""
+        return self._restored_store(self._tracker.restored)
+
+    @rpc_method(errors=("RestoreNotFound", "HypervisorUnavailable", "NodeNotReady"), slow=True)
+    def accept_restore(self, arguments: AcceptRestore, call: Call) -> replies.RestoredStore:
+        """Audit the host, so that everything that runs is counted; then accept the restored
+        database, and create claims again."""
+        restored = self._tracker.restored
+        if restored is not None:
+            summary = self._audit()
+            if not summary.good:
+                raise NodeNotReady(f"nothing was accepted, because of the audit: {summary}")
+        self._tracker.accept_restore(arguments.revision, call)
+        return self._restored_store(restored)
+
+    def _audit(self) -> AuditSummary:
+        """Return the summary of an audit that begins now.
+
+        :raises HypervisorUnavailable: it did not end in time.
+        """
+        try:
+            return self._audits.result(AUDIT_TIMEOUT)
+        except TimeoutError as error:
+            raise HypervisorUnavailable(
+                f"the requested audit has not ended within {AUDIT_TIMEOUT:g} s: it goes on, and"
+                " its summary will be in the agent's log"
+            ) from error
+
+    def _restored_store(self, restored: StoreRestore | None) -> replies.RestoredStore:
+        return replies.RestoredStore(
+            restore=restored,
+            sentence="" if restored is None else str(restored),
+            orphans=tuple(
+                replies.Orphan(domain_uuid=each.domain_uuid, name=each.name, active=each.active)
+                for each in drift.orphans(self._tracker.snapshot())
+            ),
+        )
 
     @rpc_method()
     def ping(self, arguments: Arguments) -> replies.Pong:

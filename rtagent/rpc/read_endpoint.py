@@ -84,7 +84,7 @@ class ReadEndpoint:
         errors=(
             *FLAVOR_ERRORS,
             *("ClaimConflict", "ClaimNotFound", "StoreUnavailable", "NodeNotReady"),
-            "HypervisorUnavailable",
+            *("StoreRestored", "HypervisorUnavailable"),
         )
     )
     def test_claim(self, arguments: TestClaim) -> replies.Verdict:

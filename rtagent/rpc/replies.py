@@ -9,6 +9,7 @@ from rtagent.audit import AuditSummary
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim as ModelClaim
 from rtagent.model.node_state import NodeState
+from rtagent.model.store_restore import StoreRestore
 
 
 class Reason(Value, frozen=True, kw_only=True):
@@ -95,6 +96,27 @@ class Mirrored(Value, frozen=True, kw_only=True):
     publishes the same."""
 
     revision: int
+
+
+class Orphan(Value, frozen=True, kw_only=True):
+    """A domain that has no claim. :ivar active: it runs, or is paused."""
+
+    domain_uuid: str
+    name: str
+    active: bool
+
+
+class RestoredStore(Value, frozen=True, kw_only=True):
+    """What a restored database may lack.
+
+    :ivar restore: the restored database that awaits acceptance, or was accepted now; null: none.
+    :ivar sentence: it in one sentence.
+    :ivar orphans: the domains without a claim, as of the last audit. Their resources are held.
+    """
+
+    restore: StoreRestore | None
+    sentence: str
+    orphans: tuple[Orphan, ...]
 
 
 class Pong(Value, frozen=True, kw_only=True):

@@ -37,13 +37,13 @@ class Recovery:
         """Check the state that the enrollment has loaded. An older one than was acknowledged makes
         the state stale, so that `recover` continues it.
         """
-        self.verify(state)
         # The enrollment has raised the epoch by one.
         found = Position(epoch=state.epoch - 1, revision=state.revision)
         if self._restoration.behind(found):
             self._enrolled_at = found
             self._status.go_stale(_older(found, self._restoration.acknowledged))
             return
+        self.verify(state)
         self._restoration.record(state.position, self._clock.now())
         if self._restoration.pending is not None:
             self._restoration.report()

@@ -17,17 +17,30 @@ from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
+from rtagent.model.position import Position
+from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Store
 from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
-from tests.support.hosts import NODE, TOPOLOGY, ManualClock, uid
+from tests.support.hosts import NODE, NOON, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
 
 VERSION = "1.2.3"
 POLICY = Policy(pci=PciPolicy(specs=SPECS, aliases=ALIASES))
+#: A restored store that the operator has accepted some time ago.
+ACCEPTED = StoreRestore(
+    found=Position(epoch=1, revision=1),
+    acknowledged=Position(epoch=1, revision=3),
+    acknowledged_at=NOON,
+    noticed_at=NOON,
+    revision=4,
+    compared=False,
+    accepted_at=NOON,
+)
 DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
 
 
@@ -53,8 +66,10 @@ class Agent:
         self.telemetry = Telemetry(self.clock)
         record = NodeRecord(node=NODE, epoch=1, revision=0)
         stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, lambda _: record)
+        witness = MemoryWitness()
+        witness.keep(ACCEPTED)
         self.tracker = ResourceTracker(
-            self.store, self.clock, restore(stored, POLICY), self.telemetry
+            self.store, self.clock, restore(stored, POLICY), self.telemetry, witness=witness
         )
         self.auditor = Auditor(self.tracker, self.hypervisor, self.clock, self.telemetry)
         self.auditor.run("start")
@@ -167,6 +182,8 @@ def documents() -> dict[str, dict[str, Any]]:
         "build_failed": operation(),
         "build_succeeded": operation(),
         "set_service": {"disabled": True} | operation(),
+        "get_restore": {},
+        "accept_restore": {"revision": ACCEPTED.revision} | operation(),
         "ping": {},
         "abort_instance_claim": claim | operation(),
         "release_claim": claim | operation(),

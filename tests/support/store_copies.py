@@ -28,8 +28,8 @@ class Copies(Protocol):
 
 
 class MemoryCopies:
-    def __init__(self) -> None:
-        self._disk = Disk()
+    def __init__(self, disk: Disk | None = None) -> None:
+        self._disk = disk or Disk()
 
     def store(self) -> Store:
         return MemoryStore(self._disk)

@@ -68,7 +68,7 @@ def test_state_that_breaks_an_invariant_is_served_but_nothing_is_granted(daemon,
     uuid = claim(agent)
     daemon.kill()
     with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
-        database.execute("UPDATE compute_nodes SET revision = 0")
+        database.execute("UPDATE claims SET revision = 1000000")
 
     daemon.start()
 

@@ -2,9 +2,18 @@
 
 import pytest
 
-from rtagent.errors import ClaimConflict, HypervisorUnavailable, PlacementUnavailable
+from rtagent.errors import (
+    ClaimConflict,
+    ComputeResourcesUnavailable,
+    HypervisorUnavailable,
+    NodeNotReady,
+    PlacementUnavailable,
+    RestoreNotFound,
+    StoreRestored,
+)
 from tests.support.hosts import NODE, uid
-from tests.support.rpc import VERSION, Agent
+from tests.support.rpc import VERSION, Agent, attach, build, migration
+from tests.support.store_copies import MemoryCopies
 
 
 def test_audit_on_request(agent: Agent):
@@ -56,6 +65,56 @@ def test_a_late_repetition_of_disable_does_not_undo_enable(agent: Agent):
     with pytest.raises(ClaimConflict):
         agent.invoke("set_service", disabled=True, operation_id=first["operation_id"])
     assert not agent.registry.services()[0].disabled
+
+
+def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
+    assert agent.invoke("get_restore") == {"restore": None, "sentence": "", "orphans": []}
+    copies = MemoryCopies(agent.memory.disk)
+    copy = copies.take()
+    lost = agent.invoke("instance_claim", **build())
+    owner = lost["owner_id"]
+    agent.hypervisor.start_domain(owner, vcpus=1, memory_mb=1024)
+    copies.put(copy)
+    agent.tracker.check_position()
+    assert agent.tracker.recover()
+
+    for method, document in (
+        ("instance_claim", build()),
+        ("test_claim", {"instance": build()["instance"]}),
+        ("claim_pci_devices", attach(build()["instance"])),
+        ("rebuild_claim", build(migration=migration("evacuation"))),
+    ):
+        with pytest.raises(StoreRestored, match="rtagent node accept-restore"):
+            agent.invoke(method, **document)
+    shown = agent.invoke("get_restore")
+    (difference,) = shown["restore"]["differences"]
+    assert difference == {
+        "claim_uuid": lost["uuid"],
+        "owner_id": owner,
+        "acknowledged": "building",
+        "stored": None,
+    }
+    assert shown["sentence"].startswith("the database went back from revision")
+    assert shown["orphans"] == []
+
+    accept = {"revision": shown["restore"]["revision"], "operation_id": uid()}
+    with pytest.raises(RestoreNotFound):
+        agent.invoke("accept_restore", **accept | {"revision": 1, "operation_id": uid()})
+    agent.hypervisor.lost = True
+    with pytest.raises(HypervisorUnavailable):
+        agent.invoke("accept_restore", **accept)
+    agent.hypervisor.lost, agent.hypervisor.incomplete = False, True
+    with pytest.raises(NodeNotReady, match="because of the audit"):
+        agent.invoke("accept_restore", **accept)
+    agent.hypervisor.incomplete = False
+    accepted = agent.invoke("accept_restore", **accept)
+    assert [orphan["domain_uuid"] for orphan in accepted["orphans"]] == [owner]
+    assert accepted["restore"]["differences"] == [difference]
+    agent.invoke("accept_restore", **accept)
+    assert agent.invoke("get_restore")["restore"] is None
+    with pytest.raises(ComputeResourcesUnavailable):
+        agent.invoke("instance_claim", **build(vcpus=8))
+    assert agent.invoke("instance_claim", **build(vcpus=7))
 
 
 def test_ping_reports_agent_and_node(agent: Agent):

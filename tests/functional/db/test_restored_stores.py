@@ -1,0 +1,14 @@
+"""A database that is taken back to any earlier commit is noticed, on each kind of database."""
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from tests.support.restored_checks import check_every_copy
+from tests.support.store_copies import SqlCopies
+
+TOUR = (("claim", 0), ("claim", 0), ("activate", 0), ("release", 0))
+
+
+def test_database_that_is_taken_back_to_any_commit_is_noticed(engine: Engine, tmp_path: Path):
+    check_every_copy(tmp_path, SqlCopies(engine), TOUR)
