@@ -33,6 +33,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     claims_rpc.pinned: ("claim_pinned_rpc_16",),
     devices.measure: ("claim_pci_p50",),
     claims_inprocess.measure: ("claim_inprocess_16",),
+    claims_inprocess.mark_cost: ("claim_mark_cost",),
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
     audits.contention: ("audit_contention_p99",),
     hung_outside.measure: ("hung_outside_p99",),

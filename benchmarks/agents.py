@@ -14,6 +14,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
 from rtagent.embedded import EmbeddedNode, SystemClock, open_node
+from rtagent.identity.node_identity import NodeIdentity
 from rtagent.model.change import Call
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
@@ -80,12 +81,20 @@ def client(bench: Bench) -> AgentAPI:
     return AgentAPI(bench.transport, "bench", timeout=60, attempts=1)
 
 
-def node(directory: Path, hypervisor: Hypervisor, reporter: Reporter | None = None) -> EmbeddedNode:
+def node(
+    directory: Path,
+    hypervisor: Hypervisor,
+    reporter: Reporter | None = None,
+    identity: NodeIdentity | None = None,
+) -> EmbeddedNode:
     """Open a node in this process, on SQLite as in the embedded default."""
     settings = _settings(directory)
     engine = open_engine(settings.database.connection, 5.0)
     sync(engine)
-    made = open_node(settings, hypervisor, SqlStore(engine), SystemClock(), reporter=reporter)
+    store = SqlStore(engine)
+    made = open_node(
+        settings, hypervisor, store, SystemClock(), identity=identity, reporter=reporter
+    )
     made.closing.callback(engine.dispose)
     return made
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
+from rtagent.embedded import EmbeddedNode
+from rtagent.identity.enrollment import Claimant
+from rtagent.identity.node_identity import GivenNodeIdentity
+from rtagent.model.node import Node, Writer
 from rtagent.virt.fake import FakeHypervisor
 
 
@@ -24,3 +29,49 @@ def measure(bench: Bench) -> Iterator[Figure]:
     yield Figure(
         name="claim_inprocess_16", value=value, unit="claims/s", target=2000, at_least=True
     )
+
+
+def mark_cost(bench: Bench) -> Iterator[Figure]:
+    """claim_mark_cost: the rate of claim_inprocess_16 with the high-water mark, against the rate
+    without it. Short turns follow each other and are compared in pairs, because the load of the
+    machine changes from second to second."""
+    hypervisor = FakeHypervisor()
+    marked = agents.node(bench.directory(), hypervisor)
+    unmarked = agents.node(bench.directory(), hypervisor, identity=_without_mark(hypervisor))
+    for node in (marked, unmarked):
+        node.auditor.run("start")
+        _claims_per_second(node)
+    rates, ratios = [], []
+    for turn in range(bench.rounds(100)):
+        order = (marked, unmarked) if turn % 2 else (unmarked, marked)
+        rate = {node: _claims_per_second(node) for node in order}
+        rates.append(rate[unmarked])
+        ratios.append(rate[marked] / rate[unmarked])
+    marked.close()
+    unmarked.close()
+    floor = median(rates)
+    yield Figure(
+        name="claim_mark_cost",
+        value=floor * median(ratios),
+        floor=floor,
+        unit="claims/s",
+        target=0.97,
+        at_least=True,
+    )
+
+
+def _claims_per_second(node: EmbeddedNode) -> float:
+    return calls_per_second(lambda: node.tracker.instance_claim(*agents.build()), 16, 10)
+
+
+def _without_mark(hypervisor: FakeHypervisor) -> GivenNodeIdentity:
+    """The identity of a node of which nothing is remembered outside of the database."""
+    claimant = Claimant(
+        node=Node(
+            uuid=agents.owner(0), host="bench", hypervisor_hostname=hypervisor.identity().hostname
+        ),
+        writer=Writer(machine_id="bench", boot_id="bench", state_path="bench"),
+        compute_id="compute_id",
+        service_down_time=60,
+    )
+    return GivenNodeIdentity(claimant)
