@@ -16,6 +16,7 @@ from cliff.show import ShowOne
 from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
+from rtagent.cmd.cells import SafeFormatter
 from rtagent.cmd.rtagent import Shell
 
 #: The columns and the values of one item.
@@ -39,6 +40,15 @@ class Show(ShowOne):
         formats = super()._load_formatter_plugins()
         formats.extensions.append(_formatter("csv", CsvItem))
         return formats
+
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+    ) -> int:
+        self.formatter = SafeFormatter(parsed_args.formatter, self.formatter)
+        return super().produce_output(parsed_args, column_names, data)
 
 
 class Text(Show):
@@ -88,6 +98,7 @@ class List(Lister):
             self.app.LOG.info("no %s", self.nouns)
             if parsed_args.formatter == "table":
                 return 0
+        self.formatter = SafeFormatter(parsed_args.formatter, self.formatter)
         return super().produce_output(parsed_args, column_names, rows)
 
 

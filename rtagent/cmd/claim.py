@@ -13,6 +13,7 @@ from stevedore import ExtensionManager
 
 from rtagent.cmd import claim_request
 from rtagent.cmd.base import Action, List, Row, Rows, Show, Text
+from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
     AssignedResources,
@@ -187,7 +188,7 @@ class ClaimDomain(Text):
         except (BadDocument, OSError, UnicodeDecodeError) as error:
             mistake = {"path": str(parsed_args.file), "message": str(error)}
             raise InvalidRequest(method="claim domain", errors=[mistake]) from error
-        return ("claim", "document"), (claim.uuid, document)
+        return ("claim", "document"), (claim.uuid, plain_xml(document))
 
 
 class _Decision(Show):
@@ -210,7 +211,7 @@ class _Decision(Show):
         formatter = formats[name].obj
         assert formatter is not None
         rows = [tuple(reason[column] for column in REASON_COLUMNS) for reason in reasons]
-        formatter.emit_list(REASON_COLUMNS, rows, self.app.stdout, args)
+        SafeFormatter(name, formatter).emit_list(REASON_COLUMNS, rows, self.app.stdout, args)
 
 
 class ClaimCreate(_Decision):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
 from rtagent.cmd.base import Action, List, Row, Rows, Show
+from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Counts, KeyValues, OrEmpty, PciPools
 from rtagent.errors import ClaimConflict, IdentityError, NodeNotFound
@@ -59,7 +58,7 @@ STATUS = (
     "epoch",
 )
 
-_CELLS: Mapping[str, type[FormattableColumn[Any]]] = {
+_CELLS: Mapping[str, type[Column[Any]]] = {
     "pci_devices": Counts,
     "pci_device_pools": PciPools,
     "stats": KeyValues,
@@ -68,13 +67,13 @@ _CELLS: Mapping[str, type[FormattableColumn[Any]]] = {
 _QUANTITIES = ("total", "reserved", "claimable", "used", "free")
 
 
-class Inventories(FormattableColumn[Mapping[str, Mapping[str, Any]]]):
+class Inventories(Column[Mapping[str, Mapping[str, Any]]]):
     """A line for each resource.
 
     Disk is shown in GB: total, claimable and free are rounded down, reserved and used up.
     """
 
-    def human_readable(self) -> str:
+    def lines(self) -> Iterable[str]:
         rows: list[tuple[str, ...]] = [("", "ratio", *_QUANTITIES)]
         for resource, quantities in self._value.items():
             ratio = f"{quantities['allocation_ratio']:g}"
@@ -82,7 +81,7 @@ class Inventories(FormattableColumn[Mapping[str, Mapping[str, Any]]]):
                 (resource, ratio, *(_quantity(resource, quantities, a) for a in _QUANTITIES))
             )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(_aligned(row, widths) for row in rows)
+        return [_aligned(row, widths) for row in rows]
 
 
 class NodeList(List):

@@ -16,6 +16,7 @@ from rtagent.cmd.base import Row, Show
 from rtagent.cmd.node import add_node, read_node
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size
+from rtagent.model.printable import printable
 
 COLUMNS = ("uuid", "hypervisor_hostname", "cells")
 
@@ -67,7 +68,7 @@ class NumaShow(Show):
 
 def draw(host: Document, console: Console) -> None:
     """Print a document of ``/numa`` as a map; in plain ASCII if the console is not a terminal."""
-    console.print(Text(host["hypervisor_hostname"], style="bold"))
+    console.print(Text(printable(host["hypervisor_hostname"]), style="bold"))
     if not host["cells"]:
         console.print("The hypervisor reports no NUMA cells.")
     glyphs = BLOCKS if console.is_terminal else ASCII
@@ -119,7 +120,7 @@ def _label(cpu: Document) -> str:
 
 
 def _short(cpu: Document) -> str:
-    return str(cpu["name"] or cpu["owner_id"][:8])[:NAME]
+    return printable(cpu["name"] or cpu["owner_id"][:8])[:NAME]
 
 
 def _pool(pool: Document, glyphs: str) -> Text:
@@ -143,7 +144,7 @@ def _owners(host: Document) -> Iterator[Text]:
                 owned.setdefault((cpu["use"], cpu["owner_id"]), []).append(cpu)
     for (use, owner), cpus in owned.items():
         numbers = format_cpu_spec(cpu["id"] for cpu in cpus)
-        name = f" {cpus[0]['name']}" if cpus[0]["name"] else ""
+        name = f" {printable(cpus[0]['name'])}" if cpus[0]["name"] else ""
         kind = "domain" if use == FOREIGN else "instance"
         line = Text(use, style=STYLES[use])
         yield line.append(f" {numbers}: {kind}{name} ({owner})", style="not bold default")

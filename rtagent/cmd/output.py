@@ -2,51 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cliff.columns import FormattableColumn
-
+from rtagent.cmd.cells import Column
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.pages import format_size
 
 _Documents = Sequence[Mapping[str, Any]]
 
 
-class YesNo(FormattableColumn[Any]):
+class YesNo(Column[Any]):
     """``yes`` if the value is true, else an empty cell."""
 
-    def human_readable(self) -> str:
-        return "yes" if self._value else ""
+    def lines(self) -> Iterable[str]:
+        return ["yes"] if self._value else []
 
 
-class OrEmpty(FormattableColumn[Any]):
+class OrEmpty(Column[Any]):
     """The value, or an empty cell for None."""
 
-    def human_readable(self) -> str:
-        return "" if self._value is None else str(self._value)
+    def lines(self) -> Iterable[str]:
+        return [] if self._value is None else [str(self._value)]
 
 
-class KeyValues(FormattableColumn[Mapping[str, Any]]):
+class KeyValues(Column[Mapping[str, Any]]):
     """A line ``name=value`` for each value that is not empty."""
 
-    def human_readable(self) -> str:
+    def lines(self) -> Iterable[str]:
         present = {k: v for k, v in self._value.items() if v not in (None, "", {}, [])}
-        return "\n".join(f"{name}={value}" for name, value in present.items())
+        return [f"{name}={value}" for name, value in present.items()]
 
 
-class Counts(FormattableColumn[Mapping[str, int]]):
+class Counts(Column[Mapping[str, int]]):
     """A line ``name=number`` for each number that is not zero."""
 
-    def human_readable(self) -> str:
-        return "\n".join(f"{name}={number}" for name, number in self._value.items() if number)
+    def lines(self) -> Iterable[str]:
+        return [f"{name}={number}" for name, number in self._value.items() if number]
 
 
-class Lines(FormattableColumn[Sequence[Any]]):
+class Lines(Column[Sequence[Any]]):
     """A line for each item."""
 
-    def human_readable(self) -> str:
-        return "\n".join(map(str, self._value))
+    def lines(self) -> Iterable[str]:
+        return map(str, self._value)
 
 
 def timestamp(text: str | None) -> OrEmpty:
@@ -57,42 +56,42 @@ def timestamp(text: str | None) -> OrEmpty:
     return OrEmpty(day_and_time.partition(".")[0] + "Z")
 
 
-class Devices(FormattableColumn[_Documents]):
+class Devices(Column[_Documents]):
     """A line for each PCI device of a claim."""
 
-    def human_readable(self) -> str:
-        return "\n".join(", ".join(_device(device)) for device in self._value)
+    def lines(self) -> Iterable[str]:
+        return [", ".join(_device(device)) for device in self._value]
 
 
-class AssignedResources(FormattableColumn[_Documents]):
+class AssignedResources(Column[_Documents]):
     """A line for each assigned resource of a claim."""
 
-    def human_readable(self) -> str:
-        return "\n".join(f"{each['resource_class']} {each['identifier']}" for each in self._value)
+    def lines(self) -> Iterable[str]:
+        return [f"{each['resource_class']} {each['identifier']}" for each in self._value]
 
 
-class PciRequests(FormattableColumn[_Documents]):
+class PciRequests(Column[_Documents]):
     """A line for each PCI request, with its fields that are not empty."""
 
-    def human_readable(self) -> str:
-        return "\n".join(
+    def lines(self) -> Iterable[str]:
+        return [
             " ".join(f"{name}={value}" for name, value in each.items() if value not in (None, []))
             for each in self._value
-        )
+        ]
 
 
-class PciPools(FormattableColumn[_Documents]):
+class PciPools(Column[_Documents]):
     """A line for each pool of PCI devices."""
 
-    def human_readable(self) -> str:
-        return "\n".join(", ".join(_pool(pool)) for pool in self._value)
+    def lines(self) -> Iterable[str]:
+        return [", ".join(_pool(pool)) for pool in self._value]
 
 
-class Assignment(FormattableColumn[Mapping[str, Any] | None]):
+class Assignment(Column[Mapping[str, Any] | None]):
     """The NUMA assignment of a claim: a line for each cell and for each setting of the guest."""
 
-    def human_readable(self) -> str:
-        return "\n".join(_assignment(self._value)) if self._value else ""
+    def lines(self) -> Iterable[str]:
+        return _assignment(self._value) if self._value else []
 
 
 def _device(device: Mapping[str, Any]) -> Iterator[str]:

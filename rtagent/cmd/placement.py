@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from cliff.columns import FormattableColumn
 
 from rtagent.cmd.base import List, Row, Rows, Show
+from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Lines
 from rtagent.errors import (
@@ -102,18 +102,18 @@ class PlacementSync(Show):
         return tuple(synced), tuple(synced.values())
 
 
-class Records(FormattableColumn[Mapping[str, Mapping[str, Any]]]):
+class Records(Column[Mapping[str, Mapping[str, Any]]]):
     """A line for each resource class."""
 
-    def human_readable(self) -> str:
-        return "\n".join(f"{name}: {_summary(record)}" for name, record in self._value.items())
+    def lines(self) -> Iterable[str]:
+        return [f"{name}: {_summary(record)}" for name, record in self._value.items()]
 
 
-class Side(FormattableColumn[Any]):
+class Side(Column[Any]):
     """One side of a difference, in one line."""
 
-    def human_readable(self) -> str:
-        return self._value if isinstance(self._value, str) else _summary(self._value)
+    def lines(self) -> Iterable[str]:
+        return [self._value if isinstance(self._value, str) else _summary(self._value)]
 
 
 def _with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -22,6 +22,7 @@ from rtagent.api.address import parse
 from rtagent.cmd.client import CONFIG_FILE, Client
 from rtagent.cmd.exit_codes import Exit, exit_code, exit_code_help
 from rtagent.errors import ConfigError
+from rtagent.model.printable import printable
 
 #: The group of entry points that are commands.
 GROUP = "rtagent.cli"
@@ -149,16 +150,19 @@ class Shell(App):
 
 
 class MessageFormatter(logging.Formatter):
-    """Begins each line with the program's name. An error group has a line for each error."""
+    """Begins each line with the program's name. An error group has a line for each error.
+
+    A message quotes what callers and the agent have sent, so it is escaped.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.msg
         lines = (
             [str(each) for each in error.exceptions]
             if isinstance(error, BaseExceptionGroup)
-            else record.getMessage().splitlines()
+            else [record.getMessage()]
         )
-        return "\n".join(f"rtagent: {line}" for line in lines)
+        return "\n".join(f"rtagent: {printable(line)}" for line in lines)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

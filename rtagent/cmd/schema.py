@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cliff.columns import FormattableColumn
-
 from rtagent.cmd.base import List, Row, Rows, Show, Text
+from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Lines, YesNo
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.reference import reference
 
 
-class Document(FormattableColumn[Mapping[str, Any]]):
+class Document(Column[Mapping[str, Any]]):
     """Indented JSON."""
 
-    def human_readable(self) -> str:
-        return json.dumps(self._value, indent=2)
+    def lines(self) -> Iterable[str]:
+        return json.dumps(self._value, indent=2).split("\n")
 
 
 class SchemaList(List):

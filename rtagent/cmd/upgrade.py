@@ -16,6 +16,7 @@ from typing import Any
 from oslo_upgradecheck.upgradecheck import UPGRADE_CHECK_MSG_MAP, Code, Result, UpgradeCommands
 
 from rtagent.cmd.base import List, Rows
+from rtagent.cmd.cells import safe
 from rtagent.cmd.client import Client
 from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import deprecated, unknown
@@ -224,7 +225,8 @@ class UpgradeCheck(List):
         try:
             super().run(parsed_args)
         except Exception:
-            self.app.LOG.error("the upgrade check failed:\n%s", traceback.format_exc())
+            for line in ("the upgrade check failed:", *traceback.format_exc().splitlines()):
+                self.app.LOG.error("%s", line)
             return UNEXPECTED_ERROR
         return self._code
 
@@ -246,7 +248,7 @@ class UpgradeCheck(List):
     ) -> int:
         if parsed_args.formatter != "table" or parsed_args.columns:
             return super().produce_output(parsed_args, column_names, data)
-        self.app.stdout.write(self._table)
+        self.app.stdout.write(safe(self._table, "text"))
         return 0
 
 

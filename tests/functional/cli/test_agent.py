@@ -1,5 +1,7 @@
 """rtagent and a daemon: claims, audits, services, and the removal of the node."""
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -10,7 +12,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import yaml
 
+from rtagent.model.printable import printable
 from rtagent.virt.simulate import domain_xml, edit
 from tests.functional.cli.shell import Run, run
 from tests.servers import RabbitMQ
@@ -157,6 +161,56 @@ def test_a_service_is_disabled_with_a_reason_and_enabled(rtagent):
     assert rtagent("service", "enable") == (0, "", "rtagent: agent1 is enabled\n")
     (service,) = rtagent("service", "list", "-f", "json").json
     assert (service["disabled"], service["disabled_reason"]) == (False, None)
+
+
+#: A name that a terminal, a spreadsheet, a shell, rich or a reader of lines would obey.
+HOSTILE = '=1+1\x1b[31m\x9b2J\u202e\n| 2030 | [red]"; $(echo gone) `echo gone` \\'
+SHOWN = printable(HOSTILE)
+
+
+def test_hostile_names_have_no_effect_on_a_terminal_a_spreadsheet_or_a_shell(rtagent, agent):
+    orphan, name = str(uuid4()), "\x9b31m\u202eodd"
+    with edit(agent.host_file) as host:
+        host.add_domain(domain_xml(orphan, vcpus=1, memory_mb=64, name=name))
+    request = ["--instance", str(uuid4()), *SMALL, "--name", HOSTILE, "--tag", HOSTILE]
+    claim = rtagent("claim", "create", *request, "-f", "json").json["uuid"]
+    assert rtagent("service", "disable", "--reason", HOSTILE).err.count("\n") == 1
+    try:
+        assert rtagent("audit", "run", "-f", "json").json["orphans"] == 1
+        assert printable(name) in rtagent("orphan", "list").out
+        lists = [["claim", "list", "--long"], ["claim", "history", claim], ["orphan", "list"]]
+        lists += [["service", "list"], ["drift", "list"], ["node", "list"]]
+        items = [["claim", "show", claim], ["numa", "show"], ["node", "show"], ["audit", "run"]]
+        for command in lists + items:
+            for format_ in ("table", "value", "csv"):
+                shown = rtagent(*command, "-f", format_)
+                assert shown.code == 0
+                assert shown.out.replace("\n", "").isprintable(), (command, format_)
+
+        show = ["claim", "show", claim, "-f"]
+        assert f"| {SHOWN} " in rtagent(*show, "table").out
+        assert rtagent(*show, "json").json["display_name"] == HOSTILE
+        document = rtagent(*show, "yaml").out
+        assert document.isascii() and yaml.safe_load(document)["display_name"] == HOSTILE
+        (row,) = csv.DictReader(io.StringIO(rtagent(*show, "csv").out), escapechar="\\")
+        assert row["display_name"].startswith("'=1+1")
+        assert shell_variable(rtagent(*show, "shell").out, "display_name") == SHOWN
+        missing = rtagent("claim", "show", HOSTILE)
+        assert missing.code != 0 and missing.err.count("\n") == 1
+        assert missing.err.removesuffix("\n").isprintable()
+    finally:
+        rtagent("service", "enable")
+        rtagent("claim", "release", claim)
+        with edit(agent.host_file) as host:
+            host.remove_domain(orphan)
+        rtagent("audit", "run")
+
+
+def shell_variable(assignments: str, name: str) -> str:
+    """Return the value of a variable after a shell has evaluated assignments."""
+    script = f'eval "$1"; printf %s "${name}"'
+    done = subprocess.run(["sh", "-c", script, "sh", assignments], capture_output=True, check=True)
+    return done.stdout.decode()
 
 
 def test_offline_reads_show_the_same(rtagent, claim):

@@ -1,0 +1,111 @@
+"""Cells: values as each output format may show them, whatever text from outside they contain.
+
+JSON and YAML are for programs, are pure ASCII, and stay faithful. All other formats may reach a
+terminal, a spreadsheet or a shell, which would obey some characters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TextIO, TypeVar
+
+from cliff.columns import FormattableColumn
+from cliff.formatters.base import ListFormatter, SingleFormatter
+
+from rtagent.model.printable import printable
+
+#: Formats that escape by themselves.
+FAITHFUL = frozenset({"json", "yaml"})
+#: Formats that show the form of a column that is for readers.
+READABLE = frozenset({"table", "text"})
+
+#: Beginnings of a cell that a spreadsheet takes for a formula, the full-width ones included.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+#: Characters that a shell obeys between double quotes; cliff escapes the quote itself.
+_SHELL = re.compile(r"([\\$`])")
+
+_T = TypeVar("_T")
+
+
+class Column(FormattableColumn[_T], Generic[_T]):
+    """A value that a table shows as lines, each of which is escaped."""
+
+    @abstractmethod
+    def lines(self) -> Iterable[str]:
+        """Return the lines for a reader."""
+
+    def human_readable(self) -> str:
+        return "\n".join(map(printable, self.lines()))
+
+
+class SafeFormatter(ListFormatter, SingleFormatter):
+    """A formatter that receives safe cells only."""
+
+    def __init__(self, name: str, formatter: ListFormatter | SingleFormatter) -> None:
+        """:param name: of the format."""
+        self._name, self._formatter = name, formatter
+
+    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
+        """It has no options of its own."""
+
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Print rows."""
+        assert isinstance(self._formatter, ListFormatter)
+        rows = [self._row(row) for row in data]
+        self._formatter.emit_list(column_names, rows, stdout, parsed_args)
+
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Sequence[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Print one item."""
+        assert isinstance(self._formatter, SingleFormatter)
+        self._formatter.emit_one(column_names, self._row(data), stdout, parsed_args)
+
+    def _row(self, row: Iterable[Any]) -> list[Any]:
+        return [safe(value, self._name) for value in row]
+
+
+def safe(value: Any, format_: str) -> Any:
+    """Return a cell that the format may show. Numbers and other values stay as they are."""
+    if format_ in FAITHFUL:
+        return value
+    if isinstance(value, FormattableColumn):
+        if format_ in READABLE:
+            return value if isinstance(value, Column) else _lines(value.human_readable())
+        value = str(value.machine_readable())
+    if not isinstance(value, str):
+        return value
+    if format_ == "text":
+        return _lines(value)
+    text = printable(value)
+    if format_ == "csv":
+        return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+    return _SHELL.sub(r"\\\1", text) if format_ == "shell" else text
+
+
+def plain_xml(document: str) -> str:
+    """Return an XML document with a character reference for each character that `safe` escapes,
+    so that its meaning stays.
+    """
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else f"&#{ord(char)};" for char in document
+    )
+
+
+def _lines(text: str) -> str:
+    """Return a document or a sentence of several lines, each of them escaped."""
+    parts = re.split(r"([\n\t])", text)
+    return "".join(part if part in ("\n", "\t") else printable(part) for part in parts)

@@ -1,0 +1,73 @@
+"""Cells of every output format, with any text."""
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtagent.cmd.cells import plain_xml, safe
+from rtagent.cmd.output import KeyValues, Lines, OrEmpty
+from rtagent.model.printable import printable
+
+TEXT = "=\x1b[31m\n\u202e[red]"
+SHOWN = r"=\x1b[31m\n\u202e[red]"
+
+
+@pytest.mark.parametrize("format_", ["json", "yaml"])
+@pytest.mark.parametrize("value", [TEXT, 1, None, OrEmpty(TEXT)])
+def test_formats_for_programs_are_faithful(format_, value):
+    assert safe(value, format_) is value
+
+
+@pytest.mark.parametrize("format_", ["table", "value", "csv", "shell", "text", "another"])
+@given(text=st.text())
+def test_other_formats_get_printable_text(format_, text):
+    shown = safe(text, format_)
+    allowed = ("\n", "\t") if format_ == "text" else ()
+    assert "".join(char for char in shown if char not in allowed).isprintable()
+    column = safe(OrEmpty(text), format_)
+    assert (column.human_readable() if format_ in ("table", "text") else column).isprintable()
+
+
+@pytest.mark.parametrize("format_", ["table", "value", "csv", "shell"])
+@pytest.mark.parametrize("number", [-1, 0, 2.5, True, None])
+def test_numbers_stay_numbers(format_, number):
+    assert safe(number, format_) is number
+
+
+def test_a_line_feed_in_a_value_makes_no_line_of_a_table():
+    assert Lines([TEXT, 1]).human_readable() == f"{SHOWN}\n1"
+    assert KeyValues({"a\nb": TEXT}).human_readable() == rf"a\nb={SHOWN}"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", " =1", "\t=1", "\uff1d1", "=\x1b"])
+def test_no_cell_of_a_spreadsheet_is_a_formula(text):
+    out = io.StringIO()
+    csv.writer(out, escapechar="\\").writerow([safe(text, "csv"), safe(OrEmpty(text), "csv")])
+    (row,) = csv.reader(io.StringIO(out.getvalue()), escapechar="\\")
+    assert all(cell[0] == "'" or cell.startswith("\\t") or cell[0] == "t" for cell in row)
+
+
+@given(st.text())
+def test_json_shows_only_ascii_without_controls(text):
+    shown = json.dumps(safe(text, "json"))
+    assert shown.isascii() and (shown.isprintable() or "\x7f" in text)
+
+
+def test_a_document_keeps_its_lines_and_its_meaning():
+    assert safe("a\n\tb\x1b", "text") == "a\n\tb\\x1b"
+    document = plain_xml("<a>\n\u202e\xa0\u00fc</a>")
+    assert document == "<a>\n&#8238;&#160;\u00fc</a>"
+    assert safe(document, "text") == document
+
+
+def test_shell_variables_are_literal():
+    assert safe("$(id) `id` \\", "shell") == "\\$(id) \\`id\\` \\\\"
+    assert safe(OrEmpty("$x"), "shell") == r"\$x"
+
+
+def test_lists_are_shown_as_python_shows_them():
+    assert safe(Lines([TEXT]), "value") == printable(str([TEXT]))
