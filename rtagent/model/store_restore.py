@@ -55,8 +55,9 @@ class StoreRestore(Value, frozen=True, kw_only=True):
             lost = f"{len(self.differences)} claims differ from what was acknowledged"
         return (
             f"the database went back from revision {self.acknowledged.revision}"
-            f" (epoch {self.acknowledged.epoch}) to revision {self.found.revision}"
-            f" (epoch {self.found.epoch}), as when a backup is restored; {lost}"
+            f" (epoch {self.acknowledged.epoch}, acknowledged at {_text(self.acknowledged_at)})"
+            f" to revision {self.found.revision} (epoch {self.found.epoch}), as when a backup is"
+            f" restored, which was noticed at {_text(self.noticed_at)}; {lost}"
         )
 
     def after(self, earlier: StoreRestore | None) -> StoreRestore:
@@ -87,3 +88,7 @@ def claim_differences(acknowledged: NodeState, stored: NodeState) -> Iterator[Cl
                 acknowledged=None if was is None else was.state,
                 stored=None if now is None else now.state,
             )
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(sep=" ", timespec="seconds")
