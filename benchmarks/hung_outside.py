@@ -19,6 +19,8 @@ from tests.support.hung_outside import HungOutside
 
 #: The agent is measured idle, and then while the outside hangs, so many times.
 TURNS = 4
+#: How many claims a measurement makes at most: enough for a p99, in a quick run, too.
+ROUNDS = 250
 #: The longest measurement in seconds. It is shorter than the agent takes to notice that libvirt
 #: hangs, so that claims are granted.
 LONGEST = 4.0
@@ -35,16 +37,15 @@ def measure(bench: Bench) -> Iterator[Figure]:
     request or do not read the answer, against their p99 while the agent is idle. The kind with the
     worst ratio counts."""
     outside = HungOutside(bench.directory(), bench.rabbitmq, bench.libvirtd, bench.placement)
-    rounds = bench.rounds(250)
     idle: Taken = defaultdict(list)
     hung: Taken = defaultdict(list)
     try:
-        _rounds(outside, rounds, defaultdict(list))
+        _rounds(outside, defaultdict(list))
         for _ in range(1 if bench.quick else TURNS):
             wait_until(outside.ready, 90)
-            _rounds(outside, rounds, idle)
+            _rounds(outside, idle)
             with _everything_hangs(outside):
-                _rounds(outside, rounds, hung)
+                _rounds(outside, hung)
     finally:
         outside.close()
     figures = [
@@ -84,7 +85,7 @@ def _everything_hangs(outside: HungOutside) -> Iterator[None]:
         call.exception(90)
 
 
-def _rounds(outside: HungOutside, rounds: int, taken: Taken) -> None:
+def _rounds(outside: HungOutside, taken: Taken) -> None:
     api = outside.api
 
     def timed(kind: str, call: Callable[..., Any], *arguments: object) -> Any:
@@ -95,7 +96,7 @@ def _rounds(outside: HungOutside, rounds: int, taken: Taken) -> None:
             taken[kind].append(time.perf_counter() - began)
 
     end = time.monotonic() + LONGEST
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         if time.monotonic() > end:
             break
         try:

@@ -45,15 +45,17 @@ class NodeEndpoint:
         clock: Clock,
         version: str,
         sync_placement: Callable[[], int],
+        audit_timeout: float = AUDIT_TIMEOUT,
     ) -> None:
         """:param version: of the software.
         :param sync_placement: updates Placement and returns the revision that Placement then has;
-            raises `PlacementError`.
+            raises `PlacementError`. Callers that wait at the same time share a synchronisation.
+        :param audit_timeout: seconds for which a caller waits for an audit.
         """
         self._tracker, self._registry = tracker, registry
         self._audits = SharedCall("requested-audit", lambda: auditor.run("request"))
         self._clock, self._version, self._sync_placement = clock, version, sync_placement
-        self._started = clock.monotonic()
+        self._started, self._audit_timeout = clock.monotonic(), audit_timeout
 
     @rpc_method(errors=("HypervisorUnavailable", "TrackerBusy"), slow=True)
     def update_available_resource(self, arguments: Arguments) -> replies.Audit:
@@ -116,11 +118,11 @@ class NodeEndpoint:
         :raises HypervisorUnavailable: it did not end in time.
         """
         try:
-            return self._audits.result(AUDIT_TIMEOUT)
+            return self._audits.result(self._audit_timeout)
         except TimeoutError as error:
             raise HypervisorUnavailable(
-                f"the requested audit has not ended within {AUDIT_TIMEOUT:g} s: it goes on, and"
-                " its summary will be in the agent's log"
+                f"the requested audit has not ended within {self._audit_timeout:g} s: it goes on,"
+                " and its summary will be in the agent's log"
             ) from error
 
     def _restored_store(self, restored: StoreRestore | None) -> replies.RestoredStore:

@@ -36,9 +36,9 @@ class SharedCall(Generic[T]):
                 self._next = Future()
             mine = self._next
             if not self._running:
-                self._running = True
                 # Not in the caller's thread: the caller waits for a bounded time only.
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._running = True  # only now: a thread that cannot be started runs nothing
         return mine.result(timeout)
 
     def _run(self) -> None:

@@ -1,6 +1,8 @@
 """One audit: its summary, its chunks, and what it does without hypervisor or store."""
 
 import json
+import sys
+import threading
 
 import pytest
 
@@ -13,6 +15,7 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.tracker import CHUNK, ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
+from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, uid
 from tests.support.pci_hosts import PF_0, PF_IDS, nic, vf
@@ -133,3 +136,28 @@ def test_usage_of_many_domains_is_recorded_by_one_audit(store, world):
         "unavailable",
         f"its virtual function {vf(0)} is held by {uid(0)}",
     )
+
+
+def test_audits_have_their_turns_in_the_order_of_their_requests(auditor, world):
+    """Whoever audits without a pause must not keep out the service's own audits."""
+    order: list[str] = []
+    own = threading.Thread(target=auditor.run, args=("periodic",), name="own")
+
+    def note(step: str) -> None:
+        if step == "devices":
+            order.append(threading.current_thread().name)
+        if not own.ident:
+            own.start()
+            wait_until(lambda: waits(own))
+
+    world.between = note
+    auditor.run("request")
+    auditor.run("request")
+    own.join(60)
+    assert order[1] == "own"
+
+
+def waits(thread: threading.Thread) -> bool:
+    """Whether the thread waits for a condition."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code.co_name == "wait"

@@ -1,5 +1,7 @@
 """The methods of the node and its service."""
 
+import threading
+
 import pytest
 
 from rtagent.errors import (
@@ -11,6 +13,8 @@ from rtagent.errors import (
     RestoreNotFound,
     StoreRestored,
 )
+from rtagent.rpc.method import Arguments
+from rtagent.rpc.node_endpoint import NodeEndpoint
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION, Agent, attach, build, migration
 from tests.support.store_copies import MemoryCopies
@@ -24,6 +28,30 @@ def test_audit_on_request(agent: Agent):
     agent.hypervisor.lost = True
     with pytest.raises(HypervisorUnavailable):
         agent.invoke("update_available_resource")
+
+
+def test_a_caller_waits_for_an_audit_within_bounds_and_the_audit_goes_on(agent: Agent):
+    go, ended = threading.Event(), threading.Event()
+    nodes = NodeEndpoint(
+        agent.tracker,
+        agent.auditor,
+        agent.registry,
+        agent.clock,
+        VERSION,
+        lambda: 0,
+        audit_timeout=0.01,
+    )
+
+    def hang(step: str) -> None:
+        assert go.wait(60)
+        if step == "finish":
+            ended.set()
+
+    agent.hypervisor.between = hang
+    with pytest.raises(HypervisorUnavailable, match=r"within 0.01 s: it goes on"):
+        nodes.update_available_resource(Arguments())
+    go.set()
+    assert ended.wait(60)
 
 
 def test_placement_sync_on_request(agent: Agent):
