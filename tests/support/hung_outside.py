@@ -110,9 +110,14 @@ class HungOutside:
             self.claim()
 
     def call_everything(self, claim: dict[str, Any]) -> None:
-        """Make every kind of call that does not depend on the outside, and end the claim."""
+        """Make every kind of call that does not depend on the outside: a claim's life, a move
+        away, and reads."""
+        migration = {"uuid": uid(), "migration_type": "migration"}
         self.api.get_claim(CONTEXT, claim["uuid"])
+        self.api.renew_claim(CONTEXT, claim["uuid"])
         self.api.activate_claim(CONTEXT, claim["uuid"])
+        self.api.start_move_out(CONTEXT, claim["owner_id"], migration)
+        self.api.drop_move_claim_at_source(CONTEXT, claim["owner_id"], migration)
         self.api.release_claim(CONTEXT, claim["uuid"])
         self.api.get_claims_for_host(CONTEXT)
         self.api.get_node(CONTEXT)
