@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import sys
@@ -51,6 +52,8 @@ def main() -> int:
         print("\n".join(NAMES))
         return 0
     wanted = arguments.names or NAMES
+    # oslo.messaging warns of any client with more than ten calls at once.
+    logging.getLogger().addHandler(logging.NullHandler())
     console = Console(width=None if sys.stdout.isatty() else 110)
     figures = []
     with ExitStack() as stack:
