@@ -13,9 +13,10 @@ from types import TracebackType
 
 from rtagent.errors import TooManyRequests
 
-#: How many calls of each slow method are served at once. All slow methods together leave more than
-#: half of the 64 threads that oslo.messaging has by default.
-SLOW_CALLS = 8
+#: How many calls of each slow method are served at once. All slow methods, and the calls that wait
+#: for host CPUs (`rtagent.service.power.SETTLING`), together leave a quarter of oslo.messaging's
+#: threads to the others.
+SLOW_CALLS = 6
 
 
 class CallLimit:

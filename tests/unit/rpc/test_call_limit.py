@@ -8,6 +8,8 @@ import pytest
 
 from rtagent.errors import TooManyRequests
 from rtagent.rpc.call_limit import SLOW_CALLS, CallLimit
+from rtagent.rpc.methods import METHODS
+from rtagent.service.power import SETTLING
 from tests.support.rpc import Agent, build, claim_change
 
 PATIENCE = 60.0
@@ -32,6 +34,12 @@ def test_a_call_that_ends_or_fails_makes_room_and_a_refused_one_does_not():
             with pytest.raises(TooManyRequests), limit:
                 pytest.fail("a second call was admitted")
             raise KeyError
+
+
+def test_calls_that_may_wait_leave_a_quarter_of_the_threads():
+    threads = 64  # executor_thread_pool_size's default
+    slow = [method for method in METHODS.values() if method.slow]
+    assert SLOW_CALLS * len(slow) + SETTLING <= threads * 3 / 4
 
 
 class Held:
