@@ -11,6 +11,8 @@ from rtagent.model.node import Writer
 
 MACHINE_ID = Path("/etc/machine-id")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+#: The longest id that a database stores.
+MAX_ID = 255
 
 
 def writer(state_path: str, machine_id: Path = MACHINE_ID, boot_id: Path = BOOT_ID) -> Writer:
@@ -30,8 +32,11 @@ def _line(path: Path, remedy: str) -> str:
         text = path.read_text().strip()
     except OSError as exc:
         raise IdentityError(f"{path} cannot be read ({exc.strerror}): {remedy}") from exc
-    if not text:
-        raise IdentityError(f"{path} is empty: {remedy}")
+    except UnicodeDecodeError as exc:
+        raise IdentityError(f"{path} is not text: {remedy}") from exc
+    if not text or len(text) > MAX_ID:
+        what = "is empty" if not text else f"has more than {MAX_ID} characters"
+        raise IdentityError(f"{path} {what}: {remedy}")
     return text
 
 

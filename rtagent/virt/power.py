@@ -123,7 +123,7 @@ class CpuFiles:
 def _write_one(file: Path, wanted: str) -> str:
     """Write a file that has another value. Return why that failed, or ""."""
     try:
-        if file.read_text().strip() != wanted:
+        if file.read_text(errors="replace").strip() != wanted:
             file.write_text(wanted)
     except OSError as error:
         return error.strerror or str(error)

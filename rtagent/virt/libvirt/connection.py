@@ -5,6 +5,7 @@ bounded.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -22,11 +23,18 @@ from rtagent.virt.libvirt.events import (
     subscribe_devices,
 )
 from rtagent.virt.libvirt.hostfile import Signature, host_file, signature
+from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.workers import Workers
 
 #: Interval of keep-alive messages (seconds) and how many may stay unanswered: a frozen daemon is
 #: noticed, and calls that hang in it return, within three intervals.
 KEEPALIVE = (3, 2)
+
+#: Seconds after which another attempt to connect is made beside one that has not returned.
+REOPEN = 60.0
+
+#: libvirt's connection, and the signature of the simulated host's file before it was opened.
+_Connected = tuple[libvirt.virConnect, Signature]
 
 #: Error domains that mean a broken connection, not a problem of the item.
 _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})
@@ -112,6 +120,9 @@ class Connection:
         self._workers, self._reporter = workers, reporter.named(__name__)
         self._callbacks = callbacks
         self._opening = threading.Lock()
+        # A simulated host is local: its driver may be slow, but does not hang.
+        again = REOPEN if self.file is None else math.inf
+        self._connecting = LateCall[_Connected](workers.timeout, again)
         self._session: Session | None = None
 
     def session(self) -> Session:
@@ -155,14 +166,14 @@ class Connection:
         if session.lost:
             return
         session.lost = why
-        # Close on a separate thread: the call may hang, and this may be libvirt's event thread.
-        threading.Thread(target=session.close, name="libvirt-close", daemon=True).start()
+        close_aside(session)
         self._callbacks.lost(word)
         self._reporter.health("hypervisor", "fail", why)
         self._reporter.log("warning", f"lost the connection to {self.uri}: {why}")
 
     def close(self) -> None:
         """Close the session, if one is open, within the call time-out."""
+        self._connecting.forget()
         session, self._session = self._session, None
         if session is not None and not session.lost:
             session.lost = "closed"
@@ -179,16 +190,39 @@ class Connection:
 
     def _open(self) -> Session:
         run_event_loop()
-        stamp = signature(self.file) if self.file is not None else ()
         try:
-            # Two calls, because a connection that is opened after the time-out is closed by its
-            # destructor only if no callback was registered with it.
-            virt = self._workers.call(lambda: libvirt.open(self.uri))
+            # Two calls, because a connection that is opened late and then not wanted any more is
+            # closed by its destructor only if no callback was registered with it.
+            virt, stamp = self._connecting.get(self._connect)
+            if stamp != self._signature():
+                # Absence of a domain in an earlier state of the file is no evidence.
+                raise HypervisorUnavailable(f"{self.uri}: it has changed while it was read")
             session = Session(virt, stamp)
-            self._workers.call(lambda: session.watch(self._callbacks, self.lose))
+            self._watch(session)
         except (libvirt.libvirtError, TimeoutError) as error:
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
         return session
+
+    def _connect(self) -> _Connected:
+        stamp = self._signature()
+        return libvirt.open(self.uri), stamp
+
+    def _signature(self) -> Signature:
+        return signature(self.file) if self.file is not None else ()
+
+    def _watch(self, session: Session) -> None:
+        try:
+            self._workers.call(lambda: session.watch(self._callbacks, self.lose))
+        except (libvirt.libvirtError, TimeoutError):
+            close_aside(session)
+            raise
+
+
+def close_aside(session: Session) -> None:
+    """Close a session on a thread of its own: the call may hang, and the caller may be libvirt's
+    event thread.
+    """
+    threading.Thread(target=session.close, name="libvirt-close", daemon=True).start()
 
 
 def broken(session: Session, error: libvirt.libvirtError) -> bool:

@@ -16,12 +16,16 @@ from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
+from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.storage import Storage, growth
 from rtagent.virt.libvirt.workers import Workers
 
 #: Number of observations in which every domain is read again, a part of the domains at each one,
 #: because some changes emit no event.
 ROUND = 10
+
+#: The time-outs of one call for which the list of all domains is awaited: of 50,000, for instance.
+_PATIENCE = 12
 
 _STATE = libvirt.VIR_DOMAIN_STATS_STATE
 _SIZES = _STATE | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
@@ -140,9 +144,23 @@ class Domains:
         except (libvirt.libvirtError, TimeoutError) as error:
             # One domain with a hanging monitor causes this. The states can be read without the
             # monitor.
-            listed = self._workers.call(lambda: virt.getAllDomainStats(_STATE, _NOWAIT))
+            listed = self._list_states(virt)
             problems.append(Problem(item="domain statistics", message=str(error)))
         return [_Listed(virt, stats) for virt, stats in listed], problems
+
+    def _list_states(self, virt: libvirt.virConnect) -> Any:
+        """List all domains, for as long as libvirt answers other calls in time.
+
+        The result of an earlier observation cannot be used, however late it comes: what is absent
+        from it is evidence only if it was listed after the observation had begun.
+        """
+        listing = LateCall[Any](self._workers.timeout)
+        for _ in range(_PATIENCE):
+            try:
+                return listing.get(lambda: virt.getAllDomainStats(_STATE, _NOWAIT))
+            except TimeoutError:
+                self._workers.call(virt.getLibVersion)
+        raise TimeoutError(f"no list of domains within {_PATIENCE * self._workers.timeout:g} s")
 
     def _outdated(self, listed: Sequence[_Listed], marked: set[str]) -> list[_Listed]:
         """Return new domains, marked ones, and those due in this observation."""

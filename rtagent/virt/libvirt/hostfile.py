@@ -39,7 +39,10 @@ def host_uri(file: Path) -> str:
 
 def host_file(uri: str) -> Path | None:
     """Return the file of a ``test:///FILE`` URI; None for any other and ``test:///default``."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # opening the connection reports the error
+        return None
     if parts.scheme != "test" or parts.netloc or parts.path in ("", "/", "/default"):
         return None
     return Path(unquote(parts.path))

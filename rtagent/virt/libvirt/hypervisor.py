@@ -12,11 +12,12 @@ from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
 from rtagent.ports import HostIdentity, NullReporter, Reporter
-from rtagent.virt.libvirt.connection import Callbacks, Connection, Session, broken
+from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domains import Domains
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.hostfile import FileWatch
+from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Probe, Storage, probe
 from rtagent.virt.libvirt.workers import Workers
@@ -53,6 +54,8 @@ class LibvirtHypervisor:
         self._connection = Connection(uri, self._workers, reporter or NullReporter(), callbacks)
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _ignore_event
+        self._hosts = LateCall[Host](call_timeout, REOPEN)
+        self._reading: Session | None = None
         self._host: tuple[Session, Host] | None = None
         self._disk_mb: int | None = None
 
@@ -97,12 +100,24 @@ class LibvirtHypervisor:
         self._connection.close()
 
     def _read_host(self, session: Session) -> Host:
-        """Read the host once per session, and again when its cheap values differ."""
+        """Read the host once per session, and again when its cheap values differ.
+
+        :raises HypervisorUnavailable: it takes longer than the time-out of a call, as when libvirt
+            has just been started and examines its emulators. The next call continues to wait.
+        """
         if self._host is not None and self._host[0] is session:
             host = self._host[1]
             if self._workers.call(lambda: check(session)) == host.checked:
                 return host
-        host = self._workers.call(lambda: read_host(session, self._connection.file))
+        if self._reading is not session:
+            self._hosts.forget()  # a result or an error of a session that was lost
+            self._reading = session
+        try:
+            host = self._hosts.get(lambda: read_host(session, self._connection.file))
+        except TimeoutError as error:
+            # Raises TimeoutError if libvirt as a whole hangs.
+            self._workers.call(session.virt.getLibVersion)
+            raise HypervisorUnavailable(f"the host's capabilities: {error}") from error
         self._host = (session, host)
         return host
 
@@ -111,6 +126,8 @@ class LibvirtHypervisor:
             return self._read_host(session)
         except BadDocument as error:
             problems.append(Problem(item="host capabilities", message=str(error)))
+        except HypervisorUnavailable as error:
+            problems.append(Problem(item="host", message=error.message))
         except libvirt.libvirtError as error:
             if broken(session, error):
                 raise

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import libvirt
 
 from rtagent.model.base import Value
-from rtagent.virt.libvirt.workers import Workers
+from rtagent.virt.libvirt.late_call import LateCall
 
 
 class FileSystem(Value, frozen=True, kw_only=True):
@@ -48,21 +48,21 @@ def growth(domain: libvirt.virDomain, path: str) -> int:
 class Storage:
     """The file system of `path`, read by a probe that may hang (a lost network file system).
 
-    :param timeout: seconds. While one probe hangs no other is started.
+    :param timeout: seconds. While one probe hangs no other is started; its late result is used.
     """
 
     def __init__(self, path: str, timeout: float, probe: Probe = probe) -> None:
         self.path = path
         self._prefix = os.path.join(os.path.normpath(path), "")
         self._probe = probe
-        self._workers = Workers(timeout, limit=1)
+        self._sizes = LateCall[FileSystem](timeout)
 
     def size(self) -> FileSystem:
         """Return the size.
 
         :raises OSError: it cannot be read; its subclass `TimeoutError`: the probe hangs.
         """
-        return self._workers.call(lambda: self._probe(self.path))
+        return self._sizes.get(lambda: self._probe(self.path))
 
     def contains(self, file: str) -> bool:
         """Return whether a file is in the directory."""

@@ -24,7 +24,7 @@ class Workers:
     """
 
     def __init__(self, timeout: float, limit: int = 8) -> None:
-        self._timeout, self._limit = timeout, limit
+        self.timeout, self._limit = timeout, limit
         self._lock = threading.Lock()
         self._left: list[_Run[Any, Any]] = []
 
@@ -42,7 +42,7 @@ class Workers:
         """
 
         def hung(_: None) -> T:
-            raise TimeoutError(f"no answer within {self._timeout:g} s")
+            raise TimeoutError(f"no answer within {self.timeout:g} s")
 
         return self.each(lambda _: function(), [None], hung)[0]
 
@@ -58,7 +58,7 @@ class Workers:
         results: list[T] = []
         while len(results) < len(items):
             run = self._start(function, items[len(results) :])
-            left = run.watch(self._timeout)
+            left = run.watch(self.timeout)
             results += run.results
             if run.error is not None:
                 raise run.error

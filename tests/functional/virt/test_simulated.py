@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from uuid import uuid4
 
 import libvirt
@@ -17,6 +18,7 @@ from rtagent.virt.libvirt.hostfile import capabilities_path
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.functional.virt.watching import SOON, Recorder, Watcher
+from tests.support.hosts import uid
 
 MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, hostname="node-1")
 GIB = 1024**3
@@ -328,3 +330,36 @@ def test_a_thousand_domains(connect, file):
 
     second = hypervisor.observe()
     assert all(second.domains[uuid] is first.domains[uuid] for uuid in uuids)
+
+
+def test_host_that_takes_long_to_open_is_available_in_the_end(connect, tmp_path):
+    """The driver reads each domain of the file, which takes longer than the time-out of a call."""
+    file = tmp_path / "host.xml"
+    domains = [domain_xml(uid(number), vcpus=1, memory_mb=16) for number in range(1000)]
+    simulate(file, MACHINE, domains)
+    hypervisor = connect(host_uri(file), call_timeout=0.1)
+    deadline = time.monotonic() + 120
+    found = None
+
+    while found is None and time.monotonic() < deadline:
+        with contextlib.suppress(HypervisorUnavailable):
+            found = hypervisor.identity()
+
+    assert found == HostIdentity(hostname="node-1", host_uuid="")
+
+
+def test_host_that_was_read_late_is_not_used_if_its_file_has_changed(connect, tmp_path):
+    file = tmp_path / "host.xml"
+    domains = [domain_xml(uid(number), vcpus=1, memory_mb=16) for number in range(1000)]
+    simulate(file, MACHINE, domains)
+    hypervisor = connect(host_uri(file), call_timeout=0.1)
+    with contextlib.suppress(HypervisorUnavailable):
+        hypervisor.identity()
+
+    simulate(file, msgspec.structs.replace(MACHINE, hostname="node-2"))
+
+    found = None
+    while found is None:
+        with contextlib.suppress(HypervisorUnavailable):
+            found = hypervisor.identity()
+    assert found.hostname == "node-2"

@@ -83,10 +83,10 @@ def test_writer_is_machine_boot_and_directory(tmp_path):
     assert (found.machine_id, found.boot_id, found.state_path) == ("abc", "def", str(tmp_path))
 
 
-@pytest.mark.parametrize("content", [None, "\n"])
+@pytest.mark.parametrize("content", [None, b"\n", b"\xff\xfe", b"9" * 5000])
 def test_machine_without_an_id_is_refused(tmp_path, content):
     if content is not None:
-        (tmp_path / "machine-id").write_text(content)
+        (tmp_path / "machine-id").write_bytes(content)
 
     with pytest.raises(IdentityError, match=r"machine-id .*systemd-machine-id-setup"):
         machine.writer(str(tmp_path), machine_id=tmp_path / "machine-id")

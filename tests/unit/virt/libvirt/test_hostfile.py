@@ -22,6 +22,7 @@ from rtagent.virt.libvirt.hostfile import (
         ("test:///a%20b.xml", Path("/a b.xml")),
         ("test:///default", None),
         ("test://", None),
+        ("test://[::1", None),
         ("test://elsewhere/host.xml", None),
         ("qemu:///system", None),
         ("qemu:///system?socket=/x", None),
