@@ -10,10 +10,16 @@ import threading
 from collections.abc import Callable
 
 import oslo_messaging
+from oslo_messaging.rpc.server import RPCServer
 
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc import amqp_transport
+from rtagent.rpc.call_monitor import CallMonitor
+from rtagent.rpc.dispatcher import Dispatcher
 from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.rpc.envelope import Refused
+from rtagent.rpc.incoming import IncomingListener
+from rtagent.rpc.late_replies import LateReplies
 from rtagent.rpc.methods import TOPIC
 
 #: The part of the agent's health that this reports.
@@ -24,6 +30,24 @@ CONNECT_TIME = 2.0
 RETRY_INTERVAL = 5.0
 #: Seconds between two log lines about what a stop waits for.
 LOG_INTERVAL = 3.0
+
+
+class MessageServer(RPCServer):
+    """oslo.messaging's server, with a bound for messages, and with replies that hold no thread."""
+
+    def __init__(
+        self,
+        transport: oslo_messaging.RPCTransport,
+        target: oslo_messaging.Target,
+        dispatcher: Dispatcher,
+        replies: LateReplies,
+        reporter: Reporter,
+    ) -> None:
+        super().__init__(transport, target, dispatcher)
+        self._replies, self._reporter = replies, reporter
+
+    def _create_listener(self) -> IncomingListener:
+        return IncomingListener(super()._create_listener(), self._replies, self._reporter)
 
 
 class RpcServer:
@@ -44,7 +68,9 @@ class RpcServer:
     ) -> None:
         self._in_flight, self._clock = in_flight, clock
         self._reporter = reporter.named(__name__)
-        self._transport, self._endpoint = transport, endpoint
+        self._transport = transport
+        self._dispatcher = Dispatcher(endpoint, CallMonitor(clock, reporter), reporter)
+        self._replies = LateReplies(clock, reporter)
         self._target = oslo_messaging.Target(topic=TOPIC, server=host)
         self._server: oslo_messaging.RPCServer | None = None
         self._refusal = ""
@@ -53,7 +79,13 @@ class RpcServer:
         self._stopper = _thread("rpc-stop", self._stop)
 
     def start(self) -> None:
-        """Start to serve as soon as the broker accepts a connection. Returns at once."""
+        """Start to serve as soon as the broker accepts a connection. Returns at once.
+
+        :raises RuntimeError: this process has loaded kombu's transport before this package's.
+        """
+        if not amqp_transport.installed():
+            raise RuntimeError("rtagent.rpc.transport must be used before any connection by kombu")
+        amqp_transport.subscribe(self._refused)
         self._starter.start()
 
     def wait_started(self, timeout: float) -> bool:
@@ -100,12 +132,8 @@ class RpcServer:
             self._stop_requested.wait(RETRY_INTERVAL)
 
     def _connect(self) -> None:
-        server = oslo_messaging.get_rpc_server(
-            self._transport,
-            self._target,
-            [self._endpoint],
-            serializer=ContextSerializer(),
-            access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+        server = MessageServer(
+            self._transport, self._target, self._dispatcher, self._replies, self._reporter
         )
         try:
             server.start()
@@ -120,6 +148,12 @@ class RpcServer:
         if self._server is not None:
             self._server.stop()
             self._server.wait()
+        self._replies.stop()
+        amqp_transport.unsubscribe(self._refused)
+
+    def _refused(self, refusal: Refused) -> None:
+        self._reporter.counted("rpc_refused", refusal.reason)
+        self._reporter.log("warning", f"a message was refused: {refusal}")
 
     def _waiting_for(self) -> str:
         if self._in_flight:

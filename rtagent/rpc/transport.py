@@ -9,6 +9,7 @@ from oslo_messaging._tracing.client import oslo_messaging_tracing
 
 from rtagent.conf import upgrade_levels
 from rtagent.errors import ConfigError
+from rtagent.rpc import amqp_transport
 
 #: Modules whose errors are raised at the client with their original types.
 ERROR_MODULES = ("rtagent.errors",)
@@ -22,6 +23,7 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
     :raises ConfigError: the URL is invalid, or its driver is not installed.
     :raises cfg.Error: an option of oslo.messaging is invalid.
     """
+    amqp_transport.install()
     # oslo.messaging reads these from `conf`, but registers them in the global configuration.
     conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
     conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")

@@ -19,6 +19,10 @@ from rtagent.rpc import schemas
 from rtagent.rpc.method import Arguments, Method
 from rtagent.rpc.methods import METHODS
 
+#: The number of values of a document up to which every mistake is explained, which takes about
+#: 0.2 ms for each value. Documents of clients have fewer than 200.
+MAX_EXPLAINED = 256
+
 # msgspec examines a type at its first use. If two threads do that at the same time, the process
 # crashes (0.22.0). So every type is used here once, under the import lock.
 for _method in METHODS.values():
@@ -29,7 +33,8 @@ for _method in METHODS.values():
 def validate(method: Method, document: Any) -> Arguments:
     """Convert the document to the method's arguments.
 
-    :raises InvalidRequest: with every invalid path.
+    :raises InvalidRequest: with every invalid path; of a document with more than `MAX_EXPLAINED`
+        values, with the first.
     """
     try:
         return msgspec.convert(document, method.arguments)
@@ -51,6 +56,26 @@ def _refused(method: Method, document: Any, refusal: Exception) -> InvalidReques
     # jsonschema takes long to import, and a start should not wait for it.
     from rtagent.rpc.schema_errors import schema_errors
 
-    found = schema_errors(schemas.arguments(method), document) or [("$", str(refusal))]
+    explained = schema_errors(schemas.arguments(method), document) if _small(document) else []
+    found = explained or [("$", str(refusal))]
     errors = [{"path": path, "message": message} for path, message in found]
     return InvalidRequest(method=method.name, errors=errors)
+
+
+def _small(document: Any) -> bool:
+    """Whether a document has at most `MAX_EXPLAINED` values, in the levels that are explained."""
+    from rtagent.rpc.schema_errors import MAX_DEPTH
+
+    level, counted = [document], 0
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list | tuple):
+                below.extend(value)
+        counted += len(below)
+        if counted > MAX_EXPLAINED:
+            return False
+        level = below
+    return True

@@ -4,6 +4,7 @@ events.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import rtagent
@@ -213,4 +214,5 @@ class NodeAgent:
         metrics.gauge(
             "calls_in_flight", "RPC calls that are being served", lambda: len(self.in_flight)
         )
+        metrics.gauge("threads", "Threads of the process", threading.active_count)
         self.publisher.measure(metrics)

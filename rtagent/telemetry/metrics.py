@@ -33,6 +33,8 @@ COUNTS = {
         "reason",
         "Connections of idle clients that the read API closed: deadline, or room for another",
     ),
+    "rpc_refused": ("reason", "Messages dropped without an answer, before they were parsed"),
+    "rpc_given_up": ("label", "Replies not sent, because the queue of the caller does not exist"),
     "repeated": ("level", "Log lines suppressed because the same line was logged before"),
 }
 

@@ -170,7 +170,7 @@ def _out_of_bounds(one: Schema) -> Iterator[Any]:
         case "number":
             yield from (0, -1, -0.5, one["maximum"] * 10, HUGE)
         case "string":
-            yield from ("x" * (one["maxLength"] + 1), "\0", "a\ud800", "x" * 1_000_000)
+            yield from ("x" * (one["maxLength"] + 1), "\0", "a\ud800", "x" * 200_000)
             if one["maxLength"] == 36:
                 yield from ("", "00000000-0000-0000-0000-00000000000A", f"{'0' * 8}\n")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rtagent.cmd.rtagentd import EX_CONFIG
 from rtagent.conf import default
+from rtagent.conf.libraries import LIBRARIES, listed
 from rtagent.virt import power
 
 ETC = Path(__file__).parents[3] / "etc" / "rtagent"
@@ -24,6 +25,14 @@ def test_the_unit_notifies_has_a_watchdog_and_does_not_restart_after_a_config_er
     assert int(unit["WatchdogSec"]) > 0
     assert unit["RestartPreventExitStatus"] == str(EX_CONFIG)
     assert unit["ExecReload"].endswith("-HUP $MAINPID")
+
+
+def test_the_unit_bounds_memory_and_threads():
+    pools = {option.dest: option.default for _, options in listed(LIBRARIES) for option in options}
+
+    assert service()["MemoryMax"].endswith("G")
+    threads = pools["executor_thread_pool_size"] + pools["rpc_conn_pool_size"]
+    assert int(service()["TasksMax"]) > 2 * threads
 
 
 def test_the_unit_makes_the_daemons_directories_writable():

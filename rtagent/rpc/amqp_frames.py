@@ -1,0 +1,107 @@
+"""Frames of AMQP, made harmless before py-amqp decodes them.
+
+py-amqp decodes the properties and the routing key of every message that arrives, and holds its
+body. An error there ends the connection with the message still in the queue, so that the same
+message ends the next connection, too. And a body may be as large as the broker allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import error as StructError
+from struct import pack, unpack_from
+from typing import Any
+
+from amqp import spec
+from amqp.method_framing import frame_handler
+from amqp.serialization import decode_properties_basic
+
+#: The type and the payload of a frame: a method, the header of a content, a part of its body.
+METHOD, HEADER, BODY = 1, 2, 3
+#: The content types that replace the properties of a message whose body is not passed on, and of
+#: one whose properties cannot be decoded.
+OVERSIZED, UNDECODABLE = "application/x-oversized", "application/x-undecodable"
+#: The names of encodings that a request may have; py-amqp decodes the body with any other one, and
+#: some of them take minutes for a megabyte.
+ENCODINGS = frozenset({"utf-8", "binary"})
+
+#: (type, channel, payload)
+Frame = tuple[int, int, bytes]
+
+#: A header's class, weight and body size precede its properties.
+_PROPERTIES = 12
+
+
+def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[[Frame], bool]:
+    """A `frame_handler` for `amqp.Connection` that any message passes without an error.
+
+    A body larger than the ``body_limit`` of its channel is dropped part by part.
+    """
+    handle = frame_handler(connection, callback)
+    dropped: dict[int, int] = {}  # by channel: how many bytes of a body are still to come
+
+    def on_frame(frame: Frame) -> bool:
+        kind, channel, payload = frame
+        if kind == BODY and channel in dropped:
+            connection.bytes_recv += 1
+            dropped[channel] -= len(payload)
+            if dropped[channel] <= 0:
+                del dropped[channel]
+            return False
+        if kind == METHOD:
+            payload = _with_readable_key(payload)
+        elif kind == HEADER:
+            limit = _body_limit(connection.channels or {}, channel)
+            size = _body_size(payload)
+            if limit is not None and size > limit:
+                dropped[channel] = size
+                payload = _header(payload, 0, OVERSIZED)
+            elif limit is not None and not _decodable(payload):
+                payload = _header(payload, size, UNDECODABLE)
+        return bool(handle((kind, channel, payload)))
+
+    return on_frame
+
+
+def _body_limit(channels: Mapping[int, object], channel: int) -> int | None:
+    limit: int | None = getattr(channels.get(channel), "body_limit", None)
+    return limit
+
+
+def _body_size(header: bytes) -> int:
+    return int(unpack_from(">Q", header, 4)[0])
+
+
+def _decodable(header: bytes) -> bool:
+    try:
+        properties, _ = decode_properties_basic(header, _PROPERTIES)
+    except (ValueError, ArithmeticError, OSError, StructError, LookupError, RecursionError):
+        return False
+    except Exception as error:
+        # What py-amqp raises for a type that it does not know.
+        if type(error).__module__.partition(".")[0] != "amqp":
+            raise
+        return False
+    return properties.get("content_encoding", "utf-8") in ENCODINGS
+
+
+def _header(header: bytes, body_size: int, content_type: str) -> bytes:
+    """A content header with one property."""
+    class_id, weight = unpack_from(">HH", header)
+    name = content_type.encode()
+    return pack(">HHQHB", class_id, weight, body_size, 0x8000, len(name)) + name
+
+
+def _with_readable_key(method: bytes) -> bytes:
+    """A delivery whose routing key is not UTF-8 gets an empty one; nothing here reads it."""
+    if unpack_from(">HH", method) != spec.Basic.Deliver:
+        return method
+    at = 4
+    at += 1 + method[at]  # the consumer's tag
+    at += 8 + 1  # the delivery's tag, and whether it is delivered again
+    at += 1 + method[at]  # the exchange
+    try:
+        method[at + 1 :].decode()
+    except UnicodeDecodeError:
+        return method[:at] + b"\0"
+    return method

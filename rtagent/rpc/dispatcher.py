@@ -1,0 +1,43 @@
+"""Dispatcher: leads each message to its method, without a thread or a traceback of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import oslo_messaging
+
+from rtagent.ports import Reporter
+from rtagent.rpc.call_monitor import CallMonitor
+from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc.endpoint import Endpoint
+from rtagent.rpc.incoming import Incoming
+from rtagent.rpc.methods import METHODS
+
+UNKNOWN = "a call was refused, because this release does not have its method or version"
+
+
+class OnlyMethods(oslo_messaging.RPCAccessPolicyBase):
+    """Allows the methods of the table, and no other attribute of the endpoint."""
+
+    def is_allowed(self, endpoint: object, method: str) -> bool:
+        return method in METHODS
+
+
+class Dispatcher(oslo_messaging.RPCDispatcher):
+    """Dispatches to one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, monitor: CallMonitor, reporter: Reporter) -> None:
+        super().__init__([endpoint], ContextSerializer(), OnlyMethods)
+        self._monitor, self._reporter = monitor, reporter.named(__name__)
+
+    def dispatch(self, incoming: Incoming) -> Any:
+        """Serve a call and return its reply."""
+        try:
+            with self._monitor.watch(incoming, incoming.caller_timeout):
+                return super().dispatch(incoming)
+        except (oslo_messaging.NoSuchMethod, oslo_messaging.UnsupportedVersion) as error:
+            self._reporter.counted("rpc", type(error).__name__)
+            # The name is not in the line, so that a thousand names are one line.
+            self._reporter.log("warning", UNKNOWN)
+            # The caller gets the error itself; oslo.messaging logs no traceback of it.
+            raise oslo_messaging.ExpectedException() from error

@@ -1,0 +1,160 @@
+"""The rules for a request's message: what it may be before oslo.messaging parses it.
+
+oslo.messaging accepts more than it can process. A message that breaks a rule is dropped without an
+answer. The documents of the methods have rules of their own (`rtagent.rpc.validation`), whose
+violations are answered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
+
+#: The largest message, in bytes. The largest that a client sends for a real guest has some 20 kB.
+MAX_BODY = 2**20
+#: The number of values in a message; more are refused before they are parsed.
+MAX_VALUES = 10_000
+#: The depth of a message. The deepest valid one has eight levels, and one that is a little deeper
+#: gets an answer that says so.
+MAX_DEPTH = 600
+#: The context's fields, the characters of a field's name, and the levels of its value.
+MAX_CONTEXT_FIELDS = 100
+MAX_NAME = 100
+MAX_CONTEXT_DEPTH = 8
+
+_CONTEXT = "_context_"
+
+#: The reasons of refusals, by the label of the counter ``rtagent_rpc_refused_total``.
+REASONS = {
+    "size": f"it has more than {MAX_BODY} bytes",
+    "properties": "its properties cannot be decoded, or its content encoding is not utf-8",
+    "compression": "it is compressed ([oslo_messaging_rabbit] kombu_compression of the caller "
+    "must be unset)",
+    "content_type": "its content type is not application/json",
+    "envelope": "it is not an envelope of oslo.messaging 2.0 with a JSON object",
+    "values": f"it has more than {MAX_VALUES} values or {MAX_DEPTH} levels",
+    "request": "its fields are not those of a request",
+    "context": "its context is not one that can be passed on",
+    "duplicate": "it was delivered before",
+}
+
+
+class Refused(Exception):
+    """A message must not be processed. :ivar reason: a key of `REASONS`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(REASONS[reason])
+        self.reason = reason
+
+
+class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
+    version: Annotated[str, Meta(pattern=r"^2\.0\Z")] = field(name="oslo.version")
+    message: str = field(name="oslo.message")
+
+
+_Id = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[!-~]+\Z")]
+
+
+class _Request(Struct, frozen=True):
+    """The fields of a request that oslo.messaging interprets, except those of the context."""
+
+    method: Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
+    args: dict[str, Any] = {}
+    version: Annotated[str, Meta(pattern=r"^\d{1,4}\.\d{1,4}(\.\d{1,4})?\Z")] = "1.0"
+    namespace: Annotated[str, Meta(max_length=MAX_NAME)] | None = None
+    message_id: _Id | None = field(default=None, name="_msg_id")
+    reply_queue: _Id | None = field(default=None, name="_reply_q")
+    unique_id: _Id | None = field(default=None, name="_unique_id")
+    timeout: int | float | None = field(default=None, name="_timeout")
+
+
+# msgspec examines a type at its first use, which must not happen in two threads at once.
+_envelope = msgspec.json.Decoder(_Envelope)
+msgspec.convert({"method": "ping"}, _Request)
+
+
+def check(body: bytes, properties: Mapping[str, Any]) -> str | None:
+    """Return the message's unique id, which is None in a message that has none.
+
+    :param properties: of AMQP, by py-amqp's names.
+    :raises Refused: it breaks a rule.
+    """
+    _check_properties(body, properties)
+    fields = _fields(body)
+    _check_context(fields)
+    try:
+        request = msgspec.convert(fields, _Request)
+    # The second is raised for a name that is not valid Unicode.
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        raise Refused("request") from None
+    if (request.message_id is None) != (request.reply_queue is None):
+        raise Refused("request")
+    return request.unique_id
+
+
+def _check_properties(body: bytes, properties: Mapping[str, Any]) -> None:
+    content_type = properties.get("content_type")
+    if content_type == OVERSIZED or len(body) > MAX_BODY:
+        raise Refused("size")
+    if content_type == UNDECODABLE:
+        raise Refused("properties")
+    if (properties.get("application_headers") or {}).get("compression"):
+        raise Refused("compression")
+    if content_type != "application/json":
+        raise Refused("content_type")
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """The message in an envelope, parsed."""
+    try:
+        text = _envelope.decode(body).message
+        # Both are upper bounds, and cost nothing next to parsing.
+        opened = text.count("[") + text.count("{")
+        if opened + text.count(",") > MAX_VALUES:
+            raise Refused("values")
+        # The parser of oslo.messaging: what it takes here, it takes there, too.
+        fields = json.loads(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise Refused("envelope") from None
+    if not isinstance(fields, dict):
+        raise Refused("envelope")
+    if opened > MAX_DEPTH and _depth_exceeds(fields, MAX_DEPTH):
+        raise Refused("values")
+    return fields
+
+
+def _depth_exceeds(document: object, limit: int) -> bool:
+    level = [document]
+    for _ in range(limit):
+        below: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+        if not below:
+            return False
+        level = below
+    return True
+
+
+def _check_context(fields: Mapping[str, Any]) -> None:
+    context = {
+        name.removeprefix(_CONTEXT): value
+        for name, value in fields.items()
+        if name.startswith(_CONTEXT)
+    }
+    # oslo.messaging passes them as keyword arguments of a method, which has an argument `self`.
+    if len(context) > MAX_CONTEXT_FIELDS or "self" in context:
+        raise Refused("context")
+    if any(not name.isidentifier() or len(name) > MAX_NAME for name in context):
+        raise Refused("context")
+    # oslo.messaging copies them by recursion.
+    if _depth_exceeds(context, MAX_CONTEXT_DEPTH):
+        raise Refused("context")
