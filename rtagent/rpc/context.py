@@ -10,6 +10,8 @@ from oslo_context.context import RequestContext
 
 #: The length of the columns that store a context's ids, in characters.
 MAX_LENGTH = 255
+#: The number of roles that are kept.
+MAX_ROLES = 100
 
 #: Fields that are never sent: the token, which the agent does not need, and values that other
 #: fields contain already.
@@ -33,9 +35,13 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
         }
 
     def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
-        """The context, which becomes the current one of this thread: so log lines get its ids."""
+        """The context, which becomes the current one of this thread: so log lines get its ids.
+
+        Its values are short, printable text; a caller may have sent anything.
+        """
+        fields = {name: _plain(value) for name, value in context.items() if name not in _NOT_SENT}
         ids = {name: _header(context[name]) for name in _IDS & context.keys()}
-        return RequestContext.from_dict({**context, **ids})
+        return RequestContext.from_dict({**fields, **ids})
 
 
 def actor(context: RequestContext) -> str:
@@ -51,6 +57,18 @@ def request_id(context: RequestContext) -> str:
 def _header(value: object) -> str | None:
     """An id that is valid in an HTTP header; None: a new id is made for the call."""
     return _storable(value).encode("ascii", "ignore").decode() or None
+
+
+def _plain(value: object) -> object:
+    """A flag, text, or a list of texts (the roles); None in place of an object."""
+    match value:
+        case None | bool():
+            return value
+        case list():
+            return [_storable(item) for item in value[:MAX_ROLES] if isinstance(item, str)]
+        case dict():
+            return None
+    return _storable(value)
 
 
 def _storable(value: object) -> str:

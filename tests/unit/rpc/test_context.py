@@ -45,6 +45,20 @@ def test_a_received_context_becomes_current():
     assert get_current() is current
 
 
+@pytest.mark.parametrize(
+    "strange", [{"a": [1]}, 7, 1.5, "x" * 9000, "a\nb\x1b", [{}, "a\nb"], True]
+)
+def test_received_fields_are_short_printable_text(strange: object):
+    names = RequestContext(overwrite=False).to_dict()
+    arrived = ContextSerializer().deserialize_context(dict.fromkeys(names, strange)).to_dict()
+    for value in arrived.values():
+        texts = value if isinstance(value, list) else [value]
+        for text in texts:
+            assert (
+                text is None or isinstance(text, bool) or (text.isprintable() and len(text) < 2000)
+            )
+
+
 def test_actor_and_request_id():
     context = RequestContext(
         user_id="alice", request_id="req-1", global_request_id="req-2", overwrite=False
