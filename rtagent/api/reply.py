@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -30,6 +32,10 @@ STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
 }
 
 
+#: Characters that JSON need not escape: not ASCII, and DEL.
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
+
+
 class Reply(Value, frozen=True, kw_only=True):
     """:ivar body: the whole body, also of a reply to HEAD, which does not send it."""
 
@@ -41,8 +47,14 @@ class Reply(Value, frozen=True, kw_only=True):
 def document(
     content: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, media_type: str = JSON
 ) -> Reply:
-    """Encode values and primitives as a JSON document that ends with a line feed."""
-    return Reply(status=status, media_type=media_type, body=msgspec.json.encode(content) + b"\n")
+    """Encode values and primitives as a JSON document that ends with a line feed.
+
+    It is pure ASCII, and without controls: names from outside may reach the terminal of a reader.
+    """
+    body = msgspec.json.encode(content) + b"\n"
+    if not body.isascii() or b"\x7f" in body:
+        body = _NOT_ASCII.sub(_escaped, body.decode()).encode("ascii")
+    return Reply(status=status, media_type=media_type, body=body)
 
 
 def problem(status: HTTPStatus, message: str) -> Mapping[str, Any]:
@@ -60,3 +72,7 @@ def status_of(error: RtAgentError) -> HTTPStatus:
         if isinstance(error, type_):
             return status
     return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else r"\u007f"
