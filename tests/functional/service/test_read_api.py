@@ -1,0 +1,48 @@
+"""The daemon's read API while clients misbehave and descriptors are short."""
+
+import contextlib
+import os
+import resource
+import socket
+import time
+
+import psutil
+import pytest
+
+from tests.servers.daemon import Daemon
+
+#: More than the read API serves at a time.
+CLIENTS = 64
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with Daemon(tmp_path, "fake://") as made:
+        made.wait_ready()
+        yield made
+
+
+def cpu_seconds(daemon: Daemon) -> float:
+    times = psutil.Process(daemon.pid).cpu_times()
+    return times.user + times.system
+
+
+@pytest.mark.parametrize("spare", [1000, 8])
+def test_probes_are_answered_while_slow_clients_hold_every_connection(daemon, spare):
+    """In the second case by descriptors: fewer are left than the read API may have connections."""
+    highest = max(int(name) for name in os.listdir(f"/proc/{daemon.pid}/fd"))
+    _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (highest + 1 + spare, hard))
+    with contextlib.ExitStack() as stack:
+        for _ in range(CLIENTS):
+            slow = stack.enter_context(socket.socket(socket.AF_UNIX))
+            slow.settimeout(30)
+            slow.connect(daemon.address.path)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                slow.sendall(b"GET /claims HTTP/1.1\r\nHost: ")
+        for _ in range(10):
+            assert daemon.read("ready")["ready"]
+            assert daemon.read("health")["status"] == "pass"
+        before = cpu_seconds(daemon)
+        time.sleep(2)
+        assert cpu_seconds(daemon) - before < 1
