@@ -23,6 +23,7 @@
     │   ├── NodeNotReady                 the first successful audit has not finished
     │   │   └── StoreRestored            the store went back in time, and nobody has accepted that
     │   ├── StoreUnavailable
+    │   │   └── StoreDamaged             the database is damaged
     │   ├── TrackerBusy
     │   ├── TooManyRequests              as many such calls as the agent serves at once wait already
     │   ├── HypervisorUnavailable
@@ -251,6 +252,10 @@ class StoreRestored(NodeNotReady):
 
 class StoreUnavailable(Unavailable):
     """The database does not answer; retry with the same operation id."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The database is damaged. The message names what and the remedy; a start ends with it."""
 
 
 class TrackerBusy(Unavailable):

@@ -6,29 +6,30 @@ have the same flavor and image, so equal parts of documents are decoded once and
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Dialect, bindparam, insert, select, update
+from sqlalchemy import Connection, Dialect, bindparam, insert, or_, select, update
 
-from rtagent.db.schema import claims, to_document
+from rtagent.db.checked_rows import DIGEST, CheckedColumns, with_undecodable
+from rtagent.db.damaged_claims import salvaged, with_units, without_units
+from rtagent.db.findings import Findings
+from rtagent.db.node_rows import NodeRow
+from rtagent.db.schema import claims, compute_nodes, to_document
 from rtagent.db.transaction import Statement
+from rtagent.db.unit_rows import UnitReader
 from rtagent.errors import RevisionConflict
 from rtagent.model.assigned_resources import AssignedResource
-from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import LIVE_STATES, PCI, PCPU, RESOURCE, Claim, Replacement, Unit
-from rtagent.model.device import STANDARD, AssignedDevice
+from rtagent.model.claim import RELEASED, Claim, Replacement, Unit
+from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
-from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import ExtraResource, Limits
-
-LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -80,6 +81,8 @@ class _RawDocument(_Document, frozen=True, kw_only=True):
 
 _DOCUMENT = _Document.__struct_fields__
 
+CHECKED = CheckedColumns(claims, (*_COLUMNS, "document"))
+
 _decode_document = msgspec.json.Decoder(_RawDocument).decode
 _decode_flavor = msgspec.json.Decoder(Flavor).decode
 _decode_image = msgspec.json.Decoder(Image).decode
@@ -109,7 +112,7 @@ class ClaimWriter:
     """Write claims in an open transaction."""
 
     def __init__(self, dialect: Dialect) -> None:
-        columns = (*_COLUMNS, "document")
+        columns = (*_COLUMNS, "document", DIGEST)
         claim = update(claims).where(claims.c.uuid == bindparam("its_uuid"))
         self._insert = Statement(dialect, insert(claims), columns)
         self._update = Statement(dialect, claim, columns)
@@ -126,44 +129,112 @@ class ClaimWriter:
 
 
 def read_claims(
-    connection: Connection, node: Node, units: Mapping[str, Collection[Unit]]
+    connection: Connection, node: NodeRow, units: UnitReader, findings: Findings
 ) -> tuple[Claim, ...]:
-    """Read the live claims of a node.
+    """Read the live claims of a node, and those whose state cannot be read.
 
     A claim's host and node come from the node's record, so the claims of a renamed host have its
-    new name.
+    new name. A claim whose row is damaged is quarantined.
 
-    :param units: the units in the database, by claim uuid, for a claim whose document cannot be
-        read.
+    :param units: the units in the database, which a damaged claim keeps.
     """
-    columns = (claims.c[name] for name in (*_COLUMNS, "document"))
-    live = select(*columns).where(
-        claims.c.node_uuid == node.uuid, claims.c.state.in_(sorted(LIVE_STATES))
-    )
-    flavors: dict[bytes, Flavor] = {}
-    images: dict[bytes, Image] = {}
+    mine = claims.c.node_uuid == node.node.uuid
+    live = or_(claims.c.state != RELEASED, claims.c.state.is_(None))
+    reader = _Reader(node, findings)
+    rows = connection.execute(select(*CHECKED.selected).where(mine, live))
+    found = [claim for row in rows if (claim := reader.read(row)) is not None]
+    if node.has_digests and not node.roster_agrees("claims", [c.uuid for c in found]):
+        found += _lost(connection, node, reader, found)
+    return _with_units_of_rows(found, units)
 
-    def decode(row: Sequence[Any]) -> Claim:
-        *values, document = row
-        fields = dict(zip(_COLUMNS, values, strict=True))
+
+class _Reader:
+    """Reads claims, and shares the equal parts of their documents."""
+
+    def __init__(self, node: NodeRow, findings: Findings) -> None:
+        self._node, self._findings = node, findings
+        self._flavors: dict[bytes, Flavor] = {}
+        self._images: dict[bytes, Image] = {}
+
+    def read(self, raw: Sequence[Any]) -> Claim | None:
+        """Return the claim of a row; None if the row does not say which claim it is."""
+        row = CHECKED.read(raw, has_digests=self._node.has_digests)
+        faults, values = row.faults, dict(row.values)
+        document = None
         try:
-            raw = _decode_document(document)
-            parts = {name: getattr(raw, name) for name in _DOCUMENT}
-            parts["flavor"] = _shared(raw.flavor, flavors, _decode_flavor)
-            parts["image"] = _shared(raw.image, images, _decode_image)
-        except msgspec.DecodeError as error:
-            parts = _quarantined(fields, units.get(fields["uuid"], ()), error)
-        fields |= parts
-        return Claim(host=node.host, node=node.hypervisor_hostname, **fields)
+            document = self._document(values.pop("document"))
+        except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
+            faults = with_undecodable(faults, "document", error)
+        node = self._node.node
+        if not faults and document is not None:
+            return Claim(host=node.host, node=node.hypervisor_hostname, **values, **document)
+        if values["uuid"] is None:
+            self._findings.add("claims", raw[0], faults, "it is not known what it holds")
+            self._findings.add_unknown(f"a claim has the unreadable uuid {raw[0]!r}")
+            return None
+        self._findings.add("claims", values["uuid"], faults, "it is held until it is released")
+        if document is None:
+            self._findings.add_unknown(
+                f"the document of claim {values['uuid']} cannot be read, and with it the cells and"
+                " pages of its guest"
+            )
+        return salvaged(values, document, node, self._node.revision, faults)
 
-    return tuple(map(decode, connection.execute(live)))
+    def _document(self, text: str) -> Fields:
+        raw = _decode_document(text)
+        parts = {name: getattr(raw, name) for name in _DOCUMENT}
+        parts["flavor"] = _shared(raw.flavor, self._flavors, _decode_flavor)
+        parts["image"] = _shared(raw.image, self._images, _decode_image)
+        return parts
+
+
+def _lost(
+    connection: Connection, node: NodeRow, reader: _Reader, found: Sequence[Claim]
+) -> list[Claim]:
+    """Return the claims of the node whose row is damaged so that it seems to be released, or to
+    belong to a node that does not exist.
+    """
+    nodes = set(connection.scalars(select(compute_nodes.c.uuid))) - {node.node.uuid}
+    known = {claim.uuid for claim in found}
+    lost = []
+    for raw in connection.execute(select(*CHECKED.selected)):
+        row = CHECKED.read(raw)
+        whose = row.values["node_uuid"]
+        its_uuid = row.values["uuid"]
+        if whose in nodes or its_uuid in known or its_uuid is None or raw[-1] is None:
+            continue
+        if row.faults and (claim := reader.read(raw)) is not None:
+            lost.append(claim)
+    return lost
+
+
+def _with_units_of_rows(found: Sequence[Claim], units: UnitReader) -> tuple[Claim, ...]:
+    """Return the claims. A quarantined claim has the units of its rows, too, and none that another
+    owner's claim has.
+    """
+    if not any(claim.quarantined for claim in found):
+        return tuple(found)
+    taken: dict[Unit, str] = {}
+    for claim in found:
+        if not claim.quarantined:
+            taken.update(dict.fromkeys(claim.units, claim.owner_id))
+    settled = []
+    for claim in found:
+        if not claim.quarantined:
+            settled.append(claim)
+            continue
+        others = {unit for unit, owner in taken.items() if owner != claim.owner_id}
+        of_rows = set(units.by_claim.get(claim.uuid, ())) - others
+        settled.append(with_units(without_units(claim, others), of_rows))
+        taken.update(dict.fromkeys(settled[-1].units, claim.owner_id))
+    return tuple(settled)
 
 
 def _encode(claim: Claim) -> Fields:
     fields = {name: getattr(claim, name) for name in _COLUMNS}
     document = _Document(**{name: getattr(claim, name) for name in _DOCUMENT})
     fields["document"] = to_document(document)
-    return fields
+    return CHECKED.signed(fields)
 
 
 def _shared(raw: Any, decoded: dict[bytes, _T], decode: Callable[[bytes], _T]) -> _T:
@@ -172,39 +243,3 @@ def _shared(raw: Any, decoded: dict[bytes, _T], decode: Callable[[bytes], _T]) -
     if value is None:
         value = decoded[key] = decode(key)
     return value
-
-
-def _quarantined(fields: Fields, units: Collection[Unit], error: Exception) -> Fields:
-    """Return substitute parts for a claim whose document cannot be read.
-
-    The claim keeps the quantities of its columns and the units of its rows, and is suspect. The
-    placement of its memory and pages is lost.
-    """
-    LOG.error("claim %s: its document cannot be read: %s", fields["uuid"], error)
-    size = {name: max(1, fields[name]) for name in ("vcpus", "memory_mb")}
-    return {
-        "instance": InstanceFacts(),
-        "flavor": Flavor(**size),
-        "numa_topology": _reserved(units),
-        "pci": tuple(_device(name) for kind, name in sorted(units) if kind == PCI),
-        "resources": tuple(_resource(name) for kind, name in sorted(units) if kind == RESOURCE),
-        "suspect": fields["suspect"] or f"its record cannot be read: {error}",
-    }
-
-
-def _reserved(units: Collection[Unit]) -> Assignment | None:
-    """Return an assignment that keeps other guests off the claim's host CPUs."""
-    cpus = frozenset(int(name) for kind, name in units if kind == PCPU)
-    if not cpus:
-        return None
-    return Assignment(cells=(CellAssignment(id=0, memory=0, cpuset_kept=cpus),))
-
-
-def _device(address: str) -> AssignedDevice:
-    return AssignedDevice(
-        address=address, vendor_id="", product_id="", dev_type=STANDARD, request_id=""
-    )
-
-
-def _resource(identifier: str) -> AssignedResource:
-    return AssignedResource(provider="", resource_class="", identifier=identifier)

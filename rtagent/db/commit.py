@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy import Connection, Dialect
 
@@ -13,9 +13,11 @@ from rtagent.db.history import ClaimEvent, HistoryWriter, claim_events_of
 from rtagent.db.migration_rows import MigrationRows, MigrationWriter, net_migrations
 from rtagent.db.node_rows import NodeWriter
 from rtagent.db.operation_rows import OperationRows, OperationWriter, net_operations
+from rtagent.db.rosters import roster
 from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
 from rtagent.model.base import Value
 from rtagent.model.change import Change
+from rtagent.model.claim import RELEASED
 from rtagent.model.node_state import NodeState
 
 #: Called with the name of each boundary that a transaction passes, see `failpoints`.
@@ -57,6 +59,23 @@ def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) ->
     )
 
 
+def appeared(batch: Batch) -> dict[str, int]:
+    """Return, by table, what the rows that a commit adds and removes add to its roster. Of claims,
+    only live ones count.
+    """
+    claims, devices, domains = batch.claims, batch.devices, batch.domains
+    rows: dict[str, tuple[Iterable[str], Iterable[str]]] = {
+        "claims": (
+            [claim.uuid for claim in claims.new if claim.state != RELEASED],
+            [claim.uuid for claim in claims.changed if claim.state == RELEASED],
+        ),
+        "pci_devices": ([row.address for row in devices.new], devices.gone),
+        "foreign_domains": ([usage.domain_uuid for usage in domains.new], domains.gone),
+        "migrations": ([each.uuid for each in batch.migrations.new], batch.migrations.gone),
+    }
+    return {table: roster(new) - roster(gone) for table, (new, gone) in rows.items() if new or gone}
+
+
 class CommitWriter:
     """Write commits in an open transaction. Its statements are compiled once."""
 
@@ -77,13 +96,14 @@ class CommitWriter:
         before: NodeState,
         after: NodeState,
         changes: Sequence[Change],
+        batch: Batch,
     ) -> None:
         """Update the node's row, which is the lock of the node.
 
         :raises WriterFenced: the row has a higher epoch than the state before.
         :raises RevisionConflict: the row has another revision, or a lower epoch.
         """
-        self._node.update(connection, before, after, changes)
+        self._node.update(connection, before, after, changes, appeared(batch))
         self._passed("commit.node")
 
     def write(self, connection: Connection, node_uuid: str, batch: Batch) -> None:

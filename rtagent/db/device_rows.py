@@ -6,26 +6,25 @@ derived from it and from the claims. They are written for people to read.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
 
+from rtagent.db.checked_rows import DIGEST, CheckedColumns, with_undecodable
+from rtagent.db.findings import Findings
 from rtagent.db.schema import pci_devices, to_document
 from rtagent.db.transaction import Statement
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.device import Device, PciDevice
+from rtagent.model.device import DEV_TYPES, STANDARD, Device, PciDevice
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import DeviceAllocation, device_allocations
 from rtagent.pci.device_states import DeviceState
 from rtagent.pci.relations import with_related
-
-LOG = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(PciDevice).decode
 
@@ -51,6 +50,14 @@ class DeviceRow(Value, frozen=True, kw_only=True):
 
 
 _COLUMNS = DeviceRow.__struct_fields__
+
+CHECKED = CheckedColumns(pci_devices, ("address", "extra_info"))
+#: From which a device is made whose record cannot be read.
+_FACTS = CheckedColumns(
+    pci_devices,
+    ("address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr"),
+    None,
+)
 
 
 class DeviceRows(Value, frozen=True, kw_only=True):
@@ -103,9 +110,10 @@ class DeviceWriter:
             pci_devices.c.node_uuid == bindparam("its_node"),
             pci_devices.c.address == bindparam("its_address"),
         )
+        columns = (*_COLUMNS, DIGEST)
         self._delete = Statement(dialect, delete(pci_devices).where(*its_device), ())
-        self._update = Statement(dialect, update(pci_devices).where(*its_device), _COLUMNS)
-        self._insert = Statement(dialect, insert(pci_devices), ("node_uuid", *_COLUMNS))
+        self._update = Statement(dialect, update(pci_devices).where(*its_device), columns)
+        self._insert = Statement(dialect, insert(pci_devices), ("node_uuid", *columns))
 
     def write(self, connection: Connection, node_uuid: str, rows: DeviceRows) -> None:
         """Write the net change of a commit."""
@@ -113,39 +121,61 @@ class DeviceWriter:
             return
         gone = [{"its_node": node_uuid, "its_address": address} for address in rows.gone]
         changed = [
-            {"its_node": node_uuid, "its_address": row.address, **asdict(row)}
+            {"its_node": node_uuid, "its_address": row.address, **_signed(row)}
             for row in rows.changed
         ]
         self._delete.run(connection, gone)
         self._update.run(connection, changed)
-        self._insert.run(connection, [{"node_uuid": node_uuid, **asdict(row)} for row in rows.new])
+        self._insert.run(connection, [{"node_uuid": node_uuid, **_signed(row)} for row in rows.new])
 
 
-def read_devices(connection: Connection, node_uuid: str) -> tuple[PciDevice, ...]:
-    """Read the devices of a node, by address."""
-    query = select(pci_devices).where(pci_devices.c.node_uuid == node_uuid)
-    return tuple(map(_decode_row, connection.execute(query.order_by(pci_devices.c.address))))
+def _signed(row: DeviceRow) -> dict[str, Any]:
+    return CHECKED.signed(asdict(row))
 
 
-def _decode_row(row: Any) -> PciDevice:
-    """Return the device of a row. A record that cannot be read is made from the other columns, and
-    the device is quarantined.
-    """
+def read_devices(
+    connection: Connection, node_uuid: str, has_digests: bool, findings: Findings
+) -> tuple[PciDevice, ...]:
+    """Read the devices of a node, by address. A device whose row is damaged is quarantined."""
+    query = select(*CHECKED.selected, *_FACTS.selected).where(pci_devices.c.node_uuid == node_uuid)
+    rows = connection.execute(query.order_by(pci_devices.c.address))
+    found = (_read_row(row, has_digests, findings) for row in rows)
+    return tuple(device for device in found if device is not None)
+
+
+def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> PciDevice | None:
+    """Return the device of a row; None if the row does not say which device it is."""
+    checked = CHECKED.read(row, has_digests=has_digests)
+    address, faults = checked.values["address"], checked.faults
+    device = None
     try:
-        return _decode(row.extra_info)
-    except msgspec.DecodeError as error:
-        LOG.error("device %s: its record cannot be read: %s", row.address, error)
-        return PciDevice(
-            device=Device(
-                address=row.address,
-                vendor_id=row.vendor_id,
-                product_id=row.product_id,
-                dev_type=row.dev_type,
-                numa_node=row.numa_node,
-                parent_addr=row.parent_addr,
-            ),
-            quarantine=f"its record cannot be read: {error}",
-        )
+        device = _decode(checked.values["extra_info"] or "")
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        faults = with_undecodable(faults, "extra_info", error)
+    if device is not None and not faults and device.address == address:
+        return device
+    if address is None:
+        findings.add("pci_devices", row[0], faults, "it is not known which device it is")
+        findings.add_unknown(f"a device has the unreadable address {row[0]!r}")
+        return None
+    findings.add("pci_devices", address, faults, "the device is quarantined")
+    if device is None or device.address != address:
+        device = PciDevice(device=_device(address, row[len(CHECKED.selected) :]))
+    return replace(device, quarantine=f"its record is damaged: {', '.join(faults)}")
+
+
+def _device(address: str, facts: Sequence[Any]) -> Device:
+    """Return a device as its columns describe it."""
+    values = _FACTS.read(facts).values
+    known = values["dev_type"] in DEV_TYPES
+    return Device(
+        address=address,
+        vendor_id=values["vendor_id"] or "",
+        product_id=values["product_id"] or "",
+        dev_type=values["dev_type"] if known else STANDARD,
+        numa_node=values["numa_node"],
+        parent_addr=values["parent_addr"],
+    )
 
 
 def _encode(state: DeviceState, request_id: str | None) -> DeviceRow:

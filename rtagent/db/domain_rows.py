@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
 
+from rtagent.db.checked_rows import CREDIBLE, DIGEST, MISMATCH, CheckedColumns, with_undecodable
+from rtagent.db.findings import Findings
 from rtagent.db.schema import foreign_domains, to_document
 from rtagent.db.transaction import Statement
 from rtagent.model.base import Value
@@ -16,6 +18,8 @@ from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.node_state import NodeState
 
 _COLUMNS = DomainUsage.__struct_fields__
+
+CHECKED = CheckedColumns(foreign_domains, _COLUMNS)
 
 _decode_occupancy = msgspec.json.Decoder(Occupancy).decode
 
@@ -55,8 +59,9 @@ class DomainWriter:
             foreign_domains.c.domain_uuid == bindparam("its_domain"),
         )
         self._delete = Statement(dialect, delete(foreign_domains).where(*its_domain), ())
-        self._update = Statement(dialect, update(foreign_domains).where(*its_domain), _COLUMNS)
-        self._insert = Statement(dialect, insert(foreign_domains), ("node_uuid", *_COLUMNS))
+        columns = (*_COLUMNS, DIGEST)
+        self._update = Statement(dialect, update(foreign_domains).where(*its_domain), columns)
+        self._insert = Statement(dialect, insert(foreign_domains), ("node_uuid", *columns))
 
     def write(self, connection: Connection, node_uuid: str, rows: DomainRows) -> None:
         """Write the net change of a commit."""
@@ -71,20 +76,50 @@ class DomainWriter:
         self._insert.run(connection, new)
 
 
-def read_domains(connection: Connection, node_uuid: str) -> tuple[DomainUsage, ...]:
-    """Read the domain usages of a node."""
-    columns = (foreign_domains.c[name] for name in _COLUMNS)
-    query = select(*columns).where(foreign_domains.c.node_uuid == node_uuid)
-    return tuple(map(_decode, connection.execute(query)))
+def read_domains(
+    connection: Connection, node_uuid: str, has_digests: bool, findings: Findings
+) -> tuple[DomainUsage, ...]:
+    """Read the domain usages of a node. A damaged row counts as far as it can be read, until an
+    audit sees the domain.
+    """
+    rows = connection.execute(
+        select(*CHECKED.selected).where(foreign_domains.c.node_uuid == node_uuid)
+    )
+    found = (_read_row(row, has_digests, findings) for row in rows)
+    return tuple(usage for usage in found if usage is not None)
+
+
+def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> DomainUsage | None:
+    """Return the usage of a row; None if the row does not say which domain it is."""
+    checked = CHECKED.read(row, has_digests=has_digests)
+    fields, faults = dict(checked.values), checked.faults
+    try:
+        fields["occupancy"] = _decode_occupancy(fields["occupancy"] or "")
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        faults = with_undecodable(faults, "occupancy", error)
+        fields["occupancy"] = Occupancy()
+    if not faults:
+        return DomainUsage(**fields)
+    if fields["domain_uuid"] is None:
+        findings.add("foreign_domains", row[0], faults, "it is not known which domain it is")
+        findings.add_unknown(f"a domain has the unreadable uuid {row[0]!r}")
+        return None
+    findings.add("foreign_domains", fields["domain_uuid"], faults, "an audit replaces it")
+    return DomainUsage(
+        domain_uuid=fields["domain_uuid"],
+        name=fields["name"] or "",
+        active=fields["active"] is not False or MISMATCH in faults,
+        vcpus=_amount(fields["vcpus"]),
+        memory_mb=_amount(fields["memory_mb"]),
+        occupancy=fields["occupancy"],
+    )
+
+
+def _amount(value: int | None) -> int:
+    return value if value is not None and 0 <= value <= CREDIBLE else 0
 
 
 def _encode(usage: DomainUsage) -> dict[str, Any]:
     fields = {name: getattr(usage, name) for name in _COLUMNS}
     fields["occupancy"] = to_document(usage.occupancy)
-    return fields
-
-
-def _decode(row: Sequence[Any]) -> DomainUsage:
-    fields = dict(zip(_COLUMNS, row, strict=True))
-    fields["occupancy"] = _decode_occupancy(fields["occupancy"])
-    return DomainUsage(**fields)
+    return CHECKED.signed(fields)

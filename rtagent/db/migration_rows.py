@@ -8,17 +8,21 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, select, update
 
+from rtagent.db.checked_rows import DIGEST, LONG_AGO, CheckedColumns, with_undecodable
+from rtagent.db.findings import Findings
 from rtagent.db.schema import claims, compute_nodes, migrations, to_document
 from rtagent.db.transaction import Statement
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, OUTGOING
+from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, MIGRATION, MOVE_TYPES, OUTGOING
 from rtagent.model.flavor import Flavor
-from rtagent.model.migration import DEST, Migration, TakenOver
+from rtagent.model.migration import DEST, ERROR, SOURCE, Migration, TakenOver
 from rtagent.model.node_state import NodeState
 
 _COLUMNS = Migration.__struct_fields__
 _FLAVORS = ("old_flavor", "new_flavor")
+
+CHECKED = CheckedColumns(migrations, _COLUMNS)
 
 _decode_flavor = msgspec.json.Decoder(Flavor).decode
 
@@ -60,8 +64,9 @@ class MigrationWriter:
             migrations.c.uuid == bindparam("its_uuid"),
         )
         self._delete = Statement(dialect, delete(migrations).where(*its_row), ())
-        self._update = Statement(dialect, update(migrations).where(*its_row), _COLUMNS)
-        self._insert = Statement(dialect, insert(migrations), _COLUMNS)
+        columns = (*_COLUMNS, DIGEST)
+        self._update = Statement(dialect, update(migrations).where(*its_row), columns)
+        self._insert = Statement(dialect, insert(migrations), columns)
 
     def write(self, connection: Connection, node_uuid: str, rows: MigrationRows) -> None:
         """Write the net change of a commit."""
@@ -73,11 +78,13 @@ class MigrationWriter:
         self._insert.run(connection, list(map(_encode, rows.new)))
 
 
-def read_migrations(connection: Connection, node_uuid: str) -> tuple[Migration, ...]:
-    """Read the migrations of a node."""
-    columns = (migrations.c[name] for name in _COLUMNS)
-    rows = connection.execute(select(*columns).where(migrations.c.node_uuid == node_uuid))
-    return tuple(map(_decode, rows))
+def read_migrations(
+    connection: Connection, node_uuid: str, has_digests: bool, findings: Findings
+) -> tuple[Migration, ...]:
+    """Read the migrations of a node. A damaged record is kept as far as it can be read."""
+    rows = connection.execute(select(*CHECKED.selected).where(migrations.c.node_uuid == node_uuid))
+    found = (_read_row(row, has_digests, findings) for row in rows)
+    return tuple(migration for migration in found if migration is not None)
 
 
 def read_evacuated(connection: Connection, node_uuid: str) -> Mapping[str, TakenOver]:
@@ -112,11 +119,42 @@ def read_evacuated(connection: Connection, node_uuid: str) -> Mapping[str, Taken
 def _encode(migration: Migration) -> dict[str, Any]:
     fields = {name: getattr(migration, name) for name in _COLUMNS}
     flavors = {name: fields[name] for name in _FLAVORS}
-    return fields | {k: None if v is None else to_document(v) for k, v in flavors.items()}
+    fields |= {k: None if v is None else to_document(v) for k, v in flavors.items()}
+    return CHECKED.signed(fields)
 
 
-def _decode(row: Sequence[Any]) -> Migration:
-    fields = dict(zip(_COLUMNS, row, strict=True))
+def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> Migration | None:
+    """Return the record of a row; None if the row does not say which move it is."""
+    checked = CHECKED.read(row, has_digests=has_digests)
+    fields, faults = dict(checked.values), checked.faults
     for name in _FLAVORS:
-        fields[name] = None if fields[name] is None else _decode_flavor(fields[name])
-    return Migration(**fields)
+        try:
+            text = fields[name]
+            fields[name] = None if text is None else _decode_flavor(text)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            fields[name] = None
+            faults = with_undecodable(faults, name, error)
+    if not faults:
+        return Migration(**fields)
+    if fields["uuid"] is None:
+        findings.add("migrations", row[0], faults, "it is not known which move it is")
+        findings.add_unknown(f"a migration has the unreadable uuid {row[0]!r}")
+        return None
+    findings.add("migrations", fields["uuid"], faults, "the claims of the move are held")
+    return Migration(**fields | _substitutes(fields))
+
+
+def _substitutes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for the columns that a record must have and that cannot be read. By them, the
+    move has failed here, and nothing has left.
+    """
+    known = fields["migration_type"] in MOVE_TYPES
+    return {
+        "node_uuid": fields["node_uuid"] or "",
+        "role": fields["role"] if fields["role"] in (SOURCE, DEST) else SOURCE,
+        "instance_uuid": fields["instance_uuid"] or "",
+        "migration_type": fields["migration_type"] if known else MIGRATION,
+        "status": fields["status"] or ERROR,
+        "created_at": fields["created_at"] or LONG_AGO,
+        "updated_at": fields["updated_at"] or LONG_AGO,
+    }

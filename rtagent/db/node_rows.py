@@ -6,23 +6,42 @@ of the state that the commit is based on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NoReturn
 
 import msgspec
-from sqlalchemy import Connection, Dialect, Select, and_, bindparam, insert, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Dialect,
+    Select,
+    and_,
+    bindparam,
+    insert,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
+from sqlalchemy.types import NullType
 
 from rtagent.compute_node import described, numa_topology, pci_device_pools, quantities, ratios
+from rtagent.db.checked_rows import CheckedColumns, CheckedRow
 from rtagent.db.device_rows import affects_devices
+from rtagent.db.findings import Findings
 from rtagent.db.registry import BINARY
+from rtagent.db.rosters import ROSTERS, keys_of, roster
 from rtagent.db.schema import compute_nodes, services, to_document
 from rtagent.db.transaction import Statement
-from rtagent.errors import RevisionConflict, StoreUnavailable, WriterFenced
+from rtagent.errors import RevisionConflict, StoreDamaged, StoreUnavailable, WriterFenced
 from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.node_state import NodeState
+from rtagent.model.stored import Stored
 from rtagent.model.topology import Topology
 
 Fields = dict[str, Any]
@@ -31,41 +50,108 @@ _decode_topology = msgspec.json.Decoder(Topology).decode
 _decode_inventories = msgspec.json.Decoder(tuple[ResourceInventory, ...]).decode
 
 
+#: The columns of the identity. They have no digest: an enrollment proves and rewrites them.
+_IDENTITY = (
+    "uuid",
+    "host",
+    "hypervisor_hostname",
+    "host_ip",
+    "epoch",
+    "revision",
+    "writer_machine_id",
+    "writer_boot_id",
+    "writer_state_path",
+    "deleted_at",
+)
+_RECORD = CheckedColumns(compute_nodes, _IDENTITY, None)
+#: The columns of each digest of the row.
+_COUNTERS = CheckedColumns(
+    compute_nodes, ("uuid", "revision", "failed_builds", "disk_available_least")
+)
+_RATIOS = ("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio")
+_HOST = CheckedColumns(compute_nodes, ("topology", *_RATIOS), "host_digest")
+_INVENTORIES = CheckedColumns(compute_nodes, ("resource_inventories",), "inventories_digest")
+#: The parts of the row that have a digest each.
+CHECKED_PARTS = (_COUNTERS, _HOST, _INVENTORIES)
+_HEARTBEAT = CheckedColumns(services, ("last_seen_up",), None)
+#: Of a heartbeat that cannot be read: the other agent may be alive.
+_JUST_NOW = datetime.max.replace(tzinfo=UTC)
+
+
 # -- records: the identity of a node and its writer --------------------------------------------
 
 
 def record_query() -> Select[Any]:
     """Return a query for the rows that `decode_record` reads: each node with its service."""
     service = and_(services.c.host == compute_nodes.c.host, services.c.binary == BINARY)
-    return select(compute_nodes, services.c.last_seen_up).join_from(
+    return select(*_RECORD.selected, *_HEARTBEAT.selected).join_from(
         compute_nodes, services, service, isouter=True
     )
 
 
-def decode_record(row: Any) -> NodeRecord:
-    """Return the record of a row of `record_query`."""
+def decode_record(row: Sequence[Any]) -> NodeRecord:
+    """Return the record of a row of `record_query`.
+
+    :raises StoreDamaged: it is not known who the node is, or who wrote for it.
+    """
+    checked = _RECORD.read(row)
+    values = _readable(checked, f"compute_nodes {row[0]}")
+    seen = _HEARTBEAT.read(row[len(_RECORD.selected) :])
     writer = None
-    if row.writer_machine_id is not None:
+    if values["writer_machine_id"] is not None:
         writer = Writer(
-            machine_id=row.writer_machine_id,
-            boot_id=row.writer_boot_id,
-            state_path=row.writer_state_path,
+            machine_id=values["writer_machine_id"],
+            boot_id=values["writer_boot_id"] or "",
+            state_path=values["writer_state_path"] or "",
         )
     return NodeRecord(
-        node=decode_node(row),
-        epoch=row.epoch,
-        revision=row.revision,
+        node=_node(values),
+        epoch=values["epoch"],
+        revision=values["revision"],
         writer=writer,
-        last_seen_up=row.last_seen_up,
-        deleted_at=row.deleted_at,
+        last_seen_up=_JUST_NOW if "last_seen_up" in seen.faults else seen.values["last_seen_up"],
+        deleted_at=values["deleted_at"],
+    )
+
+
+def _readable(row: CheckedRow, where: str) -> Mapping[str, Any]:
+    """Return the values of a row.
+
+    :raises StoreDamaged: a column cannot be read.
+    """
+    if row.faults:
+        raise StoreDamaged(f"{where}: {', '.join(row.faults)} cannot be read")
+    return row.values
+
+
+def _node(values: Mapping[str, Any]) -> Node:
+    return Node(
+        uuid=values["uuid"],
+        host=values["host"],
+        hypervisor_hostname=values["hypervisor_hostname"],
+        host_ip=values["host_ip"],
     )
 
 
 def read_records(connection: Connection, uuid: str, hypervisor_hostname: str) -> list[NodeRecord]:
     """Read the records with this uuid or this host name."""
     node = compute_nodes.c
+    _refuse_damaged_uuid(connection, uuid, hypervisor_hostname)
     found = or_(node.uuid == uuid, node.hypervisor_hostname == hypervisor_hostname)
     return [decode_record(row) for row in connection.execute(record_query().where(found))]
+
+
+def _refuse_damaged_uuid(connection: Connection, uuid: str, hypervisor_hostname: str) -> None:
+    """:raises StoreDamaged: the record of this uuid has another uuid now, by damage."""
+    its_name = compute_nodes.c.hypervisor_hostname == hypervisor_hostname
+    for row in connection.execute(select(*_COUNTERS.selected).where(its_name)):
+        found = _COUNTERS.read(row)
+        original = {**found.values, "uuid": uuid}
+        if found.faults and row[-1] == _COUNTERS.digest(original):
+            raise StoreDamaged(
+                f"compute_nodes {row[0]}: the uuid of {hypervisor_hostname} is damaged: it was"
+                f" {uuid}"
+            )
 
 
 def write_record(connection: Connection, chosen: NodeRecord, records: Sequence[NodeRecord]) -> None:
@@ -106,16 +192,65 @@ def _encode_record(record: NodeRecord) -> Fields:
 # -- the state of a node -----------------------------------------------------------------------
 
 
-def read_node(connection: Connection, node_uuid: str) -> Any:
-    """Read the row of a node.
+class NodeRow(Value, frozen=True, kw_only=True):
+    """The row of a node.
+
+    :ivar has_digests: whether the rows of the node have digests. An upgraded database has none
+        until the agent enrolls.
+    :ivar rosters: by table; None: unknown.
+    :ivar facts: fields of `Stored`.
+    """
+
+    node: Node
+    revision: int
+    epoch: int
+    has_digests: bool
+    rosters: Mapping[str, int | None]
+    facts: Fields
+
+    def roster_agrees(self, table: str, keys: Iterable[str]) -> bool:
+        """Return whether no row of a table is missing, and none is there that should not be."""
+        return not self.has_digests or roster(keys) == self.rosters[table]
+
+
+def read_node(connection: Connection, node_uuid: str, findings: Findings) -> NodeRow:
+    """Read the row of a node. What is damaged is left out, for the next audit to find again.
 
     :raises StoreUnavailable: the database does not have the node.
+    :raises StoreDamaged: it is not known at which revision the node is.
     """
-    query = select(compute_nodes).where(compute_nodes.c.uuid == node_uuid)
-    row = connection.execute(query).one_or_none()
-    if row is None:
+    its_row = compute_nodes.c.uuid == node_uuid
+    sums = [type_coerce(compute_nodes.c[name], NullType()) for name in ROSTERS.values()]
+    record = connection.execute(select(*_RECORD.selected).where(its_row)).one_or_none()
+    if record is None:
         raise no_such_node(node_uuid)
-    return row
+    values = _readable(_RECORD.read(record), f"compute_nodes {node_uuid}")
+    rows = [
+        tuple(connection.execute(select(*part.selected).where(its_row)).one())
+        for part in CHECKED_PARTS
+    ]
+    rosters = tuple(connection.execute(select(*sums).where(its_row)).one())
+    digests = (*(row[-1] for row in rows), *rosters)
+    has_digests = any(digest is not None for digest in digests)
+    counters, host, inventories = (
+        part.read(row, has_digests=has_digests)
+        for part, row in zip(CHECKED_PARTS, rows, strict=True)
+    )
+    return NodeRow(
+        node=_node(values),
+        revision=values["revision"],
+        epoch=values["epoch"],
+        has_digests=has_digests,
+        rosters=dict(zip(ROSTERS, rosters, strict=True)),
+        facts=_facts(findings, node_uuid, counters, host, inventories),
+    )
+
+
+def check_rosters(row: NodeRow, stored: Stored, findings: Findings) -> None:
+    """Check that all rows of the node have been read."""
+    for table, keys in keys_of(stored).items():
+        if not row.roster_agrees(table, keys):
+            findings.add_unknown(f"rows of {table} are missing, or their keys are damaged")
 
 
 def no_such_node(node_uuid: str) -> StoreUnavailable:
@@ -123,29 +258,44 @@ def no_such_node(node_uuid: str) -> StoreUnavailable:
     return StoreUnavailable(f"the database has no node {node_uuid}")
 
 
-def decode_node(row: Any) -> Node:
-    """Return the identity of a node."""
-    return Node(
-        uuid=row.uuid,
-        host=row.host,
-        hypervisor_hostname=row.hypervisor_hostname,
-        host_ip=row.host_ip,
-    )
+def _facts(
+    findings: Findings,
+    node_uuid: str,
+    counters: CheckedRow,
+    host: CheckedRow,
+    inventories: CheckedRow,
+) -> Fields:
+    """Return the fields of `Stored` that come from the node's row."""
+    facts: Fields = {
+        "failed_builds": counters.values["failed_builds"] or 0,
+        "disk_available_least": counters.values["disk_available_least"],
+    }
+    if counters.faults:
+        findings.add("compute_nodes", node_uuid, counters.faults, "the next commit replaces it")
+    again = "it is discovered again"
+    try:
+        faults: tuple[str, ...] = host.faults
+        facts |= {} if faults else _host_facts(host.values)
+    except msgspec.MsgspecError:
+        faults = ("topology",)
+    if faults:
+        findings.add("compute_nodes", node_uuid, faults, again)
+    try:
+        faults, text = inventories.faults, inventories.values["resource_inventories"]
+        known = () if faults or text is None else _decode_inventories(text)
+    except msgspec.MsgspecError:
+        faults, known = ("resource_inventories",), ()
+    if faults:
+        findings.add("compute_nodes", node_uuid, faults, again)
+    return facts | {"resource_inventories": known}
 
 
-def decode_facts(row: Any) -> Fields:
-    """Return the host's facts, as fields of `Stored`."""
-    topology, inventories = row.topology, row.resource_inventories
+def _host_facts(values: Mapping[str, Any]) -> Fields:
+    cpu, ram, disk = (_decimal(values[name]) for name in _RATIOS)
+    topology = values["topology"]
     return {
         "topology": None if topology is None else _decode_topology(topology),
-        "resource_inventories": () if inventories is None else _decode_inventories(inventories),
-        "ratios": Ratios(
-            cpu=_decimal(row.cpu_allocation_ratio),
-            ram=_decimal(row.ram_allocation_ratio),
-            disk=_decimal(row.disk_allocation_ratio),
-        ),
-        "failed_builds": row.failed_builds,
-        "disk_available_least": row.disk_available_least,
+        "ratios": Ratios(cpu=cpu, ram=ram, disk=disk),
     }
 
 
@@ -162,9 +312,11 @@ class NodeWriter:
         before: NodeState,
         after: NodeState,
         changes: Sequence[Change],
+        appeared: Mapping[str, int],
     ) -> None:
         """Write the columns that the changes affect.
 
+        :param appeared: by table: what the rows that appear and disappear add to its roster.
         :raises WriterFenced: the row has a higher epoch than the state before.
         :raises RevisionConflict: the row has another revision, or a lower epoch.
         """
@@ -174,18 +326,26 @@ class NodeWriter:
             "its_revision": before.revision,
             "its_epoch": before.epoch,
         }
-        if self._statement(fields).run(connection, [fields | where]) != 1:
+        added = {f"added_to_{ROSTERS[table]}": number for table, number in appeared.items()}
+        statement = self._statement(fields, appeared)
+        if statement.run(connection, [fields | where | added]) != 1:
             raise_conflict(connection, before.node.uuid, before.epoch)
 
-    def _statement(self, fields: Mapping[str, Any]) -> Statement:
-        columns = frozenset(fields)
+    def _statement(self, fields: Mapping[str, Any], tables: Iterable[str]) -> Statement:
+        rosters = [ROSTERS[table] for table in tables]
+        columns = frozenset((*fields, *rosters))
         if columns not in self._statements:
             clause = update(compute_nodes).where(
                 compute_nodes.c.uuid == bindparam("its_uuid"),
                 compute_nodes.c.revision == bindparam("its_revision"),
                 compute_nodes.c.epoch == bindparam("its_epoch"),
             )
-            self._statements[columns] = Statement(self._dialect, clause, sorted(columns))
+            sums = {
+                name: compute_nodes.c[name] + bindparam(f"added_to_{name}", type_=BigInteger)
+                for name in rosters
+            }
+            clause = clause.values(sums) if sums else clause
+            self._statements[columns] = Statement(self._dialect, clause, sorted(fields))
         return self._statements[columns]
 
 
@@ -208,16 +368,20 @@ def _changed_columns(before: NodeState, after: NodeState, changes: Sequence[Chan
     fields["stats"] = to_document(fields["stats"])
     fields["revision"] = after.revision
     fields["failed_builds"] = after.failed_builds
+    fields |= _COUNTERS.signed(
+        {name: fields.get(name, before.node.uuid) for name in _COUNTERS.names}
+    )
     host_changed = any(change.topology or change.policy for change in changes)
     if host_changed:
-        fields |= _encode_host(after)
+        fields |= _HOST.signed({"topology": None} | _encode_host(after))
     if host_changed or after.usage.numa != before.usage.numa:
         cells = numa_topology(after)
         fields["numa_topology"] = None if cells is None else to_document(cells)
     if host_changed or affects_devices(before, changes):
         fields["pci_device_pools"] = to_document(pci_device_pools(after))
     if any(change.resource_inventories is not None for change in changes):
-        fields["resource_inventories"] = to_document(after.resource_inventories)
+        text = to_document(after.resource_inventories)
+        fields |= _INVENTORIES.signed({"resource_inventories": text})
     return fields
 
 

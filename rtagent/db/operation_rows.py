@@ -8,13 +8,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Dialect, insert, select
 
+from rtagent.db.checked_rows import DIGEST, CheckedColumns
 from rtagent.db.schema import operations
 from rtagent.db.transaction import Statement
-from rtagent.errors import ChangeRejected
+from rtagent.errors import ChangeRejected, StoreDamaged
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 
 _FIELDS = Operation.__struct_fields__
+
+_CHECKED = CheckedColumns(operations, (*_FIELDS, "at"))
 
 
 class OperationRow(Value, frozen=True, kw_only=True):
@@ -60,7 +63,7 @@ class OperationWriter:
     """Write rows of operations in an open transaction."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._insert = Statement(dialect, insert(operations), ("node_uuid", *_FIELDS, "at"))
+        self._insert = Statement(dialect, insert(operations), ("node_uuid", *_FIELDS, "at", DIGEST))
 
     def write(self, connection: Connection, node_uuid: str, rows: OperationRows) -> None:
         """Write the rows of a commit."""
@@ -69,13 +72,25 @@ class OperationWriter:
 
 
 def read_operation(connection: Connection, node_uuid: str, operation_id: str) -> Operation | None:
-    """Read the record of an operation id."""
-    columns = (operations.c[name] for name in _FIELDS)
-    query = select(*columns).where(
+    """Read the record of an operation id.
+
+    :raises StoreDamaged: the row is damaged.
+    """
+    query = select(*_CHECKED.selected).where(
         operations.c.node_uuid == node_uuid, operations.c.operation_id == operation_id
     )
     row = connection.execute(query).one_or_none()
-    return None if row is None else Operation(**dict(zip(_FIELDS, row, strict=True)))
+    if row is None:
+        return None
+    # Without a digest: of an older release.
+    checked = _CHECKED.read(row, has_digests=row[-1] is not None)
+    if checked.faults:
+        raise StoreDamaged(
+            f"operations {operation_id}: {', '.join(checked.faults)} damaged: it is not known"
+            " whether the call had an effect. Read the claims of its instance, and use another"
+            " operation id"
+        )
+    return Operation(**{name: checked.values[name] for name in _FIELDS})
 
 
 def _without_known(
@@ -93,4 +108,5 @@ def _without_known(
 
 
 def _encode(row: OperationRow) -> dict[str, Any]:
-    return {name: getattr(row.operation, name) for name in _FIELDS} | {"at": row.at}
+    fields = {name: getattr(row.operation, name) for name in _FIELDS} | {"at": row.at}
+    return _CHECKED.signed(fields)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, select, update
 
+from rtagent.db.checked_rows import CheckedColumns
 from rtagent.db.schema import services
 from rtagent.db.transaction import Transactions
 from rtagent.ports import Service
@@ -18,6 +19,7 @@ BINARY = "rtagentd"
 VERSION = 1
 
 _COLUMNS = Service.__struct_fields__
+_CHECKED = CheckedColumns(services, _COLUMNS, None)
 
 
 class SqlServiceRegistry:
@@ -60,8 +62,17 @@ def _insert(connection: Connection, service: Service) -> None:
 
 
 def _select() -> Any:
-    return select(*(services.c[name] for name in _COLUMNS))
+    return select(*_CHECKED.selected)
 
 
 def _service(row: Sequence[Any]) -> Service:
-    return Service(**dict(zip(_COLUMNS, row, strict=True)))
+    """Return the record of a row. A host is disabled if its record does not show whether it is."""
+    checked = _CHECKED.read(row)
+    values = dict(checked.values)
+    if checked.faults:
+        unknown = {"host": "", "binary": "", "report_count": 0, "version": 0, "forced_down": False}
+        values |= {name: unknown[name] for name in checked.faults if name in unknown}
+        if "disabled" in checked.faults:
+            reason = f"its record is damaged: {', '.join(checked.faults)}"
+            values |= {"disabled": True, "disabled_reason": reason}
+    return Service(**values)

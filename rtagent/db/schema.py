@@ -113,6 +113,11 @@ def _node() -> Column[str]:
     return Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), nullable=False)
 
 
+def _digest() -> Column[int]:
+    # See `checked_rows`. NULL: the row was written by an older release.
+    return Column("row_digest", BigInteger)
+
+
 services = _table(
     "services",
     Column("host", Name, primary_key=True),
@@ -127,7 +132,8 @@ services = _table(
 
 #: Nova's ComputeNode fields; then the columns that make the row the lock of its node (revision,
 #: epoch), the writer's identity (``raised_by``: the store that raised the epoch since the writer
-#: enrolled), and the facts that a restart needs.
+#: enrolled), and the facts that a restart needs. The digests are of columns that are written
+#: together. A roster is a sum over the rows of the node in one table, see `rosters`.
 compute_nodes = _table(
     "compute_nodes",
     Column("uuid", Uuid, primary_key=True),
@@ -166,6 +172,13 @@ compute_nodes = _table(
     Column("resource_inventories", Document),
     Column("failed_builds", BigInteger, nullable=False),
     Column("deleted_at", UtcDateTime),
+    _digest(),
+    Column("host_digest", BigInteger),
+    Column("inventories_digest", BigInteger),
+    *(
+        Column(f"{name}_roster", BigInteger)
+        for name in ("claims", "devices", "domains", "migrations")
+    ),
     Index(None, "hypervisor_hostname"),
     Index(None, "host"),
 )
@@ -190,6 +203,7 @@ claims = _table(
     Column("expires_at", UtcDateTime),
     Column("revision", BigInteger, nullable=False),
     Column("document", Document, nullable=False),
+    _digest(),
     Index(None, "node_uuid", "state"),
     Index(None, "owner_id"),
     UniqueConstraint("uuid", "owner_id"),
@@ -239,6 +253,7 @@ pci_devices = _table(
     Column("instance_uuid", Uuid),
     Column("request_id", Name),
     Column("extra_info", Document, nullable=False),
+    _digest(),
 )
 
 #: Domains without a claim, and domains that differ from their owner's claim.
@@ -251,6 +266,7 @@ foreign_domains = _table(
     Column("vcpus", BigInteger, nullable=False),
     Column("memory_mb", BigInteger, nullable=False),
     Column("occupancy", Document, nullable=False),
+    _digest(),
 )
 
 #: Each side of a move has its own row, which only the agent of that side writes.
@@ -272,6 +288,7 @@ migrations = _table(
     Column("new_flavor", Document),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
+    _digest(),
     Index(None, "node_uuid"),
 )
 
@@ -284,6 +301,7 @@ operations = _table(
     Column("claim_uuid", Uuid),
     Column("ended", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
+    _digest(),
 )
 
 #: Rows are only appended. They outlive the claims that they describe.

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import uuid4
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, and_, case, or_, select, update
 
 from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
 from rtagent.db.device_rows import read_devices
 from rtagent.db.domain_rows import read_domains
+from rtagent.db.findings import Findings
+from rtagent.db.first_digests import add_digests
 from rtagent.db.history import ClaimEvent, read_history
 from rtagent.db.migration_rows import read_evacuated, read_migrations
 from rtagent.db.node_rows import (
-    decode_facts,
-    decode_node,
+    check_rosters,
     raise_conflict,
     read_node,
     read_records,
@@ -85,7 +87,7 @@ class SqlStore:
         batch = net_batch(before, after, changes)
         with self._transactions.write() as connection:
             self._passed("commit.begun")
-            self._writer.update_node(connection, before, after, changes)
+            self._writer.update_node(connection, before, after, changes, batch)
             self._writer.write(connection, before.node.uuid, batch)
 
     def position(self, node_uuid: str) -> Position | None:
@@ -117,21 +119,28 @@ class SqlStore:
     def _read(self, connection: Connection, node_uuid: str, *, repair: bool = False) -> Stored:
         """Read everything of a node.
 
-        :param repair: rewrite the rows of units where they differ from the claims.
+        :param repair: rewrite the rows of units where they differ from the claims, and add digests
+            if there are none.
         """
-        row = read_node(connection, node_uuid)
-        node, units = decode_node(row), UnitReader(connection, node_uuid)
-        claims = read_claims(connection, node, units.by_claim)
+        findings = Findings()
+        row = read_node(connection, node_uuid, findings)
+        units = UnitReader(connection, node_uuid)
+        claims = read_claims(connection, row, units, findings)
         faults = units.faults(claims)
-        if faults and repair:
-            self._units.rewrite(connection, node_uuid, claims)
-        return Stored(
-            node=node,
+        parts = connection, node_uuid, row.has_digests, findings
+        stored = Stored(
+            node=row.node,
             revision=row.revision,
             epoch=row.epoch,
             claims=with_suspects(claims, faults),
-            domain_usages=read_domains(connection, node_uuid),
-            migrations=read_migrations(connection, node_uuid),
-            devices=read_devices(connection, node_uuid),
-            **decode_facts(row),
+            domain_usages=read_domains(*parts),
+            migrations=read_migrations(*parts),
+            devices=read_devices(*parts),
+            **row.facts,
         )
+        check_rosters(row, stored, findings)
+        if repair and not row.has_digests:
+            add_digests(connection, stored)
+        if faults and repair and not findings.unknown:
+            self._units.rewrite(connection, node_uuid, claims)
+        return replace(stored, damage=tuple(findings.damage), unknown=tuple(findings.unknown))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import asdict, replace
-from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, select
+from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, or_, select
 
 from rtagent.db.schema import claim_units, units
 from rtagent.db.transaction import Statement
@@ -113,8 +113,11 @@ class UnitWriter:
         }
         if len({(row.kind, row.unit) for row in owned}) < len(owned):
             return
-        for table in (claim_units, units):
-            connection.execute(delete(table).where(table.c.node_uuid == node_uuid))
+        # A row may name a claim of this node and, by damage, another node.
+        uuids = [claim.uuid for claim in claims]
+        its_rows = or_(claim_units.c.node_uuid == node_uuid, claim_units.c.claim_uuid.in_(uuids))
+        connection.execute(delete(claim_units).where(its_rows))
+        connection.execute(delete(units).where(units.c.node_uuid == node_uuid))
         held = [row for claim in claims for row in _rows_of(claim)]
         self.write(connection, node_uuid, UnitRows(new_units=tuple(owned), new_claim_units=held))
 
@@ -141,11 +144,13 @@ class UnitReader:
             .join_from(units, claim_units, same, isouter=True)
             .where(units.c.node_uuid == node_uuid)
         )
-        for kind, unit, claim_uuid in connection.execute(query):
+        for row in connection.execute(query):
+            # SQLite returns bytes for a text that is no UTF-8.
+            kind, unit, claim_uuid = str(row.kind), str(row.unit), row.claim_uuid
             if claim_uuid is None:
                 self._unclaimed.append((kind, unit))
             else:
-                self.by_claim[claim_uuid].add((kind, unit))
+                self.by_claim[str(claim_uuid)].add((kind, unit))
 
     def faults(self, claims: Iterable[Claim]) -> dict[str, str]:
         """Return and log the differences, by claim uuid.

@@ -39,6 +39,9 @@ PCPU, PCI, RESOURCE = "PCPU", "PCI", "RESOURCE"
 #: A concrete resource: its kind, and its name within the kind.
 Unit = tuple[str, str]
 
+#: Begins ``Claim.suspect`` of a claim whose row in the database was damaged.
+DAMAGED = "its record is damaged: "
+
 #: The only type of owner so far: a server (an instance, in Nova's terms).
 SERVER = "server"
 
@@ -60,7 +63,8 @@ class Claim(Value, frozen=True, kw_only=True):
     :ivar pci_replaced: for a move, the devices before and after it, by purpose (an alias name or a
         request id).
     :ivar resources: assigned resources (Nova's ``Instance.resources``).
-    :ivar suspect: why the claim's domain is missing although it should exist, or None.
+    :ivar suspect: why the claim's domain is missing although it should exist, or why its record
+        cannot be relied upon; or None.
     :ivar migration_uuid: the current or last move of the claim.
     :ivar expires_at: when the lease ends, for information. The agent uses its monotonic clock.
     :ivar revision: the node's revision at which the claim last changed.
@@ -95,6 +99,13 @@ class Claim(Value, frozen=True, kw_only=True):
     tag: str | None = None
     migration_uuid: str | None = None
     expires_at: datetime | None = None
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the claim's record was damaged. It keeps what it may hold: only a call ends or
+        changes it, and never an audit.
+        """
+        return self.suspect is not None and self.suspect.startswith(DAMAGED)
 
     @property
     def usage(self) -> Usage:

@@ -59,6 +59,8 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     :ivar floor: the revision that was loaded. It is unknown what changed before that revision.
     :ivar counters: Nova's statistics, see `stats`.
     :ivar disk_available_least: GB.
+    :ivar damage: damaged rows, and :ivar unknown: reasons why it is not known what is held, see
+        `Stored`. Both are as of the last load.
     """
 
     node: Node
@@ -79,6 +81,8 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     counters: Map[str, int] = Map()
     failed_builds: int = 0
     disk_available_least: int | None = None
+    damage: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -148,6 +152,8 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
 
         :raises InvariantViolated:
         """
+        if self.unknown:
+            raise InvariantViolated(f"it is not known what is held: {'; '.join(self.unknown)}")
         self.check_owners(self.owners)
         indexed = sorted(uuid for uuids in self.owners.values() for uuid in uuids)
         if indexed != sorted(self.claims):
@@ -223,6 +229,8 @@ def restore(stored: Stored, policy: Policy) -> NodeState:
         floor=stored.revision,
         failed_builds=stored.failed_builds,
         disk_available_least=stored.disk_available_least,
+        damage=stored.damage,
+        unknown=stored.unknown,
     )
     sums = state.sums()
     return replace(state, usage=sums.usage, units=sums.units, counters=sums.counters)

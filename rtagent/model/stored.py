@@ -18,6 +18,8 @@ class Stored(Value, frozen=True, kw_only=True):
     :ivar epoch: the epoch of the writer that read the rows.
     :ivar ratios: allocation ratios of the node's record.
     :ivar disk_available_least: GB.
+    :ivar damage: a sentence for each damaged row. What the row may hold is in the other fields.
+    :ivar unknown: reasons why it is not known what is held. Nothing must be granted then.
     """
 
     node: Node
@@ -32,3 +34,5 @@ class Stored(Value, frozen=True, kw_only=True):
     ratios: Ratios = Ratios()
     failed_builds: int = 0
     disk_available_least: int | None = None
+    damage: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()

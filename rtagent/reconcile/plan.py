@@ -108,6 +108,8 @@ def _transitions(
     """
     readable = complete if domain is None else domain.domain_usage() is not None
     for claim in claims:
+        if claim.quarantined:  # only a call ends or trusts it
+            continue
         if claim.uuid in taken and readable:
             yield taken[claim.uuid]
         elif domain is not None and _is_present(claim, domain):

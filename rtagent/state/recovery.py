@@ -92,7 +92,15 @@ class Recovery:
             self.report_fault()
 
     def verify(self, state: NodeState) -> None:
-        """Check every invariant of a loaded state. If one is violated, no claim is granted."""
+        """Report the damage that a load has found, and check every invariant of the state.
+
+        If one is violated, no claim is granted.
+        """
+        for sentence in state.damage:
+            self._reporter.log("error", sentence)
+        if state.damage:
+            first = f"{len(state.damage)} damaged rows: {state.damage[0]}"
+            self._reporter.health("records", "warn", first)
         try:
             state.check()
         except InvariantViolated as error:

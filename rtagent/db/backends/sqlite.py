@@ -101,6 +101,7 @@ class _Connector:
 
 
 def _prepare(connection: _FileConnection, _: object) -> None:
+    connection.text_factory = _text
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
     # The first read opens the WAL and the shared memory.
@@ -109,6 +110,14 @@ def _prepare(connection: _FileConnection, _: object) -> None:
     ((path,),) = connection.execute(query)
     # The path in the URL may be a symbolic link. The other files are beside the database itself.
     connection.files = connection.files.with_those_at(path, f"{path}-wal", f"{path}-shm")
+
+
+def _text(raw: bytes) -> str | bytes:
+    # The driver's own conversion would end the whole query at one damaged text.
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _begin(connection: Connection) -> None:

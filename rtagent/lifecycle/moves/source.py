@@ -31,7 +31,8 @@ def start_move_out(move: MoveContext) -> Granted:
         raise move.too_late()
     if move.in_other_move:
         raise move.other_move(before)
-    left = move.event(before, suspect=None, migration_uuid=move.facts.uuid)
+    suspect = before.suspect if before.quarantined else None
+    left = move.event(before, suspect=suspect, migration_uuid=move.facts.uuid)
     pending = move.status is None or move.status in PENDING
     status = MOVING_STATUS[move.facts.migration_type] if pending else str(move.status)
     return move.granted(move.record_with(status, SOURCE, before), left)

@@ -12,15 +12,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import DateTime, Engine, MetaData, insert, select, text
+from msgspec.structs import replace
+from sqlalchemy import DateTime, Engine, MetaData, delete, insert, select, text, update
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.schema import claim_units, metadata, units
+from rtagent.db.schema import claim_units, claims, metadata, migrations, units
 from rtagent.db.store import SqlStore
 from rtagent.model.claim import RESOURCE
+from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
 from rtagent.model.policy import Policy
+from rtagent.ports import Enroll
 
 OLD = json.loads((Path(__file__).parents[2] / "data" / "schema_0003.json").read_text())
 NODES = sorted(OLD["nodes"])
@@ -74,6 +77,11 @@ def upgraded(request: pytest.FixtureRequest, empty_database: Callable[[], str]) 
     engine.dispose()
 
 
+def always(record: NodeRecord) -> Enroll:
+    """Return a rule that writes this record."""
+    return lambda _: record
+
+
 def plain(value: Any) -> Any:
     """The value as JSON has it; sets are sorted."""
     return json.loads(json.dumps(msgspec.to_builtins(value, str_keys=True, order="deterministic")))
@@ -101,7 +109,8 @@ def test_upgraded_database_loads_the_state_of_the_old_release(upgraded: Engine, 
     store, before = SqlStore(upgraded), OLD["nodes"][node]
     stored = store.load(node)
     expected = renamed(before["stored"])
-    expected["epoch"] += 1  # fences a process of the old release that still runs
+    expected["epoch"] += 2  # each upgrade fences a process of the older release that still runs
+    expected |= {"damage": [], "unknown": []}
     assert by_id(plain(stored)) == by_id(expected)
     assert plain(store.history(node)) == before["history"]
     for operation_id, outcome in before["operations"].items():
@@ -129,6 +138,33 @@ def test_upgraded_database_loads_without_repairs(
     for node in NODES:
         SqlStore(upgraded).load(node)
     assert caplog.text == ""
+
+
+def test_first_enrollment_gives_digests_by_which_damage_is_noticed(
+    empty_database: Callable[[], str],
+):
+    engine = open_engine(empty_database(), 5)
+    migrate.sync(engine, "0003")
+    fill(engine)
+    migrate.sync(engine)
+    store = SqlStore(engine)
+    for node in NODES:
+        before = store.load(node)
+        record = NodeRecord(node=before.node, epoch=before.epoch + 1, revision=before.revision)
+        name = before.node.hypervisor_hostname
+        again = SqlStore(engine).enroll(node, name, always(record))
+        assert replace(again, epoch=before.epoch) == before
+        assert store.load(node) == again
+    with engine.begin() as connection:
+        connection.execute(update(claims).values(vcpus=claims.c.vcpus + 1))
+        connection.execute(delete(migrations))
+    for node in NODES:
+        stored = store.load(node)
+        assert len(stored.damage) == len(stored.claims)
+        assert all(claim.quarantined for claim in stored.claims)
+        had = any(row["node_uuid"] == node for row in OLD["tables"]["migrations"])
+        assert bool(stored.unknown) == had
+    engine.dispose()
 
 
 def test_interrupted_upgrade_is_repeated(empty_database: Callable[[], str]):

@@ -63,6 +63,6 @@ def test_unreadable_claim_keeps_its_amounts_and_is_suspect(engine: Engine):
     broken, whole = loaded[claim(1).uuid], loaded[claim(2).uuid]
     assert whole == state.claims[whole.uuid]
     assert broken.suspect is not None
-    assert "cannot be read" in broken.suspect
+    assert "its record is damaged: document" in broken.suspect
     assert broken.usage == claim(1).usage
     assert broken.owner_id == claim(1).owner_id

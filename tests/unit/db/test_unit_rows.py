@@ -30,7 +30,14 @@ from tests.support.stored_values import (
     state_of,
     uuid,
 )
-from tests.support.stores import Database, assert_loads, commit, enrolled, without_claims
+from tests.support.stores import (
+    Database,
+    assert_loads,
+    commit,
+    enrolled,
+    forget_digests,
+    without_claims,
+)
 
 Row = dict[str, Any]
 
@@ -263,6 +270,7 @@ def test_claims_that_give_a_unit_to_two_owners_are_loaded_and_fail_the_check(eng
         document = select(claims.c.document).where(claims.c.uuid == ONE.uuid)
         twice = connection.scalar(document)
         connection.execute(update(claims).where(claims.c.uuid == TWO.uuid).values(document=twice))
+    forget_digests(engine)
     stored = store.reload(NODE.uuid, state.epoch)
     assert rows(engine) == held(ONE, TWO)
     with pytest.raises(InvariantViolated, match="two owners"):
