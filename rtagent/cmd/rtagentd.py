@@ -14,7 +14,14 @@ from rtagent.conf import load
 from rtagent.conf.libraries import log_options
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock
-from rtagent.errors import ConfigError, IdentityError, NotDurable, SchemaMismatch, WriterFenced
+from rtagent.errors import (
+    ConfigError,
+    IdentityError,
+    NotDurable,
+    SchemaMismatch,
+    StoreDamaged,
+    WriterFenced,
+)
 from rtagent.service.agent import Agent
 from rtagent.service.configuration import Configuration
 from rtagent.service.main_thread import EventQueue
@@ -75,7 +82,14 @@ def run(configuration: Configuration, settings: Settings, events: EventQueue) ->
     code, ended_by = 0, ""
     try:
         agent.run()
-    except (ConfigError, IdentityError, NotDurable, SchemaMismatch, WriterFenced) as error:
+    except (
+        ConfigError,
+        IdentityError,
+        NotDurable,
+        SchemaMismatch,
+        StoreDamaged,
+        WriterFenced,
+    ) as error:
         code, ended_by = EX_CONFIG, error.message
     except Exception:  # logged here, because the interpreter would wait for the log without limit
         code = EX_SOFTWARE

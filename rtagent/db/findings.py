@@ -17,8 +17,12 @@ class Findings:
         self.unknown: list[str] = []
 
     def add(self, table: str, key: object, faults: Sequence[str], effect: str) -> None:
-        """Add a damaged row. :param effect: what is done about it."""
-        self.damage.append(f"{table} {key}: {', '.join(faults)} damaged: {effect}")
+        """Add a damaged row.
+
+        :param faults: its columns, or the digest that it does not have.
+        :param effect: what is done about it.
+        """
+        self.damage.append(f"{table} {key}: damaged ({', '.join(faults)}): {effect}")
 
     def add_unknown(self, reason: str) -> None:
         """Add a reason why nothing must be granted."""

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.types import NullType
 
 from rtagent.compute_node import described, numa_topology, pci_device_pools, quantities, ratios
-from rtagent.db.checked_rows import CheckedColumns, CheckedRow
+from rtagent.db.checked_rows import MISMATCH, CheckedColumns, CheckedRow
 from rtagent.db.device_rows import affects_devices
 from rtagent.db.findings import Findings
 from rtagent.db.registry import BINARY
@@ -49,6 +49,12 @@ Fields = dict[str, Any]
 _decode_topology = msgspec.json.Decoder(Topology).decode
 _decode_inventories = msgspec.json.Decoder(tuple[ResourceInventory, ...]).decode
 
+
+#: What an operator does about a node's row that does not say whose it is.
+RESTORE = (
+    "restore the last backup; or, if there is none and the database is embedded, start once with"
+    " rtagentd --rebuild, which sets the database aside and begins without claims"
+)
 
 #: The columns of the identity. They have no digest: an enrollment proves and rewrites them.
 _IDENTITY = (
@@ -120,7 +126,7 @@ def _readable(row: CheckedRow, where: str) -> Mapping[str, Any]:
     :raises StoreDamaged: a column cannot be read.
     """
     if row.faults:
-        raise StoreDamaged(f"{where}: {', '.join(row.faults)} cannot be read")
+        raise StoreDamaged(f"{where}: {', '.join(row.faults)} cannot be read: {RESTORE}")
     return row.values
 
 
@@ -150,7 +156,7 @@ def _refuse_damaged_uuid(connection: Connection, uuid: str, hypervisor_hostname:
         if found.faults and row[-1] == _COUNTERS.digest(original):
             raise StoreDamaged(
                 f"compute_nodes {row[0]}: the uuid of {hypervisor_hostname} is damaged: it was"
-                f" {uuid}"
+                f" {uuid}. {RESTORE}"
             )
 
 
@@ -271,23 +277,30 @@ def _facts(
         "disk_available_least": counters.values["disk_available_least"],
     }
     if counters.faults:
-        findings.add("compute_nodes", node_uuid, counters.faults, "the next commit replaces it")
+        faults = _named(counters, _COUNTERS)
+        findings.add("compute_nodes", node_uuid, faults, "the next commit replaces it")
     again = "it is discovered again"
     try:
-        faults: tuple[str, ...] = host.faults
+        faults = _named(host, _HOST)
         facts |= {} if faults else _host_facts(host.values)
     except msgspec.MsgspecError:
         faults = ("topology",)
     if faults:
         findings.add("compute_nodes", node_uuid, faults, again)
     try:
-        faults, text = inventories.faults, inventories.values["resource_inventories"]
+        faults, text = _named(inventories, _INVENTORIES), inventories.values["resource_inventories"]
         known = () if faults or text is None else _decode_inventories(text)
     except msgspec.MsgspecError:
         faults, known = ("resource_inventories",), ()
     if faults:
         findings.add("compute_nodes", node_uuid, faults, again)
     return facts | {"resource_inventories": known}
+
+
+def _named(row: CheckedRow, part: CheckedColumns) -> tuple[str, ...]:
+    """Return the faults of a part of the row, with the names of the columns of its digest."""
+    names = ", ".join(part.names)
+    return tuple(f"digest of {names}" if fault == MISMATCH else fault for fault in row.faults)
 
 
 def _host_facts(values: Mapping[str, Any]) -> Fields:

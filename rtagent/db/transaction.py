@@ -17,6 +17,7 @@ from rtagent.errors import (
     CommitUnknown,
     Deadlock,
     RtAgentError,
+    StoreDamaged,
     StoreUnavailable,
 )
 
@@ -106,6 +107,9 @@ class Transactions:
             return ChangeRejected(cause, taken=isinstance(error, IntegrityError))
         if self._backend.code(error) in self._backend.deadlocks:
             return Deadlock(cause)
+        if self._backend.code(error) in self._backend.damaged:
+            where = self._plain.url.database
+            return StoreDamaged(f"{cause}: {where} is damaged: {self._backend.restore}")
         return StoreUnavailable(cause)
 
 

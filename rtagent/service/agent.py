@@ -12,8 +12,9 @@ from rtagent.api.address import parse
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import host_identity
-from rtagent.errors import ConfigError, RtAgentError
-from rtagent.ports import Clock
+from rtagent.errors import ConfigError, RtAgentError, StoreDamaged
+from rtagent.identity.node_identity import HostNodeIdentity
+from rtagent.ports import Clock, Hypervisor
 from rtagent.service import assembly
 from rtagent.service.assembly import Adapters
 from rtagent.service.configuration import Configuration
@@ -63,6 +64,7 @@ class Agent:
         :param events: catches the signals already.
         """
         self.blocked: list[str] = []
+        self._rebuilt = False
         self._configuration, self._settings = configuration, SettingsHolder(settings)
         self._telemetry, self._clock = telemetry, clock
         self._reporter = telemetry.named(__name__)
@@ -113,19 +115,52 @@ class Agent:
         hypervisor = assembly.hypervisor(settings, telemetry)
         stack.callback(hypervisor.stop)
         identity.lock_hypervisor(startup.wait_for("the hypervisor", hypervisor.identity))
-        database = startup.wait_for("the database", partial(assembly.database, settings))
-        stack.callback(database.close)
-        adapters = Adapters(
-            hypervisor=hypervisor,
-            database=database,
-            placement=assembly.placement(self._configuration.conf),
-            cpu_power=assembly.cpu_power(settings),
+        load = partial(self._load, startup, identity, hypervisor, stack)
+        try:
+            return load()
+        except StoreDamaged as error:
+            if not self._configuration.rebuild:
+                raise
+            self._set_aside(error)
+        self._rebuilt = True
+        return load()
+
+    def _load(
+        self,
+        startup: Startup,
+        identity: HostNodeIdentity,
+        hypervisor: Hypervisor,
+        stack: ExitStack,
+    ) -> NodeAgent:
+        """Load the state of the node from the database."""
+        settings, telemetry = self._settings.current, self._telemetry
+        with ExitStack() as opened:
+            database = startup.wait_for("the database", partial(assembly.database, settings))
+            opened.callback(database.close)
+            adapters = Adapters(
+                hypervisor=hypervisor,
+                database=database,
+                placement=assembly.placement(self._configuration.conf),
+                cpu_power=assembly.cpu_power(settings),
+            )
+            make = partial(
+                NodeAgent, adapters, identity, self._settings, telemetry, self._clock, self._events
+            )
+            self._reporter.health("store", "pass")  # unless the node finds that it was restored
+            node = startup.wait_for("the database", make)
+            stack.callback(opened.pop_all().close)
+        return node
+
+    def _set_aside(self, error: StoreDamaged) -> None:
+        """Set the damaged database aside, so that the next load creates a new one."""
+        files = assembly.set_database_aside(self._settings.current, self._clock.now())
+        if not files:  # on a server
+            raise error
+        listed = ", ".join(map(str, files))
+        self._reporter.log("error", error.message)
+        self._reporter.log(
+            "warning", f"the damaged database is now {listed}; a new one has no claims"
         )
-        make = partial(
-            NodeAgent, adapters, identity, self._settings, telemetry, self._clock, self._events
-        )
-        self._reporter.health("store", "pass")  # unless the node finds that it was restored
-        return startup.wait_for("the database", make)
 
     def _start_read_api(self, node: NodeAgent, stack: ExitStack) -> None:
         address = self._settings.current.api.address
@@ -164,6 +199,8 @@ class Agent:
             if event == READY:
                 rpc.server.wait_started(BROKER_PATIENCE)
                 self._notifier.ready()
+                if self._rebuilt:
+                    node.log_orphans()
             if event == DESCRIBE:
                 log_state(self._reporter, node.status(), self._telemetry.checks())
             if event == RELOAD:

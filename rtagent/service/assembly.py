@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from oslo_config import cfg
 
 from rtagent.conf.settings import Settings
 from rtagent.db import durability, failpoints, migrate
+from rtagent.db.damaged_files import check_files, set_aside
 from rtagent.db.engine import open_engine
 from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.registry import SqlServiceRegistry
@@ -45,6 +48,7 @@ class Adapters(Value, frozen=True, kw_only=True):
 def database(settings: Settings) -> Database:
     """Open the database. Create the schema if it is an empty embedded database.
 
+    :raises StoreDamaged: its files are damaged.
     :raises NotDurable: the database may lose what is committed, and the settings forbid that.
     :raises SchemaMismatch: the schema is not that of this release. :raises StoreUnavailable:
     """
@@ -55,6 +59,7 @@ def database(settings: Settings) -> Database:
         require_durability=options.require_durability,
     )
     try:
+        check_files(engine)
         if options.require_durability:
             durability.require(engine)
         migrate.ready(engine)
@@ -73,6 +78,11 @@ def database(settings: Settings) -> Database:
         faults=partial(durability.faults, engine),
         close=engine.dispose,
     )
+
+
+def set_database_aside(settings: Settings, now: datetime) -> Sequence[Path]:
+    """Rename the files of an embedded database that is closed. Return the new names."""
+    return set_aside(settings.database.connection, now)
 
 
 def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:

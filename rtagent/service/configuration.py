@@ -25,6 +25,17 @@ TAKE_OVER = cfg.BoolOpt(
     ),
 )
 
+REBUILD = cfg.BoolOpt(
+    "rebuild",
+    default=False,
+    help=(
+        "If the embedded database is damaged, set its files aside and begin without claims: what"
+        " runs on the host is counted, and listed in the log. Use it only if there is no backup."
+    ),
+)
+#: Options for one start, which no file may set.
+ONCE = (TAKE_OVER, REBUILD)
+
 
 class Configuration:
     """The files and the command line of one daemon.
@@ -45,6 +56,11 @@ class Configuration:
     def take_over(self) -> bool:
         """Whether the operator has confirmed that another writer of the node is gone."""
         return bool(self.conf.take_over)
+
+    @property
+    def rebuild(self) -> bool:
+        """Whether a damaged database is set aside."""
+        return bool(self.conf.rebuild)
 
     def read(self) -> Settings:
         """Parse `conf` and check it. :raises ExceptionGroup: of `ConfigError`: every mistake."""
@@ -72,13 +88,21 @@ class Configuration:
         return checked(self.conf)
 
     def _read(self, conf: cfg.ConfigOpts) -> Settings:
-        load.parse(conf, self._args, self._prog, [TAKE_OVER])
-        found = conf.get_location(TAKE_OVER.dest)
-        if conf.take_over and (found is None or found.location is not cfg.Locations.command_line):
-            rule = "may be given on the command line only, or it would apply to every start"
-            error = ConfigError(group="DEFAULT", option=TAKE_OVER.dest, value="True", rule=rule)
-            raise ExceptionGroup("the configuration cannot be used", [error])
+        load.parse(conf, self._args, self._prog, ONCE)
+        rule = "may be given on the command line only, or it would apply to every start"
+        errors = [
+            ConfigError(group="DEFAULT", option=option.dest, value="True", rule=rule)
+            for option in ONCE
+            if conf[option.dest] and not _on_command_line(conf, option.dest)
+        ]
+        if errors:
+            raise ExceptionGroup("the configuration cannot be used", errors)
         return checked(conf)
+
+
+def _on_command_line(conf: cfg.ConfigOpts, name: str) -> bool:
+    found = conf.get_location(name)
+    return found is not None and found.location is cfg.Locations.command_line
 
 
 def checked(conf: cfg.ConfigOpts) -> Settings:

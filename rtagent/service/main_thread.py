@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
-from rtagent.errors import RtAgentError, Unavailable
+from rtagent.errors import RtAgentError, StoreDamaged, Unavailable
 from rtagent.ports import Clock, Reporter
 from rtagent.service.described import log_state
 from rtagent.service.loop import Backoff
@@ -128,12 +128,15 @@ class Startup:
 
         :param what: the missing part, for the status line.
         :raises Stopped: a signal requested a stop.
+        :raises StoreDamaged: waiting does not help.
         """
         backoff = Backoff()
         while True:
             self._pause(0.0, f"waiting for {what}")  # a stop is not delayed by an attempt
             try:
                 return attempt()
+            except StoreDamaged:
+                raise
             except Unavailable as error:
                 waiting = f"waiting for {what}: {error.message}"
                 self._notifier.status(waiting)

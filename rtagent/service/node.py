@@ -16,6 +16,7 @@ from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
+from rtagent.reconcile.drift import orphans
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.service.admission import Admission
 from rtagent.service.assembly import Adapters
@@ -156,6 +157,15 @@ class NodeAgent:
         self._loops["power"].wake()
         self._audit("reload")
         self.publisher.reread()
+
+    def log_orphans(self) -> None:
+        """Log every domain that has no claim, for a database that was begun anew."""
+        for usage in orphans(self._node.state):
+            self._telemetry.named(__name__).log(
+                "warning",
+                f"orphan {usage.domain_uuid} {usage.name!r}: {usage.vcpus} vCPUs,"
+                f" {usage.memory_mb} MB; it is counted, and has no claim",
+            )
 
     def write_log(self) -> None:
         """Log every step of a claim's life that is not logged yet."""

@@ -42,6 +42,9 @@ class Backend(ABC):
     :cvar serial: execution options that isolate a transaction from others of its kind.
     :cvar deadlocks: error codes that mean "ended in favour of another transaction".
     :cvar unwritten: further error codes of a failed COMMIT that has definitely written nothing.
+    :cvar damaged: error codes that mean "the stored data is damaged".
+    :cvar check: a statement that checks all data and returns "ok"; None: the server does it itself.
+    :cvar restore: what an operator does about damage.
     :cvar native_backup: the server's own backup command, or None if `rtagent.db.backup` is used.
     """
 
@@ -50,6 +53,11 @@ class Backend(ABC):
     serial: ClassVar[Options]
     deadlocks: ClassVar[frozenset[Code]]
     unwritten: ClassVar[frozenset[Code]]
+    damaged: ClassVar[frozenset[Code]]
+    check: ClassVar[str | None] = None
+    restore: ClassVar[str] = (
+        "stop the agent, and repair the database or restore a backup with the server's own tools"
+    )
     native_backup: ClassVar[str | None]
 
     @abstractmethod

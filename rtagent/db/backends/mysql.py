@@ -48,6 +48,7 @@ class MySQL(Backend):
     # 1213: deadlock, or refused by a cluster. 1020: the row has changed since the snapshot.
     deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
+    damaged: ClassVar[frozenset[Code]] = frozenset({1034, 1194, 1195, 1712})
     native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:

@@ -72,6 +72,7 @@ class PostgreSQL(Backend):
     serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
     deadlocks: ClassVar[frozenset[Code]] = frozenset({"40001", "40P01"})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
+    damaged: ClassVar[frozenset[Code]] = frozenset({"XX001", "XX002"})
     native_backup = "pg_dump --format=custom --file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:

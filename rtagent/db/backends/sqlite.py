@@ -28,6 +28,14 @@ class SQLite(Backend):
     unwritten: ClassVar[frozenset[Code]] = frozenset(
         {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
     )
+    damaged: ClassVar[frozenset[Code]] = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+    # PRAGMA quick_check would leave out the indexes, by which rows are found.
+    check = "PRAGMA integrity_check(3)"
+    restore = (
+        "stop the agent, and put the last copy that rtagent db backup has made in its place; or, if"
+        " there is none, start once with rtagentd --rebuild, which sets the file aside and begins"
+        " without claims"
+    )
     native_backup = None
 
     def arguments(self, timeout: float) -> Options:

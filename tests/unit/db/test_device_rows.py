@@ -143,7 +143,7 @@ def test_unreadable_device_is_quarantined(engine: Engine):
         its = update(pci_devices).where(pci_devices.c.address == GPU.address)
         connection.execute(its.values(extra_info="{"))
     state = enrolled(store)
-    assert any(f"pci_devices {GPU.address}: extra_info" in each for each in state.damage)
+    assert any(f"pci_devices {GPU.address}: damaged (extra_info" in each for each in state.damage)
     assert "its record is damaged: extra_info" in (state.devices[GPU.address].quarantine or "")
     assert state.devices[OTHER.address] == OTHER
     state = commit(store, state, devices(GPU))
