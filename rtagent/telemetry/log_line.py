@@ -6,7 +6,6 @@ Without care, a line feed in a name forges a line of the log, and a long name fi
 
 from __future__ import annotations
 
-import copy
 import logging
 import re
 import threading
@@ -32,6 +31,8 @@ _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 #: Formatters whose result escapes by itself, and has a field for the traceback.
 _STRUCTURED = (JSONFormatter, FluentFormatter)
 _INDENT = "    "
+#: Fields of several lines, which are escaped line by line.
+_SEVERAL = frozenset({"exc_text", "stack_info"})
 
 #: What `logging` calls ``exc_info``.
 _Error = (
@@ -55,16 +56,16 @@ class LineFormatter(logging.Formatter):
         """Return a copy whose message and fields are short and, unless the formatter escapes them,
         printable. The ids of the call's context, which its caller chooses, are among the fields.
         """
-        made = copy.copy(record)
+        made = logging.LogRecord.__new__(logging.LogRecord)  # copy.copy() takes as long as the rest
+        vars(made).update(vars(record), msg=_message(record), args=())
         context = record.__dict__.get("context") or get_current()
         if isinstance(context, RequestContext):
             context = context.get_logging_values()
         if isinstance(context, dict):
             made.context = {name: self._field(value) for name, value in context.items()}
-        for name, value in tuple(vars(made).items()):
-            if name not in ("exc_text", "stack_info"):
-                setattr(made, name, self._field(value))
-        made.msg, made.args = self._short(_message(record), MAX_MESSAGE), ()
+        fields = vars(made)
+        for name in fields.keys() - _SEVERAL:
+            fields[name] = self._field(fields[name], MAX_MESSAGE if name == "msg" else MAX_FIELD)
         return made
 
     def format(self, record: logging.LogRecord) -> Any:
@@ -76,8 +77,10 @@ class LineFormatter(logging.Formatter):
             fields["line"] = line
         return fields["line"]
 
-    def _field(self, value: object) -> object:
-        return self._short(value, MAX_FIELD) if isinstance(value, str) else value
+    def _field(self, value: object, limit: int = MAX_FIELD) -> object:
+        if not isinstance(value, str) or (len(value) <= limit and value.isprintable()):
+            return value
+        return self._short(value, limit)
 
     def _short(self, text: str, limit: int) -> str:
         if not self._escapes:
