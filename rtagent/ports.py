@@ -13,6 +13,7 @@ from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.position import Position
+from rtagent.model.retention import Retention
 from rtagent.model.store_restore import StoreRestore
 from rtagent.model.stored import Stored
 
@@ -95,9 +96,13 @@ class Store(Protocol):
         """
         ...
 
-    def purge(self, node_uuid: str, before: datetime) -> int:
-        """Delete the operations and the released claims from before that time. Return the number of
-        deleted rows.
+    def retention(self, node_uuid: str) -> Retention:
+        """Return the ages of the node's records."""
+        ...
+
+    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
+        """Delete the operations and the released claims up to a revision, 0: none. Then write the
+        ages of the other records. Return the number of deleted rows.
         """
         ...
 

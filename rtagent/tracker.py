@@ -6,9 +6,8 @@ the current state, makes the change durable, and publishes the new state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import partial
 
 from rtagent import claims
@@ -269,14 +268,15 @@ class ResourceTracker:
         """
         return {} if self.restored else self._store.evacuated(self.snapshot().node.uuid)
 
-    def purge_moves(self, before: datetime) -> int:
-        """Remove the records of moves that ended before that time; how many were removed.
+    def purge_moves(self, expired: Collection[str]) -> int:
+        """Remove these records of moves, if they have ended; how many were removed.
 
+        :param expired: uuids of migrations.
         :raises StoreUnavailable: TrackerBusy:
         """
 
         def decide(state: NodeState) -> tuple[Change | None, int]:
-            change = moves.purge(state, before, self._clock.now())
+            change = moves.purge(state, expired, self._clock.now())
             return change, len(change.migration_removals) if change else 0
 
         purged: int = self._writer.submit(decide, "purge")

@@ -13,8 +13,7 @@ from rtagent.db import migrate
 from rtagent.db.backup import backup
 from rtagent.db.engine import Engine, open_engine, open_existing
 from rtagent.db.nodes import SqlNodes
-from rtagent.db.purge import purge_history
-from rtagent.db.store import SqlStore
+from rtagent.db.purge import purge_expired, purge_history
 
 #: Seconds that one statement of a migration may take.
 MIGRATION_TIMEOUT = 3600
@@ -92,6 +91,7 @@ class DbPurge(Text):
     """Delete operations and released claims that are older than [claims] operation_retention.
 
     The daemon does this for its own node; this command does it for all nodes of the database. The
+    age of a record is the time for which its agent has run, so a wrong clock does no harm. The
     history of claims is kept, unless --history is given.
     """
 
@@ -99,7 +99,7 @@ class DbPurge(Text):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--history",
-            type=_days_ago,
+            type=_days,
             metavar="DAYS",
             help="Delete the history of ended claims that is older than this, too.",
         )
@@ -109,11 +109,11 @@ class DbPurge(Text):
         client = self.app.client
         engine = _existing(client)
         migrate.check(engine)
-        before = datetime.now(UTC) - timedelta(seconds=client.settings.claims.operation_retention)
-        store = SqlStore(engine)
-        rows = sum(store.purge(r.node.uuid, before) for r in SqlNodes(engine).records())
+        retention = client.settings.claims.operation_retention
+        nodes = [record.node.uuid for record in SqlNodes(engine).records()]
+        rows = sum(purge_expired(engine, uuid, retention) for uuid in nodes)
         if parsed_args.history is not None:
-            rows += purge_history(engine, parsed_args.history)
+            rows += purge_history(engine, parsed_args.history, datetime.now(UTC))
         return ("rows", "message"), (rows, f"{rows} rows are deleted.")
 
 
@@ -122,13 +122,14 @@ def _existing(client: Client) -> Engine:
     return open_existing(database.connection, database.operation_timeout)
 
 
-def _days_ago(text: str) -> datetime:
-    """Return the time that number of days ago."""
+def _days(text: str) -> timedelta:
+    """Return a number of days."""
     try:
         days = float(text)
-        then = datetime.now(UTC) - timedelta(days=days)
+        age = timedelta(days=days)
+        datetime.now(UTC) - age  # overflows for more days than there are
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of days: {error}") from error
     if days < 0:
         raise argparse.ArgumentTypeError(f"{text!r}: must not be negative")
-    return then
+    return age

@@ -45,7 +45,7 @@ def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) ->
 
     :raises ChangeRejected: an operation id is used twice.
     """
-    operations = net_operations(changes)
+    operations = net_operations(after, changes)
     claims = net_claims(before, changes)
     touched = (claim.uuid for claim in (*claims.new, *claims.changed))
     return Batch(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
 from typing import TypeVar
 
 from rtagent.errors import RtAgentError
@@ -13,6 +12,7 @@ from rtagent.model.change import Change, Operation
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
+from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll, Store
 
@@ -20,7 +20,17 @@ _T = TypeVar("_T")
 
 #: Every method of a store.
 ALL = frozenset(
-    {"enroll", "load", "reload", "commit", "position", "operation", "evacuated", "purge"}
+    [
+        "enroll",
+        "load",
+        "reload",
+        "commit",
+        "position",
+        "operation",
+        "evacuated",
+        "retention",
+        "purge",
+    ]
 )
 
 
@@ -85,8 +95,11 @@ class FailingStore:
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         return self._do("evacuated", lambda: self._store.evacuated(node_uuid))
 
-    def purge(self, node_uuid: str, before: datetime) -> int:
-        return self._do("purge", lambda: self._store.purge(node_uuid, before))
+    def retention(self, node_uuid: str) -> Retention:
+        return self._do("retention", lambda: self._store.retention(node_uuid))
+
+    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
+        return self._do("purge", lambda: self._store.purge(node_uuid, revision, kept))
 
     def _do(self, method: str, call: Callable[[], _T]) -> _T:
         fault = self._take(method)

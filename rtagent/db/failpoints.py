@@ -6,13 +6,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 
 from rtagent.errors import ConfigError
 from rtagent.model.change import Change, Operation
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
+from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll, Store
 
@@ -131,8 +131,11 @@ class FailpointStore:
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         return self._store.evacuated(node_uuid)
 
-    def purge(self, node_uuid: str, before: datetime) -> int:
+    def retention(self, node_uuid: str) -> Retention:
+        return self._store.retention(node_uuid)
+
+    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
         self._passed("purge.before")
-        deleted = self._store.purge(node_uuid, before)
+        deleted = self._store.purge(node_uuid, revision, kept)
         self._passed("purge.after")
         return deleted

@@ -25,6 +25,7 @@ from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.model.position import Position
+from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Topology
 from rtagent.ports import Enroll, Service
@@ -81,6 +82,7 @@ class _Node:
         self.ratios = Ratios()
         self.failed_builds = 0
         self.disk_available_least: int | None = None
+        self.retention = Retention()
 
     @property
     def position(self) -> Position:
@@ -251,14 +253,19 @@ class MemoryStore:
             if other.owner_id == claim.owner_id and other.created_at > claim.created_at
         }
 
-    def purge(self, node_uuid: str, before: datetime) -> int:
+    def retention(self, node_uuid: str) -> Retention:
+        with self.disk.lock:
+            return self.disk.node(node_uuid).retention
+
+    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
         with self.disk.lock:
             row = self.disk.node(node_uuid)
-            old = [name for name, operation in row.operations.items() if operation.at < before]
+            row.retention = kept
+            old = [name for name, op in row.operations.items() if op.revision <= revision]
             released = [
                 claim.uuid
                 for claim in row.claims.values()
-                if claim.state not in LIVE_STATES and claim.updated_at < before
+                if claim.state not in LIVE_STATES and claim.revision <= revision
             ]
             for name in old:
                 del row.operations[name]

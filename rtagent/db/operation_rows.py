@@ -14,17 +14,20 @@ from rtagent.db.transaction import Statement
 from rtagent.errors import ChangeRejected, StoreDamaged
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
+from rtagent.model.node_state import NodeState
 
 _FIELDS = Operation.__struct_fields__
+_WHEN = ("at", "revision")
 
-_CHECKED = CheckedColumns(operations, (*_FIELDS, "at"))
+_CHECKED = CheckedColumns(operations, (*_FIELDS, *_WHEN))
 
 
 class OperationRow(Value, frozen=True, kw_only=True):
-    """An operation, and the time of its effect."""
+    """An operation, the time of its effect, and the revision of the node after its commit."""
 
     operation: Operation
     at: datetime
+    revision: int
 
 
 class OperationRows(Value, frozen=True, kw_only=True):
@@ -38,8 +41,8 @@ class OperationRows(Value, frozen=True, kw_only=True):
     ended: Sequence[OperationRow] = ()
 
 
-def net_operations(changes: Sequence[Change]) -> OperationRows:
-    """Return the rows that separate commits of these changes would leave.
+def net_operations(after: NodeState, changes: Sequence[Change]) -> OperationRows:
+    """Return the rows of the operations of a commit.
 
     :raises ChangeRejected: an operation id is used twice.
     """
@@ -48,7 +51,7 @@ def net_operations(changes: Sequence[Change]) -> OperationRows:
     for change in changes:
         for operation in change.operations:
             name = operation.operation_id
-            row = OperationRow(operation=operation, at=change.at)
+            row = OperationRow(operation=operation, at=change.at, revision=after.revision)
             if operation.ended:
                 if name not in new:
                     ended.setdefault(name, row)
@@ -63,7 +66,8 @@ class OperationWriter:
     """Write rows of operations in an open transaction."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._insert = Statement(dialect, insert(operations), ("node_uuid", *_FIELDS, "at", DIGEST))
+        columns = ("node_uuid", *_FIELDS, *_WHEN, DIGEST)
+        self._insert = Statement(dialect, insert(operations), columns)
 
     def write(self, connection: Connection, node_uuid: str, rows: OperationRows) -> None:
         """Write the rows of a commit."""
@@ -108,5 +112,5 @@ def _without_known(
 
 
 def _encode(row: OperationRow) -> dict[str, Any]:
-    fields = {name: getattr(row.operation, name) for name in _FIELDS} | {"at": row.at}
-    return _CHECKED.signed(fields)
+    fields = {name: getattr(row.operation, name) for name in _FIELDS}
+    return _CHECKED.signed(fields | {name: getattr(row, name) for name in _WHEN})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, Table, delete, select
+from sqlalchemy import Engine, Table, delete, or_, select
 
+from rtagent.db.retention_rows import read_retention
 from rtagent.db.schema import claim_events, claims, operations
+from rtagent.db.time_of_day import database_now
 from rtagent.db.transaction import Transactions
 from rtagent.model.claim import LIVE_STATES, RELEASED
 
@@ -15,30 +17,47 @@ from rtagent.model.claim import LIVE_STATES, RELEASED
 CHUNK = 1000
 
 
-def purge_node(transactions: Transactions, node_uuid: str, before: datetime) -> int:
-    """Delete the operations and the released claims from before that time. Return the number of
-    deleted rows.
+def purge_node(transactions: Transactions, node_uuid: str, revision: int) -> int:
+    """Delete the operations and the released claims up to a revision. Return the number of deleted
+    rows.
     """
-    old = operations.c.node_uuid == node_uuid, operations.c.at < before
+    its = operations.c.revision
+    old = operations.c.node_uuid == node_uuid, or_(its.is_(None), its <= revision)
     released = (
         claims.c.node_uuid == node_uuid,
         claims.c.state == RELEASED,
-        claims.c.updated_at < before,
+        claims.c.revision <= revision,
     )
     return _purge(transactions, operations, "operation_id", *old) + _purge(
         transactions, claims, "uuid", *released
     )
 
 
-def purge_history(engine: Engine, before: datetime) -> int:
-    """Delete the events from before that time, of all nodes, except those of live claims. Return
-    the number of deleted rows.
+def purge_expired(engine: Engine, node_uuid: str, retention: float) -> int:
+    """Delete the operations and the released claims that a node's agent has counted as older than
+    `retention` seconds. Return the number of deleted rows.
 
     :raises StoreUnavailable:
     """
+    transactions = Transactions(engine)
+    with transactions.query() as connection:
+        revision = read_retention(connection, node_uuid).expired_revision(retention)
+    return purge_node(transactions, node_uuid, revision) if revision else 0
+
+
+def purge_history(engine: Engine, age: timedelta, now: datetime) -> int:
+    """Delete the events that are older than that, of all nodes, except those of live claims. Return
+    the number of deleted rows.
+
+    :param now: of this host; a server has a clock of its own.
+    :raises StoreUnavailable:
+    """
+    transactions = Transactions(engine)
+    with transactions.query() as connection:
+        before = connection.scalars(select(database_now(engine.dialect, now))).one() - age
     live = select(claims.c.uuid).where(claims.c.state.in_(sorted(LIVE_STATES)))
     ended = claim_events.c.at < before, claim_events.c.claim_uuid.not_in(live)
-    return _purge(Transactions(engine), claim_events, "id", *ended)
+    return _purge(transactions, claim_events, "id", *ended)
 
 
 def _purge(transactions: Transactions, table: Table, key: str, *condition: Any) -> int:

@@ -301,6 +301,16 @@ operations = _table(
     Column("claim_uuid", Uuid),
     Column("ended", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
+    # NULL: older than every revision, because the row was written by an older release.
+    Column("revision", BigInteger),
+    _digest(),
+)
+
+#: The ages of a node's records, see `rtagent.model.retention`.
+retention = _table(
+    "retention",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("document", Document, nullable=False),
     _digest(),
 )
 

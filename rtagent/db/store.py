@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from rtagent.db.node_rows import (
 )
 from rtagent.db.operation_rows import read_operation
 from rtagent.db.purge import purge_node
+from rtagent.db.retention_rows import read_retention, write_retention
 from rtagent.db.schema import compute_nodes
 from rtagent.db.transaction import Transactions
 from rtagent.db.unit_rows import UnitReader, UnitWriter, with_suspects
@@ -33,6 +33,7 @@ from rtagent.model.change import Change, Operation
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
+from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.ports import Enroll
 
@@ -105,8 +106,15 @@ class SqlStore:
         with self._transactions.query() as connection:
             return read_evacuated(connection, node_uuid)
 
-    def purge(self, node_uuid: str, before: datetime) -> int:
-        return purge_node(self._transactions, node_uuid, before)
+    def retention(self, node_uuid: str) -> Retention:
+        with self._transactions.query() as connection:
+            return read_retention(connection, node_uuid)
+
+    def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
+        deleted = purge_node(self._transactions, node_uuid, revision) if revision else 0
+        with self._transactions.write_repeatable() as connection:
+            write_retention(connection, node_uuid, kept)
+        return deleted
 
     def history(self, node_uuid: str, claim_uuid: str | None = None) -> tuple[ClaimEvent, ...]:
         """Return the events of a claim, or of all claims of the node, oldest first.

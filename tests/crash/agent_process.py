@@ -27,6 +27,7 @@ from rtagent.identity import enrollment, machine
 from rtagent.model.node_state import restore
 from rtagent.model.observation import Domain
 from rtagent.model.policy import Policy
+from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.telemetry.telemetry import Telemetry
@@ -136,7 +137,9 @@ class Child:
 
     def purge(self) -> int:
         """Purge all rows that may be purged; return their number."""
-        return self._store.purge(self._site.node.uuid, self._clock.now())
+        return self._store.purge(
+            self._site.node.uuid, self._tracker.snapshot().revision, Retention()
+        )
 
 
 def run_agent(pipe: Connection, *arguments: Any) -> None:

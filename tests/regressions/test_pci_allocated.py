@@ -16,6 +16,7 @@ import pytest
 from rtagent.audit import Auditor
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.model.retention import Retention
 from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
 from rtagent.tracker import ResourceTracker
@@ -99,7 +100,6 @@ def test_all_of_many_unplugged_devices_are_removed(site):
 def test_purge_of_old_claims_keeps_their_devices(site):
     held = site.claim("gpu:1")
     site.release(held)
-    site.clock.advance(10**6)
-    assert site.store.purge(NODE.uuid, site.clock.now()) > 0
+    assert site.store.purge(NODE.uuid, site.state.revision, Retention()) > 0
     site.start(SPECS)
     assert len(site.claim("gpu:2").pci) == 2

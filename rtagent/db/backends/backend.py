@@ -45,6 +45,7 @@ class Backend(ABC):
     :cvar damaged: error codes that mean "the stored data is damaged".
     :cvar check: a statement that checks all data and returns "ok"; None: the server does it itself.
     :cvar restore: what an operator does about damage.
+    :cvar now: an SQL expression for the server's time in UTC; None if it has no clock of its own.
     :cvar native_backup: the server's own backup command, or None if `rtagent.db.backup` is used.
     """
 
@@ -58,6 +59,7 @@ class Backend(ABC):
     restore: ClassVar[str] = (
         "stop the agent, and repair the database or restore a backup with the server's own tools"
     )
+    now: ClassVar[str | None]
     native_backup: ClassVar[str | None]
 
     @abstractmethod

@@ -49,6 +49,7 @@ class MySQL(Backend):
     deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]] = frozenset({1034, 1194, 1195, 1712})
+    now = "UTC_TIMESTAMP(6)"
     native_backup = "mariadb-dump --single-transaction --result-file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:

@@ -73,6 +73,7 @@ class PostgreSQL(Backend):
     deadlocks: ClassVar[frozenset[Code]] = frozenset({"40001", "40P01"})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]] = frozenset({"XX001", "XX002"})
+    now = "timezone('UTC', clock_timestamp())"
     native_backup = "pg_dump --format=custom --file=FILE DATABASE"
 
     def arguments(self, timeout: float) -> Options:

@@ -36,6 +36,7 @@ class SQLite(Backend):
         " there is none, start once with rtagentd --rebuild, which sets the file aside and begins"
         " without claims"
     )
+    now = None
     native_backup = None
 
     def arguments(self, timeout: float) -> Options:

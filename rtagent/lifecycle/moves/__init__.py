@@ -12,7 +12,7 @@ from rtagent.lifecycle.moves.finish import (
     drop_move_claim_at_dest,
     drop_move_claim_at_source,
 )
-from rtagent.lifecycle.moves.records import purge
+from rtagent.lifecycle.moves.records import ended, purge
 from rtagent.lifecycle.moves.source import finish_revert, start_move_out
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "drop_move_claim",
     "drop_move_claim_at_dest",
     "drop_move_claim_at_source",
+    "ended",
     "finish_move",
     "finish_revert",
     "move_claim",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from rtagent.model.change import Change
@@ -35,21 +36,26 @@ def new_record(
     )
 
 
-def purge(state: NodeState, before: datetime, now: datetime) -> Change | None:
-    """Remove the records of moves that ended before that time; None: there are none.
+def ended(state: NodeState) -> dict[str, datetime]:
+    """Return ``updated_at`` of the records of ended moves, by uuid.
+
+    The record of a move that a live claim takes part in is not included.
+    """
+    return {u: record.updated_at for u, record in state.migrations.items() if _past(state, record)}
+
+
+def purge(state: NodeState, expired: Collection[str], now: datetime) -> Change | None:
+    """Remove the expired records of ended moves; None: there are none.
 
     Records are kept as long as operations are. A repeated call of the move, under whatever
     operation id, finds in the record what it did. Without the record, a second confirmation could
-    release the claim of an instance that has come back since. The record of a move that a live
-    claim takes part in is never removed.
+    release the claim of an instance that has come back since.
     """
-    old = tuple(uuid for uuid, record in state.migrations.items() if _past(state, record, before))
+    old = tuple(uuid for uuid in ended(state) if uuid in expired)
     return Change(cause="purge", at=now, migration_removals=old) if old else None
 
 
-def _past(state: NodeState, record: Migration, before: datetime) -> bool:
-    if record.updated_at >= before:
-        return False
+def _past(state: NodeState, record: Migration) -> bool:
     claims = state.claims_of(record.instance_uuid)
     if any(claim.migration_uuid == record.uuid for claim in claims):
         return False

@@ -9,6 +9,7 @@ import pytest
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
+from rtagent.model.retention import Retention
 from tests.functional.cli.shell import Outcome, run
 from tests.support.stored_values import NODE, claim, created, released
 from tests.support.stores import assert_loads, commit, enrolled
@@ -49,6 +50,11 @@ def test_db_purge_deletes_old_rows(rtagent: Rtagent, database_url: str):
     live, gone = (claim(n, created_at=old, updated_at=old) for n in (1, 2))
     state = commit(store, enrolled(store), created(live, gone, at=old))
     state = commit(store, state, released(gone, at=old))
+    # The age counts, not the time.
+    kept = Retention().after(0, state.revision, {}).after(86400, state.revision, {})
+    store.purge(NODE.uuid, 0, kept)
+    assert rtagent("db", "purge").out == "0 rows are deleted.\n"
+    store.purge(NODE.uuid, 0, kept.after(1, state.revision, {}))
     assert rtagent("db", "purge").out == "3 rows are deleted.\n"
     assert len(store.history(NODE.uuid)) == 3
     assert rtagent("db", "purge", "--history", "5").out == "0 rows are deleted.\n"

@@ -41,6 +41,8 @@ def fill(engine: Engine) -> None:
     tables.reflect(engine)
     with engine.begin() as connection:
         for table in metadata.sorted_tables:
+            if table.name not in OLD["tables"]:
+                continue
             there = tables.tables[table.name]
             moments = [c.name for c in there.columns if isinstance(c.type, DateTime)]
             rows = [dict(row) for row in OLD["tables"][table.name]]

@@ -8,8 +8,9 @@ from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError
 from rtagent.model.claim import ACTIVE
+from rtagent.model.retention import Retention
 from rtagent.ports import Store
-from tests.support.stored_values import NODE, NOW, changed, claim, created
+from tests.support.stored_values import NODE, changed, claim, created
 from tests.support.stores import assert_loads, commit, enrolled
 
 
@@ -38,7 +39,7 @@ def run(store: Store) -> None:
     state = enrolled(store)
     store.reload(NODE.uuid, state.epoch)
     commit(store, enrolled(store), created(claim(1)))
-    store.purge(NODE.uuid, NOW)
+    store.purge(NODE.uuid, 1, Retention())
 
 
 @pytest.mark.parametrize("name", POINTS)

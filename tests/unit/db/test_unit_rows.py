@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from rtagent.errors import ChangeRejected, InvariantViolated
 from rtagent.model.change import Change
 from rtagent.model.claim import PCPU, Claim
 from rtagent.model.node_state import restore
+from rtagent.model.retention import Retention
 from tests.support.stored_values import (
     NODE,
     NOW,
@@ -173,7 +173,7 @@ def test_release_frees_units_and_purge_removes_the_claim(database: Database):
     one = pinned(1, 4)
     state = commit(store, enrolled(store), created(one), released(one))
     state = commit(store, state, created(pinned(2, 4)), released(pinned(2, 4)))
-    assert store.purge(NODE.uuid, NOW + timedelta(days=1)) == 4
+    assert store.purge(NODE.uuid, state.revision, Retention()) == 4
     assert_loads(store, commit(store, state, created(replace(one, owner_id=uuid(9)))))
 
 

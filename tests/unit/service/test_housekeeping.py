@@ -23,6 +23,7 @@ def test_operations_are_purged_after_their_retention(world, housekeeping):
     claim = world.tracker.instance_claim(request(), asked)
     world.tracker.release_claim(claim.uuid, call("release_claim"))
 
+    housekeeping.turn()  # notes what there is
     world.clock.advance(100)
     housekeeping.turn()
     assert world.store.operation(NODE.uuid, asked.operation_id) is not None

@@ -1,0 +1,104 @@
+"""A clock that is set by days neither purges fresh records nor keeps old ones for ever.
+
+An agent was restarted two days ahead, and purged the operations of the minute before: a repeated
+call was refused with `ClaimConflict`, and the ids of aborted claims were granted again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from sqlalchemy import Engine
+
+from rtagent.conf.settings import SettingsHolder
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.store import SqlStore
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import ClaimExpired
+from rtagent.model.node import NodeRecord
+from rtagent.model.policy import Policy
+from rtagent.service.context import NodeContext
+from rtagent.service.housekeeping import Housekeeping
+from rtagent.virt.fake import FakeHypervisor
+from tests.support.hosts import NODE, NOON, ManualClock, call, request
+from tests.unit.service.conftest import WRITER, Events, Notes, make_settings
+
+DAYS = timedelta(days=2)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Engine:
+    engine = open_engine(database_url, 5)
+    migrate.sync(engine)
+    return engine
+
+
+class Process:
+    """One process of the agent, whose clock shows another time of day than it should."""
+
+    def __init__(self, engine: Engine, directory: Path, wrong: timedelta = timedelta(0)) -> None:
+        self.store = SqlStore(engine)
+        self.clock = ManualClock(start=NOON + wrong)
+        stored = self.store.enroll(NODE.uuid, NODE.hypervisor_hostname, _next_writer)
+        node = EmbeddedNode(stored, Policy(), FakeHypervisor(), self.store, self.clock)
+        self.tracker = node.tracker
+        assert node.auditor.run("start").good
+        context = NodeContext(
+            settings=SettingsHolder(make_settings(directory)),
+            clock=self.clock,
+            reporter=Notes(),
+            events=Events(),
+        )
+        self._housekeeping = Housekeeping(context, self.store, self.tracker)
+        self.work(0)
+
+    def work(self, hours: int) -> None:
+        """Run for some hours, with a turn of the housekeeping in each."""
+        self._housekeeping.turn()
+        for _ in range(hours):
+            self.clock.advance(3600)
+            self._housekeeping.turn()
+
+
+def _next_writer(records: list[NodeRecord]) -> NodeRecord:
+    if not records:
+        return NodeRecord(node=NODE, epoch=1, revision=0, writer=WRITER)
+    return replace(records[0], epoch=records[0].epoch + 1)
+
+
+@pytest.mark.parametrize("step", [DAYS, -DAYS])
+def test_repeats_are_recognised_after_a_restart_with_another_time(engine, tmp_path, step):
+    before = Process(engine, tmp_path)
+    create, asked = call("instance_claim"), request()
+    claim = before.tracker.instance_claim(asked, create)
+    aborted = call("instance_claim")
+    before.tracker.abort_instance_claim(aborted.operation_id, call("abort_instance_claim"))
+    before.work(1)
+
+    after = Process(engine, tmp_path, step)
+    after.work(22)
+
+    assert after.tracker.instance_claim(asked, create).uuid == claim.uuid
+    with pytest.raises(ClaimExpired):
+        after.tracker.instance_claim(request(), aborted)
+
+
+def test_records_are_purged_when_the_agents_have_run_for_the_retention(engine, tmp_path):
+    first = Process(engine, tmp_path)
+    asked = call("instance_claim")
+    first.tracker.release_claim(
+        first.tracker.instance_claim(request(), asked).uuid, call("release_claim")
+    )
+    first.work(12)
+    first.clock.start += DAYS  # under the running agent
+    first.work(3)
+
+    second = Process(engine, tmp_path, -DAYS)
+    second.work(9)
+    assert second.store.operation(NODE.uuid, asked.operation_id) is not None
+    second.work(1)
+    assert second.store.operation(NODE.uuid, asked.operation_id) is None
