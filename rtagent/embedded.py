@@ -51,6 +51,8 @@ def open_node(
         own means passes a `GivenNodeIdentity`.
     :param reporter: receives metrics, health and log lines. By default they are dropped.
     :raises IdentityError: another process is the writer of the node; nothing was written.
+    :raises TakeoverPending: another process may be the writer. Try again in a few seconds with the
+        same `identity`, which watches the heartbeat of the other process.
     :raises HypervisorUnavailable: StoreUnavailable: nothing was opened; try again later.
     """
     reporter = reporter or NullReporter()
@@ -58,7 +60,7 @@ def open_node(
         if identity is None:
             identity = host_identity(settings, reporter)
             stack.callback(identity.release)
-        stored = identity.enroll(store, hypervisor, clock.now())
+        stored = identity.enroll(store, hypervisor, clock)
         policy = settings.policy(stored.ratios)
         witness = identity.witness(stored)
         node = EmbeddedNode(stored, policy, hypervisor, store, clock, reporter, witness)

@@ -24,6 +24,7 @@
     │   │   └── StoreRestored            the store went back in time, and nobody has accepted that
     │   ├── StoreUnavailable
     │   │   └── StoreDamaged             the database is damaged
+    │   ├── TakeoverPending              another agent may still be the node's writer
     │   ├── TrackerBusy
     │   ├── TooManyRequests              as many such calls as the agent serves at once wait already
     │   ├── HypervisorUnavailable
@@ -256,6 +257,12 @@ class StoreUnavailable(Unavailable):
 
 class StoreDamaged(StoreUnavailable):
     """The database is damaged. The message names what and the remedy; a start ends with it."""
+
+
+class TakeoverPending(Unavailable):
+    """Another agent may still be the node's writer: its heartbeat is watched before this agent
+    takes the node over.
+    """
 
 
 class TrackerBusy(Unavailable):

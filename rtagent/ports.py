@@ -163,7 +163,11 @@ class ServiceRegistry(Protocol):
     """The services and their heartbeats. Every method raises `StoreUnavailable`."""
 
     def heartbeat(self, host: str, now: datetime) -> Service:
-        """Count one more report, and create the record at the first. Return the record."""
+        """Count one more report, and create the record at the first. Return the record.
+
+        :param now: the time of this host. A database server takes its own time instead, which all
+            hosts share.
+        """
         ...
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rtagent.cmd.base import Action, List, Row, Rows, Show
 from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Counts, KeyValues, OrEmpty, PciPools
+from rtagent.cmd.service import is_up
 from rtagent.errors import ClaimConflict, IdentityError, NodeNotFound
 from rtagent.model.node import NodeRecord
 from rtagent.model.units import MB_IN_GB, round_up
@@ -126,9 +127,10 @@ class NodeRemove(Action):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        now = datetime.now(UTC)
+        database = self.app.client.database
+        now = database.now()
         rule = removal_rule(now, self.app.client.settings.default.service_down_time)
-        node = self.app.client.database.remove_node(parsed_args.node, rule, now).node
+        node = database.remove_node(parsed_args.node, rule, now).node
         self.app.LOG.info("node %s (%s) is removed", node.hypervisor_hostname, node.uuid)
 
 
@@ -169,13 +171,10 @@ def removal_rule(now: datetime, service_down_time: int) -> Rule:
         name = f"node {record.node.hypervisor_hostname} ({record.node.uuid})"
         if live_claims:
             raise ClaimConflict(f"{name} has {live_claims} live claims: release them first")
-        if record.last_seen_up is None:
-            return
-        silent = now - record.last_seen_up
-        if silent < timedelta(seconds=service_down_time):
+        if is_up(record.last_seen_up, now, service_down_time):
             raise IdentityError(
-                f"{name}: its agent sent a heartbeat {max(0, int(silent.total_seconds()))} s ago:"
-                f" stop it, and wait until service_down_time ({service_down_time} s) is over"
+                f"{name}: its agent sent a heartbeat less than service_down_time"
+                f" ({service_down_time} s) ago: stop it, and wait until that time is over"
             )
 
     return rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -63,6 +63,10 @@ class OfflineDatabase:
     def services(self) -> Sequence[Service]:
         """Return all services, by host."""
         return self._registry.services()
+
+    def now(self) -> datetime:
+        """Return the time by which heartbeats are recorded: that of the database's server."""
+        return self._registry.now(datetime.now(UTC))
 
     def remove_node(self, name: str, rule: Rule, now: datetime) -> NodeRecord:
         """Mark the record of a node as removed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rtagent.cmd.base import Action, List, Rows
@@ -33,9 +33,11 @@ class ServiceList(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         down_time = self.app.client.settings.default.service_down_time
-        oldest = datetime.now(UTC) - timedelta(seconds=down_time)
-        services = self.app.client.database.services()
-        return COLUMNS, [_row(service, oldest) for service in services]
+        database = self.app.client.database
+        services, now = database.services(), database.now()
+        return COLUMNS, [
+            _row(service, is_up(service.last_seen_up, now, down_time)) for service in services
+        ]
 
 
 class ServiceDisable(Action):
@@ -64,9 +66,20 @@ class ServiceEnable(Action):
         self.app.LOG.info("%s is enabled", service["host"])
 
 
-def _row(service: Service, oldest: datetime) -> Sequence[Any]:
-    seen = service.last_seen_up
-    up = seen is not None and seen > oldest and not service.forced_down
+def is_up(seen: datetime | None, now: datetime, down_time: float) -> bool:
+    """Return whether a service is up.
+
+    A time in the future is from before the clock was set back: a service that is up has sent a
+    heartbeat since.
+
+    :param seen: the last heartbeat. :param now: by the same clock.
+    :param down_time: seconds without a heartbeat after which a service is down.
+    """
+    return seen is not None and abs(now - seen) < timedelta(seconds=down_time)
+
+
+def _row(service: Service, alive: bool) -> Sequence[Any]:
+    seen, up = service.last_seen_up, alive and not service.forced_down
     return (
         service.host,
         service.binary,

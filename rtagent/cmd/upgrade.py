@@ -7,9 +7,9 @@ import contextlib
 import io
 import os
 import textwrap
+import time
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from rtagent.conf.unknown import deprecated, unknown
 from rtagent.db import migrate
 from rtagent.db.engine import open_existing
 from rtagent.db.nodes import SqlNodes
-from rtagent.errors import RtAgentError, StoreUnavailable
+from rtagent.errors import RtAgentError, StoreUnavailable, TakeoverPending
 from rtagent.identity import enrollment, machine
 from rtagent.model.node import Node, NodeRecord
 from rtagent.placement import loading
@@ -182,8 +182,11 @@ class UpgradeChecks(UpgradeCommands):
             service_down_time=default.service_down_time,
         )
         names = (node_uuid, hostname)
-        rule = enrollment.enroll(claimant, datetime.now(UTC))
-        rule([r for r in records if r.node.uuid in names or r.node.hypervisor_hostname in names])
+        rule = enrollment.enroll(claimant, enrollment.HeartbeatWatch(), time.monotonic())
+        try:
+            rule([r for r in records if {r.node.uuid, r.node.hypervisor_hostname} & set(names)])
+        except TakeoverPending as pending:
+            return Result(Code.WARNING, pending.message)
         if recorded is None:
             return Result(Code.WARNING, f"node {node_uuid} ({path}) has no record in the database")
         return Result(Code.SUCCESS, f"{hostname} is node {node_uuid}")

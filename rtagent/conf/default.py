@@ -100,8 +100,8 @@ agent checks its own RPC server at the same interval.
 The time without a heartbeat after which a service counts as down, in seconds; at least 2, and more
 than ``report_interval``.
 
-An agent on another machine refuses to take a node over while the last heartbeat of the node's agent
-is younger than this.
+An agent on another machine takes a node over when it has watched for this time and the node's agent
+has not sent a heartbeat. It must be more than the ``report_interval`` of all agents of a database.
 """,
     ),
     cfg.IntOpt(

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 #: Every method of a store.
 ALL = frozenset(
-    [
+    (
         "enroll",
         "load",
         "reload",
@@ -30,7 +30,7 @@ ALL = frozenset(
         "evacuated",
         "retention",
         "purge",
-    ]
+    )
 )
 
 

@@ -281,7 +281,9 @@ class MemoryStore:
 
     def _with_heartbeat(self, record: NodeRecord) -> NodeRecord:
         service = self.disk.services.get((record.node.host, BINARY))
-        return replace(record, last_seen_up=service.last_seen_up if service else None)
+        if service is None:
+            return replace(record, report_count=None, last_seen_up=None)
+        return replace(record, report_count=service.report_count, last_seen_up=service.last_seen_up)
 
 
 class MemoryServiceRegistry:

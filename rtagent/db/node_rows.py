@@ -7,7 +7,6 @@ of the state that the commit is based on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -79,9 +78,8 @@ _HOST = CheckedColumns(compute_nodes, ("topology", *_RATIOS), "host_digest")
 _INVENTORIES = CheckedColumns(compute_nodes, ("resource_inventories",), "inventories_digest")
 #: The parts of the row that have a digest each.
 CHECKED_PARTS = (_COUNTERS, _HOST, _INVENTORIES)
-_HEARTBEAT = CheckedColumns(services, ("last_seen_up",), None)
-#: Of a heartbeat that cannot be read: the other agent may be alive.
-_JUST_NOW = datetime.max.replace(tzinfo=UTC)
+#: A value that cannot be read is None until the next heartbeat replaces it.
+_HEARTBEAT = CheckedColumns(services, ("report_count", "last_seen_up"), None)
 
 
 # -- records: the identity of a node and its writer --------------------------------------------
@@ -115,7 +113,8 @@ def decode_record(row: Sequence[Any]) -> NodeRecord:
         epoch=values["epoch"],
         revision=values["revision"],
         writer=writer,
-        last_seen_up=_JUST_NOW if "last_seen_up" in seen.faults else seen.values["last_seen_up"],
+        report_count=seen.values["report_count"],
+        last_seen_up=seen.values["last_seen_up"],
         deleted_at=values["deleted_at"],
     )
 

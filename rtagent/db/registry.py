@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Engine, insert, select, update
 
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.db.schema import services
+from rtagent.db.time_of_day import database_now
 from rtagent.db.transaction import Transactions
 from rtagent.ports import Service
 
@@ -27,38 +28,42 @@ class SqlServiceRegistry:
 
     def __init__(self, engine: Engine) -> None:
         self._transactions = Transactions(engine)
+        self._dialect = engine.dialect
 
     def heartbeat(self, host: str, now: datetime) -> Service:
-        count = services.c.report_count + 1
-        return self._write(
-            host,
-            {"report_count": count, "last_seen_up": now, "version": VERSION},
-            Service(host=host, binary=BINARY, report_count=1, last_seen_up=now, version=VERSION),
-        )
+        seen = {"last_seen_up": database_now(self._dialect, now), "version": VERSION}
+        new = Service(host=host, binary=BINARY, report_count=1)
+        return self._write(host, {"report_count": services.c.report_count + 1, **seen}, new, seen)
 
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
         fields: dict[str, Any] = {"disabled": disabled, "disabled_reason": reason}
         new = Service(host=host, binary=BINARY, version=VERSION, **fields)
         return self._write(host, fields, new)
 
+    def now(self, now: datetime) -> datetime:
+        """Return the time that heartbeats get. :param now: of this host, see `database_now`."""
+        with self._transactions.query() as connection:
+            return connection.scalars(select(database_now(self._dialect, now))).one()
+
     def services(self) -> Sequence[Service]:
         query = _select().order_by(services.c.host, services.c.binary)
         with self._transactions.query() as connection:
             return [_service(row) for row in connection.execute(query)]
 
-    def _write(self, host: str, fields: dict[str, Any], new: Service) -> Service:
-        """Update the host's record, or insert the new one. Return the record as it is then."""
+    def _write(
+        self, host: str, fields: dict[str, Any], new: Service, more: Mapping[str, Any] = {}
+    ) -> Service:
+        """Update the host's record, or insert the new one. Return the record as it is then.
+
+        :param more: columns of the new record that have other values than those in `new`.
+        """
         key = services.c.host == host, services.c.binary == BINARY
         with self._transactions.write_repeatable() as connection:
             changed = connection.execute(update(services).where(*key).values(fields))
             if changed.rowcount == 0:
-                _insert(connection, new)
+                row = {name: getattr(new, name) for name in _COLUMNS}
+                connection.execute(insert(services).values({**row, **more}))
             return _service(connection.execute(_select().where(*key)).one())
-
-
-def _insert(connection: Connection, service: Service) -> None:
-    fields = {name: getattr(service, name) for name in _COLUMNS}
-    connection.execute(insert(services), fields)
 
 
 def _select() -> Any:

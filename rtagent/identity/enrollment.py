@@ -6,11 +6,10 @@ Nothing is written before the rule accepts. Each refusal names the fault, its pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from rtagent.errors import IdentityError
+from rtagent.errors import IdentityError, TakeoverPending
 from rtagent.model.base import Value
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.ports import Enroll
@@ -32,8 +31,41 @@ class Claimant(Value, frozen=True, kw_only=True):
     take_over: bool = False
 
 
-def enroll(me: Claimant, now: datetime) -> Enroll:
-    """Return the rule for this claimant at this time."""
+class HeartbeatWatch:
+    """Watches the heartbeat of a node's writer, from one attempt to enroll to the next.
+
+    Nothing depends on the time of day, because the clocks of two machines may differ by days. A
+    heartbeat that moves shows that its agent lives. One that stands still for `service_down_time`
+    shows that its agent is down, or cannot write.
+    """
+
+    def __init__(self) -> None:
+        self._first: NodeRecord | None = None
+        self._since = 0.0
+
+    def look(self, record: NodeRecord, now: float) -> float | None:
+        """Return the seconds for which the heartbeat has stood still; None: it has moved.
+
+        :param now: seconds of the monotonic clock.
+        """
+        first = self._first
+        if first is None or first.node.uuid != record.node.uuid:
+            self._first, self._since = record, now
+            return 0.0
+        seen = (record.writer, record.epoch, record.report_count)
+        if seen != (first.writer, first.epoch, first.report_count):
+            self._first = None
+            return None
+        return now - self._since
+
+
+def enroll(me: Claimant, watch: HeartbeatWatch, now: float) -> Enroll:
+    """Return the rule for this claimant.
+
+    :param watch: the same for all attempts of a process. :param now: seconds of the monotonic
+        clock.
+    :raises TakeoverPending: from the rule: watch the heartbeat of another writer for longer.
+    """
 
     def rule(records: Sequence[NodeRecord]) -> NodeRecord:
         _refuse_duplicate(me, records)
@@ -42,7 +74,7 @@ def enroll(me: Claimant, now: datetime) -> Enroll:
             return NodeRecord(node=me.node, epoch=1, revision=0, writer=me.writer)
         _refuse_rename(me, ours)
         if not me.take_over:
-            _refuse_while_alive(me, ours, now)
+            _refuse_while_alive(me, ours, watch, now)
         # Undeletes a removed node, and adopts a node that another service host served.
         return replace(ours, node=me.node, writer=me.writer, epoch=ours.epoch + 1, deleted_at=None)
 
@@ -75,20 +107,24 @@ def _refuse_rename(me: Claimant, ours: NodeRecord) -> None:
     )
 
 
-def _refuse_while_alive(me: Claimant, ours: NodeRecord, now: datetime) -> None:
+def _refuse_while_alive(me: Claimant, ours: NodeRecord, watch: HeartbeatWatch, now: float) -> None:
     other = ours.writer
-    if other is None or _same_place(other, me.writer) or ours.last_seen_up is None:
+    if other is None or _same_place(other, me.writer):
         return
-    silent = now - ours.last_seen_up
-    if silent >= timedelta(seconds=me.service_down_time):
-        return
-    raise IdentityError(
-        f"node {me.node.uuid} is written by another agent: {_named(ours.node.host, other)}, seen"
-        f" {max(0, int(silent.total_seconds()))} s ago; this one is"
-        f" {_named(me.node.host, me.writer)}. Stop the other one, or wait until its last heartbeat"
-        f" is older than service_down_time ({me.service_down_time} s), or, if you know that it is"
-        " gone, start with --take-over"
-    )
+    silent = watch.look(ours, now)
+    theirs, mine = _named(ours.node.host, other), _named(me.node.host, me.writer)
+    if silent is None:
+        raise IdentityError(
+            f"node {me.node.uuid} is written by another agent: {theirs}, which sent a heartbeat"
+            f" while this one watched; this one is {mine}. Stop the other one, or, if you know that"
+            " it is gone, start with --take-over"
+        )
+    if silent < me.service_down_time:
+        raise TakeoverPending(
+            f"node {me.node.uuid} may be written by another agent: {theirs}; this one is {mine}. It"
+            " takes the node over when the other one has not sent a heartbeat for service_down_time"
+            f" ({me.service_down_time} s; {int(silent)} s are over), or at once with --take-over"
+        )
 
 
 def _same_place(other: Writer, mine: Writer) -> bool:

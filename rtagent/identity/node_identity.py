@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from rtagent.errors import IdentityError
 from rtagent.identity import machine
-from rtagent.identity.enrollment import Claimant, enroll
+from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.identity.locks import HypervisorLock, state_directory_lock
 from rtagent.identity.witness import FileWitness
 from rtagent.model.base import Value
 from rtagent.model.node import Node, NodeRecord
 from rtagent.model.stored import Stored
-from rtagent.ports import Enroll, HostIdentity, Hypervisor, Reporter, Store, Witness
+from rtagent.ports import Clock, Enroll, HostIdentity, Hypervisor, Reporter, Store, Witness
 from rtagent.state.witness import MemoryWitness
 
 
 class NodeIdentity(Protocol):
     """Proves the identity of this process, and enrolls it as the writer of its node."""
 
-    def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
+    def enroll(self, store: Store, hypervisor: Hypervisor, clock: Clock) -> Stored:
         """Become the node's writer, and return the node's state from the store.
 
-        :raises IdentityError: another process is, or may be, the writer; nothing was written.
+        :raises IdentityError: another process is the writer; nothing was written.
+        :raises TakeoverPending: another process may be the writer: try again in a few seconds.
         :raises HypervisorUnavailable: StoreUnavailable: try again later.
         """
         ...
@@ -73,6 +73,7 @@ class HostNodeIdentity:
         self._state_lock = state_directory_lock(options.state_path)
         self._hypervisor_lock = HypervisorLock(options.lock_path, reporter)
         self._compute_id = machine.ComputeId(options.state_path)
+        self._watch = HeartbeatWatch()
         self._found: HostIdentity | None = None
 
     def lock_state_directory(self) -> None:
@@ -98,20 +99,20 @@ class HostNodeIdentity:
         self._hypervisor_lock.take(found)
         self._found = found
 
-    def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
+    def enroll(self, store: Store, hypervisor: Hypervisor, clock: Clock) -> Stored:
         """Become the node's writer.
 
         The file of a new node is written inside the transaction, after the rule has accepted. A
         file without a record is still a new node, and there is never a record without its file.
 
-        :raises IdentityError: HypervisorUnavailable: StoreUnavailable:
+        :raises IdentityError: TakeoverPending: HypervisorUnavailable: StoreUnavailable:
         """
         if not self._state_lock.held:
             self.lock_state_directory()
         found = self._found or hypervisor.identity()
         self.lock_hypervisor(found)
         claimant = self._claimant(found.hostname)
-        rule = self._keeping_file(enroll(claimant, now))
+        rule = self._keeping_file(enroll(claimant, self._watch, clock.monotonic()))
         return store.enroll(claimant.node.uuid, claimant.node.hypervisor_hostname, rule)
 
     def witness(self, stored: Stored) -> Witness:
@@ -166,12 +167,13 @@ class GivenNodeIdentity:
         does, and a store that goes back in time is noticed only while the program runs.
         """
         self._claimant, self._witness = claimant, witness
+        self._watch = HeartbeatWatch()
 
-    def enroll(self, store: Store, hypervisor: Hypervisor, now: datetime) -> Stored:
+    def enroll(self, store: Store, hypervisor: Hypervisor, clock: Clock) -> Stored:
         """Become the node's writer.
 
         :raises IdentityError: also if the hypervisor is not that of the given node.
-        :raises HypervisorUnavailable: StoreUnavailable:
+        :raises TakeoverPending: HypervisorUnavailable: StoreUnavailable:
         """
         node, found = self._claimant.node, hypervisor.identity()
         if found.hostname != node.hypervisor_hostname:
@@ -179,7 +181,8 @@ class GivenNodeIdentity:
                 f"node {node.uuid} is hypervisor {node.hypervisor_hostname}, but libvirt calls this"
                 f" machine {found.hostname}"
             )
-        return store.enroll(node.uuid, node.hypervisor_hostname, enroll(self._claimant, now))
+        rule = enroll(self._claimant, self._watch, clock.monotonic())
+        return store.enroll(node.uuid, node.hypervisor_hostname, rule)
 
     def witness(self, stored: Stored) -> Witness:
         return self._witness or MemoryWitness()

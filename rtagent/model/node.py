@@ -41,12 +41,14 @@ class Ratios(Value, frozen=True, kw_only=True):
 class NodeRecord(Value, frozen=True, kw_only=True):
     """A node's record, as the identity check reads it.
 
-    :ivar last_seen_up: the last heartbeat of the host's service, or None.
+    :ivar report_count: the number of heartbeats of the host's service, or None.
+    :ivar last_seen_up: the time of the last one, or None.
     """
 
     node: Node
     epoch: int
     revision: int
     writer: Writer | None = None
+    report_count: int | None = None
     last_seen_up: datetime | None = None
     deleted_at: datetime | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
-from rtagent.errors import RtAgentError, StoreDamaged, Unavailable
+from rtagent.errors import RtAgentError, StoreDamaged, TakeoverPending, Unavailable
 from rtagent.ports import Clock, Reporter
 from rtagent.service.described import log_state
 from rtagent.service.loop import Backoff
@@ -138,7 +138,8 @@ class Startup:
             except StoreDamaged:
                 raise
             except Unavailable as error:
-                waiting = f"waiting for {what}: {error.message}"
+                missing = "the other agent" if isinstance(error, TakeoverPending) else what
+                waiting = f"waiting for {missing}: {error.message}"
                 self._notifier.status(waiting)
                 self._reporter.log("warning", waiting)
             self._pause(backoff.pause(), waiting)

@@ -94,9 +94,10 @@ class Child:
             compute_id=f"{state_path}/compute_id",
             service_down_time=60,
         )
+        watch = enrollment.HeartbeatWatch()
         while True:
             try:
-                rule = enrollment.enroll(claimant, self._clock.now())
+                rule = enrollment.enroll(claimant, watch, self._clock.monotonic())
                 return self._store.enroll(node.uuid, node.hypervisor_hostname, rule)
             except StoreUnavailable:
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 from rtagent.audit import Auditor, AuditSummary
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import Disk, MemoryStore
-from rtagent.identity.enrollment import Claimant, enroll
+from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.lifecycle.claimed_usage import claimed_usage
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call
@@ -69,6 +69,7 @@ class Agent:
         self.node = Node(
             uuid=uid(600 + number), host=f"h{number}", hypervisor_hostname=f"h{number}.example"
         )
+        self.watch = HeartbeatWatch()
         self.disk, self.clock, self.policy = disk or Disk(), clock or ManualClock(), policy
         self.world = FakeHypervisor(TOPOLOGY)
         self.world.plug(*(gpu(address, numa_node=None) for address in gpus))
@@ -82,7 +83,7 @@ class Agent:
         prepare(self.store)
         writer = Writer(machine_id=machine, boot_id="b", state_path="/s")
         me = Claimant(node=self.node, writer=writer, compute_id="id", service_down_time=60)
-        rule = enroll(me, self.clock.now())
+        rule = enroll(me, self.watch, self.clock.monotonic())
         stored = self.store.enroll(self.node.uuid, self.node.hypervisor_hostname, rule)
         self.tracker = ResourceTracker(self.store, self.clock, restore(stored, self.policy))
         self.auditor = Auditor(self.tracker, self.world, self.clock)

@@ -11,7 +11,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import InvariantViolated, RtAgentError
-from rtagent.identity.enrollment import Claimant, enroll
+from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.model.claim import ACTIVE, INCOMING
 from rtagent.model.node_state import NodeState
 from rtagent.model.usage import NUMA_NOTHING
@@ -19,7 +19,6 @@ from tests.support.stored_values import (
     DEVICE,
     INVENTORIES,
     NODE,
-    NOW,
     OCCUPANCY,
     POLICY,
     TOPOLOGY,
@@ -96,7 +95,9 @@ def judge(before: NodeState, path: Path) -> str:
 
 
 def outcome(before: NodeState, store: SqlStore) -> str:
-    state = state_of(store.enroll(NODE.uuid, NODE.hypervisor_hostname, enroll(AGENT, NOW)))
+    state = state_of(
+        store.enroll(NODE.uuid, NODE.hypervisor_hostname, enroll(AGENT, HeartbeatWatch(), 0.0))
+    )
     if facts(state) == facts(before) and not state.unknown:
         return "identical"
     if state.unknown:

@@ -1,6 +1,6 @@
 """SqlNodes, on every kind of database."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -50,7 +50,18 @@ def test_records_are_listed_by_name_with_the_heartbeat_of_their_service(engine, 
     store.enroll(NODE.uuid, NODE.hypervisor_hostname, take_over)
     SqlServiceRegistry(engine).heartbeat(NODE.host, NOW)
     records = SqlNodes(engine).records()
-    assert [(r.node, r.last_seen_up) for r in records] == [(OTHER, None), (NODE, NOW)]
+    assert [(r.node, r.report_count) for r in records] == [(OTHER, None), (NODE, 1)]
+
+
+def test_heartbeats_have_the_time_of_the_database_server(engine):
+    """The hosts of a shared database need not agree on the time."""
+    registry = SqlServiceRegistry(engine)
+    seen = registry.heartbeat(NODE.host, NOW).last_seen_up
+    assert seen is not None
+    assert abs(registry.now(NOW) - seen) < timedelta(hours=1)
+    # An embedded database has no clock of its own.
+    own = NOW if engine.dialect.name == "sqlite" else datetime.now(UTC)
+    assert abs(own - seen) < timedelta(hours=1)
 
 
 def test_a_removed_record_is_kept_and_can_be_restored(engine, store):

@@ -381,6 +381,22 @@ def test_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, t
         assert copy.running
 
 
+@pytest.mark.parametrize("days", [-1, 1])
+def test_agent_is_replaced_when_its_heartbeat_stands_still(daemon, tmp_path, days):
+    """Whatever time the clock of its machine showed at the last heartbeat."""
+    daemon.start().wait_ready()
+    daemon.kill()
+    with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
+        database.execute(
+            "UPDATE services SET last_seen_up = datetime('now', ?) || '.000000'", (f"{days} days",)
+        )
+    copy = copy_of(daemon, tmp_path, report_interval=1, service_down_time=3)
+    (copy.directory / "compute_id").write_text((daemon.directory / "compute_id").read_text())
+    with copy:
+        copy.wait_notified("STATUS=waiting for the other agent: node ")
+        copy.wait_ready()
+
+
 def test_renamed_service_keeps_its_node(daemon):
     daemon.start().wait_ready()
     first = node(daemon)

@@ -37,14 +37,14 @@ def record(silent: float | None) -> NodeRecord:
     return NodeRecord(node=NODE, epoch=1, revision=1, last_seen_up=seen)
 
 
-@pytest.mark.parametrize("silent", [None, 60, 61])
+@pytest.mark.parametrize("silent", [None, 60, 61, -61])
 def test_a_node_without_claims_whose_agent_is_down_may_be_removed(silent):
     removal_rule(NOW, 60)(record(silent), 0)
 
 
 @pytest.mark.parametrize("silent", [-5, 0, 59.9])
 def test_a_node_whose_agent_is_up_is_not_removed(silent):
-    with pytest.raises(IdentityError, match=r"kvm-7.example .* stop it, and wait .*60 s"):
+    with pytest.raises(IdentityError, match=r"kvm-7.example .*60 s.* stop it, and wait"):
         removal_rule(NOW, 60)(record(silent), 0)
 
 

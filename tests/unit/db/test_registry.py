@@ -11,9 +11,11 @@ from tests.support.stores import Database
 def test_heartbeat_creates_and_updates_the_service(database: Database):
     registry = database.registry()
     first = registry.heartbeat("b", NOW)
-    assert (first.report_count, first.last_seen_up, first.disabled) == (1, NOW, False)
-    later = NOW + timedelta(microseconds=1)
-    assert registry.heartbeat("b", later) == replace(first, report_count=2, last_seen_up=later)
+    assert (first.report_count, first.disabled) == (1, False)
+    second = registry.heartbeat("b", NOW + timedelta(microseconds=1))
+    assert second == replace(first, report_count=2, last_seen_up=second.last_seen_up)
+    assert first.last_seen_up is not None and second.last_seen_up is not None
+    assert second.last_seen_up > first.last_seen_up
     registry.heartbeat("a", NOW)
     assert [s.host for s in registry.services()] == ["a", "b"]
 

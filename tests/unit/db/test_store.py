@@ -47,7 +47,7 @@ def test_enroll_rule_sees_the_last_writer_and_rows_stay(database: Database):
 
     stored = database.store().enroll(NODE.uuid, NODE.hypervisor_hostname, look)
     assert [(r.node, r.epoch, r.revision, r.writer) for r in seen] == [(NODE, 1, 1, WRITER)]
-    assert [(r.last_seen_up, r.deleted_at) for r in seen] == [(NOW, None)]
+    assert [(r.report_count, r.deleted_at) for r in seen] == [(1, None)]
     assert stored.epoch == 2
     assert_stored(stored, after)
 

@@ -1,12 +1,13 @@
 """Who may write for a node: every case of the rule, and what each refusal says."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
-from rtagent.errors import IdentityError
-from rtagent.identity.enrollment import Claimant, enroll
+from rtagent.errors import IdentityError, TakeoverPending
+from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.model.node import Node, NodeRecord, Writer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,12 +19,21 @@ ELSEWHERE = replace(WRITER, machine_id="machine2")
 ME = Claimant(
     node=NODE, writer=WRITER, compute_id="/var/lib/rtagent/compute_id", service_down_time=60
 )
-RECORD = NodeRecord(node=NODE, epoch=7, revision=42, writer=WRITER, last_seen_up=NOW)
+RECORD = NodeRecord(node=NODE, epoch=7, revision=42, writer=WRITER, report_count=5)
 MINE = replace(RECORD, epoch=8)
 
 
-def seen(seconds: int, record: NodeRecord = RECORD) -> NodeRecord:
-    return replace(record, last_seen_up=NOW - timedelta(seconds=seconds))
+STILL = 60.0
+DAY = timedelta(days=1)
+
+
+def watched(records: Sequence[NodeRecord]) -> HeartbeatWatch:
+    """A watch that has seen the heartbeat of our node for the first time at 0 s."""
+    watch = HeartbeatWatch()
+    for record in records:
+        if record.node.uuid == UUID:
+            watch.look(record, 0.0)
+    return watch
 
 
 @pytest.mark.parametrize(
@@ -37,16 +47,11 @@ def seen(seconds: int, record: NodeRecord = RECORD) -> NodeRecord:
             (replace(RECORD, writer=replace(WRITER, boot_id="boot0")),), ME, MINE, id="rebooted"
         ),
         pytest.param((replace(RECORD, writer=None),), ME, MINE, id="never written"),
+        pytest.param((replace(RECORD, writer=ELSEWHERE),), ME, MINE, id="the other writer is down"),
         pytest.param(
-            (seen(60, replace(RECORD, writer=ELSEWHERE)),),
+            (replace(RECORD, writer=ELSEWHERE, report_count=None),),
             ME,
-            seen(60, MINE),
-            id="the other writer is down",
-        ),
-        pytest.param(
-            (replace(RECORD, writer=ELSEWHERE, last_seen_up=None),),
-            ME,
-            replace(MINE, last_seen_up=None),
+            replace(MINE, report_count=None),
             id="the other writer was never up",
         ),
         pytest.param(
@@ -57,9 +62,9 @@ def seen(seconds: int, record: NodeRecord = RECORD) -> NodeRecord:
         ),
         pytest.param((replace(RECORD, deleted_at=NOW),), ME, MINE, id="a removed node comes back"),
         pytest.param(
-            (seen(61, replace(RECORD, node=replace(NODE, host="host0"), writer=ELSEWHERE)),),
+            (replace(RECORD, node=replace(NODE, host="host0"), writer=ELSEWHERE),),
             ME,
-            seen(61, MINE),
+            MINE,
             id="adopted from a service host that is down",
         ),
         pytest.param(
@@ -77,36 +82,12 @@ def seen(seconds: int, record: NodeRecord = RECORD) -> NodeRecord:
     ],
 )
 def test_writer_is_accepted(records, me, outcome):
-    assert enroll(me, NOW)(records) == outcome
+    assert enroll(me, watched(records), STILL)(records) == outcome
 
 
 @pytest.mark.parametrize(
     ("records", "me", "parts"),
     [
-        pytest.param(
-            (replace(RECORD, writer=ELSEWHERE),),
-            ME,
-            ("machine2", "machine1", "seen 0 s ago", "service_down_time (60 s)", "--take-over"),
-            id="another machine is alive",
-        ),
-        pytest.param(
-            (seen(59, replace(RECORD, writer=replace(WRITER, state_path="/srv"))),),
-            ME,
-            ("/srv", "/var/lib/rtagent", "seen 59 s ago"),
-            id="another state directory of this machine is alive",
-        ),
-        pytest.param(
-            (replace(RECORD, node=replace(NODE, host="host0"), writer=ELSEWHERE),),
-            ME,
-            ("host host0", "host host1"),
-            id="another service host is alive",
-        ),
-        pytest.param(
-            (replace(RECORD, writer=ELSEWHERE, deleted_at=NOW),),
-            ME,
-            ("--take-over",),
-            id="removed while another writes",
-        ),
         pytest.param(
             (replace(RECORD, node=replace(NODE, hypervisor_hostname="hv0")),),
             replace(ME, take_over=True),
@@ -129,6 +110,50 @@ def test_writer_is_accepted(records, me, outcome):
 )
 def test_writer_is_refused(records, me, parts):
     with pytest.raises(IdentityError) as caught:
-        enroll(me, NOW)(records)
+        enroll(me, HeartbeatWatch(), 0.0)(records)
 
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+OTHERS = [
+    pytest.param(ELSEWHERE, NODE, ("machine2", "machine1"), id="another machine"),
+    pytest.param(
+        replace(WRITER, state_path="/srv"),
+        NODE,
+        ("/srv", "/var/lib/rtagent"),
+        id="another state directory of this machine",
+    ),
+    pytest.param(
+        ELSEWHERE, replace(NODE, host="host0"), ("host host0", "host host1"), id="another host"
+    ),
+]
+
+
+@pytest.mark.parametrize("removed", [None, NOW])
+@pytest.mark.parametrize(("writer", "node", "parts"), OTHERS)
+def test_other_writer_is_watched_before_its_node_is_taken_over(writer, node, parts, removed):
+    other = replace(RECORD, writer=writer, node=node, deleted_at=removed)
+    watch = HeartbeatWatch()
+    for seconds in (0, 59):
+        with pytest.raises(TakeoverPending) as pending:
+            enroll(ME, watch, 1000.0 + seconds)((other,))
+        expected = (*parts, f"60 s; {seconds} s are over", "--take-over")
+        assert [part for part in expected if part not in str(pending.value)] == []
+    assert enroll(ME, watch, 1060.0)((other,)).epoch == 8
+
+
+@pytest.mark.parametrize(
+    "sign", [{"report_count": 6}, {"report_count": 1}, {"epoch": 8}], ids=["more", "less", "epoch"]
+)
+@pytest.mark.parametrize(("writer", "node", "parts"), OTHERS)
+def test_writer_that_shows_life_while_it_is_watched_is_not_replaced(writer, node, parts, sign):
+    """Whatever the clocks of the two machines show."""
+    other = replace(RECORD, writer=writer, node=node)
+    watch = HeartbeatWatch()
+    for seen in (NOW - 2 * DAY, NOW + 2 * DAY):
+        with pytest.raises(TakeoverPending):
+            enroll(ME, watch, 0.0)((replace(other, last_seen_up=seen),))
+        with pytest.raises(IdentityError) as refused:
+            enroll(ME, watch, 100.0)((replace(other, last_seen_up=seen, **sign),))
+        expected = (*parts, "sent a heartbeat while this one watched", "--take-over")
+        assert [part for part in expected if part not in str(refused.value)] == []

@@ -7,7 +7,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
-from rtagent.errors import HypervisorUnavailable, IdentityError
+from rtagent.errors import HypervisorUnavailable, IdentityError, TakeoverPending
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity, HostNodeIdentity, IdentityOptions
 from rtagent.model.node import Writer
@@ -15,7 +15,7 @@ from rtagent.ports import HostIdentity, NullReporter
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import NODE, ManualClock, uid
 
-NOW = ManualClock().now()
+CLOCK = ManualClock()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def identity(tmp_path):
 def test_new_node_gets_its_file_and_its_record(identity, database, hypervisor, tmp_path):
     store, _ = database
 
-    stored = identity().enroll(store, hypervisor, NOW)
+    stored = identity().enroll(store, hypervisor, CLOCK)
 
     assert (tmp_path / "state" / "compute_id").read_text() == f"{stored.node.uuid}\n"
     assert (stored.node.host, stored.node.hypervisor_hostname) == ("host1", "hv1")
@@ -73,14 +73,14 @@ def test_file_without_a_record_is_used_for_the_new_node(identity, database, hype
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "compute_id").write_text(uid(7))
 
-    assert identity().enroll(store, hypervisor, NOW).node.uuid == uid(7)
+    assert identity().enroll(store, hypervisor, CLOCK).node.uuid == uid(7)
 
 
 def test_restart_of_the_same_node_raises_the_epoch(identity, database, hypervisor):
     store, _ = database
-    first = identity().enroll(store, hypervisor, NOW)
+    first = identity().enroll(store, hypervisor, CLOCK)
 
-    second = identity(host="renamed").enroll(store, hypervisor, NOW)
+    second = identity(host="renamed").enroll(store, hypervisor, CLOCK)
 
     assert second.epoch == first.epoch + 1
     assert second.node.uuid == first.node.uuid
@@ -89,11 +89,11 @@ def test_restart_of_the_same_node_raises_the_epoch(identity, database, hyperviso
 
 def test_lost_file_is_not_replaced(identity, database, hypervisor, tmp_path):
     store, _ = database
-    uuid = identity().enroll(store, hypervisor, NOW).node.uuid
+    uuid = identity().enroll(store, hypervisor, CLOCK).node.uuid
     (tmp_path / "state" / "compute_id").unlink()
 
     with pytest.raises(IdentityError, match=f"write {uuid} into it"):
-        identity().enroll(store, hypervisor, NOW)
+        identity().enroll(store, hypervisor, CLOCK)
 
     assert not (tmp_path / "state" / "compute_id").exists()
     assert store.load(uuid).epoch == 1
@@ -103,28 +103,32 @@ def test_copy_of_a_live_node_is_refused_unless_it_takes_over(
     identity, database, hypervisor, tmp_path
 ):
     store, registry = database
-    uuid = identity().enroll(store, hypervisor, NOW).node.uuid
-    registry.heartbeat("host1", NOW)
+    uuid = identity().enroll(store, hypervisor, CLOCK).node.uuid
+    registry.heartbeat("host1", CLOCK.now())
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "compute_id").write_text(uuid)
 
+    copy = identity("copy")
+    with pytest.raises(TakeoverPending, match="--take-over"):
+        copy.enroll(store, hypervisor, CLOCK)
+    registry.heartbeat("host1", CLOCK.now())
     with pytest.raises(IdentityError, match="--take-over"):
-        identity("copy").enroll(store, hypervisor, NOW)
+        copy.enroll(store, hypervisor, CLOCK)
     assert store.load(uuid).epoch == 1
 
-    assert identity("copy", take_over=True).enroll(store, hypervisor, NOW).epoch == 2
+    assert identity("copy", take_over=True).enroll(store, hypervisor, CLOCK).epoch == 2
 
 
 def test_enroll_does_the_steps_that_were_not_done(identity, hypervisor, tmp_path):
     """The state directory and the hypervisor are locked before the store is asked."""
     hypervisor.lost = True
     with pytest.raises(HypervisorUnavailable):
-        identity().enroll(MemoryStore(), hypervisor, NOW)
+        identity().enroll(MemoryStore(), hypervisor, CLOCK)
     assert not (tmp_path / "state" / "compute_id").exists()
 
     hypervisor.lost = False
     ours = identity()
-    ours.enroll(MemoryStore(), hypervisor, NOW)
+    ours.enroll(MemoryStore(), hypervisor, CLOCK)
     assert (tmp_path / "state" / "lock").exists()
     assert (tmp_path / f"rtagent-{uid(11)}.lock").exists()
 
@@ -159,7 +163,7 @@ def test_given_identity_must_be_that_of_the_hypervisor():
     store = MemoryStore()
 
     with pytest.raises(IdentityError, match="but libvirt calls this machine elsewhere"):
-        GivenNodeIdentity(claimant).enroll(store, FakeHypervisor(hostname="elsewhere"), NOW)
+        GivenNodeIdentity(claimant).enroll(store, FakeHypervisor(hostname="elsewhere"), CLOCK)
 
     here = FakeHypervisor(hostname=NODE.hypervisor_hostname)
-    assert GivenNodeIdentity(claimant).enroll(store, here, NOW).node == NODE
+    assert GivenNodeIdentity(claimant).enroll(store, here, CLOCK).node == NODE
