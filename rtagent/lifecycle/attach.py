@@ -52,8 +52,6 @@ def claim_devices(state: NodeState, request: AttachRequest, call: Call, now: dat
         new_claim(state, BuildRequest(instance=instance), call, now),
         kind=ATTACH,
         pci=fitted.devices,
-        # It is never older than the claim that it ends with, even if the clock was set back.
-        created_at=max(now, *(claim.created_at for claim in state.claims_of(owner))),
     )
     return created(call, claim, now)
 

@@ -10,6 +10,9 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 from rtagent.model.usage import NOTHING, Usage
 
+#: The resolution of stored times.
+TICK = timedelta(microseconds=1)
+
 
 def new_claim(
     state: NodeState,
@@ -34,7 +37,7 @@ def new_claim(
         pcpus=usage.pcpus,
         memory_mb=usage.memory_mb,
         disk_mb=usage.disk_mb,
-        created_at=now,
+        created_at=_after_others(state, instance.uuid, now),
         updated_at=now,
         expires_at=lease_end(state, now),
         revision=state.revision + 1,
@@ -46,6 +49,14 @@ def new_claim(
         extra_resource=request.extra_resource,
         tag=request.tag,
     )
+
+
+def _after_others(state: NodeState, owner_id: str, now: datetime) -> datetime:
+    """Return the time, or a later one if the owner has a claim from the future: a restart puts the
+    claims of an owner into the order of their creation, even if the clock was set back meanwhile.
+    """
+    earliest = (claim.created_at + TICK for claim in state.claims_of(owner_id))
+    return max(now, max(earliest, default=now))
 
 
 def lease_end(state: NodeState, now: datetime) -> datetime:

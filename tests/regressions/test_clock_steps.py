@@ -24,6 +24,7 @@ from rtagent.model.policy import Policy
 from rtagent.service.context import NodeContext
 from rtagent.service.housekeeping import Housekeeping
 from rtagent.virt.fake import FakeHypervisor
+from tests.support.agents import LARGE, Agent, facts
 from tests.support.hosts import NODE, NOON, ManualClock, call, request
 from tests.unit.service.conftest import WRITER, Events, Notes, make_settings
 
@@ -102,3 +103,21 @@ def test_records_are_purged_when_the_agents_have_run_for_the_retention(engine, t
     assert second.store.operation(NODE.uuid, asked.operation_id) is not None
     second.work(1)
     assert second.store.operation(NODE.uuid, asked.operation_id) is None
+
+
+def test_claims_of_an_owner_stay_in_their_order_when_the_clock_is_set_back():
+    """A restart found the claim that a resize had made older than the one before it."""
+    agent = Agent()
+    agent.run()
+    agent.clock.start -= DAYS
+    resize = facts(source_compute=agent.node.host)
+    resized = agent.claim_move(resize, LARGE)
+    agent.move("start_move_out", resize)
+    agent.move("finish_move", resize)
+    agent.start()
+
+    away = facts("migration")
+    agent.move("start_move_out", away)
+
+    assert agent.state.claims[resized.uuid].state == "outgoing"
+    assert agent.state.migrations[away.uuid].claim_uuid == resized.uuid
