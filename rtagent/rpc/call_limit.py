@@ -13,8 +13,10 @@ from types import TracebackType
 
 from rtagent.errors import TooManyRequests
 
+#: The fewest threads that serve calls, which is oslo.messaging's default.
+THREADS = 64
 #: How many calls of each slow method are served at once. All slow methods, and the calls that wait
-#: for host CPUs (`rtagent.service.power.SETTLING`), together leave a quarter of oslo.messaging's
+#: for host CPUs (`rtagent.service.power.SETTLING`), together leave a quarter of the
 #: threads to the others.
 SLOW_CALLS = 6
 

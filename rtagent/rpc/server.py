@@ -14,6 +14,7 @@ from oslo_messaging.rpc.server import RPCServer
 
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc import amqp_transport
+from rtagent.rpc.call_limit import THREADS
 from rtagent.rpc.call_monitor import CallMonitor
 from rtagent.rpc.dispatcher import Dispatcher
 from rtagent.rpc.endpoint import Endpoint, InFlight
@@ -136,7 +137,8 @@ class RpcServer:
             self._transport, self._target, self._dispatcher, self._replies, self._reporter
         )
         try:
-            server.start()
+            threads = max(THREADS, server.conf.executor_thread_pool_size)
+            server.start(override_pool_size=threads)
         except Exception as error:  # any library error: reported, retried
             self._refusal = str(error)
         else:

@@ -50,7 +50,8 @@ class HungOutside:
             self._url,
             uri=libvirtd.uri,
             config={
-                "DEFAULT": {"host": f"hung-{uid()}", **ROOM},
+                # Fewer threads than calls that wait: the agent must not use so few.
+                "DEFAULT": {"host": f"hung-{uid()}", "executor_thread_pool_size": 4, **ROOM},
                 "placement": {
                     "auth_type": "admin_token",
                     "endpoint": placement.url,

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from rtagent.errors import TooManyRequests
-from rtagent.rpc.call_limit import SLOW_CALLS, CallLimit
+from rtagent.rpc.call_limit import SLOW_CALLS, THREADS, CallLimit
 from rtagent.rpc.methods import METHODS
 from rtagent.service.power import SETTLING
 from tests.support.rpc import Agent, build, claim_change
@@ -37,9 +37,8 @@ def test_a_call_that_ends_or_fails_makes_room_and_a_refused_one_does_not():
 
 
 def test_calls_that_may_wait_leave_a_quarter_of_the_threads():
-    threads = 64  # executor_thread_pool_size's default
     slow = [method for method in METHODS.values() if method.slow]
-    assert SLOW_CALLS * len(slow) + SETTLING <= threads * 3 / 4
+    assert SLOW_CALLS * len(slow) + SETTLING <= THREADS * 3 / 4
 
 
 class Held:
