@@ -11,13 +11,31 @@ import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.errors import NodeNotFound
+from rtagent.errors import InvalidRequest, NodeNotFound
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
 from tests.servers.daemon import Daemon, wait_until
 
 FORGED = "2030-01-01 00:00:00.000 1 ERROR rtagent [-] forged"
 CONTEXT = RequestContext(user_id="tester", overwrite=False)
+#: A configuration file of `logging`.
+LOG_CONFIG = """
+[loggers]
+keys = root
+[handlers]
+keys = file
+[formatters]
+keys = plain
+[logger_root]
+level = INFO
+handlers = file
+[handler_file]
+class = FileHandler
+args = ("{}",)
+formatter = plain
+[formatter_plain]
+format = other: %(message)s
+"""
 #: The size in bytes of the smallest pipe.
 PAGE = 4096
 
@@ -80,15 +98,27 @@ def test_callers_forge_no_lines_and_long_names_are_cut(daemon, transport):
     before = daemon.log.stat().st_size
     target = oslo_messaging.Target(topic="rtagent", server=daemon.host, version="1.0")
     client = oslo_messaging.get_rpc_client(transport, target)
-    client.cast({}, "m" * 100_000)
+    client.cast({}, "m" * 100_000)  # which the agent refuses today before a library quotes it
     client.cast({}, f"n\n{FORGED}")
-    daemon.wait_logged("RPC method n")
-    daemon.wait_logged("rpc.server 2030")  # the prefix of a traceback comes first
-    wait_until(lambda: "mmmm" in daemon.log.read_text())
+    with pytest.raises(InvalidRequest):
+        client.call(CONTEXT, "get_node", **{f"k\n{FORGED}": "v" * 500_000})
+    daemon.wait_logged("get_node: invalid request")
 
     lines = daemon.log.read_text().splitlines()
     assert not [line for line in lines if line.startswith("2030")]
     assert all(line.isprintable() for line in lines)
     assert daemon.log.stat().st_size - before < 100_000
+
+    other = daemon.directory / "other.log"
+    log_config = daemon.directory / "logging.conf"
+    log_config.write_text(LOG_CONFIG.format(other))
+    daemon.configure({"DEFAULT": {"log_config_append": log_config}})
+    daemon.reload()
+    wait_until(lambda: other.exists() and "was reloaded" in other.read_text())
+    with pytest.raises(NodeNotFound):
+        agent.get_node(CONTEXT, node=f"x\n{FORGED}")
     assert daemon.terminate() == 0
-    assert daemon.log.read_text().splitlines()[-1].endswith("stopped")
+    lines = other.read_text().splitlines()
+    assert all(line.startswith("other: ") and line.isprintable() for line in lines)
+    assert [line for line in lines if FORGED in line]
+    assert lines[-1] == "other: stopped", "nothing is lost at the end"
