@@ -37,15 +37,18 @@ class MarkFile:
     """
 
     def __init__(self, path: Path, node_uuid: str) -> None:
-        """Read the mark of this node. :raises OSError: the file can be neither read nor made."""
+        """Read the mark of this node. The file is made if there is none."""
         self.path, self._node = path, uuid.UUID(node_uuid).bytes
         self.mark: Mark | None = None
         self.doubt = ""
         self._next = 0
         self._lock = threading.Lock()
-        is_new = not path.exists()
-        self._file = _open(path)
-        self._read(is_new)
+        self._file = -1
+        try:
+            self._file = _open(path)
+            self._read()
+        except OSError as exc:
+            self.doubt = f"{path} cannot be used: {exc.strerror}"
 
     def write(self, mark: Mark) -> None:
         """Replace the older slot. :raises OSError: it could not be written."""
@@ -61,7 +64,7 @@ class MarkFile:
         with self._lock:
             if not self._is_in_place():
                 fresh = _open(self.path)
-                os.close(self._file)
+                self._close()
                 self._file = fresh
             if self.mark is not None:
                 self._write(self.mark)
@@ -70,8 +73,12 @@ class MarkFile:
     def close(self) -> None:
         """Close the file. Later writes fail."""
         with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file != -1:
             os.close(self._file)
-            self._file = -1  # the number may soon be that of another file
+        self._file = -1  # the number may soon be that of another file
 
     def _write(self, mark: Mark) -> None:
         at = (mark.at - _ORIGIN) // timedelta(microseconds=1)
@@ -82,12 +89,11 @@ class MarkFile:
 
     def _is_in_place(self) -> bool:
         try:
-            named = os.stat(self.path)
-        except FileNotFoundError:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except OSError:
             return False
-        return os.path.samestat(named, os.fstat(self._file))
 
-    def _read(self, is_new: bool) -> None:
+    def _read(self) -> None:
         found: list[tuple[Mark, int]] = []
         for slot in range(_SLOTS):
             text = os.pread(self._file, _FIELDS.size + _CHECKSUM.size, slot * _STRIDE)
@@ -100,7 +106,7 @@ class MarkFile:
             self.mark, last = max(found, key=lambda each: _order(each[0]))
             self._next = (last + 1) % _SLOTS
         elif not self.doubt:
-            self.doubt = f"{self.path}: there is no mark{' yet' if is_new else ''}"
+            self.doubt = f"{self.path}: there is no mark"
 
     def _decoded(self, text: bytes) -> Mark | None:
         """The mark in the bytes of a slot, or None if they are not one of this node."""

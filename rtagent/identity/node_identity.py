@@ -35,7 +35,6 @@ class NodeIdentity(Protocol):
         """Return what this host remembers of the node outside of the store.
 
         :param stored: what `enroll` returned.
-        :raises IdentityError: it can be neither read nor made.
         """
         ...
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from rtagent.errors import IdentityError, StoreUnavailable
+from rtagent.errors import StoreUnavailable
 from rtagent.identity.mark_file import MarkFile
 from rtagent.model.position import Position
 from rtagent.model.store_restore import StoreRestore
@@ -29,16 +29,11 @@ class FileWitness:
     """
 
     def __init__(self, state_path: str, stored: Stored, reporter: Reporter) -> None:
-        """:param stored: what the enrollment has loaded.
-        :raises IdentityError: the mark can be neither read nor made.
-        """
+        """:param stored: what the enrollment has loaded."""
         directory = Path(state_path)
         self._reporter = reporter.named(__name__)
         self._restore_path = directory / RESTORE
-        try:
-            self._marks = MarkFile(directory / MARK, stored.node.uuid)
-        except OSError as exc:
-            raise IdentityError(f"{directory / MARK} cannot be used: {exc.strerror}") from exc
+        self._marks = MarkFile(directory / MARK, stored.node.uuid)
         self.restore = self._load()
         if self._marks.doubt and stored.revision:
             doubt = "a database that went back in time may pass unnoticed at this start"

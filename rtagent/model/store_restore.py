@@ -66,6 +66,12 @@ class StoreRestore(Value, frozen=True, kw_only=True):
         """
         if earlier is None or earlier.accepted_at is not None:
             return self
+        if (earlier.acknowledged, earlier.found.revision) == (
+            self.acknowledged,
+            self.found.revision,
+        ):
+            # The agent was interrupted when it had noticed this one.
+            return replace(earlier, revision=self.revision)
         known = {each.claim_uuid for each in earlier.differences}
         new = (each for each in self.differences if each.claim_uuid not in known)
         return replace(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rtagent.errors import InvariantViolated, StoreError, StoreUnavailable, WriterFenced
+from rtagent.errors import (
+    InvariantViolated,
+    RtAgentError,
+    StoreError,
+    StoreUnavailable,
+    WriterFenced,
+)
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.position import Position
@@ -43,7 +49,8 @@ class Recovery:
             self._enrolled_at = found
             self._status.go_stale(_older(found, self._restoration.acknowledged))
             return
-        self.verify(state)
+        self._verify(state)
+        self._report(state)
         self._restoration.record(state.position, self._clock.now())
         if self._restoration.pending is not None:
             self._restoration.report()
@@ -56,15 +63,16 @@ class Recovery:
                 return True
             if isinstance(self._status.fault, WriterFenced):
                 return False
-            try:
-                state = self._reload()
-            except WriterFenced as error:
-                self._status.fail(error)
-                return False
-            except (StoreUnavailable, StoreError) as error:
-                self._reporter.health("store", "fail", error.message)
-                return False
-            self._resume(state)
+            outcome = self._replace()
+        # Reports are made without the lock, because a log may be slow.
+        if isinstance(outcome, WriterFenced):
+            return False
+        if isinstance(outcome, RtAgentError):
+            self._reporter.health("store", "fail", outcome.message)
+            return False
+        self._restoration.report()
+        self._report(outcome)
+        self._reporter.log("info", f"the state is that of the store again: {outcome!r}")
         self._published.notify(())
         return True
 
@@ -91,28 +99,29 @@ class Recovery:
             self._status.fail(fenced)
             self.report_fault()
 
-    def verify(self, state: NodeState) -> None:
-        """Report the damage that a load has found, and check every invariant of the state.
-
-        If one is violated, no claim is granted.
-        """
-        for sentence in state.damage:
-            self._reporter.log("error", sentence)
-        if state.damage:
-            first = f"{len(state.damage)} damaged rows: {state.damage[0]}"
-            self._reporter.health("records", "warn", first)
-        try:
-            state.check()
-        except InvariantViolated as error:
-            self._status.fail(error)
-            self._reporter.health("tracker", "fail", error.message)
-
     def report_fault(self) -> None:
         """Report the fault, if there is one."""
         fault = self._status.fault
         if fault is not None:
             self._reporter.health("tracker", "fail", fault.message)
             self._reporter.log("error", fault.message)
+
+    def _replace(self) -> NodeState | RtAgentError:
+        """Replace the published state with the loaded one, which is returned, or the failure."""
+        try:
+            state = self._reload()
+        except WriterFenced as error:
+            self._status.fail(error)
+            return error
+        except (StoreUnavailable, StoreError) as error:
+            return error
+        self._verify(state)
+        self._enrolled_at = None
+        self._published.current = state
+        self._leases.begin(state)
+        self._restoration.record(state.position, self._clock.now())
+        self._status.reloaded()
+        return state
 
     def _reload(self) -> NodeState:
         """Load the state. If the store went back, continue beyond what was acknowledged, so that
@@ -135,15 +144,22 @@ class Recovery:
         self._store.commit(loaded, continued, [change])
         return continued
 
-    def _resume(self, state: NodeState) -> None:
-        self.verify(state)
-        self._enrolled_at = None
-        self._published.current = state
-        self._leases.begin(state)
-        self._restoration.record(state.position, self._clock.now())
-        self._status.reloaded()
-        self._restoration.report()
-        self._reporter.log("info", f"the state is that of the store again: {state!r}")
+    def _verify(self, state: NodeState) -> None:
+        """Check every invariant of a loaded state. If one is violated, no claim is granted."""
+        try:
+            state.check()
+        except InvariantViolated as error:
+            self._status.fail(error)
+
+    def _report(self, state: NodeState) -> None:
+        """Report the damage that a load has found, and a violated invariant."""
+        for sentence in state.damage:
+            self._reporter.log("error", sentence)
+        if state.damage:
+            first = f"{len(state.damage)} damaged rows: {state.damage[0]}"
+            self._reporter.health("records", "warn", first)
+        if isinstance(self._status.fault, InvariantViolated):
+            self._reporter.health("tracker", "fail", self._status.fault.message)
 
 
 def _older(found: Position | None, acknowledged: Position | None) -> str:

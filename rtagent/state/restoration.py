@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -22,6 +23,8 @@ class Restoration:
     def __init__(self, witness: Witness, clock: Clock, reporter: Reporter) -> None:
         self._witness, self._clock = witness, clock
         self._reporter = reporter.named(__name__)
+        self._lock = threading.Lock()  # a restore is noticed while another is accepted
+        self._logged: StoreRestore | None = None
 
     @property
     def pending(self) -> StoreRestore | None:
@@ -76,9 +79,9 @@ class Restoration:
             revision=max(mark.position.revision, stored.revision) + 1,
             compared=compared,
             differences=differences,
-        ).after(self._witness.restore)
-        self._witness.keep(restore)
-        self._log(restore)
+        )
+        with self._lock:
+            self._witness.keep(restore.after(self._witness.restore))
         return restore.revision
 
     def accept(self, revision: int) -> None:
@@ -87,23 +90,27 @@ class Restoration:
         :raises RestoreNotFound: another one awaits acceptance, or none.
         :raises StoreUnavailable: the acceptance cannot be made durable.
         """
-        restore = self._witness.restore
-        if restore is None or restore.revision != revision:
-            waiting = self.pending
-            pending = "none does" if waiting is None else f"one does at {waiting.revision}"
-            raise RestoreNotFound(revision=revision, pending=pending)
-        if restore.accepted_at is None:
-            self._witness.keep(replace(restore, accepted_at=self._clock.now()))
-            self._reporter.log("warning", f"accepted by the operator: {restore}")
+        with self._lock:
+            restore = self._witness.restore
+            if restore is None or restore.revision != revision:
+                waiting = self.pending
+                pending = "none does" if waiting is None else f"one does at {waiting.revision}"
+                raise RestoreNotFound(revision=revision, pending=pending)
+            if restore.accepted_at is None:
+                self._witness.keep(replace(restore, accepted_at=self._clock.now()))
+        self._reporter.log("warning", f"accepted by an operator: {restore}")
         self.report()
 
     def report(self) -> None:
-        """Report the health of the store, which can be reached."""
+        """Report the health of the store, which can be reached; log what was noticed last."""
         if (restore := self.pending) is None:
             self._reporter.health("store", "pass")
-        else:
-            remedy = "rtagent node accept-restore lists them, and accepts the database as it is"
-            self._reporter.health("store", "fail", f"{restore}: {remedy}")
+            return
+        remedy = "rtagent node accept-restore lists them, and accepts the database as it is"
+        self._reporter.health("store", "fail", f"{restore}: {remedy}")
+        if restore is not self._logged:
+            self._logged = restore
+            self._log(restore)
 
     def _log(self, restore: StoreRestore) -> None:
         self._reporter.log("error", f"{restore}: no new claims until an operator accepts it")

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rtagent.errors import IdentityError, StoreUnavailable
+from rtagent.errors import StoreUnavailable
 from rtagent.identity.witness import MARK, RESTORE, FileWitness
 from rtagent.model.position import Position
 from rtagent.model.store_restore import ClaimDifference, StoreRestore
@@ -88,12 +88,24 @@ def test_mark_that_cannot_be_written_is_reported_until_it_can(open_witness, repo
     assert open_witness().mark == Mark(position=AT, at=NOON)
 
 
-def test_unusable_paths_are_named(open_witness, tmp_path):
+def test_unusable_mark_is_reported_and_replaced_when_it_can_be(open_witness, reports, tmp_path):
+    (tmp_path / MARK).mkdir()
+    witness = open_witness()
+    ((level, sentence),) = reports.logged
+    assert level == "warning" and f"{MARK} cannot be used" in sentence
+    witness.record(Mark(position=AT, at=NOON))
+    witness.sync()
+    assert reports.parts["mark"][0] == "warn"
+    (tmp_path / MARK).rmdir()
+    witness.sync()
+    assert reports.parts["mark"] == ("pass", "")
+    witness.close()
+    assert open_witness().mark == Mark(position=AT, at=NOON)
+
+
+def test_restore_that_cannot_be_kept_names_its_path(open_witness, tmp_path):
     witness = open_witness()
     (tmp_path / RESTORE).mkdir()
     with pytest.raises(StoreUnavailable, match=RESTORE):
         witness.keep(RESTORED)
-    (tmp_path / MARK).unlink()
-    (tmp_path / MARK).mkdir()
-    with pytest.raises(IdentityError, match=MARK):
-        open_witness()
+    assert witness.restore is None

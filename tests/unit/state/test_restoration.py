@@ -225,6 +225,22 @@ def test_restored_store_that_fails_meanwhile_is_continued_later(copies, method, 
         claim(tracker)
 
 
+def test_list_outlives_a_process_that_is_killed_when_it_has_noticed_a_restore(copies):
+    store, witness = FailingStore(copies.store()), MemoryWitness()
+    tracker = tracker_on(store, witness=witness)
+    copy = copies.take()
+    lost = claim(tracker)
+    copies.put(copy)
+    tracker.check_position()
+    store.fail(StoreUnavailable)
+    assert not tracker.recover()
+
+    started = ResourceTracker(store, ManualClock(), enroll(store), witness=witness)
+    assert started.recover()
+    assert [d.claim_uuid for d in started.restored.differences] == [lost.uuid]
+    assert started.restored.compared
+
+
 def test_older_epoch_alone_is_noticed():
     """Another agent may have continued an older copy, beyond the revision that was acknowledged."""
     disk, witness = Disk(), MemoryWitness()
