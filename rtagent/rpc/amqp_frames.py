@@ -35,7 +35,8 @@ _PROPERTIES = 12
 def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[[Frame], bool]:
     """A `frame_handler` for `amqp.Connection` that any message passes without an error.
 
-    A body larger than the ``body_limit`` of its channel is dropped part by part.
+    A body larger than the ``body_limit`` of its channel is dropped part by part. Channels without a
+    limit may have any encoding.
     """
     handle = frame_handler(connection, callback)
     dropped: dict[int, int] = {}  # by channel: how many bytes of a body are still to come
@@ -56,7 +57,7 @@ def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[
             if limit is not None and size > limit:
                 dropped[channel] = size
                 payload = _header(payload, 0, OVERSIZED)
-            elif limit is not None and not _decodable(payload):
+            elif not _decodable(payload, any_encoding=limit is None):
                 payload = _header(payload, size, UNDECODABLE)
         return bool(handle((kind, channel, payload)))
 
@@ -72,7 +73,7 @@ def _body_size(header: bytes) -> int:
     return int(unpack_from(">Q", header, 4)[0])
 
 
-def _decodable(header: bytes) -> bool:
+def _decodable(header: bytes, any_encoding: bool) -> bool:
     try:
         properties, _ = decode_properties_basic(header, _PROPERTIES)
     except (ValueError, ArithmeticError, OSError, StructError, LookupError, RecursionError):
@@ -82,7 +83,7 @@ def _decodable(header: bytes) -> bool:
         if type(error).__module__.partition(".")[0] != "amqp":
             raise
         return False
-    return properties.get("content_encoding", "utf-8") in ENCODINGS
+    return any_encoding or properties.get("content_encoding", "utf-8") in ENCODINGS
 
 
 def _header(header: bytes, body_size: int, content_type: str) -> bytes:

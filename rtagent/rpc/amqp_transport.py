@@ -2,7 +2,7 @@
 
 oslo.messaging connects by kombu's transport for ``amqp://``. This is that transport, with its
 documented extension points: the classes of connections, channels and messages, and py-amqp's frame
-handler. Queues of other programs, and replies, are not touched.
+handler. The messages of other queues, such as replies, are not checked.
 """
 
 from __future__ import annotations

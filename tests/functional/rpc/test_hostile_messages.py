@@ -340,6 +340,14 @@ def test_messages_of_any_text_are_refused_or_served(
     assert errors == []
 
 
+def test_large_valid_messages_cost_little(
+    attacked: Station, sender: RawSender, prompt: Callable[[], None]
+):
+    for _ in range(MANY):
+        sender.request(args={"node": "x" * 1_000_000})
+    prompt()
+
+
 def raw_property(flag: int, value: bytes) -> bytes:
     return flag.to_bytes(2) + value
 
@@ -415,3 +423,20 @@ def test_refused_messages_are_one_line_and_a_counter(
     prompt()
     assert count(attacked, "rpc_refused_total", reason="envelope") == counted + MANY
     assert count(attacked, "repeated_total", level="warning") >= repeated + MANY - 1
+
+
+def test_all_kinds_at_once(
+    attacked: Station, sender: RawSender, prompt: Callable[[], None], errors: list[str]
+):
+    before = threading.active_count()
+    for _ in range(5):
+        for body in (*map(envelope, TEXTS.values()), *ENVELOPES.values()):
+            sender.send(body)
+        for properties in PROPERTIES.values():
+            sender.send(envelope(json.dumps(request())), properties)
+        sender.request(_context_self=1)
+        for method in ("ping", "no_such_method"):
+            sender.request(method=method, **reply_to(f"reply_{uid()}", _timeout=10))
+        prompt()
+    assert errors == []
+    assert threading.active_count() <= before + THREADS

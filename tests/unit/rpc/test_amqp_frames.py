@@ -94,10 +94,12 @@ def test_a_routing_key_that_is_not_utf_8_is_replaced():
     assert arguments.endswith(b"exchange\0")
 
 
-def test_channels_without_a_limit_are_not_touched():
+def test_channels_without_a_limit_have_bodies_of_any_size_and_encoding():
     receiver = Receiver(limit=None)
     receiver.deliver(plain(), b"a" * 1000)
-    ((_, message),) = receiver.got
-    assert len(message.body) == 1000
-    with pytest.raises(UnicodeDecodeError):
-        receiver.deliver(b"\x80\x00\x02\xff\xfe", b"body")
+    receiver.deliver(b"\x40\x00\x06utf-16", b"body")
+    receiver.deliver(b"\x80\x00\x02\xff\xfe", b"body")
+    (_, large), (_, encoded), (_, odd) = receiver.got
+    assert len(large.body) == 1000
+    assert encoded.properties == {"content_encoding": "utf-16"}
+    assert odd.properties == {"content_type": UNDECODABLE}
