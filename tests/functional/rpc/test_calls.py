@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import oslo_messaging
 import pytest
@@ -26,8 +27,10 @@ from rtagent.errors import (
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
 from rtagent.rpc import schemas
+from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
 from tests.functional.rpc.conftest import Station
+from tests.servers import RabbitMQ
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION
 from tests.support.rpc_documents import invalid
@@ -252,3 +255,22 @@ def test_an_invalid_document_is_refused_over_the_bus(shared_station: Station, da
         shared_station.raw_call(name, document)
     assert {error["path"] for error in refused.value.kwargs["errors"]} == paths
     assert shared_station.agent.tracker.snapshot() is before
+
+
+def test_a_caller_with_a_monitor_waits_for_a_slow_call(
+    rabbitmq: RabbitMQ, station_on: Callable[..., Station]
+):
+    slow = Failpoint("commit.before", 2, lambda: time.sleep(5))
+    station = station_on(rabbitmq.transport_url, wrap=lambda store: FailpointStore(store, slow))
+    station.server.start()
+    assert station.server.wait_started(30)
+    client = oslo_messaging.get_rpc_client(
+        station.transport(),
+        oslo_messaging.Target(topic="rtagent", server=station.host, version="1.0"),
+        serializer=ContextSerializer(),
+        timeout=120,
+        call_monitor_timeout=3,
+    )
+    once = uid()
+    claim = client.call(station.context, "instance_claim", operation_id=once, instance=instance())
+    assert claim["uuid"] == once
