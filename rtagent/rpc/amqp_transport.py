@@ -16,6 +16,7 @@ from typing import Any
 import kombu.transport
 import oslo_messaging
 from amqp import spec
+from amqp.exceptions import MessageNacked
 from kombu.transport import pyamqp
 
 from rtagent.rpc.amqp_frames import harmless_frames
@@ -113,16 +114,25 @@ class Channel(pyamqp.Channel):
                 raise Refused("duplicate")
             self._unique_ids.append(unique_id)
 
-    def basic_publish_confirm(self, *args: Any, **named: Any) -> Any:
-        """Publish a message and wait for its confirmation, also if it was returned before.
+    def basic_publish_confirm(self, message: Any, **named: Any) -> Any:
+        """Publish a message and wait for its confirmation.
 
-        Otherwise the next message on this channel would take that confirmation for its own.
+        :raises MessageUndeliverable: a mandatory message (a reply) has no queue, or its queue
+            rejects it.
         """
         try:
-            return super().basic_publish_confirm(*args, **named)
+            return super().basic_publish_confirm(message, **named)
         except oslo_messaging.MessageUndeliverable:
+            # Otherwise the next message on this channel would take this confirmation for its own.
             self.wait([spec.Basic.Ack, spec.Basic.Nack], timeout=CONFIRMATION)
             raise
+        except MessageNacked as error:
+            if not named.get("mandatory"):
+                raise
+            # kombu takes it for an error of the connection, and publishes for ever.
+            raise oslo_messaging.MessageUndeliverable(
+                error, named.get("exchange"), named.get("routing_key"), message
+            ) from error
 
 
 class Connection(pyamqp.Connection):

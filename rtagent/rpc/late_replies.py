@@ -29,8 +29,8 @@ INTERVAL = 0.5
 MAX_WAITING = 64
 
 GIVEN_UP = (
-    "a reply was given up, because the queue of its caller does not exist; the caller has ended, "
-    "or was not connected to the broker for a while"
+    "a reply was given up, because the queue of its caller does not exist or takes no message; the "
+    "caller has ended, or was not connected to the broker for a while"
 )
 
 
@@ -105,7 +105,7 @@ class LateReplies:
             self._give_up()
 
     def _give_up(self) -> None:
-        self._reporter.counted("rpc_given_up", "missing_queue")
+        self._reporter.counted("rpc_given_up", "undeliverable")
         self._reporter.log("warning", GIVEN_UP)
 
 

@@ -34,7 +34,7 @@ COUNTS = {
         "Connections of idle clients that the read API closed: deadline, or room for another",
     ),
     "rpc_refused": ("reason", "Messages dropped without an answer, before they were parsed"),
-    "rpc_given_up": ("label", "Replies not sent, because the queue of the caller does not exist"),
+    "rpc_given_up": ("label", "Replies that no queue of their caller has taken"),
     "repeated": ("level", "Log lines suppressed because the same line was logged before"),
 }
 

@@ -32,7 +32,7 @@ MANY = 70
 #: Threads that the agent may start in addition: its pool, and one for each pooled connection.
 THREADS = 64 + 30 + 10
 MB = 2**20
-GONE = "missing_queue"
+GONE = "undeliverable"
 #: Bytes of a text that is small when it is compressed.
 BOMB = 100 * MB
 
@@ -153,6 +153,20 @@ def test_replies_to_queues_that_cannot_be_are_not_sent(
     sender.request(**reply_to(sender.queue))  # the agent gets its own reply as a request
     sender.request(**reply_to("rtagent"))
     prompt()
+
+
+def test_replies_that_the_broker_rejects_are_given_up(
+    attacked: Station, sender: RawSender, prompt: Callable[[], None], errors: list[str]
+):
+    before = count(attacked, "rpc_given_up_total", label=GONE)
+    queue, full = f"reply_{uid()}", {"x-max-length": 1, "x-overflow": "reject-publish"}
+    sender.channel.queue_declare(queue, auto_delete=False, arguments=full)
+    sender.channel.basic_publish(amqp.Message("full"), routing_key=queue)
+    for _ in range(MANY):
+        sender.request(**reply_to(queue, _timeout=2))
+    prompt()
+    assert eventually(lambda: count(attacked, "rpc_given_up_total", label=GONE) >= before + MANY)
+    assert errors == []
 
 
 def test_a_context_that_oslo_messaging_cannot_pass_on(
