@@ -22,6 +22,7 @@
     ├── Unavailable                      the same call may succeed later; expected; crosses RPC
     │   ├── NodeNotReady                 the first successful audit has not finished
     │   │   └── StoreRestored            the store went back in time, and nobody has accepted that
+    │   │   └── DuplicateHost            another agent serves the same host name
     │   ├── StoreUnavailable
     │   │   └── StoreDamaged             the database is damaged
     │   ├── TakeoverPending              another agent may still be the node's writer
@@ -211,7 +212,11 @@ class IllegalTransition(RequestError):
 
 
 class NodeNotFound(RequestError):
-    """The named node is not this hypervisor."""
+    """The call is for another node.
+
+    :ivar kwargs: ``node``: the name or the uuid that the caller sent; ``served``: that of the node
+        here.
+    """
 
     template = "node {node} is not served here: this agent serves {served}"
 
@@ -248,6 +253,18 @@ class StoreRestored(NodeNotReady):
     template = (
         "{restored}: no new claims are granted until an operator has looked at what runs here, and"
         " accepts it: rtagent node accept-restore"
+    )
+
+
+class DuplicateHost(NodeNotReady):
+    """Another agent serves the same host name, so that a call may reach either of them.
+
+    :ivar kwargs: ``host``: the name; ``ours``: the agent that refuses; ``theirs``: the other one.
+    """
+
+    template = (
+        "two agents serve the host {host}: this one is {ours}; the other is {theirs}. Give one of"
+        " them a [DEFAULT] host of its own, or stop it"
     )
 
 

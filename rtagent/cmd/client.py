@@ -14,6 +14,8 @@ from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
 from rtagent.conf import load, settings
 from rtagent.conf.settings import Settings
+from rtagent.errors import IdentityError
+from rtagent.identity.machine import ComputeId
 
 if TYPE_CHECKING:
     from rtagent.cmd.offline import OfflineDatabase
@@ -81,7 +83,10 @@ class Client:
         """The RPC client, for commands that change something."""
         from rtagent.cmd.rpc_caller import RpcCaller
 
-        return RpcCaller(self.conf, self.settings.default.host, self.options.timeout)
+        default = self.settings.default
+        return RpcCaller(
+            self.conf, default.host, _node_uuid(default.state_path), self.options.timeout
+        )
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method of `rtagent.rpc.client.AgentAPI` and return its reply.
@@ -94,3 +99,12 @@ class Client:
         """Close the RPC connection if one was opened."""
         if "caller" in self.__dict__:
             self.caller.close()
+
+
+def _node_uuid(state_path: str) -> str | None:
+    """The uuid of the node of a state directory, or None if this machine does not have it or the
+    user may not read it."""
+    try:
+        return ComputeId(state_path).read()
+    except IdentityError:
+        return None

@@ -23,14 +23,19 @@ REMEDY = "are rtagentd and the message broker running?"
 class RpcCaller:
     """Makes each call once, on behalf of the user who runs the command."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, timeout: float) -> None:
-        """:param host: the service host of the agent. :param timeout: seconds for a reply.
+    def __init__(
+        self, conf: cfg.ConfigOpts, host: str, node_uuid: str | None, timeout: float
+    ) -> None:
+        """:param host: the service host of the agent. :param node_uuid: of its node, if known.
+        :param timeout: seconds for a reply.
         :raises ConfigError: the URL of the transport is invalid.
         """
         self._host, self._timeout = host, timeout
         self._context = RequestContext(user_id=getpass.getuser())
         self._transport = _transport(conf)
-        self._agent = AgentAPI(self._transport, host, timeout=timeout, attempts=1)
+        self._agent = AgentAPI(
+            self._transport, host, node_uuid=node_uuid, timeout=timeout, attempts=1
+        )
         self._connected = False
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:

@@ -61,6 +61,8 @@ class AgentAPI:
     API version history:
 
     * 1.0 - Initial version.
+    * 1.1 - ``node_uuid`` in the arguments of every method; ``node_uuid`` and ``agent_uuid`` in the
+      reply of ``ping``.
     """
 
     def __init__(
@@ -68,11 +70,14 @@ class AgentAPI:
         transport: oslo_messaging.RPCTransport,
         host: str,
         *,
+        node_uuid: str | None = None,
         timeout: float | None = None,
         attempts: int = 3,
     ) -> None:
         """:param transport: from `rtagent.rpc.transport.get_transport`; its configuration's
             ``[upgrade_levels] rtagent`` is the highest version that is sent.
+        :param node_uuid: the node that every call is for: another one refuses it with
+            `NodeNotFound`. None if it is not known; the reply of `ping` has it.
         :param timeout: seconds for each attempt; None: ``rpc_response_timeout``.
         :param attempts: the maximum number of attempts for a call.
         """
@@ -85,6 +90,8 @@ class AgentAPI:
             serializer=ContextSerializer(),
         )
         self._timeout = transport.conf.rpc_response_timeout if timeout is None else timeout
+        # An agent of an earlier version does not know the argument.
+        self._node_uuid = node_uuid if self._client.can_send_version("1.1") else None
         self._probe = broker_probe(transport)
         self._retrying = Retrying(
             stop_max_attempt_number=attempts,
@@ -104,8 +111,11 @@ class AgentAPI:
         made_id = method.changes and arguments.get("operation_id") is None
         if made_id:
             arguments = {**arguments, "operation_id": str(uuid.uuid4())}
-        document = _document(arguments)
-        client = self._client if timeout is None else self._client.prepare(timeout=timeout)
+        document = _document({"node_uuid": self._node_uuid, **arguments})
+        options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if "node_uuid" in document:
+            options["version"] = "1.1"
+        client = self._client.prepare(**options)
         seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
 
         def attempt() -> Any:

@@ -20,6 +20,7 @@ from rtagent.rpc.call_limit import CallLimit
 from rtagent.rpc.claim_endpoint import ClaimEndpoint
 from rtagent.rpc.context import actor, request_id
 from rtagent.rpc.device_endpoint import DeviceEndpoint
+from rtagent.rpc.duplicates import Duplicates
 from rtagent.rpc.method import Arguments, Method, declared
 from rtagent.rpc.methods import VERSION
 from rtagent.rpc.move_endpoint import MoveEndpoint
@@ -87,6 +88,7 @@ class Endpoint:
         guest: Guest,
         sync_placement: Callable[[], int],
         settle: Callable[[Claim], None],
+        duplicates: Duplicates,
     ) -> None:
         """:param version: of the software, for `ping`.
         :param guest: makes the documents that enact a claim.
@@ -94,7 +96,9 @@ class Endpoint:
             raises `PlacementError`.
         :param settle: prepares the host for the domain of a claim, before the caller may start the
             domain; raises `Unavailable` if the domain must not be started yet.
+        :param duplicates: whether another agent serves this host name.
         """
+        self._duplicates = duplicates
         self._tracker, self._clock = tracker, clock
         self._reporter = reporter.named(__name__)
         self._in_flight = in_flight
@@ -104,7 +108,9 @@ class Endpoint:
             MoveEndpoint(tracker, auditor, claim_replies),
             DeviceEndpoint(tracker, claim_replies),
             ReadEndpoint(tracker, claim_replies),
-            NodeEndpoint(tracker, auditor, registry, clock, version, sync_placement),
+            NodeEndpoint(
+                tracker, auditor, registry, clock, version, sync_placement, duplicates.me.agent_uuid
+            ),
         )
         for group in groups:
             for method in declared(type(group)):
@@ -158,9 +164,13 @@ class Endpoint:
             self._reporter.counted("rpc", outcome)
 
     def _check_node(self, arguments: Arguments) -> None:
-        served = self._tracker.snapshot().node.hypervisor_hostname
-        if arguments.node not in (None, served):
-            raise NodeNotFound(node=arguments.node, served=served)
+        state = self._tracker.snapshot()
+        served = state.node
+        if arguments.node not in (None, served.hypervisor_hostname):
+            raise NodeNotFound(node=arguments.node, served=served.hypervisor_hostname)
+        if arguments.node_uuid not in (None, served.uuid):
+            raise NodeNotFound(node=arguments.node_uuid, served=served.uuid)
+        self._duplicates.check(arguments, state)
 
 
 def _primitives(reply: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, get_type_hints
 
 from rtagent.model.base import Document, Name, Uuid, Value
 
-#: Errors that any call may return.
-COMMON_ERRORS = ("InvalidRequest", "NodeNotFound")
+#: Errors that any call may return; the last two while another agent has, or may have, the same host
+#: name.
+COMMON_ERRORS = ("InvalidRequest", "NodeNotFound", "DuplicateHost", "NodeNotReady")
 #: Errors that a flavor and an image may cause, in addition to `InvalidRequest`.
 FLAVOR_ERRORS = (
     *("PropertyInvalid", "PropertyConflict", "FlavorImageConflict"),
@@ -42,9 +43,12 @@ class Arguments(Document, frozen=True, kw_only=True):
     """The arguments of every method.
 
     :ivar node: the hypervisor_hostname that the caller expects; null: not checked.
+    :ivar node_uuid: the uuid of the node that the caller means; null: not checked. Two machines may
+        have one name by mistake, but not one uuid.
     """
 
     node: Name | None = None
+    node_uuid: Uuid | None = None
 
 
 class Change(Arguments, frozen=True, kw_only=True):
@@ -86,7 +90,8 @@ class Method(Value, frozen=True, kw_only=True):
     def all_errors(self) -> tuple[str, ...]:
         """The names of the errors of `rtagent.errors` that the method may return."""
         common = (*COMMON_ERRORS, *CHANGE_ERRORS) if self.changes else COMMON_ERRORS
-        return (*common, *(SLOW_ERRORS if self.slow else ()), *self.errors)
+        slow = SLOW_ERRORS if self.slow else ()
+        return tuple(dict.fromkeys((*common, *slow, *self.errors)))
 
 
 def rpc_method(

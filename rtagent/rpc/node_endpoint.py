@@ -45,17 +45,20 @@ class NodeEndpoint:
         clock: Clock,
         version: str,
         sync_placement: Callable[[], int],
+        agent_uuid: str,
         audit_timeout: float = AUDIT_TIMEOUT,
     ) -> None:
         """:param version: of the software.
         :param sync_placement: updates Placement and returns the revision that Placement then has;
             raises `PlacementError`. Callers that wait at the same time share a synchronisation.
+        :param agent_uuid: identifies this start of the agent.
         :param audit_timeout: seconds for which a caller waits for an audit.
         """
         self._tracker, self._registry = tracker, registry
         self._audits = SharedCall("requested-audit", lambda: auditor.run("request"))
         self._clock, self._version, self._sync_placement = clock, version, sync_placement
         self._started, self._audit_timeout = clock.monotonic(), audit_timeout
+        self._agent_uuid = agent_uuid
 
     @rpc_method(errors=("HypervisorUnavailable", "TrackerBusy"), slow=True)
     def update_available_resource(self, arguments: Arguments) -> replies.Audit:
@@ -137,7 +140,7 @@ class NodeEndpoint:
 
     @rpc_method()
     def ping(self, arguments: Arguments) -> replies.Pong:
-        """Return the agent's version, host and node, the node's revision, and the agent's
+        """Return the agent's version, host, node and start, the node's revision, and the agent's
         uptime."""
         state = self._tracker.snapshot()
         return replies.Pong(
@@ -146,4 +149,6 @@ class NodeEndpoint:
             node=state.node.hypervisor_hostname,
             revision=state.revision,
             uptime=self._clock.monotonic() - self._started,
+            node_uuid=state.node.uuid,
+            agent_uuid=self._agent_uuid,
         )

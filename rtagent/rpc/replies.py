@@ -120,13 +120,17 @@ class RestoredStore(Value, frozen=True, kw_only=True):
 
 
 class Pong(Value, frozen=True, kw_only=True):
-    """:ivar version: of the software. :ivar uptime: seconds since the agent started to serve."""
+    """:ivar version: of the software. :ivar uptime: seconds since the agent started to serve.
+    :ivar agent_uuid: made at each start of the agent: it identifies the process that answers.
+    """
 
     version: str
     host: str
     node: str
     revision: int
     uptime: float
+    node_uuid: str
+    agent_uuid: str
 
 
 class Guest(Protocol):

@@ -46,9 +46,14 @@ def validate(method: Method, document: Any) -> Arguments:
 def digest(method: Method, document: Mapping[str, Any]) -> str:
     """SHA-256 of method and arguments; an argument that is null counts as absent.
 
+    ``node_uuid`` does not count: it says where the call goes, and the caller may learn it between
+    two attempts.
+
     :param document: one that `validate` has accepted.
     """
-    given = {name: value for name, value in document.items() if value is not None}
+    given = {
+        name: value for name, value in document.items() if value is not None and name != "node_uuid"
+    }
     return hashlib.sha256(msgspec.json.encode([method.name, given], order="sorted")).hexdigest()
 
 

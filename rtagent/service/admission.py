@@ -4,7 +4,10 @@ refused.
 
 from __future__ import annotations
 
+import threading
+
 from rtagent.errors import (
+    DuplicateHost,
     HypervisorUnavailable,
     NodeNotReady,
     RtAgentError,
@@ -15,15 +18,18 @@ from rtagent.tracker import ResourceTracker
 
 
 class Admission:
-    """Closed until the first good audit, and while the hypervisor is unavailable.
+    """Closed until the first good audit, while the hypervisor is unavailable, and while another
+    agent has the same host name. Thread-safe.
 
     The tracker itself refuses claims while a restored store is not accepted.
     """
 
     def __init__(self, tracker: ResourceTracker) -> None:
         self._tracker = tracker
-        self._error: NodeNotReady | HypervisorUnavailable | None = NodeNotReady()
-        tracker.suspend_creation(self._error)
+        self._lock = threading.Lock()
+        self._duplicate: DuplicateHost | None = None
+        self._error: NodeNotReady | HypervisorUnavailable | None = None
+        self._set(NodeNotReady())
 
     @property
     def why_closed(self) -> RtAgentError | None:
@@ -36,7 +42,7 @@ class Admission:
             return StoreUnavailable()
         if (restored := self._tracker.restored) is not None:
             return StoreRestored(restored=str(restored), revision=restored.revision)
-        return self._error
+        return self._duplicate or self._error
 
     @property
     def hypervisor_up(self) -> bool | None:
@@ -48,18 +54,27 @@ class Admission:
     def not_ready(self, why: str) -> None:
         """Stay closed after an audit that was not good."""
         if isinstance(self._error, NodeNotReady):
-            self._error = NodeNotReady(why)
-            self._tracker.suspend_creation(self._error)
+            self._set(NodeNotReady(why))
 
     def open(self) -> bool:
-        """Open after a good audit. Return whether the admission was closed."""
-        was_closed, self._error = self._error is not None, None
-        self._tracker.suspend_creation(None)
-        return was_closed
+        """Open after a good audit. Return whether the admission was closed by an audit."""
+        return self._set(None) is not None
 
     def close(self, error: HypervisorUnavailable) -> bool:
-        """Close because the hypervisor is unavailable. Return whether the admission was open."""
-        changed = not isinstance(self._error, HypervisorUnavailable)
-        self._error = error
-        self._tracker.suspend_creation(error)
-        return changed
+        """Close because the hypervisor is unavailable. Return whether that is new."""
+        return not isinstance(self._set(error), HypervisorUnavailable)
+
+    def duplicated(self, error: DuplicateHost | None) -> None:
+        """Close because another agent has the same host name; None: it has gone."""
+        with self._lock:
+            self._duplicate = error
+            self._tracker.suspend_creation(error or self._error)
+
+    def _set(
+        self, error: NodeNotReady | HypervisorUnavailable | None
+    ) -> NodeNotReady | HypervisorUnavailable | None:
+        """Replace the error of the audits, and return the one before."""
+        with self._lock:
+            before, self._error = self._error, error
+            self._tracker.suspend_creation(self._duplicate or error)
+        return before

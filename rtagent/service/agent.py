@@ -178,11 +178,12 @@ class Agent:
             self._settings,
             node.endpoint(),
             node.in_flight,
+            node.duplicates,
             self._clock,
             self._telemetry,
         )
-        stack.callback(self._stop, "rpc", partial(rpc.server.stop, RPC_PATIENCE))
-        rpc.server.start()
+        stack.callback(self._stop, "rpc", partial(rpc.stop, RPC_PATIENCE))
+        rpc.start()
         self._start_loop(rpc.probe, stack)
         return rpc
 
@@ -197,7 +198,7 @@ class Agent:
             if isinstance(event, RtAgentError):
                 raise event
             if event == READY:
-                rpc.server.wait_started(BROKER_PATIENCE)
+                rpc.wait_started(BROKER_PATIENCE)
                 self._notifier.ready()
                 if self._rebuilt:
                     node.log_orphans()

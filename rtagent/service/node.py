@@ -5,18 +5,22 @@ events.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Sequence
 
 import rtagent
 from rtagent.api.routes import Sources
 from rtagent.conf.settings import Settings, SettingsHolder
 from rtagent.embedded import open_node
-from rtagent.errors import HypervisorUnavailable, RtAgentError
+from rtagent.errors import DuplicateHost, HypervisorUnavailable, RtAgentError
+from rtagent.identity import machine
 from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.model.change import Change
+from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
 from rtagent.reconcile.drift import orphans
+from rtagent.rpc.duplicates import AgentIdentity, Duplicates, printable
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.service.admission import Admission
 from rtagent.service.assembly import Adapters
@@ -44,6 +48,7 @@ class NodeAgent:
     """The parts of one node's agent, and the `NodeEvents` that they report.
 
     :ivar in_flight: the RPC calls that are being served.
+    :ivar duplicates: whether another agent serves this host name.
     :ivar publisher: publishes the node to Placement.
     """
 
@@ -81,6 +86,12 @@ class NodeAgent:
         )
         self._claim_log = ClaimLog(telemetry)
         self.in_flight = InFlight(clock)
+        self.duplicates = Duplicates(
+            _identity(node.node, settings.current.default.state_path),
+            node.node.host,
+            clock,
+            self._duplicated,
+        )
         self._loops = self._make_loops(context)
         node.tracker.listen(self._published)
         self._measure()
@@ -129,6 +140,7 @@ class NodeAgent:
             guest,
             self.publisher.sync,
             self._power.settle,
+            self.duplicates,
         )
 
     def sources(self) -> Sources:
@@ -197,6 +209,11 @@ class NodeAgent:
 
     # -- other reactions --------------------------------------------------------------------------
 
+    def _duplicated(self, error: DuplicateHost | None) -> None:
+        """React to another agent with this host name, or to its end (None)."""
+        self._admission.duplicated(error)
+        self.publisher.wake()
+
     def _noticed(self, event: str) -> None:
         """React to an event of the hypervisor. A lost connection closes the admission at once."""
         if event == "connection":
@@ -226,3 +243,16 @@ class NodeAgent:
         )
         metrics.gauge("threads", "Threads of the process", threading.active_count)
         self.publisher.measure(metrics)
+
+
+def _identity(node: Node, state_path: str) -> AgentIdentity:
+    """The identity of this start of the agent."""
+    writer = machine.writer(state_path)
+    return AgentIdentity(
+        agent_uuid=str(uuid.uuid4()),
+        node_uuid=node.uuid,
+        node=printable(node.hypervisor_hostname),
+        machine_id=printable(writer.machine_id),
+        state_path=printable(writer.state_path),
+        host_ip=printable(node.host_ip),
+    )

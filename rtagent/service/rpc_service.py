@@ -1,6 +1,12 @@
-"""RpcService: the RPC server of a node, and a probe that calls it through the message broker."""
+"""RpcService: the RPC server of a node, the lock of its host name, and a probe that calls the
+server through the message broker.
+"""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
 
 from oslo_config import cfg
 from oslo_context.context import RequestContext
@@ -9,17 +15,30 @@ from rtagent.conf.settings import SettingsHolder
 from rtagent.errors import RtAgentError
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.client import UNANSWERED, AgentAPI
+from rtagent.rpc.duplicates import Duplicates, identity_of
 from rtagent.rpc.endpoint import Endpoint, InFlight
-from rtagent.rpc.server import PART, RpcServer
+from rtagent.rpc.host_lock import host_lock
+from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
+from rtagent.service.host_lock_keeper import HostLockKeeper
 from rtagent.service.loop import Loop, Rest, every
+from rtagent.service.rpc_health import RpcHealth
 
 #: Seconds for which a probe waits for its answer.
 PROBE_TIMEOUT = 5.0
+#: Calls of a probe. The broker gives them to the consumers of a queue in turn, so that a second
+#: agent gets one of them, unless other calls come between.
+CALLS = 2
+#: Seconds between two probes while another agent is known.
+DUPLICATE_INTERVAL = 5.0
+#: Seconds for the thread of the host lock to end.
+LOCK_PATIENCE = 5.0
 
 
 class RpcService:
-    """:ivar server: the RPC server. :ivar probe: the thread ``rpc-probe``."""
+    """:ivar probe: the thread ``rpc-probe``.
+    :ivar keeper: the thread ``host-lock``; None if the broker has no such lock.
+    """
 
     def __init__(
         self,
@@ -27,40 +46,97 @@ class RpcService:
         settings: SettingsHolder,
         endpoint: Endpoint,
         in_flight: InFlight,
+        duplicates: Duplicates,
         clock: Clock,
         reporter: Reporter,
     ) -> None:
         transport, host = get_transport(conf), settings.current.default.host
-        self.server = RpcServer(transport, host, endpoint, in_flight, clock, reporter)
+        self._server = RpcServer(transport, host, endpoint, in_flight, clock, reporter)
+        self._starting = threading.Event()
         self._api = AgentAPI(transport, host, timeout=PROBE_TIMEOUT, attempts=1)
-        probe = RpcProbe(self, settings, reporter)
+        self._health = RpcHealth(duplicates, self.started, reporter)
+        probe = RpcProbe(self, settings, duplicates, self._health)
         self.probe = Loop("rpc-probe", probe.turn, clock, reporter)
+        self.keeper: Loop | None = None
+        self._lock = host_lock(conf, host, duplicates.me, duplicates.seen)
+        if self._lock is not None:
+            turn = HostLockKeeper(
+                self._lock, duplicates, self._health, self._start_server, clock
+            ).turn
+            self.keeper = Loop("host-lock", turn, clock, reporter)
+
+    def start(self) -> None:
+        """Start to serve as soon as the host lock and the broker allow. Returns at once."""
+        if self.keeper is None:
+            self._start_server()
+        else:
+            self.keeper.start()
 
     def started(self) -> bool:
         """Whether the server serves calls. Returns at once."""
-        return self.server.wait_started(0)
+        return self.wait_started(0)
 
-    def ping(self) -> None:
-        """Call this agent's server through the broker. :raises RtAgentError: MessagingTimeout:"""
-        self._api.ping(RequestContext(overwrite=False))
+    def wait_started(self, timeout: float) -> bool:
+        """Wait until calls are served, for about `timeout` seconds. Return whether they are."""
+        return self._starting.wait(timeout) and self._server.wait_started(timeout)
+
+    def stop(self, timeout: float) -> bool:
+        """Accept no more calls and finish those in flight: see `RpcServer.stop`. Then release the
+        host lock.
+        """
+        stopped = self._server.stop(timeout)
+        if self.keeper is not None and self._lock is not None and self.keeper.stop(LOCK_PATIENCE):
+            self._lock.close()
+        return stopped
+
+    def ping(self) -> Mapping[str, Any]:
+        """Call this agent's server through the broker, and return the reply.
+
+        :raises RtAgentError: MessagingTimeout:
+        """
+        reply: Mapping[str, Any] = self._api.ping(RequestContext(overwrite=False))
+        return reply
+
+    def _start_server(self) -> None:
+        if not self._starting.is_set():
+            self._server.start()
+            self._health.starting = True
+            self._starting.set()
 
 
 class RpcProbe:
-    """The turns of the thread ``rpc-probe``, which check that calls reach the server."""
+    """The turns of the thread ``rpc-probe``, which check that calls reach this agent's server, and
+    no other one.
+    """
 
-    def __init__(self, service: RpcService, settings: SettingsHolder, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        service: RpcService,
+        settings: SettingsHolder,
+        duplicates: Duplicates,
+        health: RpcHealth,
+    ) -> None:
         self._service, self._settings = service, settings
-        self._reporter = reporter.named(__name__)
+        self._duplicates, self._health = duplicates, health
 
     def turn(self) -> Rest:
-        """Make one call. Before the server has started, make none, because the server then reports
-        its own status.
+        """Make some calls. Before the server has started, make none, because the server then
+        reports its own status.
         """
         if self._service.started():
+            self._health.probe_error = self._probe()
+            self._duplicates.forget()
+            self._health.report()
+        interval = self._settings.current.default.report_interval
+        return every(min(interval, DUPLICATE_INTERVAL) if self._duplicates.error else interval)
+
+    def _probe(self) -> str:
+        """Return why the calls do not reach the server, or ""."""
+        for _ in range(CALLS):
             try:
-                self._service.ping()
+                reply = self._service.ping()
             except (RtAgentError, *UNANSWERED) as error:
-                self._reporter.health(PART, "fail", f"calls do not reach the server: {error}")
-            else:
-                self._reporter.health(PART, "pass")
-        return every(self._settings.current.default.report_interval)
+                return f"calls do not reach the server: {error}"
+            if reply.get("agent_uuid") != self._duplicates.me.agent_uuid:
+                self._duplicates.seen(identity_of(reply))
+        return ""

@@ -5,6 +5,7 @@ hypervisor and the clock are simulated, and a test can make a commit lose its co
 """
 
 import threading
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ from rtagent.model.observation import Domain
 from rtagent.model.policy import Policy
 from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
+from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
@@ -81,6 +83,12 @@ class Child:
             guest,
             sync_placement=lambda: 0,
             settle=lambda claim: None,
+            duplicates=Duplicates(
+                AgentIdentity(agent_uuid=str(uuid.uuid4()), node_uuid=site.node.uuid, node="crash"),
+                site.node.host,
+                self._clock,
+                lambda error: None,
+            ),
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)

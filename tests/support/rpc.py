@@ -20,6 +20,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.position import Position
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Store
+from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
@@ -74,6 +75,12 @@ class Agent:
         self.auditor = Auditor(self.tracker, self.hypervisor, self.clock, self.telemetry)
         self.auditor.run("start")
         self.in_flight = InFlight(self.clock)
+        self.identity = AgentIdentity(
+            agent_uuid=uid(), node_uuid=NODE.uuid, node=NODE.hypervisor_hostname
+        )
+        self.duplicates = Duplicates(
+            self.identity, NODE.host, self.clock, self.tracker.suspend_creation
+        )
         self.endpoint = Endpoint(
             self.tracker,
             self.auditor,
@@ -85,6 +92,7 @@ class Agent:
             guest,
             self._sync_placement,
             self._settle,
+            self.duplicates,
         )
         self.settled: list[str] = []
         self.settle_error: HypervisorUnavailable | None = None

@@ -209,6 +209,22 @@ def test_a_client_sends_nothing_above_its_version_cap(station: Station):
         api.ping(station.context)
 
 
+def test_a_client_sends_the_node_that_it_means(station: Station):
+    right, wrong = station.client(node_uuid=NODE.uuid), station.client(node_uuid=uid())
+    claim = right.instance_claim(station.context, instance())
+    with pytest.raises(NodeNotFound, match=f"is not served here: this agent serves {NODE.uuid}"):
+        wrong.release_claim(station.context, claim["uuid"])
+    assert claim_uuids(station) == {claim["uuid"]}
+    assert wrong.ping(station.context, node_uuid=NODE.uuid)["node_uuid"] == NODE.uuid
+
+
+def test_a_client_with_a_cap_of_1_0_does_not_send_the_node(station: Station):
+    transport = station.transport()
+    transport.conf.set_override("rtagent", "1.0", group="upgrade_levels")
+    api = type(station.client())(transport, station.host, node_uuid=uid())
+    assert api.ping(station.context)["node_uuid"] == NODE.uuid
+
+
 def test_only_methods_of_the_table_can_be_called(station: Station):
     for name in ("_served", "__init__", "nonsense", "_tracker"):
         with pytest.raises((oslo_messaging.RemoteError, oslo_messaging.NoSuchMethod)):

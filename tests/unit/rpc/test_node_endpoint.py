@@ -39,6 +39,7 @@ def test_a_caller_waits_for_an_audit_within_bounds_and_the_audit_goes_on(agent: 
         agent.clock,
         VERSION,
         lambda: 0,
+        agent.identity.agent_uuid,
         audit_timeout=0.01,
     )
 
@@ -153,4 +154,6 @@ def test_ping_reports_agent_and_node(agent: Agent):
         "node": NODE.hypervisor_hostname,
         "revision": agent.tracker.snapshot().revision,
         "uptime": 7.0,
+        "node_uuid": NODE.uuid,
+        "agent_uuid": agent.identity.agent_uuid,
     }

@@ -1,0 +1,143 @@
+"""Duplicates: whether another agent serves this host name, and the calls that are refused then.
+
+Two agents with one ``[DEFAULT] host`` share a queue of the message broker, so that a call reaches
+either of them. An agent that does not know a claim must then not answer that it has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from rtagent.errors import DuplicateHost, NodeNotReady, Unavailable
+from rtagent.model.base import Uuid, Value
+from rtagent.model.instance import InstanceUpdate
+from rtagent.model.node_state import NodeState
+from rtagent.ports import Clock
+from rtagent.rpc.method import Arguments
+
+#: Seconds for which a sign of another agent counts. The agents repeat their signs more often.
+MEMORY = 20.0
+
+#: Text of another agent, which is logged.
+Printable = Annotated[str, msgspec.Meta(max_length=255, pattern="^[ -~]*$")]
+
+
+class AgentIdentity(Value, frozen=True, kw_only=True):
+    """One start of an agent.
+
+    :ivar agent_uuid: made at the start. :ivar node: the hypervisor_hostname.
+    :ivar machine_id: and ``state_path``, ``host_ip``: empty if they are not known.
+    """
+
+    agent_uuid: Uuid
+    node_uuid: Uuid
+    node: Printable
+    machine_id: Printable = ""
+    state_path: Printable = ""
+    host_ip: Printable = ""
+
+    def __str__(self) -> str:
+        known = {
+            "machine": self.machine_id,
+            "address": self.host_ip,
+            "state directory": self.state_path,
+        }
+        more = "".join(f", {name} {value}" for name, value in known.items() if value)
+        return f"node {self.node_uuid} ({self.node}{more})"
+
+
+def printable(text: str) -> str:
+    """The text as `Printable`."""
+    safe = text.encode("ascii", "backslashreplace").decode()
+    return "".join(each if " " <= each <= "~" else "?" for each in safe)[:255]
+
+
+def identity_of(document: Any) -> AgentIdentity | None:
+    """The identity in a reply of `ping`; None: the reply has none, or an invalid one."""
+    try:
+        return msgspec.convert(document, AgentIdentity)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        return None
+
+
+class Duplicates:
+    """Thread-safe.
+
+    :ivar me: this agent. :ivar host: the name that it serves.
+    """
+
+    def __init__(
+        self,
+        me: AgentIdentity,
+        host: str,
+        clock: Clock,
+        changed: Callable[[DuplicateHost | None], None],
+    ) -> None:
+        """:param changed: is called with the error that creating calls get from now on, or None."""
+        self.me, self.host = me, host
+        self._clock, self._changed = clock, changed
+        self._lock = threading.Lock()
+        self._other: AgentIdentity | None = None
+        self._error: DuplicateHost | None = None
+        self._last_sign = 0.0
+        self._doubt: NodeNotReady | None = None
+
+    @property
+    def error(self) -> DuplicateHost | None:
+        """The error that names both agents; None: no other agent is known."""
+        return self._error
+
+    def seen(self, other: AgentIdentity | None) -> None:
+        """Record a sign of another agent. :param other: None: it does not identify itself."""
+        with self._lock:
+            self._last_sign = self._clock.monotonic()
+            if self._error is not None and not _adds(other, self._other):
+                return
+            self._other, theirs = other, str(other or "an agent of another version")
+            self._error = DuplicateHost(host=self.host, ours=str(self.me), theirs=theirs)
+            self._changed(self._error)
+
+    def forget(self) -> None:
+        """Forget another agent that has given no sign for `MEMORY` seconds."""
+        with self._lock:
+            if self._error and self._clock.monotonic() - self._last_sign >= MEMORY:
+                self._error = self._other = None
+                self._changed(None)
+
+    def doubt(self, why: str) -> None:
+        """Doubt for now that this agent is the only one; "": end the doubt."""
+        self._doubt = NodeNotReady(why) if why else None
+
+    def check(self, arguments: Arguments, state: NodeState) -> None:
+        """Refuse a call for a claim or an instance that another agent may know.
+
+        :raises Unavailable: the call names one that is unknown here, and this agent may not be the
+            only one.
+        """
+        refusal: Unavailable | None = self._error or self._doubt
+        if refusal is not None and not all(_known(arguments, state)):
+            # Without the traceback of earlier calls: each would add its frames to it.
+            raise refusal.with_traceback(None)
+
+
+def _adds(new: AgentIdentity | None, known: AgentIdentity | None) -> bool:
+    """Whether the new identity says more. A reply of `ping` has less than the host lock's."""
+    if new is None or known is None or new == known:
+        return new != known and new is not None
+    return bool(new.machine_id) or new.agent_uuid != known.agent_uuid
+
+
+def _known(arguments: Arguments, state: NodeState) -> Iterator[bool]:
+    """Whether each claim that a call names is here, and each instance has a claim here. An instance
+    that is to get a claim does not count."""
+    if claim_uuid := getattr(arguments, "claim_uuid", None):
+        yield claim_uuid in state.claims
+    if owner_id := getattr(arguments, "instance_uuid", None):
+        yield bool(state.claims_of(owner_id))
+    instance = getattr(arguments, "instance", None)
+    if isinstance(instance, InstanceUpdate):
+        yield bool(state.claims_of(instance.uuid))

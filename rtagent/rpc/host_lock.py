@@ -1,0 +1,239 @@
+"""HostLock: the lock at the message broker that admits one agent per host name.
+
+Agents with one host name consume one queue, so that each call reaches any of them. Their databases
+cannot exclude that, because each machine may have its own. The broker can: the lock is an exclusive
+queue, which RabbitMQ gives to one connection at a time and deletes with that connection.
+
+An agent that finds the queue locked sends its identity to it. The holder answers with its own, so
+both know of each other. A holder that has died does not answer, and the broker drops its connection
+after two or three heartbeats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import random
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import amqp
+import msgspec
+import oslo_messaging
+from oslo_config import cfg
+
+from rtagent.model.base import Value
+from rtagent.rpc.duplicates import AgentIdentity
+from rtagent.rpc.methods import TOPIC
+
+#: Seconds between two heartbeats of the connection. RabbitMQ warns of less.
+HEARTBEAT = 5
+#: Seconds for a connection, and for each answer of the broker.
+BROKER_TIMEOUT = 5.0
+#: Seconds for which the answer of the holder is awaited.
+ANSWER_TIMEOUT = 2.0
+#: Bytes of the longest message that is read.
+MAX_MESSAGE = 4096
+#: RabbitMQ's pseudo queue for replies, which needs no declaration.
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+_BROKEN = (amqp.AMQPError, OSError)
+
+
+class Attempt(enum.Enum):
+    """The outcome of an attempt to take the lock."""
+
+    HELD = enum.auto()
+    #: Another connection has it.
+    TAKEN = enum.auto()
+    #: The broker does not accept a connection, or has lost it.
+    UNREACHABLE = enum.auto()
+    #: The broker does not let this user take the lock.
+    REFUSED = enum.auto()
+
+
+class Outcome(Value, frozen=True, kw_only=True):
+    """:ivar holder: who answered while the lock was `TAKEN`; None: nobody did.
+    :ivar why: the error, if the lock is `UNREACHABLE` or `REFUSED`.
+    """
+
+    attempt: Attempt
+    holder: AgentIdentity | None = None
+    why: str = ""
+
+
+class HostLock:
+    """For one thread.
+
+    :ivar held: whether this process has the lock.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        url: oslo_messaging.TransportURL,
+        host: str,
+        me: AgentIdentity,
+        met: Callable[[AgentIdentity], None],
+    ) -> None:
+        """:param met: is called with the identity of each agent that wants the lock meanwhile."""
+        self._conf, self._url, self._me, self._met = conf, url, me, met
+        # Not of the form "TOPIC.HOST", which could be the RPC queue of another host.
+        self._queue = f"{TOPIC}_lock.{host}"
+        self._connection: amqp.Connection | None = None
+        self._channel: amqp.Channel | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._channel is not None
+
+    def take(self) -> Outcome:
+        """Try to take the lock. If another agent has it, exchange identities with that agent."""
+        self._channel = None
+        try:
+            connection = self._connection = self._connection or self._connect()
+            try:
+                self._channel = self._declare(connection.channel())
+                return Outcome(attempt=Attempt.HELD)
+            except amqp.ResourceLocked:
+                holder = self._ask_holder(connection.channel())
+                return Outcome(attempt=Attempt.TAKEN, holder=holder)
+            except amqp.ChannelError as error:
+                return Outcome(attempt=Attempt.REFUSED, why=str(error))
+        except _BROKEN as error:
+            self.close()
+            return Outcome(attempt=Attempt.UNREACHABLE, why=str(error) or type(error).__name__)
+
+    def keep(self, seconds: float) -> bool:
+        """Answer other agents and the broker for this time. Return whether the lock is still held.
+
+        Call it again at once: the broker drops a connection without heartbeats.
+        """
+        assert self._connection is not None
+        try:
+            self._drain(seconds)
+            self._connection.heartbeat_tick()
+        except _BROKEN:
+            self.close()
+        return self.held
+
+    def close(self) -> None:
+        """Release the lock and close the connection. Idempotent."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            # Without a farewell, for which a broken connection would wait.
+            connection.collect()
+
+    # -- the exchange of identities ---------------------------------------------------------------
+
+    def _declare(self, channel: amqp.Channel) -> amqp.Channel:
+        # A quorum queue cannot be exclusive, and may be the default of the virtual host.
+        classic = {"x-queue-type": "classic"}
+        channel.queue_declare(self._queue, exclusive=True, auto_delete=False, arguments=classic)
+        channel.basic_consume(
+            self._queue, no_ack=True, callback=lambda message: self._answer(channel, message)
+        )
+        return channel
+
+    def _answer(self, channel: amqp.Channel, message: amqp.Message) -> None:
+        """Answer an agent that wants the lock."""
+        other = _identity(message)
+        if other is None or other.agent_uuid == self._me.agent_uuid:
+            return
+        self._met(other)
+        if reply_to := message.properties.get("reply_to"):
+            self._send(channel, reply_to)
+
+    def _ask_holder(self, channel: amqp.Channel) -> AgentIdentity | None:
+        """Send the own identity to the holder, and return that of the holder if it answers."""
+        answers: list[amqp.Message] = []
+        channel.basic_consume(REPLY_TO, no_ack=True, callback=answers.append)
+        self._send(channel, self._queue, reply_to=REPLY_TO)
+        self._drain(ANSWER_TIMEOUT)
+        channel.close()
+        holder = _identity(answers[0]) if answers else None
+        return None if holder == self._me else holder
+
+    def _send(self, channel: amqp.Channel, queue: str, **properties: Any) -> None:
+        message = amqp.Message(msgspec.json.encode(self._me), **properties)
+        channel.basic_publish(message, routing_key=queue)
+
+    def _drain(self, seconds: float) -> None:
+        """Wait for one event, for this time at most."""
+        assert self._connection is not None
+        with contextlib.suppress(TimeoutError):
+            self._connection.drain_events(timeout=seconds)
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def _connect(self) -> amqp.Connection:
+        """Connect to one of the brokers. :raises AMQPError: OSError: of the last one."""
+        hosts = self._url.hosts or [
+            oslo_messaging.TransportHost("localhost", 5672, "guest", "guest")
+        ]
+        *others, last = random.sample(hosts, len(hosts))
+        for host in others:
+            try:
+                return self._connect_to(host)
+            except _BROKEN:
+                pass
+        return self._connect_to(last)
+
+    def _connect_to(self, host: oslo_messaging.TransportHost) -> amqp.Connection:
+        address = f"[{host.hostname}]" if ":" in host.hostname else host.hostname
+        connection = amqp.Connection(
+            host=f"{address}:{host.port or 5672}",
+            userid=host.username or "",
+            password=host.password or "",
+            virtual_host=self._url.virtual_host or "/",
+            login_method=self._conf.oslo_messaging_rabbit.rabbit_login_method,
+            ssl=self._tls(host),
+            connect_timeout=BROKER_TIMEOUT,
+            read_timeout=BROKER_TIMEOUT,
+            write_timeout=BROKER_TIMEOUT,
+            heartbeat=HEARTBEAT,
+            client_properties={"connection_name": self._queue},
+        )
+        try:
+            connection.connect()
+        except BaseException:
+            connection.collect()
+            raise
+        return connection
+
+    def _tls(self, host: oslo_messaging.TransportHost) -> dict[str, Any] | bool:
+        """The options of TLS, with oslo.messaging's meaning. ``ssl_version`` is negotiated."""
+        options = self._conf.oslo_messaging_rabbit
+        if not options.ssl:
+            return False
+        tls: dict[str, Any] = {}
+        if options.ssl_key_file:
+            tls["keyfile"] = options.ssl_key_file
+        if options.ssl_cert_file:
+            tls["certfile"] = options.ssl_cert_file
+        if options.ssl_ca_file:
+            tls |= {"ca_certs": options.ssl_ca_file, "cert_reqs": ssl.CERT_REQUIRED}
+            tls["server_hostname"] = host.hostname
+        return tls or True
+
+
+def host_lock(
+    conf: cfg.ConfigOpts, host: str, me: AgentIdentity, met: Callable[[AgentIdentity], None]
+) -> HostLock | None:
+    """The lock at the broker of the configuration; None: that broker is not RabbitMQ.
+
+    Call it after `get_transport`, which registers the options of the broker.
+    """
+    url = oslo_messaging.TransportURL.parse(conf)
+    return HostLock(conf, url, host, me, met) if url.transport in ("rabbit", "kombu") else None
+
+
+def _identity(message: amqp.Message) -> AgentIdentity | None:
+    body = message.body
+    if len(body) > MAX_MESSAGE:
+        return None
+    try:
+        return msgspec.json.decode(body, type=AgentIdentity)
+    except msgspec.DecodeError:  # ValidationError included
+        return None

@@ -1,0 +1,92 @@
+"""HostLockKeeper: takes and keeps the lock of the host name, and starts the RPC server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtagent.ports import Clock
+from rtagent.rpc.duplicates import Duplicates
+from rtagent.rpc.host_lock import Attempt, HostLock, Outcome
+from rtagent.service.loop import Rest, every
+from rtagent.service.rpc_health import RpcHealth
+
+#: Seconds of a turn that keeps the lock.
+TURN = 1.0
+#: Seconds between two attempts to take a lock that another connection has.
+RETRY = 3.0
+#: Seconds between two attempts to reach the broker.
+RECONNECT = 1.0
+#: Seconds after which a holder that does not answer is ignored. The broker drops a dead connection
+#: earlier, but it may also fail to do so, and then the agent must serve nevertheless.
+PATIENCE = 30.0
+
+SILENT = "the host lock is held by a connection that does not answer"
+
+
+class HostLockKeeper:
+    """The turns of the thread ``host-lock``.
+
+    The server starts when the lock is held, so that calls never reach a second agent. It also
+    starts without the lock when no answer is to be expected: the broker is away, which the server
+    waits for by itself, or refuses the lock. An agent that loses the lock serves on: its broker was
+    away. Until it has the lock again it does not answer for claims that it does not know.
+    """
+
+    def __init__(
+        self,
+        lock: HostLock,
+        duplicates: Duplicates,
+        health: RpcHealth,
+        start_server: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        """:param start_server: idempotent."""
+        self._lock, self._duplicates, self._health = lock, duplicates, health
+        self._start_server, self._clock = start_server, clock
+        self._missing_since: float | None = None
+
+    def turn(self) -> Rest:
+        """Keep the lock for some time, or try to take it."""
+        self._duplicates.forget()
+        if self._lock.held and self._lock.keep(TURN):
+            self._health.report()
+            return every(0.0)
+        rest = self._react(self._lock.take())
+        self._health.report()
+        return rest
+
+    def _react(self, outcome: Outcome) -> Rest:
+        if outcome.attempt is Attempt.HELD:
+            self._missing_since = None
+            self._settle("")
+            return every(0.0)
+        if outcome.attempt is Attempt.REFUSED:
+            self._settle(f"the broker refuses the host lock: {outcome.why}")
+            return every(RETRY)
+        if outcome.holder is not None:
+            self._missing_since = None
+            self._duplicates.seen(outcome.holder)
+            return every(RETRY)
+        return self._wait(outcome)
+
+    def _wait(self, outcome: Outcome) -> Rest:
+        """Go on without the lock for now, and in the end for good."""
+        now = self._clock.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+        taken = outcome.attempt is Attempt.TAKEN
+        why = SILENT if taken else f"the host lock cannot be taken: {outcome.why}"
+        if now - self._missing_since >= PATIENCE:
+            self._settle(why)
+        else:
+            self._health.lock_doubt = why
+            self._duplicates.doubt(f"another agent may serve this host, too: {why}")
+            if not taken:
+                self._start_server()
+        return every(RETRY if taken else RECONNECT)
+
+    def _settle(self, why: str) -> None:
+        """Serve from now on. :param why: the lock is not held; "": it is."""
+        self._health.lock_doubt = why
+        self._duplicates.doubt("")
+        self._start_server()

@@ -1,0 +1,40 @@
+"""RpcHealth: the health of the part ``rpc``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtagent.ports import Reporter
+from rtagent.rpc.duplicates import Duplicates
+from rtagent.rpc.server import PART
+
+
+class RpcHealth:
+    """Combines what the threads ``rpc-probe`` and ``host-lock`` find out.
+
+    :ivar starting: the server starts or has started. While it starts it reports its own health.
+    :ivar probe_error: why calls do not reach the server; "": they do.
+    :ivar lock_doubt: why the host lock is not held; "": it is.
+    """
+
+    def __init__(
+        self, duplicates: Duplicates, started: Callable[[], bool], reporter: Reporter
+    ) -> None:
+        """:param started: whether the server has started."""
+        self._duplicates, self._started = duplicates, started
+        self._reporter = reporter.named(__name__)
+        self.starting = False
+        self.probe_error = self.lock_doubt = ""
+
+    def report(self) -> None:
+        """Report the worst that is known."""
+        if duplicate := self._duplicates.error:
+            self._reporter.health(PART, "fail", duplicate.message)
+        elif self.starting and not self._started():
+            return
+        elif self.probe_error:
+            self._reporter.health(PART, "fail", self.probe_error)
+        elif self.lock_doubt:
+            self._reporter.health(PART, "warn", self.lock_doubt)
+        elif self.starting:
+            self._reporter.health(PART, "pass")

@@ -1,0 +1,131 @@
+"""The lock of a host name at a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from oslo_config import cfg
+
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
+from rtagent.rpc.duplicates import AgentIdentity
+from rtagent.rpc.host_lock import Attempt, HostLock, host_lock
+from rtagent.rpc.transport import get_transport
+from tests.functional.rpc.test_broker import eventually
+from tests.servers import RabbitMQ
+from tests.support.hosts import uid
+
+
+class Contender:
+    """An agent that wants the lock of a host. :ivar met: the agents that asked it."""
+
+    def __init__(self, url: str, host: str, **options: object) -> None:
+        conf = cfg.ConfigOpts()
+        conf([])
+        get_transport(conf, url)
+        conf.set_override("transport_url", url)
+        for name, value in options.items():
+            conf.set_override(name, value, group="oslo_messaging_rabbit")
+        self.me = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="n", state_path="/s")
+        self.met: list[AgentIdentity] = []
+        lock = host_lock(conf, host, self.me, self.met.append)
+        assert lock is not None
+        self.lock: HostLock = lock
+
+    def attempt(self) -> Attempt:
+        return self.lock.take().attempt
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Keep the lock during the block, as the agent's thread does."""
+        stop = threading.Event()
+
+        def keep() -> None:
+            while not stop.is_set():
+                assert self.lock.keep(0.1)
+
+        thread = threading.Thread(target=keep)
+        thread.start()
+        yield
+        stop.set()
+        thread.join()
+
+
+@pytest.fixture
+def contenders(rabbitmq: RabbitMQ) -> Iterator[Callable[[], Contender]]:
+    """Makes agents with one host name."""
+    host, made = f"host-{uid()}", list[Contender]()
+
+    def make(url: str = rabbitmq.transport_url) -> Contender:
+        made.append(Contender(url, host))
+        return made[-1]
+
+    yield make
+    for contender in made:
+        contender.lock.close()
+
+
+def test_one_agent_has_the_lock_and_each_learns_of_the_other(contenders):
+    first, second = contenders(), contenders()
+    assert first.attempt() is Attempt.HELD
+    with first.alive():
+        for _ in range(2):
+            outcome = second.lock.take()
+            assert (outcome.attempt, outcome.holder) == (Attempt.TAKEN, first.me)
+    assert first.met == [second.me, second.me]
+    assert not second.lock.held
+    first.lock.close()
+    assert eventually(lambda: second.attempt() is Attempt.HELD)
+
+
+def test_hosts_have_a_lock_each(rabbitmq: RabbitMQ):
+    held = [Contender(rabbitmq.transport_url, f"host-{uid()}") for _ in range(2)]
+    assert [each.attempt() for each in held] == [Attempt.HELD, Attempt.HELD]
+    for each in held:
+        each.lock.close()
+
+
+def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
+    """Its machine has lost power: its connection is open, and nobody answers on it."""
+    dead, successor = contenders(), contenders()
+    assert dead.attempt() is Attempt.HELD
+    outcome = successor.lock.take()
+    assert (outcome.attempt, outcome.holder) == (Attempt.TAKEN, None)
+    assert eventually(lambda: successor.attempt() is Attempt.HELD, 60)
+    # It was only frozen.
+    assert not dead.lock.keep(1)
+    with successor.alive():
+        assert dead.lock.take().holder == successor.me
+    assert successor.met[-1] == dead.me
+
+
+def test_the_lock_is_taken_again_after_a_restart_of_the_broker(rabbitmq: RabbitMQ, contenders):
+    agent = contenders()
+    assert agent.attempt() is Attempt.HELD
+    with rabbitmq.outage():
+        assert eventually(lambda: not agent.lock.keep(0.1))
+        assert agent.attempt() is Attempt.UNREACHABLE
+    assert eventually(lambda: agent.attempt() is Attempt.HELD)
+
+
+def test_a_user_without_the_permission_does_not_get_the_lock(rabbitmq: RabbitMQ, contenders):
+    rabbitmq.control("add_user", "restricted", "secret")
+    rabbitmq.control("set_permissions", "restricted", "^$", ".*", ".*")
+    agent = contenders(rabbitmq.transport_url.replace("guest:guest", "restricted:secret"))
+    outcome = agent.lock.take()
+    assert outcome.attempt is Attempt.REFUSED
+    assert "access to queue 'rtagent_lock." in outcome.why
+    rabbitmq.control("set_permissions", "restricted", "^rtagent_lock", ".*", ".*")
+    assert agent.attempt() is Attempt.HELD
+    rabbitmq.control("delete_user", "restricted")
+
+
+def test_a_wrong_password_and_a_frozen_broker_are_noticed(rabbitmq: RabbitMQ, contenders):
+    outcome = contenders(rabbitmq.transport_url.replace("guest:guest", "guest:wrong")).lock.take()
+    assert outcome.attempt is Attempt.UNREACHABLE
+    assert "ACCESS_REFUSED" in outcome.why
+    rabbitmq.freeze()
+    assert contenders().attempt() is Attempt.UNREACHABLE
+    rabbitmq.thaw()
