@@ -6,13 +6,14 @@ either of them. An agent that does not know a claim must then not answer that it
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
 
-from rtagent.errors import DuplicateHost, NodeNotReady, Unavailable
+from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.model.base import Uuid, Value
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.node_state import NodeState
@@ -30,19 +31,22 @@ class AgentIdentity(Value, frozen=True, kw_only=True):
     """One start of an agent.
 
     :ivar agent_uuid: made at the start. :ivar node: the hypervisor_hostname.
-    :ivar machine_id: and ``state_path``, ``host_ip``: empty if they are not known.
+    :ivar machine_id: and the following: empty if they are not known. Clones of a machine often have
+        its machine id; they never have its boot id.
     """
 
     agent_uuid: Uuid
     node_uuid: Uuid
     node: Printable
     machine_id: Printable = ""
+    boot_id: Printable = ""
     state_path: Printable = ""
     host_ip: Printable = ""
 
     def __str__(self) -> str:
         known = {
             "machine": self.machine_id,
+            "boot": self.boot_id,
             "address": self.host_ip,
             "state directory": self.state_path,
         }
@@ -84,7 +88,7 @@ class Duplicates:
         self._other: AgentIdentity | None = None
         self._error: DuplicateHost | None = None
         self._last_sign = 0.0
-        self._doubt: NodeNotReady | None = None
+        self._trusted_until = math.inf
 
     @property
     def error(self) -> DuplicateHost | None:
@@ -108,9 +112,12 @@ class Duplicates:
                 self._error = self._other = None
                 self._changed(None)
 
-    def doubt(self, why: str) -> None:
-        """Doubt for now that this agent is the only one; "": end the doubt."""
-        self._doubt = NodeNotReady(why) if why else None
+    def trust(self, seconds: float) -> None:
+        """Trust for this time, and no longer, that this agent is the only one.
+
+        So an agent that stood still does not go on before it has the host lock again.
+        """
+        self._trusted_until = self._clock.monotonic() + seconds
 
     def check(self, arguments: Arguments, state: NodeState) -> None:
         """Refuse a call for a claim or an instance that another agent may know.
@@ -118,10 +125,13 @@ class Duplicates:
         :raises Unavailable: the call names one that is unknown here, and this agent may not be the
             only one.
         """
-        refusal: Unavailable | None = self._error or self._doubt
-        if refusal is not None and not all(_known(arguments, state)):
+        trusted = self._clock.monotonic() < self._trusted_until
+        if (trusted and self._error is None) or all(_known(arguments, state)):
+            return
+        if self._error is not None:
             # Without the traceback of earlier calls: each would add its frames to it.
-            raise refusal.with_traceback(None)
+            raise self._error.with_traceback(None)
+        raise NodeNotReady("another agent may serve this host, because the host lock is not held")
 
 
 def _adds(new: AgentIdentity | None, known: AgentIdentity | None) -> bool:

@@ -100,6 +100,7 @@ class HostLock:
                 holder = self._ask_holder(connection.channel())
                 return Outcome(attempt=Attempt.TAKEN, holder=holder)
             except amqp.ChannelError as error:
+                self.close()  # it may have declared the queue, but must not read it
                 return Outcome(attempt=Attempt.REFUSED, why=str(error))
         except _BROKEN as error:
             self.close()
@@ -142,7 +143,8 @@ class HostLock:
         if other is None or other.agent_uuid == self._me.agent_uuid:
             return
         self._met(other)
-        if reply_to := message.properties.get("reply_to"):
+        reply_to = message.properties.get("reply_to", "")
+        if reply_to.startswith(REPLY_TO):  # and not to any queue that a sender names
             self._send(channel, reply_to)
 
     def _ask_holder(self, channel: amqp.Channel) -> AgentIdentity | None:
@@ -235,5 +237,5 @@ def _identity(message: amqp.Message) -> AgentIdentity | None:
         return None
     try:
         return msgspec.json.decode(body, type=AgentIdentity)
-    except msgspec.DecodeError:  # ValidationError included
+    except (msgspec.DecodeError, UnicodeError):  # ValidationError included
         return None

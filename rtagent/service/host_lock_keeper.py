@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from rtagent.ports import Clock
 from rtagent.rpc.duplicates import Duplicates
-from rtagent.rpc.host_lock import Attempt, HostLock, Outcome
+from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, Outcome
 from rtagent.service.loop import Rest, every
 from rtagent.service.rpc_health import RpcHealth
 
@@ -19,6 +20,9 @@ RECONNECT = 1.0
 #: Seconds after which a holder that does not answer is ignored. The broker drops a dead connection
 #: earlier, but it may also fail to do so, and then the agent must serve nevertheless.
 PATIENCE = 30.0
+#: Seconds for which a lock counts as held after it was. The broker drops a silent connection after
+#: two intervals at the earliest, and the last heartbeat may have been half an interval ago.
+TRUST = 1.5 * HEARTBEAT
 
 SILENT = "the host lock is held by a connection that does not answer"
 
@@ -49,6 +53,7 @@ class HostLockKeeper:
         """Keep the lock for some time, or try to take it."""
         self._duplicates.forget()
         if self._lock.held and self._lock.keep(TURN):
+            self._duplicates.trust(TRUST)
             self._health.report()
             return every(0.0)
         rest = self._react(self._lock.take())
@@ -58,11 +63,11 @@ class HostLockKeeper:
     def _react(self, outcome: Outcome) -> Rest:
         if outcome.attempt is Attempt.HELD:
             self._missing_since = None
-            self._settle("")
+            self._serve("", TRUST)
             return every(0.0)
         if outcome.attempt is Attempt.REFUSED:
-            self._settle(f"the broker refuses the host lock: {outcome.why}")
-            return every(RETRY)
+            self._serve(f"the broker refuses the host lock: {outcome.why}", math.inf)
+            return every(PATIENCE)
         if outcome.holder is not None:
             self._missing_since = None
             self._duplicates.seen(outcome.holder)
@@ -77,16 +82,20 @@ class HostLockKeeper:
         taken = outcome.attempt is Attempt.TAKEN
         why = SILENT if taken else f"the host lock cannot be taken: {outcome.why}"
         if now - self._missing_since >= PATIENCE:
-            self._settle(why)
-        else:
+            self._serve(why, math.inf)
+        elif taken:
             self._health.lock_doubt = why
-            self._duplicates.doubt(f"another agent may serve this host, too: {why}")
-            if not taken:
-                self._start_server()
+            self._duplicates.trust(0)
+        else:
+            self._serve(why, 0)
         return every(RETRY if taken else RECONNECT)
 
-    def _settle(self, why: str) -> None:
-        """Serve from now on. :param why: the lock is not held; "": it is."""
-        self._health.lock_doubt = why
-        self._duplicates.doubt("")
+    def _serve(self, doubt: str, trust: float) -> None:
+        """Serve, if the server has not started yet.
+
+        :param doubt: why the lock is not held; "": it is.
+        :param trust: seconds for which this agent may trust that it is the only one.
+        """
+        self._health.lock_doubt = doubt
+        self._duplicates.trust(trust)
         self._start_server()

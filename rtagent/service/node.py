@@ -253,6 +253,7 @@ def _identity(node: Node, state_path: str) -> AgentIdentity:
         node_uuid=node.uuid,
         node=printable(node.hypervisor_hostname),
         machine_id=printable(writer.machine_id),
+        boot_id=printable(writer.boot_id),
         state_path=printable(writer.state_path),
         host_ip=printable(node.host_ip),
     )

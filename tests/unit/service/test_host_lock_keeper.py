@@ -6,7 +6,7 @@ from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.rpc.claim_endpoint import ClaimChange
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, Duplicates
 from rtagent.rpc.host_lock import Attempt, Outcome
-from rtagent.service.host_lock_keeper import PATIENCE, RECONNECT, RETRY, HostLockKeeper
+from rtagent.service.host_lock_keeper import PATIENCE, RECONNECT, RETRY, TRUST, HostLockKeeper
 from rtagent.service.loop import every
 from rtagent.service.rpc_health import RpcHealth
 from tests.support.hosts import uid
@@ -125,5 +125,13 @@ def test_an_agent_without_the_lock_does_not_answer_for_unknown_claims(site):
     site.turn(AWAY)
     assert not site.releases()
     assert site.world.admission.why_closed is None
+    site.turn(HELD)
+    assert site.releases()
+
+
+def test_an_agent_that_stood_still_does_not_answer_for_unknown_claims_at_once(site):
+    site.turn(HELD)
+    site.world.clock.advance(TRUST)
+    assert not site.releases()
     site.turn(HELD)
     assert site.releases()

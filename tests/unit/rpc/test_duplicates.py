@@ -1,0 +1,94 @@
+"""What an agent says while another one has its host name."""
+
+import pytest
+
+from rtagent.errors import DuplicateHost, NodeNotReady
+from rtagent.rpc.duplicates import MEMORY, AgentIdentity, identity_of, printable
+from tests.support.hosts import uid
+from tests.support.rpc import Agent, build, claim_change, documents, operation
+
+OTHER = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="other", machine_id="m2")
+#: Methods that create a claim, or test whether it could be created.
+CREATING = (
+    *("instance_claim", "resize_claim", "live_migration_claim", "rebuild_claim"),
+    *("claim_pci_devices", "test_claim"),
+)
+
+
+def names_something(document: dict) -> bool:
+    return bool({"claim_uuid", "instance_uuid", "instance"} & set(document))
+
+
+@pytest.mark.parametrize("name", list(documents()))
+def test_calls_for_what_is_unknown_are_refused_while_another_agent_is_known(
+    agent: Agent, name: str
+):
+    document = documents()[name]
+    agent.duplicates.seen(OTHER)
+    before = agent.tracker.snapshot()
+    if name in CREATING or names_something(document):
+        with pytest.raises(DuplicateHost, match=f"the other is node {OTHER.node_uuid}"):
+            agent.invoke(name, **document)
+        assert agent.tracker.snapshot() is before
+    else:
+        agent.invoke(name, **document)
+
+
+def test_known_claims_can_be_released_while_another_agent_is_known(agent: Agent):
+    claim = agent.invoke("instance_claim", **build())
+    agent.duplicates.seen(OTHER)
+    agent.invoke("release_claim", **claim_change(claim))
+    assert not agent.tracker.snapshot().claims
+
+
+def test_a_refused_release_does_not_end_the_claim_of_a_late_create(agent: Agent):
+    claim = build()
+    agent.duplicates.seen(OTHER)
+    with pytest.raises(DuplicateHost):
+        agent.invoke("abort_instance_claim", claim_uuid=claim["operation_id"], **operation())
+    agent.clock.advance(MEMORY)
+    agent.duplicates.forget()
+    assert agent.invoke("instance_claim", **claim)["uuid"] == claim["operation_id"]
+
+
+def test_without_trust_claims_are_granted_and_unknown_ones_are_not_ended(agent: Agent):
+    agent.duplicates.trust(5)
+    agent.clock.advance(5)
+    agent.invoke("instance_claim", **build())
+    with pytest.raises(NodeNotReady, match="the host lock is not held"):
+        agent.invoke("release_claim", claim_uuid=uid(), **operation())
+    agent.duplicates.trust(5)
+    agent.invoke("release_claim", claim_uuid=uid(), **operation())
+
+
+def test_the_fullest_identity_is_kept(agent: Agent):
+    poor = AgentIdentity(agent_uuid=OTHER.agent_uuid, node_uuid=OTHER.node_uuid, node="other")
+    for seen, named in ((None, "another version"), (poor, "(other)"), (OTHER, "machine m2")):
+        agent.duplicates.seen(seen)
+        assert named in agent.duplicates.error.message
+    for seen in (None, poor):
+        agent.duplicates.seen(seen)
+        assert "machine m2" in agent.duplicates.error.message
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(None, {}, [], {"agent_uuid": "x"}, {"node_uuid": uid()}),
+        {"agent_uuid": uid(), "node_uuid": uid(), "node": "two\nlines"},
+        {"agent_uuid": uid(), "node_uuid": uid(), "node": "\x1b[31m"},
+        {"agent_uuid": uid(), "node_uuid": uid(), "node": "n" * 256},
+    ],
+)
+def test_an_invalid_identity_is_none(reply):
+    assert identity_of(reply) is None
+
+
+def test_any_name_can_be_made_printable():
+    for name in ("host-ž", "a\nb", "\x1b", "x" * 1000, "\ud800"):
+        identity = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=printable(name))
+        assert identity_of(documents_of(identity)) == identity
+
+
+def documents_of(identity: AgentIdentity) -> dict:
+    return {name: getattr(identity, name) for name in identity.__struct_fields__}
