@@ -54,7 +54,7 @@ class AgentIdentity(Value, frozen=True, kw_only=True):
         return f"node {self.node_uuid} ({self.node}{more})"
 
 
-def printable(text: str) -> str:
+def as_printable(text: str) -> str:
     """The text as `Printable`."""
     safe = text.encode("ascii", "backslashreplace").decode()
     return "".join(each if " " <= each <= "~" else "?" for each in safe)[:255]

@@ -55,6 +55,22 @@ def claim(rtagent: Run) -> Iterator[str]:
     assert rtagent("claim", "release", created.json["uuid"]).code == 0
 
 
+def test_a_command_names_the_node_of_its_state_directory(agent, claim, tmp_path):
+    """The host name of its configuration leads to an agent of another node."""
+    (tmp_path / "compute_id").write_text(f"{uuid4()}\n")
+    config = tmp_path / "rtagent.conf"
+    config.write_text(
+        agent.config_file.read_text()
+        .replace(f"state_path = {agent.directory}", f"state_path = {tmp_path}")
+        .replace("[libvirt]", f"[api]\naddress = {agent.address.path}\n[libvirt]")
+    )
+    refused = run("--config-file", str(config), "claim", "release", claim)
+    assert refused.code == 5
+    served = (agent.directory / "compute_id").read_text().strip()
+    assert f"is not served here: this agent serves {served}" in refused.err
+    assert agent.read("claims", claim)["claim"]["state"] == "building"
+
+
 def test_the_commands_of_a_claims_life(rtagent):
     instance, operation = str(uuid4()), str(uuid4())
     request = ["--instance", instance, *SMALL, "--name", "vm", "--project", "p", "--tag", "own"]
