@@ -9,6 +9,10 @@ from collections.abc import Iterable, Iterator
 #: of a billion CPUs.
 MAX_CPU = 65535
 
+#: The largest sum of the sizes of a set's parts. A set of every CPU, written in single numbers, has
+#: less; many large ranges would take minutes to parse.
+_MAX_SUM = 4 * (MAX_CPU + 1)
+
 
 class BadCpuSet(ValueError):
     """The text is not a CPU set. The message quotes the invalid part."""
@@ -23,9 +27,14 @@ def parse_cpu_spec(text: str, start: frozenset[int] = frozenset()) -> frozenset[
     """
     taken = set(start)
     excluded: set[int] = set()
+    left = _MAX_SUM
     for part in filter(None, map(str.strip, text.split(","))):
         target = excluded if part.startswith("^") else taken
-        target.update(_range(part))
+        numbers = _range(part)
+        left -= len(numbers)
+        if left < 0:
+            raise BadCpuSet(f"its parts have more than {_MAX_SUM} CPUs together")
+        target.update(numbers)
     return frozenset(taken - excluded)
 
 

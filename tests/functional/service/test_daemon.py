@@ -1,6 +1,7 @@
 """How the daemon starts, waits, reloads, refuses and stops."""
 
 import json
+import re
 import signal
 import sqlite3
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.service.audits import GAP
+from rtagent.virt.libvirt.hostfile import capabilities_path
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.node_device_xml import pci
@@ -45,6 +47,11 @@ def node(daemon: Daemon) -> dict:
 def wait_counted(daemon: Daemon, part: str, number: int) -> None:
     """Wait until so many lines of the log contain `part`."""
     wait_until(lambda: daemon.count_logged(part) == number)
+
+
+def re_sized(capabilities: bytes) -> bytes:
+    """The document with a memory size of 5,000 digits, which Python does not convert."""
+    return re.sub(rb"(<memory[^>]*>)[0-9]+", rb"\g<1>" + b"7" * 5000, capabilities)
 
 
 def copy_of(daemon: Daemon, tmp_path: Path, **options: object) -> Daemon:
@@ -237,6 +244,28 @@ def test_start_waits_for_the_hypervisor(daemon):
     world.rename(daemon.host_file)
 
     daemon.wait_ready()
+
+
+def test_odd_capabilities_end_neither_the_start_nor_the_audits(daemon):
+    file = capabilities_path(daemon.host_file)
+    good = file.read_bytes()
+    odd = [good.replace(b"<capabilities>", b"<capabilities>\xff&undefined;"), re_sized(good)]
+    file.write_bytes(odd[0])
+    daemon.start()
+    daemon.wait_notified("STATUS=waiting for the hypervisor: the host's capabilities: not well")
+    file.write_bytes(odd[1])
+    daemon.wait_notified("STATUS=waiting for the hypervisor: the host's capabilities: cell 0: <mem")
+    file.write_bytes(good)
+    daemon.wait_ready()
+
+    for document in odd:
+        file.write_bytes(document)
+        wait_until(lambda: "host capabilities" in str(daemon.read("health")["checks"]["audit"]))
+        file.write_bytes(good)
+        wait_until(lambda: daemon.read("health")["status"] == "pass")
+
+    assert node(daemon)["memory_mb"] == Machine().memory_mb
+    assert "Traceback" not in daemon.log.read_text()
 
 
 def test_start_waits_for_the_database(daemon):

@@ -64,3 +64,12 @@ def test_cpu_set_is_formatted_as_short_as_possible(cpus, text):
 @given(st.frozensets(st.integers(0, 300)))
 def test_formatted_cpu_set_parses_to_the_same_set(cpus):
     assert parse_cpu_spec(format_cpu_spec(cpus)) == cpus
+
+
+def test_text_that_would_take_minutes_to_parse_is_refused():
+    with pytest.raises(BadCpuSet, match="its parts have more than 262144 CPUs together"):
+        parse_cpu_spec("0-65535," * 100_000)
+
+
+def test_every_cpu_may_be_named_by_itself():
+    assert len(parse_cpu_spec(",".join(map(str, range(65536))))) == 65536
