@@ -22,6 +22,14 @@ def log_state(reporter: Reporter, doing: str, checks: Iterable[Check] = ()) -> N
         reporter.log("info", f"state: health of {check.part} is {check.status}{why}")
     frames = sys._current_frames()
     for thread in threading.enumerate():
-        stack = traceback.extract_stack(frames.get(thread.ident or 0))
-        where = ", ".join(f"{at.filename}:{at.lineno} {at.name}" for at in reversed(stack))
+        frame = frames.get(thread.ident or 0)
+        if frame is None:  # it has ended meanwhile
+            continue
+        stack = reversed(traceback.extract_stack(frame))
+        where = ", ".join(f"{_short(at.filename)}:{at.lineno} {at.name}" for at in stack)
         reporter.log("info", f"state: thread {thread.name} is in {where}")
+
+
+def _short(path: str) -> str:
+    """Return the last two parts of a path: a line of the log has a limit."""
+    return "/".join(path.split("/")[-2:])
