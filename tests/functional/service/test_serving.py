@@ -10,6 +10,7 @@ import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from rtagent.db.rosters import ROSTERS
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
@@ -68,7 +69,12 @@ def test_state_that_breaks_an_invariant_is_served_but_nothing_is_granted(daemon,
     uuid = claim(agent)
     daemon.kill()
     with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:
-        database.execute("UPDATE claims SET revision = 1000000")
+        # As in a database that was written by an earlier release: the rows have no digests.
+        digests = ("row_digest", "host_digest", "inventories_digest", *ROSTERS.values())
+        database.execute(
+            "UPDATE compute_nodes SET " + ", ".join(f"{name} = NULL" for name in digests)
+        )
+        database.execute("UPDATE claims SET revision = 1000000, row_digest = NULL")
 
     daemon.start()
 
