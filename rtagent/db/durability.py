@@ -47,6 +47,8 @@ def faults(engine: Engine) -> str:
     kind = backend(engine.dialect.name)
     with Transactions(engine).query() as connection:
         found = _faults(kind, connection)
+        # The pool lends the most recently used connection: the next commit sees this result.
+        connection.info[_CHECK] = _Check(found)
     return _sentence(kind, found) if found else ""
 
 

@@ -22,6 +22,7 @@ from tests.support.stored_values import NODE, claim, created
 from tests.support.stores import assert_stored, commit, enrolled
 
 EX_CONFIG = 78
+PARTS = ("durability", "heartbeat", "store")
 
 
 @contextmanager
@@ -167,10 +168,25 @@ def test_setting_that_changes_under_a_running_agent_stops_its_changes(postgresql
     config = {"DEFAULT": {"report_interval": 1}}
     with Daemon(tmp_path, "fake://", database_url=url, config=config) as daemon:
         daemon.wait_ready()
-        assert durability_check(daemon) == ("pass", "")
+        assert check(daemon, "durability") == ("pass", "")
+        reserved = 1000
+
+        def refuses() -> bool:
+            nonlocal reserved
+            reserved += 1
+            daemon.configure({"DEFAULT": {"reserved_host_memory_mb": reserved}})
+            daemon.reload()  # something to write
+            return check(daemon, "store")[0] == "fail"
+
         with postgresql_setting(postgresql, "fsync", "off"):
-            wait_until(lambda: durability_check(daemon)[0] == "fail")
-            assert "fsync is off: ALTER SYSTEM SET fsync = on" in durability_check(daemon)[1]
+            wait_until(lambda: check(daemon, "durability")[0] == "fail")
+            assert "fsync is off: ALTER SYSTEM SET fsync = on" in check(daemon, "durability")[1]
+            wait_until(refuses)
+            assert "fsync is off: ALTER SYSTEM SET fsync = on" in check(daemon, "store")[1]
+        wait_until(lambda: {check(daemon, part)[0] for part in PARTS} == {"pass"})
+        wait_until(lambda: memory_used(daemon) == reserved)
+
+        with postgresql_setting(postgresql, "fsync", "off"):
             daemon.terminate()
             daemon.start()
             assert daemon.wait() == EX_CONFIG
@@ -179,11 +195,16 @@ def test_setting_that_changes_under_a_running_agent_stops_its_changes(postgresql
             daemon.configure({"database": {"require_durability": False}})
             daemon.start()
             daemon.wait_ready()
-            wait_until(lambda: durability_check(daemon)[0] == "warn")
-        wait_until(lambda: durability_check(daemon) == ("pass", ""))
+            wait_until(lambda: check(daemon, "durability")[0] == "warn")
+        wait_until(lambda: check(daemon, "durability") == ("pass", ""))
 
 
-def durability_check(daemon: Daemon) -> tuple[str, str]:
-    """The status of the part, and the reason."""
-    (check,) = daemon.read("health")["checks"].get("durability", [{"status": ""}])
-    return check["status"], check.get("output", "")
+def check(daemon: Daemon, part: str) -> tuple[str, str]:
+    """The status of a part, and the reason."""
+    (found,) = daemon.read("health")["checks"].get(part, [{"status": ""}])
+    return found["status"], found.get("output", "")
+
+
+def memory_used(daemon: Daemon) -> int:
+    used: int = daemon.read("nodes")["nodes"][0]["memory_mb_used"]
+    return used

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
@@ -79,6 +81,10 @@ class _FileConnection(sqlite3.Connection):
         # Not before the commit: the files could be removed between the check and the commit.
         self.check_files(sqlite3.OperationalError)
 
+    def close(self) -> None:
+        self.files = DatabaseFiles({})
+        super().close()
+
     def check_files(self, error: type[Exception]) -> None:
         """Raise this error if a file was removed or replaced."""
         faults = self.files.faults()
@@ -91,22 +97,34 @@ class _Connector:
     """Opens the connections of one engine, all to the same file."""
 
     def __init__(self) -> None:
-        self._first: DatabaseFiles | None = None
+        self._lock = threading.Lock()
+        self._first = DatabaseFiles({})
+        self._opened: WeakSet[_FileConnection] = WeakSet()
 
     def connect(self, _: object, __: object, args: Any, kwargs: Any) -> _FileConnection:
         """Open a connection. Only the first one of a process may create the file."""
         (path,) = args
         if kwargs.get("uri"):
             return sqlite3.connect(path, factory=_FileConnection, **kwargs)
-        name = path
-        if self._first is not None:
-            if faults := self._first.faults():
-                raise sqlite3.OperationalError(str(faults[0]))
-            name, kwargs = Path(path).absolute().as_uri() + "?mode=rw", {**kwargs, "uri": True}
-        connection = sqlite3.connect(name, factory=_FileConnection, **kwargs)
-        self._first = self._first or DatabaseFiles({}).with_those_at(path)
-        connection.files = self._first
+        with self._lock:
+            self._check_opened()
+            name = path
+            if self._first.known:
+                name, kwargs = Path(path).absolute().as_uri() + "?mode=rw", {**kwargs, "uri": True}
+            connection = sqlite3.connect(name, factory=_FileConnection, **kwargs)
+            if not self._first.known:
+                self._first = self._first.with_those_at(path)
+            connection.files = self._first
+            self._opened.add(connection)
         return connection
+
+    def _check_opened(self) -> None:
+        """Check the files of the other connections, too: without their WAL, a new connection would
+        begin another one, and the two would overwrite each other's pages.
+        """
+        for files in (self._first, *(connection.files for connection in self._opened)):
+            if faults := files.faults():
+                raise sqlite3.OperationalError(str(faults[0]))
 
 
 def _prepare(connection: _FileConnection, _: object) -> None:

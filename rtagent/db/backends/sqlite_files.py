@@ -38,6 +38,11 @@ class DatabaseFiles:
         """Note the files that are at further paths now."""
         return DatabaseFiles({**self._opened, **{path: file_id(path) for path in paths}})
 
+    @property
+    def known(self) -> bool:
+        """Whether any file is noted."""
+        return bool(self._opened)
+
     def faults(self) -> list[Fault]:
         """Return the files to which their paths do not lead any more."""
         return [

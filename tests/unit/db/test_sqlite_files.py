@@ -64,6 +64,20 @@ def test_new_connection_does_not_create_a_database(engine: Engine, tmp_path: Pat
     assert_loads(store, state)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_new_connection_does_not_begin_another_wal(engine: Engine, tmp_path: Path, name: str):
+    store = SqlStore(engine)
+    state = commit(store, enrolled(store), created(claim(1)))
+    aside = tmp_path / "aside"
+    with engine.connect():
+        (tmp_path / name).rename(aside)
+        with pytest.raises(StoreUnavailable, match=f"{name} is removed"):
+            store.load(NODE.uuid)  # the pool has no other connection
+        assert not (tmp_path / name).exists()
+        aside.rename(tmp_path / name)
+    assert_loads(store, state)
+
+
 def test_renamed_directory_is_noticed(tmp_path: Path, engine: Engine):
     (tmp_path / "state").mkdir()
     engine.dispose()
