@@ -18,6 +18,9 @@ LIBRARIES = (LOG, "oslo.messaging")
 #: The option that names a configuration file of `logging`. The file is read again at each reload.
 LOG_CONFIG = "log_config_append"
 
+#: The option that compresses requests; this agent would refuse its own.
+COMPRESSION = "kombu_compression"
+
 Group = tuple[str | None, Sequence[cfg.Opt]]
 
 
@@ -42,6 +45,10 @@ def judge(conf: cfg.ConfigOpts, mistakes: Mistakes) -> None:
         path = read.get(LOG_CONFIG)
         if path and not os.path.isfile(path):
             note(mistakes, mistake("DEFAULT", LOG_CONFIG, path, "is not a file"))
+        compression = read.get(COMPRESSION)
+        if compression:
+            rule = "must be unset, because agents refuse compressed messages"
+            note(mistakes, mistake(str(group), COMPRESSION, compression, rule))
 
 
 def log_options(conf: cfg.ConfigOpts) -> list[str]:

@@ -153,7 +153,7 @@ def _check_context(fields: Mapping[str, Any]) -> None:
     # oslo.messaging passes them as keyword arguments of a method, which has an argument `self`.
     if len(context) > MAX_CONTEXT_FIELDS or "self" in context:
         raise Refused("context")
-    if any(not name.isidentifier() or len(name) > MAX_NAME for name in context):
+    if any(len(name) > MAX_NAME for name in context):
         raise Refused("context")
     # oslo.messaging copies them by recursion.
     if _depth_exceeds(context, MAX_CONTEXT_DEPTH):

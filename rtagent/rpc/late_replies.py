@@ -24,7 +24,7 @@ from rtagent.ports import Clock, Reporter
 #: Seconds for which a reply is repeated. A caller reconnects within them.
 PATIENCE = 10.0
 #: Seconds between two rounds of attempts.
-INTERVAL = 0.5
+INTERVAL = 1.0
 #: The number of replies that wait at the same time; another one is given up at once.
 MAX_WAITING = 64
 

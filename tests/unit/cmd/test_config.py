@@ -57,6 +57,11 @@ def test_mistakes_that_an_adapter_finds_have_a_line(check):
             "[oslo_messaging_rabbit] rabbit_quorum_queue = maybe: Unexpected boolean value 'maybe'",
         ),
         (
+            "[oslo_messaging_rabbit]\nkombu_compression = gzip\n",
+            "[oslo_messaging_rabbit] kombu_compression = gzip: must be unset, because agents refuse"
+            " compressed messages",
+        ),
+        (
             "[DEFAULT]\ntransport_url = rabbit://me:pa$word@host/\n",
             "[DEFAULT] transport_url = (unresolved): no such option word in group [DEFAULT]",
         ),

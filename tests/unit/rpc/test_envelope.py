@@ -35,6 +35,7 @@ def test_a_request_has_a_unique_id():
 def test_fields_of_later_releases_are_accepted():
     fields = {"_context_new": {"a": [1]}, "_new": 1, "version": "7.12", "method": "new_method"}
     assert check(body(**fields), JSON) == "u"
+    assert check(body(**{"_context_trace-parent": 1, "_context_": 2}), JSON) == "u"
     assert check(body(_msg_id="m", _reply_q="q", _timeout=None, namespace=None), JSON) == "u"
 
 
@@ -107,8 +108,6 @@ def test_fields_that_oslo_messaging_cannot_process_are_refused(fields: dict[str,
     "context",
     [
         {"self": 1},
-        {"": 1},
-        {"a b": 1},
         {"k" * 101: 1},
         {f"k{n}": n for n in range(MAX_CONTEXT_FIELDS + 1)},
         {"deep": [[[[[[[[[[]]]]]]]]]]},
