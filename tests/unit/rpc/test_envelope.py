@@ -65,6 +65,13 @@ def test_deep_messages_are_refused(depth: int, why: str):
     assert reason(body('{"method": "ping", "args": ' + "[" * depth + "]" * depth + "}")) == why
 
 
+@pytest.mark.parametrize("digits", ["7" * 501, f"0.{'7' * 500}", f"1{'0' * 499}e1"])
+def test_long_numbers_are_refused(digits: str):
+    message = '{"method": "ping", "args": {"a": %s}}'
+    assert check(body(message % digits[:400]), JSON) is None
+    assert reason(body(message % digits)) == "envelope"
+
+
 @pytest.mark.parametrize("text", ["", "7", "[]", "null", "{", "\x00", '{"a": ' + "7" * 5000 + "}"])
 def test_text_that_is_no_object_is_refused(text: str):
     assert reason(body(text)) == "envelope"
