@@ -15,10 +15,10 @@ import msgspec
 
 from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.model.base import Uuid, Value
-from rtagent.model.instance import InstanceUpdate
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
-from rtagent.rpc.method import Arguments
+from rtagent.rpc.claim_endpoint import UpdateUsage
+from rtagent.rpc.method import Arguments, Change
 
 #: Seconds for which a sign of another agent counts. The agents repeat their signs more often.
 MEMORY = 20.0
@@ -120,10 +120,11 @@ class Duplicates:
         self._trusted_until = self._clock.monotonic() + seconds
 
     def check(self, arguments: Arguments, state: NodeState) -> None:
-        """Refuse a call for a claim or an instance that another agent may know.
+        """Refuse a call that another agent may be meant to serve.
 
-        :raises Unavailable: the call names one that is unknown here, and this agent may not be the
-            only one.
+        :param arguments: their ``node_uuid`` is this node's, or null.
+        :raises Unavailable: the call names a claim or an instance that is unknown here, or changes
+            something else without naming the node; and this agent may not be the only one.
         """
         trusted = self._clock.monotonic() < self._trusted_until
         if (trusted and self._error is None) or all(_known(arguments, state)):
@@ -142,12 +143,17 @@ def _adds(new: AgentIdentity | None, known: AgentIdentity | None) -> bool:
 
 
 def _known(arguments: Arguments, state: NodeState) -> Iterator[bool]:
-    """Whether each claim that a call names is here, and each instance has a claim here. An instance
-    that is to get a claim does not count."""
-    if claim_uuid := getattr(arguments, "claim_uuid", None):
+    """Whether each claim that a call names is here, and each instance has a claim here. For a
+    change of something else: whether the call names the node. Calls that create a claim are left
+    out.
+    """
+    claim_uuid: str | None = getattr(arguments, "claim_uuid", None)
+    owner_id: str | None = getattr(arguments, "instance_uuid", None)
+    if isinstance(arguments, UpdateUsage):
+        owner_id = arguments.instance.uuid
+    if claim_uuid:
         yield claim_uuid in state.claims
-    if owner_id := getattr(arguments, "instance_uuid", None):
+    if owner_id:
         yield bool(state.claims_of(owner_id))
-    instance = getattr(arguments, "instance", None)
-    if isinstance(instance, InstanceUpdate):
-        yield bool(state.claims_of(instance.uuid))
+    if isinstance(arguments, Change) and not claim_uuid and not owner_id:
+        yield arguments.node_uuid is not None

@@ -15,8 +15,10 @@ from oslo_context.context import RequestContext
 
 from rtagent.errors import DuplicateHost, NodeNotFound, RtAgentError
 from rtagent.rpc.client import UNANSWERED, AgentAPI
+from rtagent.rpc.host_lock import Attempt
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
+from tests.support.contender import Contender
 from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester")
@@ -183,6 +185,19 @@ def test_an_agent_that_was_killed_serves_again_at_once(clones_on):
         assert rpc(clones.first)[0] == "pass"
     assert held(clones.first) == {claim}
     assert "two agents" not in clones.first.log.read_text()
+
+
+def test_an_agent_serves_soon_after_a_power_failure(rabbitmq: RabbitMQ, clones_on):
+    """The broker believes that the connections of the start before are alive."""
+    clones = clones_on()
+    clones.first.kill()
+    before = Contender(rabbitmq.transport_url, clones.host)
+    wait_until(lambda: before.attempt() is Attempt.HELD)
+    clones.first.start().wait_ready()
+    wait_until(lambda: rpc(clones.first) == ("pass", ""), 60)
+    assert outcome(clones.api(attempts=5).release_claim, str(uuid.uuid4())) == "done"
+    assert "two agents" not in clones.first.log.read_text()
+    before.lock.close()
 
 
 def test_a_release_at_a_node_of_another_uuid_is_refused(clones_on):

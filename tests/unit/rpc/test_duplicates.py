@@ -15,6 +15,13 @@ CREATING = (
 )
 
 
+#: Methods that change something else than claims and instances.
+OF_THE_NODE = (
+    *("quarantine_pci_device", "clear_pci_device", "build_failed", "build_succeeded"),
+    *("set_service", "accept_restore"),
+)
+
+
 def names_something(document: dict) -> bool:
     return bool({"claim_uuid", "instance_uuid", "instance"} & set(document))
 
@@ -26,12 +33,18 @@ def test_calls_for_what_is_unknown_are_refused_while_another_agent_is_known(
     document = documents()[name]
     agent.duplicates.seen(OTHER)
     before = agent.tracker.snapshot()
-    if name in CREATING or names_something(document):
+    if name in (*CREATING, *OF_THE_NODE) or names_something(document):
         with pytest.raises(DuplicateHost, match=f"the other is node {OTHER.node_uuid}"):
             agent.invoke(name, **document)
         assert agent.tracker.snapshot() is before
     else:
         agent.invoke(name, **document)
+
+
+@pytest.mark.parametrize("name", [each for each in OF_THE_NODE if each != "accept_restore"])
+def test_changes_of_the_node_that_a_call_names_are_made(agent: Agent, name: str):
+    agent.duplicates.seen(OTHER)
+    agent.invoke(name, **documents()[name], node_uuid=agent.identity.node_uuid)
 
 
 def test_known_claims_can_be_released_while_another_agent_is_known(agent: Agent):
