@@ -62,7 +62,8 @@ class AgentAPI:
 
     * 1.0 - Initial version.
     * 1.1 - ``node_uuid`` in the arguments of every method; ``node_uuid`` and ``agent_uuid`` in the
-      reply of ``ping``.
+      reply of ``ping``; the methods ``get_restore`` and ``accept_restore``; the errors
+      ``DuplicateHost``, ``StoreRestored`` and ``TooManyRequests``.
     """
 
     def __init__(

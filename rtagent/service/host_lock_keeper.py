@@ -81,7 +81,9 @@ class HostLockKeeper:
             self._missing_since = now
         taken = outcome.attempt is Attempt.TAKEN
         why = SILENT if taken else f"the host lock cannot be taken: {outcome.why}"
-        if now - self._missing_since >= PATIENCE:
+        # While the broker is away, nobody waits, and another agent may be the first to come back.
+        away = not taken and self._health.probe_error
+        if now - self._missing_since >= PATIENCE and not away:
             self._serve(why, math.inf)
         elif taken:
             self._health.lock_doubt = why

@@ -129,6 +129,19 @@ def test_an_agent_without_the_lock_does_not_answer_for_unknown_claims(site):
     assert site.releases()
 
 
+def test_trust_does_not_come_back_during_a_long_outage_of_the_broker(site):
+    site.turn(HELD)
+    site.health.probe_error = "calls do not reach the server"
+    site.turn(AWAY)
+    site.world.clock.advance(PATIENCE)
+    site.turn(AWAY)
+    assert not site.releases()
+    site.health.probe_error = ""  # only the lock cannot be taken
+    site.turn(AWAY)
+    assert site.releases()
+    assert site.rpc == "warn: the host lock cannot be taken: connection refused"
+
+
 def test_an_agent_that_stood_still_does_not_answer_for_unknown_claims_at_once(site):
     site.turn(HELD)
     site.world.clock.advance(TRUST)
