@@ -11,9 +11,12 @@ from rtagent.cmd.client import Client
 from rtagent.cmd.output import OrEmpty, YesNo
 from rtagent.db import migrate
 from rtagent.db.backup import backup
+from rtagent.db.damaged_files import check_files
+from rtagent.db.damaged_rows import accept, damage
 from rtagent.db.engine import Engine, open_engine, open_existing
 from rtagent.db.nodes import SqlNodes
 from rtagent.db.purge import purge_expired, purge_history
+from rtagent.errors import RtAgentError
 
 #: Seconds that one statement of a migration may take.
 MIGRATION_TIMEOUT = 3600
@@ -52,12 +55,34 @@ class DbVersion(Show):
 
 
 class DbCheck(Text):
-    """Check that the database is reachable and has the schema of this program."""
+    """Check that the database is reachable, has the schema of this program, and is not damaged."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        migrate.check(_existing(self.app.client))
+        engine = _existing(self.app.client)
+        check_files(engine)
+        migrate.check(engine)
+        if found := damage(engine):
+            raise RtAgentError("\n".join(found))
         message = f"The schema is {migrate.HEAD}, as this program requires."
         return ("version", "message"), (migrate.HEAD, message)
+
+
+class DbAccept(Text):
+    """Accept what is left in damaged rows, of all nodes of the database.
+
+    Stop the agents first: one that runs is fenced, and ends with 78. Restore a backup instead if
+    there is one. Look at db check before: it lists what may be missing or wrong. Each agent takes
+    the rows as they are at its next start, and grants again.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        engine = _existing(self.app.client)
+        migrate.check(engine)
+        found = damage(engine)
+        if found:
+            accept(engine)
+        message = "\n".join(("Accepted:", *found)) if found else "No row is damaged."
+        return ("rows", "message"), (len(found), message)
 
 
 class DbHistory(List):

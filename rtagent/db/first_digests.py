@@ -17,7 +17,7 @@ from rtagent.model.claim import RELEASED
 from rtagent.model.stored import Stored
 
 #: The columns of each table, and its key within a node.
-_TABLES: tuple[tuple[CheckedColumns, str], ...] = (
+TABLES: tuple[tuple[CheckedColumns, str], ...] = (
     (claim_rows.CHECKED, "uuid"),
     (device_rows.CHECKED, "address"),
     (domain_rows.CHECKED, "domain_uuid"),
@@ -39,7 +39,7 @@ def add_digests(connection: Connection, stored: Stored) -> None:
         row = connection.execute(select(*part.selected).where(its_row)).one()
         fields |= _digest_of(part, row)
     connection.execute(update(compute_nodes).where(its_row).values(fields))
-    for checked, key in _TABLES:
+    for checked, key in TABLES:
         _add(connection, checked, key, node_uuid)
 
 

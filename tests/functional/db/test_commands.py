@@ -5,10 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete, update
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
+from rtagent.db.schema import claims
 from rtagent.db.store import SqlStore
+from rtagent.errors import WriterFenced
 from rtagent.model.retention import Retention
 from tests.functional.cli.shell import Outcome, run
 from tests.support.stored_values import NODE, claim, created, released
@@ -61,6 +64,37 @@ def test_db_purge_deletes_old_rows(rtagent: Rtagent, database_url: str):
     assert rtagent("db", "purge", "--history", "2").out == "2 rows are deleted.\n"
     assert [event.claim_uuid for event in store.history(NODE.uuid)] == [live.uuid]
     assert_loads(store, state)
+
+
+def test_damaged_rows_are_listed_and_accepted(rtagent: Rtagent, database_url: str):
+    rtagent("db", "sync")
+    assert rtagent("db", "accept").out == "No row is damaged.\n"
+    engine = open_engine(database_url, 5)
+    store = SqlStore(engine)
+    state = commit(store, enrolled(store), created(claim(1), claim(2), claim(4)))
+    with engine.begin() as connection:
+        hidden = claims.c.uuid == claim(4).uuid
+        connection.execute(update(claims).where(hidden).values(state="released", document="{"))
+        damaged = claims.c.uuid == claim(1).uuid
+        connection.execute(update(claims).where(damaged).values(vcpus=7))
+        connection.execute(delete(claims).where(claims.c.uuid == claim(2).uuid))
+    assert store.load(NODE.uuid).unknown
+    listed = rtagent("db", "check")
+    assert listed.code == 1
+    assert f"claims {claim(1).uuid}: damaged (digest)" in listed.err
+    assert "rows of claims are missing" in listed.err
+    assert rtagent("db", "accept").out.startswith("Accepted:\nclaims ")
+    with pytest.raises(WriterFenced):
+        commit(store, state, created(claim(3)))
+    accepted = enrolled(store)
+    assert not accepted.damage
+    assert not accepted.unknown
+    assert {each.uuid: each.vcpus for each in accepted.claims.values()} == {
+        claim(1).uuid: 7,
+        claim(4).uuid: 2,
+    }
+    assert not any(each.suspect for each in accepted.claims.values())
+    assert rtagent("db", "check").code == 0
 
 
 def test_db_backup_copies_sqlite_and_names_the_tool_of_a_server(rtagent: Rtagent, tmp_path: Path):
