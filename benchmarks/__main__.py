@@ -35,6 +35,7 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     devices.measure: ("claim_pci_p50",),
     claims_inprocess.measure: ("claim_inprocess_16",),
     claims_inprocess.mark_cost: ("claim_mark_cost",),
+    claims_inprocess.digest_cost: ("claim_digest_cost",),
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
     audits.contention: ("audit_contention_p99",),
     hung_outside.measure: ("hung_outside_p99",),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import median
+from unittest.mock import patch
 
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
+from rtagent.db import commit
+from rtagent.db.checked_rows import CheckedColumns
 from rtagent.embedded import EmbeddedNode
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
@@ -41,17 +44,47 @@ def mark_cost(bench: Bench) -> Iterator[Figure]:
     for node in (marked, unmarked):
         node.auditor.run("start")
         _claims_per_second(node)
-    rates, ratios = [], []
-    for turn in range(bench.rounds(100)):
-        order = (marked, unmarked) if turn % 2 else (unmarked, marked)
-        rate = {node: _claims_per_second(node) for node in order}
-        rates.append(rate[unmarked])
-        ratios.append(rate[marked] / rate[unmarked])
+    yield _compared(
+        bench,
+        "claim_mark_cost",
+        lambda: _claims_per_second(marked),
+        lambda: _claims_per_second(unmarked),
+    )
     marked.close()
     unmarked.close()
+
+
+def digest_cost(bench: Bench) -> Iterator[Figure]:
+    """claim_digest_cost: the rate of claim_inprocess_16 with digests of rows, against the rate
+    without them, in pairs of short turns."""
+    node = agents.node(bench.directory(), FakeHypervisor())
+    node.auditor.run("start")
+    _claims_per_second(node)
+
+    def without() -> float:
+        with (
+            patch.object(CheckedColumns, "digest", lambda *_: 0),
+            patch.object(commit, "roster", lambda _: 0),
+        ):
+            return _claims_per_second(node)
+
+    yield _compared(bench, "claim_digest_cost", lambda: _claims_per_second(node), without)
+    node.close()
+
+
+def _compared(
+    bench: Bench, name: str, measured: Callable[[], float], baseline: Callable[[], float]
+) -> Figure:
+    """Return the median of the first rate, with the second one as floor."""
+    rates, ratios = [], []
+    for turn in range(bench.rounds(100)):
+        order = (measured, baseline) if turn % 2 else (baseline, measured)
+        rate = {run: run() for run in order}
+        rates.append(rate[baseline])
+        ratios.append(rate[measured] / rate[baseline])
     floor = median(rates)
-    yield Figure(
-        name="claim_mark_cost",
+    return Figure(
+        name=name,
         value=floor * median(ratios),
         floor=floor,
         unit="claims/s",

@@ -234,7 +234,8 @@ def _encode(claim: Claim) -> Fields:
     fields = {name: getattr(claim, name) for name in _COLUMNS}
     document = _Document(**{name: getattr(claim, name) for name in _DOCUMENT})
     fields["document"] = to_document(document)
-    return CHECKED.signed(fields)
+    fields[DIGEST] = CHECKED.digest(fields)
+    return fields
 
 
 def _shared(raw: Any, decoded: dict[bytes, _T], decode: Callable[[bytes], _T]) -> _T:

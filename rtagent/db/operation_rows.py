@@ -113,4 +113,6 @@ def _without_known(
 
 def _encode(row: OperationRow) -> dict[str, Any]:
     fields = {name: getattr(row.operation, name) for name in _FIELDS}
-    return _CHECKED.signed(fields | {name: getattr(row, name) for name in _WHEN})
+    fields |= {name: getattr(row, name) for name in _WHEN}
+    fields[DIGEST] = _CHECKED.digest(fields)
+    return fields

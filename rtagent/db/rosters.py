@@ -25,7 +25,7 @@ _BYTES = 5
 
 def roster(keys: Iterable[str]) -> int:
     """Return the sum over the rows with these keys."""
-    return sum(number_of(key, _BYTES) for key in keys)
+    return sum(number_of(key.encode("utf-8", "surrogatepass"), _BYTES) for key in keys)
 
 
 def keys_of(stored: Stored) -> dict[str, list[str]]:
