@@ -148,6 +148,16 @@ def read_claims(
     return _with_units_of_rows(found, units)
 
 
+def sound_claims(connection: Connection, uuids: Sequence[str]) -> frozenset[str]:
+    """Return those of these claims, of any node, whose row is not damaged."""
+    if not uuids:
+        return frozenset()
+    rows = connection.execute(select(*CHECKED.selected).where(claims.c.uuid.in_(uuids)))
+    # Without a digest: its agent has not enrolled since the upgrade.
+    read = (CHECKED.read(row, has_digests=row[-1] is not None) for row in rows)
+    return frozenset(row.values["uuid"] for row in read if not row.faults)
+
+
 class _Reader:
     """Reads claims, and shares the equal parts of their documents."""
 

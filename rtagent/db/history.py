@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Dialect, insert, select
 
+from rtagent.db.checked_rows import LONG_AGO, CheckedColumns, with_undecodable
 from rtagent.db.schema import claim_events, to_document
 from rtagent.db.transaction import Statement
 from rtagent.model.base import Value
@@ -52,6 +53,9 @@ class ClaimEvent(Value, frozen=True, kw_only=True):
 
 _COLUMNS = ClaimEvent.__struct_fields__
 
+_CHECKED = CheckedColumns(claim_events, _COLUMNS, None)
+_UNKNOWN = ClaimFacts(state="", suspect=None, vcpus=0, pcpus=0, memory_mb=0, disk_mb=0)
+
 _decode_facts = msgspec.json.Decoder(ClaimFacts).decode
 
 
@@ -76,8 +80,7 @@ def read_history(
     connection: Connection, node_uuid: str, claim_uuid: str | None
 ) -> tuple[ClaimEvent, ...]:
     """Read the events of a claim, or of all claims of the node, oldest first."""
-    columns = (claim_events.c[name] for name in _COLUMNS)
-    query = select(*columns).where(claim_events.c.node_uuid == node_uuid)
+    query = select(*_CHECKED.selected).where(claim_events.c.node_uuid == node_uuid)
     if claim_uuid is not None:
         query = query.where(claim_events.c.claim_uuid == claim_uuid)
     return tuple(map(_decode, connection.execute(query.order_by(claim_events.c.id))))
@@ -117,8 +120,21 @@ def _encode(event: ClaimEvent) -> dict[str, Any]:
 
 
 def _decode(row: Sequence[Any]) -> ClaimEvent:
-    fields = dict(zip(_COLUMNS, row, strict=True))
-    before = fields["before"]
-    fields["before"] = None if before is None else _decode_facts(before)
-    fields["after"] = _decode_facts(fields["after"])
+    """Return the event of a row, with the readable columns of one that is damaged."""
+    checked = _CHECKED.read(row)
+    fields, faults = dict(checked.values), checked.faults
+    for name in ("before", "after"):
+        text = fields[name]
+        try:
+            fields[name] = None if text is None else _decode_facts(text)
+        except msgspec.MsgspecError as error:
+            fields[name] = None
+            faults = with_undecodable(faults, name, error)
+    if faults:
+        fields = {name: fields[name] or "" for name in _COLUMNS} | {
+            "at": fields["at"] or LONG_AGO,
+            "before": fields["before"],
+            "after": fields["after"] or _UNKNOWN,
+            "reason": f"the record of this event is damaged: {', '.join(faults)}",
+        }
     return ClaimEvent(**fields)

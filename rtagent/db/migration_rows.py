@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import Connection, Dialect, and_, bindparam, delete, insert, select, update
 
 from rtagent.db.checked_rows import DIGEST, LONG_AGO, CheckedColumns, with_undecodable
+from rtagent.db.claim_rows import sound_claims
 from rtagent.db.findings import Findings
 from rtagent.db.schema import claims, compute_nodes, migrations, to_document
 from rtagent.db.transaction import Statement
@@ -96,7 +97,12 @@ def read_evacuated(connection: Connection, node_uuid: str) -> Mapping[str, Taken
         migrations.c.role == DEST,
     )
     found = (
-        select(mine.c.uuid, compute_nodes.c.host, migrations.c.uuid.label("migration_uuid"))
+        select(
+            mine.c.uuid,
+            other.c.uuid.label("other_uuid"),
+            compute_nodes.c.host,
+            migrations.c.uuid.label("migration_uuid"),
+        )
         .join_from(mine, other, other.c.owner_id == mine.c.owner_id)
         .join(compute_nodes, compute_nodes.c.uuid == other.c.node_uuid)
         .join(migrations, its_move, isouter=True)
@@ -110,9 +116,12 @@ def read_evacuated(connection: Connection, node_uuid: str) -> Mapping[str, Taken
             other.c.created_at > mine.c.created_at,
         )
     )
+    rows = connection.execute(found).all()
+    sound = sound_claims(connection, [row.other_uuid for row in rows])
     return {
         row.uuid: TakenOver(host=row.host, migration_uuid=row.migration_uuid)
-        for row in connection.execute(found)
+        for row in rows
+        if row.other_uuid in sound
     }
 
 

@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import Engine, update
 
+from rtagent.db.schema import claims
+from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected
 from rtagent.model.change import Change
 from rtagent.model.claim import (
@@ -187,6 +190,21 @@ def test_evacuated_names_the_migration(database: Database):
     commit(store, there, Change(cause="x", at=NOW, migrations=records))
     fact = TakenOver(host=OTHER.host, migration_uuid=records[0].uuid)
     assert store.evacuated(NODE.uuid) == {old.uuid: fact}
+
+
+def test_damaged_record_of_an_evacuation_is_no_evidence(engine: Engine):
+    store = SqlStore(engine)
+    here = enrolled(store)
+    there = state_of(store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 1)))
+    old = claim(1, state=ACTIVE)
+    where = {"node_uuid": OTHER.uuid, "host": OTHER.host, "node": OTHER.hypervisor_hostname}
+    new = claim(2, owner_id=uuid(8), state=ACTIVE, kind=EVACUATION, created_at=LATER, **where)
+    put(store, here, old)
+    put(store, there, new)
+    with engine.begin() as connection:
+        its = update(claims).where(claims.c.uuid == new.uuid)
+        connection.execute(its.values(owner_id=old.owner_id))
+    assert store.evacuated(NODE.uuid) == {}
 
 
 def test_evacuation_within_one_node_takes_nothing_over(database: Database):

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.model.claim import ACTIVE
+from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE, DAMAGED
 from rtagent.model.node_state import HOST
 from rtagent.reconcile.plan import plan
 from tests.support.audits import CLAIM, active, audited, building, domain, seen
@@ -51,6 +52,15 @@ def test_lapsed_claim_ends_after_a_complete_observation_without_its_domain():
 def test_lapsed_claim_does_not_end_while_its_domain_is_here():
     after, _ = audited(building(), seen(domain()), {CLAIM})
     assert after.claims[CLAIM].state == ACTIVE
+
+
+@pytest.mark.parametrize("observed", [seen(), seen(domain())])
+@pytest.mark.parametrize("state", [active(), building()])
+def test_no_audit_ends_or_trusts_a_claim_whose_record_was_damaged(state, observed):
+    damaged = replace(state.claims[CLAIM], suspect=f"{DAMAGED}vcpus")
+    state = state.fold(Change(cause="test", at=NOON, puts=(damaged,)))
+    after, _ = audited(state, observed, {CLAIM})
+    assert after.claims == state.claims
 
 
 def test_incomplete_observation_concludes_nothing_from_absence():
