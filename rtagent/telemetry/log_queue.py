@@ -33,16 +33,22 @@ class LogQueue:
         """
         logging.captureWarnings(True)  # or they would be printed by the thread that causes them
         threading.excepthook = _log_end_of_thread
-        used = []
+        used: dict[logging.Handler, QueuedHandler] = {}
         for logger in _loggers():
-            for handler in tuple(logger.handlers):
-                if isinstance(handler, QueuedHandler):
-                    used.append(handler)
-                elif not isinstance(handler, logging.NullHandler):
-                    logger.removeHandler(handler)
-                    used.append(QueuedHandler(handler, self._counted, self._capacity))
-                    logger.addHandler(used[-1])
-        self._handlers = used
+            logger.handlers = [self._queued(handler, used) for handler in logger.handlers]
+        self._handlers = list(used.values())
+
+    def _queued(
+        self, handler: logging.Handler, used: dict[logging.Handler, QueuedHandler]
+    ) -> logging.Handler:
+        """Return the queue of a handler, which several loggers may have."""
+        if isinstance(handler, logging.NullHandler):
+            return handler
+        if isinstance(handler, QueuedHandler):
+            used[handler] = handler
+        elif handler not in used:
+            used[handler] = QueuedHandler(handler, self._counted, self._capacity)
+        return used[handler]
 
     def close(self, patience: float = PATIENCE) -> bool:
         """Write everything that waits. Afterwards, logging blocks as usual.

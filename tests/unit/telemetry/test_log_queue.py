@@ -84,6 +84,18 @@ def test_an_unread_pipe_blocks_neither_callers_nor_other_handlers(logger, queue,
     assert "0 x" in text.getvalue()
 
 
+def test_loggers_that_share_a_handler_share_its_queue(logger, queue):
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    logger.addHandler(handler)
+    logging.getLogger().addHandler(handler)
+    queue.adopt()
+    assert logger.handlers == logging.getLogger().handlers
+    logger.info("once")
+    assert queue.close(SOON)
+    assert text.getvalue() == "once\n"
+
+
 def test_a_line_that_cannot_be_formatted_does_not_disturb_the_caller(logger, queue, counts):
     class Broken(logging.Formatter):
         def format(self, record):
