@@ -225,6 +225,21 @@ def test_restored_store_that_fails_meanwhile_is_continued_later(copies, method, 
         claim(tracker)
 
 
+def test_mark_that_is_older_than_the_store_is_no_alarm(copies):
+    """A process may be killed between a commit and its mark; a power failure may lose marks."""
+    store, witness = copies.store(), MemoryWitness()
+    tracker = tracker_on(store, witness=witness)
+    older = witness.mark
+    assert older is not None
+    for _ in range(3):
+        claim(tracker)
+    witness.record(older)
+    started = ResourceTracker(store, ManualClock(), enroll(store), witness=witness)
+    assert not started.stale and started.restored is None
+    assert len(started.snapshot().claims) == 3
+    assert witness.mark.position == started.snapshot().position
+
+
 def test_list_outlives_a_process_that_is_killed_when_it_has_noticed_a_restore(copies):
     store, witness = FailingStore(copies.store()), MemoryWitness()
     tracker = tracker_on(store, witness=witness)
