@@ -20,7 +20,7 @@ from rtagent.cmd.cells import safe
 from rtagent.cmd.client import Client
 from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import deprecated, unknown
-from rtagent.db import migrate
+from rtagent.db import durability, migrate
 from rtagent.db.engine import open_existing
 from rtagent.db.nodes import SqlNodes
 from rtagent.errors import RtAgentError, StoreUnavailable, TakeoverPending
@@ -83,7 +83,9 @@ class UpgradeChecks(UpgradeCommands):
         return Result(Code.WARNING, "\n".join(warnings)) if warnings else Result(Code.SUCCESS)
 
     def database(self) -> Result:
-        """Fail if the schema is not that of this release. Warn if there is no database yet."""
+        """Fail if the schema is not that of this release, or the database may lose what is
+        committed. Warn if there is no database yet.
+        """
         options = self._valid_settings().database
         try:
             engine = open_existing(options.connection, options.operation_timeout)
@@ -92,6 +94,8 @@ class UpgradeChecks(UpgradeCommands):
             return Result(Code.WARNING, error.message)
         try:
             migrate.check(engine)
+            if options.require_durability:
+                durability.require(engine)
             self._records = SqlNodes(engine).records()
         finally:
             engine.dispose()

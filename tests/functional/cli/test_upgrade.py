@@ -208,6 +208,18 @@ def test_an_unreachable_database_is_a_failure(new_host):
     assert (result, "secret" in details) == ("Failure", False)
 
 
+def test_a_database_that_may_lose_commits_is_a_failure(new_host, postgresql):
+    url = postgresql.create_database()
+    engine = open_engine(url, 5)
+    migrate.sync(engine)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE operations SET UNLOGGED"))
+    engine.dispose()
+    new_host.configure("database", connection=url)
+    result, details = new_host.check(FAILURE)["Database schema"]
+    assert (result, "operations is unlogged" in details) == ("Failure", True)
+
+
 # -- hypervisor and identity ----------------------------------------------------------------------
 
 
