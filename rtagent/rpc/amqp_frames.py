@@ -21,8 +21,8 @@ METHOD, HEADER, BODY = 1, 2, 3
 #: The content types that replace the properties of a message whose body is not passed on, and of
 #: one whose properties cannot be decoded.
 OVERSIZED, UNDECODABLE = "application/x-oversized", "application/x-undecodable"
-#: The names of encodings that a request may have; py-amqp decodes the body with any other one, and
-#: some of them take minutes for a megabyte.
+#: The encodings that a request may have. py-amqp would decode the body with any other, and some
+#: take minutes for a megabyte.
 ENCODINGS = frozenset({"utf-8", "binary"})
 
 #: (type, channel, payload)
@@ -83,7 +83,8 @@ def _decodable(header: bytes, any_encoding: bool) -> bool:
         if type(error).__module__.partition(".")[0] != "amqp":
             raise
         return False
-    return any_encoding or properties.get("content_encoding", "utf-8") in ENCODINGS
+    encoding: str = properties.get("content_encoding", "utf-8")
+    return any_encoding or encoding.lower() in ENCODINGS
 
 
 def _header(header: bytes, body_size: int, content_type: str) -> bytes:

@@ -94,6 +94,12 @@ def test_a_routing_key_that_is_not_utf_8_is_replaced():
     assert arguments.endswith(b"exchange\0")
 
 
+def test_the_name_of_an_encoding_may_be_in_capitals():
+    receiver = Receiver()
+    receiver.deliver(b"\x40\x00\x05UTF-8", b"body")
+    assert receiver.got[0][1].properties == {"content_encoding": "UTF-8"}
+
+
 def test_channels_without_a_limit_have_bodies_of_any_size_and_encoding():
     receiver = Receiver(limit=None)
     receiver.deliver(plain(), b"a" * 1000)
