@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Dialect, bindparam, insert, or_, select, upda
 from rtagent.db.checked_rows import DIGEST, CheckedColumns, with_undecodable
 from rtagent.db.damaged_claims import salvaged, with_units, without_units
 from rtagent.db.findings import Findings
-from rtagent.db.node_rows import NodeRow
+from rtagent.db.node_row import NodeRow
 from rtagent.db.schema import claims, compute_nodes, to_document
 from rtagent.db.transaction import Statement
 from rtagent.db.unit_rows import UnitReader

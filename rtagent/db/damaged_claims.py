@@ -19,6 +19,7 @@ from rtagent.model.claim import (
     ATTACH,
     BUILD,
     DAMAGED,
+    INCOMING,
     LEASED_STATES,
     LIVE_STATES,
     MOVE_TYPES,
@@ -55,6 +56,8 @@ def salvaged(
     """
     parts = dict(document or {"instance": InstanceFacts(), "flavor": Flavor(vcpus=1, memory_mb=1)})
     state = columns["state"] if columns["state"] in LIVE_STATES else ACTIVE
+    if state == INCOMING and columns["migration_uuid"] is None:  # an incoming claim has a move
+        state = ACTIVE
     last_change = _amount(columns["revision"])
     kind = columns["kind"] if columns["kind"] in _KINDS else BUILD
     return Claim(

@@ -30,17 +30,16 @@ from rtagent.compute_node import described, numa_topology, pci_device_pools, qua
 from rtagent.db.checked_rows import MISMATCH, CheckedColumns, CheckedRow
 from rtagent.db.device_rows import affects_devices
 from rtagent.db.findings import Findings
+from rtagent.db.node_row import NodeRow
 from rtagent.db.registry import BINARY
-from rtagent.db.rosters import ROSTERS, keys_of, roster
+from rtagent.db.rosters import ROSTERS
 from rtagent.db.schema import compute_nodes, services, to_document
 from rtagent.db.transaction import Statement
 from rtagent.errors import RevisionConflict, StoreDamaged, StoreUnavailable, WriterFenced
 from rtagent.model.assigned_resources import ResourceInventory
-from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.node_state import NodeState
-from rtagent.model.stored import Stored
 from rtagent.model.topology import Topology
 
 Fields = dict[str, Any]
@@ -197,27 +196,6 @@ def _encode_record(record: NodeRecord) -> Fields:
 # -- the state of a node -----------------------------------------------------------------------
 
 
-class NodeRow(Value, frozen=True, kw_only=True):
-    """The row of a node.
-
-    :ivar has_digests: whether the rows of the node have digests. An upgraded database has none
-        until the agent enrolls.
-    :ivar rosters: by table; None: unknown.
-    :ivar facts: fields of `Stored`.
-    """
-
-    node: Node
-    revision: int
-    epoch: int
-    has_digests: bool
-    rosters: Mapping[str, int | None]
-    facts: Fields
-
-    def roster_agrees(self, table: str, keys: Iterable[str]) -> bool:
-        """Return whether no row of a table is missing, and none is there that should not be."""
-        return not self.has_digests or roster(keys) == self.rosters[table]
-
-
 def read_node(connection: Connection, node_uuid: str, findings: Findings) -> NodeRow:
     """Read the row of a node. What is damaged is left out, for the next audit to find again.
 
@@ -249,13 +227,6 @@ def read_node(connection: Connection, node_uuid: str, findings: Findings) -> Nod
         rosters=dict(zip(ROSTERS, rosters, strict=True)),
         facts=_facts(findings, node_uuid, counters, host, inventories),
     )
-
-
-def check_rosters(row: NodeRow, stored: Stored, findings: Findings) -> None:
-    """Check that all rows of the node have been read."""
-    for table, keys in keys_of(stored).items():
-        if not row.roster_agrees(table, keys):
-            findings.add_unknown(f"rows of {table} are missing, or their keys are damaged")
 
 
 def no_such_node(node_uuid: str) -> StoreUnavailable:

@@ -16,8 +16,8 @@ from rtagent.db.findings import Findings
 from rtagent.db.first_digests import add_digests
 from rtagent.db.history import ClaimEvent, read_history
 from rtagent.db.migration_rows import read_evacuated, read_migrations
+from rtagent.db.node_row import check_rosters
 from rtagent.db.node_rows import (
-    check_rosters,
     raise_conflict,
     read_node,
     read_records,

@@ -37,9 +37,18 @@ READ = {
     ],
 }
 #: Damage to these neither stops the start nor the granting.
-SOUND_QUANTITIES = {
+HELD = {
     ("claims", name)
-    for name in ("owner_id", "vcpus", "pcpus", "memory_mb", "disk_mb", "created_at", "updated_at")
+    for name in (
+        "owner_id",
+        "state",
+        "vcpus",
+        "pcpus",
+        "memory_mb",
+        "disk_mb",
+        "created_at",
+        "updated_at",
+    )
 }
 
 
@@ -92,5 +101,5 @@ def test_damage_to_a_column_is_noticed(original: tuple[Path, NodeState], table: 
     path, before = original
     outcomes = {judge(before, copy) for copy in damage(path, table, column)}
     assert outcomes
-    if (table, column) in SOUND_QUANTITIES:
+    if (table, column) in HELD:
         assert outcomes == {"quarantined"}
