@@ -14,7 +14,9 @@ SMALL = {"vcpus": 1, "memory_mb": 256, "root_gb": 1, "extra_specs": PINNED_TO_ON
 GROWN = {"pci_passthrough:alias": "gpu:2"}
 LARGE = {"vcpus": 2, "memory_mb": 512, "root_gb": 2, "extra_specs": PINNED_TO_ONE_GPU | GROWN}
 #: Fields that depend on the time of the call, and the remark of an audit about a missing guest.
-MOMENTARY = frozenset({"created_at", "updated_at", "expires_at", "revision", "suspect"})
+MOMENTARY = frozenset(
+    {"created_at", "updated_at", "expires_at", "revision", "suspect", "row_digest"}
+)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tests.support.stored_values import NODE, changed, claim, created, folded, p
 from tests.support.stores import assert_loads, assert_stored, commit, enrolled
 
 #: Seconds.
-TIMEOUT = 2.0
+TIMEOUT = 4.0
 
 
 class Site:
@@ -66,7 +66,7 @@ class Stopwatch:
         self._began = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        assert time.monotonic() - self._began < TIMEOUT * 5
+        assert time.monotonic() - self._began < TIMEOUT * 4
 
 
 def reloaded(store: Store, state: NodeState) -> Stored:
