@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,8 +41,11 @@ class DbSync(Text):
         if parsed_args.sql:
             return ("version", "sql"), (migrate.HEAD, migrate.script(connection))
         engine = open_engine(connection, MIGRATION_TIMEOUT, require_durability=False)
-        before = migrate.version(engine)
-        migrate.sync(engine)
+        try:
+            before = migrate.version(engine)
+            migrate.sync(engine)
+        finally:
+            engine.dispose()
         changed = before != migrate.HEAD
         message = f"The schema is {'now' if changed else 'already'} {migrate.HEAD}."
         return ("version", "changed", "message"), (migrate.HEAD, YesNo(changed), message)
@@ -50,7 +55,8 @@ class DbVersion(Show):
     """Show the version of the database's schema and the version of this program."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        found = migrate.version(_existing(self.app.client))
+        with _existing(self.app.client) as engine:
+            found = migrate.version(engine)
         return ("database", "program"), (OrEmpty(found), migrate.HEAD)
 
 
@@ -58,10 +64,11 @@ class DbCheck(Text):
     """Check that the database is reachable, has the schema of this program, and is not damaged."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        engine = _existing(self.app.client)
-        check_files(engine)
-        migrate.check(engine)
-        if found := damage(engine):
+        with _existing(self.app.client) as engine:
+            check_files(engine)
+            migrate.check(engine)
+            found = damage(engine)
+        if found:
             raise RtAgentError("\n".join(found))
         message = f"The schema is {migrate.HEAD}, as this program requires."
         return ("version", "message"), (migrate.HEAD, message)
@@ -76,11 +83,11 @@ class DbAccept(Text):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        engine = _existing(self.app.client)
-        migrate.check(engine)
-        found = damage(engine)
-        if found:
-            accept(engine)
+        with _existing(self.app.client) as engine:
+            migrate.check(engine)
+            found = damage(engine)
+            if found:
+                accept(engine)
         message = "\n".join(("Accepted:", *found)) if found else "No row is damaged."
         return ("rows", "message"), (len(found), message)
 
@@ -91,7 +98,8 @@ class DbHistory(List):
     nouns = "versions of the schema"
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        found = migrate.version(_existing(self.app.client))
+        with _existing(self.app.client) as engine:
+            found = migrate.version(engine)
         return ("version", "description", "applied"), [
             (revision.name, revision.summary, YesNo(found is not None and revision.name <= found))
             for revision in migrate.revisions()
@@ -107,7 +115,8 @@ class DbBackup(Text):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        backup(_existing(self.app.client), parsed_args.file)
+        with _existing(self.app.client) as engine:
+            backup(engine, parsed_args.file)
         message = f"The database is copied to {parsed_args.file}."
         return ("file", "message"), (str(parsed_args.file), message)
 
@@ -132,19 +141,25 @@ class DbPurge(Text):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client
-        engine = _existing(client)
-        migrate.check(engine)
         retention = client.settings.claims.operation_retention
-        nodes = [record.node.uuid for record in SqlNodes(engine).records()]
-        rows = sum(purge_expired(engine, uuid, retention) for uuid in nodes)
-        if parsed_args.history is not None:
-            rows += purge_history(engine, parsed_args.history, datetime.now(UTC))
+        with _existing(client) as engine:
+            migrate.check(engine)
+            nodes = [record.node.uuid for record in SqlNodes(engine).records()]
+            rows = sum(purge_expired(engine, uuid, retention) for uuid in nodes)
+            if parsed_args.history is not None:
+                rows += purge_history(engine, parsed_args.history, datetime.now(UTC))
         return ("rows", "message"), (rows, f"{rows} rows are deleted.")
 
 
-def _existing(client: Client) -> Engine:
+@contextmanager
+def _existing(client: Client) -> Iterator[Engine]:
+    """Open the database of the configuration, and close its connections at the end."""
     database = client.settings.database
-    return open_existing(database.connection, database.operation_timeout)
+    engine = open_existing(database.connection, database.operation_timeout)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _days(text: str) -> timedelta:

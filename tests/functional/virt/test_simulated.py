@@ -277,6 +277,7 @@ def test_no_event_is_delivered_after_stop(connect, default):
     hypervisor.start(watcher)
     hypervisor.observe()
     hypervisor.stop()
+    before = list(watcher.words())  # libvirt may deliver events of earlier domains late
 
     heard = Watcher()
     other = connect("test:///default")
@@ -285,7 +286,7 @@ def test_no_event_is_delivered_after_stop(connect, default):
     default.createXML(domain_xml(str(uuid4()), vcpus=1, memory_mb=64))
     heard.wait_for("lifecycle")
 
-    assert watcher.words() == []
+    assert watcher.words() == before
 
 
 def test_hanging_storage_affects_only_its_own_values(connect, file):
