@@ -21,14 +21,23 @@ def apply(
     """Make the change of the steps whose key is untouched since the base.
 
     A key that was changed and changed back counts as touched (no ABA): the notes of what was
-    touched outlive what they are about.
+    touched outlive what they are about. A reload may have quarantined a claim since the base, at
+    the same revision; its step is skipped.
     """
-    current = [step for step in steps if not state.touched_since(step.key, base_revision)]
+    current = [
+        step
+        for step in steps
+        if not state.touched_since(step.key, base_revision) and not _quarantined(state, step)
+    ]
     outcome = Outcome(
         applied=tuple(step.key for step in current),
         skipped=tuple(step.key for step in steps if step not in current),
     )
     return (_change(state, current, now) if current else None), outcome
+
+
+def _quarantined(state: NodeState, step: Step) -> bool:
+    return any(state.claims[planned.claim_uuid].quarantined for planned in step.transitions)
 
 
 def _change(state: NodeState, steps: Sequence[Step], now: datetime) -> Change:

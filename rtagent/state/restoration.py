@@ -69,7 +69,10 @@ class Restoration:
         compared = not known.position.behind(mark.position)
         differences = tuple(claim_differences(known, stored)) if compared else ()
         same_revision = compared and stored.revision == known.revision
-        if not found.behind(mark.position) and not (same_revision and differences):
+        other_rows = same_revision and any(
+            not _is_damaged(each.claim_uuid, known, stored) for each in differences
+        )
+        if not found.behind(mark.position) and not other_rows:
             return None
         restore = StoreRestore(
             found=found,
@@ -119,3 +122,11 @@ class Restoration:
         if (more := len(restore.differences) - LOGGED) > 0:
             listing = "rtagent node accept-restore lists them"
             self._reporter.log("error", f"{more} more claims differ: {listing}")
+
+
+def _is_damaged(claim_uuid: str, *states: NodeState) -> bool:
+    """Return whether the claim differs because its row was damaged. It is quarantined then, and
+    reported as damage.
+    """
+    found = (state.claims.get(claim_uuid) for state in states)
+    return any(claim is not None and claim.quarantined for claim in found)

@@ -7,9 +7,12 @@ import pytest
 from sqlalchemy import Engine, delete
 
 from rtagent.db.engine import open_engine
+from rtagent.db.failing import FailingStore
 from rtagent.db.schema import claims, metadata
 from rtagent.db.store import SqlStore
-from rtagent.errors import NodeNotReady, StoreDamaged
+from rtagent.errors import NodeNotReady, StoreDamaged, StoreUnavailable
+from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.tracker import ResourceTracker
 from tests.support.hosts import call
 from tests.support.trackers import claim, tracker_on
 
@@ -61,3 +64,42 @@ def test_repeated_call_whose_record_is_damaged_is_refused(engine: Engine):
         connection.exec_driver_sql("UPDATE operations SET ended = 'x'")
     with pytest.raises(StoreDamaged, match=f"operations {made.uuid}: ended damaged"):
         SqlStore(engine).operation(tracker.snapshot().node.uuid, made.uuid)
+
+
+def reload(tracker: ResourceTracker, store: FailingStore) -> None:
+    store.fail(StoreUnavailable)
+    with pytest.raises(StoreUnavailable):
+        claim(tracker)
+    assert tracker.recover()
+
+
+@pytest.mark.parametrize("column", ["state", "vcpus", "revision"])
+def test_damaged_claim_at_a_reload_is_no_restored_store(engine: Engine, column: str):
+    store = FailingStore(SqlStore(engine))
+    tracker = tracker_on(store)
+    made = claim(tracker)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE claims SET {column} = 'x'")
+    reload(tracker, store)
+    assert tracker.snapshot().claims[made.uuid].quarantined
+    assert tracker.restored is None
+    assert claim(tracker)
+    reload(tracker, store)
+    assert tracker.restored is None
+
+
+@pytest.mark.parametrize("verb", ["expire", "appear"])
+def test_audit_that_began_before_a_claim_was_quarantined_leaves_it_alone(engine: Engine, verb: str):
+    store = FailingStore(SqlStore(engine))
+    tracker = tracker_on(store)
+    made = claim(tracker)
+    with tracker.observing() as base:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE claims SET vcpus = 'x'")
+        reload(tracker, store)
+        planned = ClaimTransition(claim_uuid=made.uuid, verb=verb, reason="seen earlier")
+        outcome = tracker.apply([Step(key=made.owner_id, transitions=(planned,))], base)
+    assert outcome.skipped == (made.owner_id,)
+    held = tracker.snapshot().claims[made.uuid]
+    assert held.quarantined
+    assert held.state == made.state
