@@ -24,7 +24,7 @@ from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.claim import RELEASED, Claim, Replacement, Unit
+from rtagent.model.claim import DAMAGED, RELEASED, Claim, Replacement, Unit
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
@@ -80,6 +80,9 @@ class _RawDocument(_Document, frozen=True, kw_only=True):
 
 
 _DOCUMENT = _Document.__struct_fields__
+
+#: What is done about a damaged claim.
+_HELD = "it is held until it is released"
 
 CHECKED = CheckedColumns(claims, (*_COLUMNS, "document"))
 
@@ -177,12 +180,16 @@ class _Reader:
             faults = with_undecodable(faults, "document", error)
         node = self._node.node
         if not faults and document is not None:
-            return Claim(host=node.host, node=node.hypervisor_hostname, **values, **document)
+            claim = Claim(host=node.host, node=node.hypervisor_hostname, **values, **document)
+            if claim.quarantined:  # and written since, by a call
+                earlier = str(claim.suspect).removeprefix(DAMAGED)
+                self._findings.add("claims", claim.uuid, (earlier,), _HELD)
+            return claim
         if values["uuid"] is None:
             self._findings.add("claims", raw[0], faults, "it is not known what it holds")
             self._findings.add_unknown(f"a claim has the unreadable uuid {raw[0]!r}")
             return None
-        self._findings.add("claims", values["uuid"], faults, "it is held until it is released")
+        self._findings.add("claims", values["uuid"], faults, _HELD)
         if document is None:
             self._findings.add_unknown(
                 f"the document of claim {values['uuid']} cannot be read, and with it the cells and"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Engine, Table, delete, or_, select
 
+from rtagent.db.claim_rows import CHECKED
 from rtagent.db.retention_rows import read_retention
 from rtagent.db.schema import claim_events, claims, operations
 from rtagent.db.time_of_day import database_now
@@ -20,6 +22,8 @@ CHUNK = 1000
 def purge_node(transactions: Transactions, node_uuid: str, revision: int) -> int:
     """Delete the operations and the released claims up to a revision. Return the number of deleted
     rows.
+
+    A claim whose row is damaged may only seem to be released. Its row is kept.
     """
     its = operations.c.revision
     old = operations.c.node_uuid == node_uuid, or_(its.is_(None), its <= revision)
@@ -28,9 +32,9 @@ def purge_node(transactions: Transactions, node_uuid: str, revision: int) -> int
         claims.c.state == RELEASED,
         claims.c.revision <= revision,
     )
-    return _purge(transactions, operations, "operation_id", *old) + _purge(
-        transactions, claims, "uuid", *released
-    )
+    deleted = _purge(transactions, operations, "operation_id", *old)
+    kept = claims.c.uuid.not_in(_damaged(transactions, *released))
+    return deleted + _purge(transactions, claims, "uuid", *released, kept)
 
 
 def purge_expired(engine: Engine, node_uuid: str, retention: float) -> int:
@@ -58,6 +62,22 @@ def purge_history(engine: Engine, age: timedelta, now: datetime) -> int:
     live = select(claims.c.uuid).where(claims.c.state.in_(sorted(LIVE_STATES)))
     ended = claim_events.c.at < before, claim_events.c.claim_uuid.not_in(live)
     return _purge(transactions, claim_events, "id", *ended)
+
+
+def _damaged(transactions: Transactions, *condition: Any) -> Sequence[str]:
+    """Return the claims whose row is damaged. A row without a digest was released before digests
+    were introduced.
+    """
+    chunk = select(*CHECKED.selected).where(*condition).order_by(claims.c.uuid).limit(CHUNK)
+    damaged: list[str] = []
+    last = ""
+    while True:
+        with transactions.query() as connection:
+            rows = connection.execute(chunk.where(claims.c.uuid > last)).all()
+        if not rows:
+            return damaged
+        damaged += [row[0] for row in rows if row[-1] is not None and CHECKED.read(row).faults]
+        last = rows[-1][0]
 
 
 def _purge(transactions: Transactions, table: Table, key: str, *condition: Any) -> int:

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, delete
 
+from rtagent.db.damaged_rows import accept, damage
 from rtagent.db.engine import open_engine
 from rtagent.db.failing import FailingStore
 from rtagent.db.schema import claims, metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import NodeNotReady, StoreDamaged, StoreUnavailable
+from rtagent.model.retention import Retention
 from rtagent.reconcile.steps import ClaimTransition, Step
 from rtagent.tracker import ResourceTracker
-from tests.support.hosts import call
-from tests.support.trackers import claim, tracker_on
+from tests.support.hosts import NODE, call
+from tests.support.trackers import claim, release, tracker_on
 
 
 @pytest.fixture
@@ -103,3 +105,32 @@ def test_audit_that_began_before_a_claim_was_quarantined_leaves_it_alone(engine:
     held = tracker.snapshot().claims[made.uuid]
     assert held.quarantined
     assert held.state == made.state
+
+
+def test_claim_that_changed_while_it_was_quarantined_can_be_accepted(engine: Engine):
+    made = claim(tracker_on(SqlStore(engine)))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE claims SET vcpus = 'x'")
+    tracker_on(SqlStore(engine)).activate_claim(made.uuid, call("activate_claim"))
+    assert tracker_on(SqlStore(engine)).snapshot().claims[made.uuid].quarantined
+    (listed,) = damage(engine)
+    assert made.uuid in listed and "vcpus" in listed
+    accept(engine)
+    assert not damage(engine)
+    assert tracker_on(SqlStore(engine)).snapshot().claims[made.uuid].suspect is None
+
+
+def test_claim_whose_row_seems_to_be_released_is_not_purged(engine: Engine):
+    tracker = tracker_on(SqlStore(engine))
+    held, ended = claim(tracker), claim(tracker)
+    release(tracker, ended.uuid)
+    with engine.begin() as connection:
+        its_row = claims.c.uuid == held.uuid
+        connection.execute(claims.update().where(its_row).values(state="released"))
+    tracker = tracker_on(SqlStore(engine))
+    revision = tracker.snapshot().revision
+    assert SqlStore(engine).purge(NODE.uuid, revision, Retention()) >= 1
+    tracker = tracker_on(SqlStore(engine))
+    assert set(tracker.snapshot().claims) == {held.uuid}
+    assert claim(tracker)
+    release(tracker, held.uuid)
