@@ -10,6 +10,7 @@ from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Change, Event
 from rtagent.model.node_state import NodeState
 from rtagent.reconcile.evacuated import evacuation_records
+from rtagent.reconcile.plan import is_left_to_calls
 from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
 
 CAUSE = "audit"
@@ -27,7 +28,7 @@ def apply(
     current = [
         step
         for step in steps
-        if not state.touched_since(step.key, base_revision) and not _quarantined(state, step)
+        if not state.touched_since(step.key, base_revision) and not _is_left_to_calls(state, step)
     ]
     outcome = Outcome(
         applied=tuple(step.key for step in current),
@@ -36,8 +37,9 @@ def apply(
     return (_change(state, current, now) if current else None), outcome
 
 
-def _quarantined(state: NodeState, step: Step) -> bool:
-    return any(state.claims[planned.claim_uuid].quarantined for planned in step.transitions)
+def _is_left_to_calls(state: NodeState, step: Step) -> bool:
+    claims = state.claims_of(step.key) if step.transitions else ()
+    return any(is_left_to_calls(claims, planned) for planned in step.transitions)
 
 
 def _change(state: NodeState, steps: Sequence[Step], now: datetime) -> Change:

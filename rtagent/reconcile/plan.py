@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -108,14 +108,23 @@ def _transitions(
     """
     readable = complete if domain is None else domain.domain_usage() is not None
     for claim in claims:
-        if claim.quarantined:  # only a call ends or trusts it
-            continue
+        found: Iterable[ClaimTransition] = ()
         if claim.uuid in taken and readable:
-            yield taken[claim.uuid]
+            found = (taken[claim.uuid],)
         elif domain is not None and _is_present(claim, domain):
-            yield from _on_presence(claim)
+            found = _on_presence(claim)
         elif readable and complete:
-            yield from _on_absence(claim, domain, claim.uuid in lapsed)
+            found = _on_absence(claim, domain, claim.uuid in lapsed)
+        yield from (each for each in found if not is_left_to_calls(claims, each))
+
+
+def is_left_to_calls(claims: Iterable[Claim], planned: ClaimTransition) -> bool:
+    """Return whether no audit may make the transition: it is of a quarantined claim, or ends one
+    of the same owner, with which the quarantined claim could end.
+    """
+    quarantined = [claim.uuid for claim in claims if claim.quarantined]
+    ends = planned.verb in ENDINGS
+    return planned.claim_uuid in quarantined or (ends and bool(quarantined))
 
 
 def _is_present(claim: Claim, domain: Domain) -> bool:

@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent import claims
+from rtagent.db.checked_rows import LONG_AGO
 from rtagent.errors import (
     ClaimConflict,
     ClaimNotFound,
@@ -13,7 +15,7 @@ from rtagent.errors import (
     NodeNotReady,
 )
 from rtagent.lifecycle import attach
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, DAMAGED
 from rtagent.model.decision import Refused
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.node_state import restore
@@ -170,6 +172,20 @@ def test_attach_claims_end_with_their_main_claim():
     state = state.fold(decision.change)
     state.check()
     assert not state.claims and not state.units
+
+
+def test_damaged_attach_claim_ends_with_the_main_claim_only():
+    """Its place in the order of the owner's claims is unknown."""
+    state, main = built(device_host())
+    state, first = attached(state, main, "gpu")
+    state, second = attached(state, main, "vf")
+    unknown = {"suspect": f"{DAMAGED}created_at", "created_at": LONG_AGO, "revision": 0}
+    kept = [c for c in stored(state).claims if c.uuid != first.uuid]
+    damaged = replace(stored(state), claims=(replace(first, **unknown), *kept))
+    state = restore(damaged, state.policy)
+    state = ended(state, main.owner_id, "unclaim", second.uuid)
+    assert set(state.claims) == {main.uuid, first.uuid}
+    assert not released(state, main).claims
 
 
 @pytest.mark.parametrize("minutes", [0, -10])

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.change import Change
-from rtagent.model.claim import ACTIVE, DAMAGED
+from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
 from rtagent.model.node_state import HOST
 from rtagent.reconcile.plan import plan
 from tests.support.audits import CLAIM, active, audited, building, domain, seen
-from tests.support.hosts import NOON, TOPOLOGY, call, host
+from tests.support.hosts import NOON, TOPOLOGY, call, host, uid
 
 
 def test_audit_of_an_unchanged_host_has_no_steps():
@@ -61,6 +61,15 @@ def test_no_audit_ends_or_trusts_a_claim_whose_record_was_damaged(state, observe
     state = state.fold(Change(cause="test", at=NOON, puts=(damaged,)))
     after, _ = audited(state, observed, {CLAIM})
     assert after.claims == state.claims
+
+
+def test_no_audit_ends_the_claim_with_which_a_damaged_one_would_end():
+    state = building()
+    attached = {"uuid": uid(3), "kind": ATTACH, "suspect": f"{DAMAGED}vcpus"}
+    devices = replace(state.claims[CLAIM], state=ACTIVE, expires_at=None, **attached)
+    state = state.fold(Change(cause="test", at=NOON, puts=(devices,)))
+    after, _ = audited(state, seen(), {CLAIM})
+    assert set(after.claims) == {CLAIM, uid(3)}
 
 
 def test_incomplete_observation_concludes_nothing_from_absence():
