@@ -273,7 +273,11 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """The database is damaged. The message names what and the remedy; a start ends with it."""
+    """The database is damaged, and a repetition finds the same. The message names what and the
+    remedy; a start ends with it.
+    """
+
+    retriable = False
 
 
 class TakeoverPending(Unavailable):

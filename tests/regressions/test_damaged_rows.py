@@ -64,8 +64,9 @@ def test_repeated_call_whose_record_is_damaged_is_refused(engine: Engine):
     made = claim(tracker)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE operations SET ended = 'x'")
-    with pytest.raises(StoreDamaged, match=f"operations {made.uuid}: ended damaged"):
+    with pytest.raises(StoreDamaged, match=f"operations {made.uuid}: ended damaged") as refused:
         SqlStore(engine).operation(tracker.snapshot().node.uuid, made.uuid)
+    assert not refused.value.retriable
 
 
 def reload(tracker: ResourceTracker, store: FailingStore) -> None:
