@@ -159,7 +159,9 @@ class Agent:
         listed = ", ".join(map(str, files))
         self._reporter.log("error", error.message)
         self._reporter.log(
-            "warning", f"the damaged database is now {listed}; a new one has no claims"
+            "warning",
+            f"the damaged database is now {listed}; a new one has no claims, and rtagent node"
+            " accept-restore accepts it",
         )
 
     def _start_read_api(self, node: NodeAgent, stack: ExitStack) -> None:

@@ -57,6 +57,9 @@ def test_damaged_file_ends_the_start_with_the_remedy_and_is_kept(daemon: Daemon)
     assert aside.read_bytes() == content
     daemon.wait_logged(f"orphan {GUEST} ")
     assert [each["domain_uuid"] for each in daemon.read("orphans")["orphans"]] == [GUEST]
+    (store,) = daemon.read("health")["checks"]["store"]
+    assert store["status"] == "fail"
+    assert "rtagent node accept-restore" in store["output"]
     assert daemon.terminate() == 0
 
     daemon.start("--rebuild").wait_ready()

@@ -274,6 +274,24 @@ def test_older_epoch_alone_is_noticed():
     assert isinstance(tracker.fault, WriterFenced), "the former writer is fenced, too"
 
 
+def test_database_that_was_begun_anew_is_accepted_and_grants(copies, reports):
+    """As after ``rtagentd --rebuild``."""
+    witness = MemoryWitness()
+    claim(tracker_on(copies.store(), witness=witness))
+    acknowledged = witness.mark.position
+    store = MemoryStore()
+    started = ResourceTracker(store, ManualClock(), enroll(store), reports, witness=witness)
+    assert started.recover()
+    assert not started.snapshot().position.behind(acknowledged)
+    assert reports.parts["store"][0] == "fail"
+    with pytest.raises(StoreRestored, match="rtagent node accept-restore"):
+        claim(started)
+    started.accept_restore(started.restored.revision, call("accept_restore"))
+    again = tracker_on(store, witness=witness)
+    assert not again.stale and again.restored is None
+    assert claim(again)
+
+
 def test_claim_that_was_queued_when_it_was_noticed_is_refused(pool: ThreadPoolExecutor):
     copies = MemoryCopies()
     tracker_on(copies.store())  # observes the host
