@@ -68,6 +68,8 @@ _IDENTITY = (
     "deleted_at",
 )
 _RECORD = CheckedColumns(compute_nodes, _IDENTITY, None)
+#: Columns that only grow, and the highest value from which they can.
+_COUNTS, _MOST = ("epoch", "revision"), 2**62
 #: The columns of each digest of the row.
 _COUNTERS = CheckedColumns(
     compute_nodes, ("uuid", "revision", "failed_builds", "disk_available_least")
@@ -123,8 +125,9 @@ def _readable(row: CheckedRow, where: str) -> Mapping[str, Any]:
 
     :raises StoreDamaged: a column cannot be read.
     """
-    if row.faults:
-        raise StoreDamaged(f"{where}: {', '.join(row.faults)} cannot be read: {RESTORE}")
+    faults = row.faults or [name for name in _COUNTS if row.values[name] > _MOST]
+    if faults:
+        raise StoreDamaged(f"{where}: {', '.join(faults)} cannot be read: {RESTORE}")
     return row.values
 
 

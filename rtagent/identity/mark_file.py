@@ -82,8 +82,9 @@ class MarkFile:
 
     def _write(self, mark: Mark) -> None:
         at = (mark.at - _ORIGIN) // timedelta(microseconds=1)
-        position = mark.position
-        fields = _FIELDS.pack(_FORMAT, self._node, position.epoch, position.revision, at)
+        # Less than 0 is damage of the node's record.
+        epoch, revision = max(0, mark.position.epoch), max(0, mark.position.revision)
+        fields = _FIELDS.pack(_FORMAT, self._node, epoch, revision, at)
         os.pwrite(self._file, fields + _CHECKSUM.pack(zlib.crc32(fields)), self._next * _STRIDE)
         self._next = (self._next + 1) % _SLOTS
 

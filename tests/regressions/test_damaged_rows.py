@@ -135,3 +135,12 @@ def test_claim_whose_row_seems_to_be_released_is_not_purged(engine: Engine):
     assert set(tracker.snapshot().claims) == {held.uuid}
     assert claim(tracker)
     release(tracker, held.uuid)
+
+
+@pytest.mark.parametrize("column", ["epoch", "revision"])
+def test_position_that_no_agent_can_continue_is_damage(engine: Engine, column: str):
+    tracker_on(SqlStore(engine))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE compute_nodes SET {column} = {2**63 - 1}")
+    with pytest.raises(StoreDamaged, match=column):
+        tracker_on(SqlStore(engine))

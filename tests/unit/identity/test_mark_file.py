@@ -41,6 +41,12 @@ def test_last_mark_is_read_again(path):
     assert read(path).mark == mark(8, epoch=2)
 
 
+def test_position_below_zero_is_written_as_zero(path):
+    """Only damage of the node's record makes one; it must not end the agent."""
+    read(path).write(mark(-1, epoch=-1))
+    assert read(path).mark == mark(0, epoch=0)
+
+
 @pytest.mark.parametrize("epochs", [(1, 2), (2, 1)], ids=["second slot", "first slot"])
 def test_higher_epoch_is_the_later_mark(path, epochs):
     file = read(path)
