@@ -81,6 +81,8 @@ class _RawDocument(_Document, frozen=True, kw_only=True):
 
 _DOCUMENT = _Document.__struct_fields__
 
+#: In the faults of a damaged claim whose document cannot be decoded, see `with_undecodable`.
+_DOCUMENT_LOST = "document ("
 #: What is done about a damaged claim.
 _HELD = "it is held until it is released"
 
@@ -182,8 +184,7 @@ class _Reader:
         if not faults and document is not None:
             claim = Claim(host=node.host, node=node.hypervisor_hostname, **values, **document)
             if claim.quarantined:  # and written since, by a call
-                earlier = str(claim.suspect).removeprefix(DAMAGED)
-                self._findings.add("claims", claim.uuid, (earlier,), _HELD)
+                self._add_earlier(claim.uuid, str(claim.suspect).removeprefix(DAMAGED))
             return claim
         if values["uuid"] is None:
             self._findings.add("claims", raw[0], faults, "it is not known what it holds")
@@ -191,11 +192,22 @@ class _Reader:
             return None
         self._findings.add("claims", values["uuid"], faults, _HELD)
         if document is None:
-            self._findings.add_unknown(
-                f"the document of claim {values['uuid']} cannot be read, and with it the cells and"
-                " pages of its guest"
-            )
+            self._add_lost_document(values["uuid"])
         return salvaged(values, document, node, self._node.revision, faults)
+
+    def _add_earlier(self, claim_uuid: str, faults: str) -> None:
+        """Add a claim whose row was damaged when it was read. What is unknown since is not in the
+        row that was written.
+        """
+        self._findings.add("claims", claim_uuid, (faults,), _HELD)
+        if _DOCUMENT_LOST in faults:
+            self._add_lost_document(claim_uuid)
+
+    def _add_lost_document(self, claim_uuid: str) -> None:
+        self._findings.add_unknown(
+            f"the document of claim {claim_uuid} cannot be read, and with it the cells and pages of"
+            " its guest"
+        )
 
     def _document(self, text: str) -> Fields:
         raw = _decode_document(text)

@@ -121,6 +121,19 @@ def test_claim_that_changed_while_it_was_quarantined_can_be_accepted(engine: Eng
     assert tracker_on(SqlStore(engine)).snapshot().claims[made.uuid].suspect is None
 
 
+def test_call_on_a_claim_whose_document_is_lost_does_not_resume_granting(engine: Engine):
+    """The call writes the row anew, with a document that has none of the guest's cells."""
+    made = claim(tracker_on(SqlStore(engine)))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE claims SET document = 'x'")
+    tracker_on(SqlStore(engine)).activate_claim(made.uuid, call("activate_claim"))
+    tracker = tracker_on(SqlStore(engine))
+    with pytest.raises(NodeNotReady, match=f"the document of claim {made.uuid}"):
+        claim(tracker)
+    release(tracker, made.uuid)
+    assert claim(tracker_on(SqlStore(engine)))
+
+
 def test_claim_whose_row_seems_to_be_released_is_not_purged(engine: Engine):
     tracker = tracker_on(SqlStore(engine))
     held, ended = claim(tracker), claim(tracker)
