@@ -22,6 +22,7 @@ import amqp
 import msgspec
 import oslo_messaging
 from oslo_config import cfg
+from oslo_messaging._drivers.common import ConfigOptsProxy
 
 from rtagent.model.base import Value
 from rtagent.rpc.duplicates import AgentIdentity
@@ -78,7 +79,9 @@ class HostLock:
         met: Callable[[AgentIdentity], None],
     ) -> None:
         """:param met: is called with the identity of each agent that wants the lock meanwhile."""
-        self._conf, self._url, self._me, self._met = conf, url, me, met
+        # As oslo.messaging reads them: ``?ssl=1`` in the URL overrides the configuration.
+        self._options = ConfigOptsProxy(conf, url, "oslo_messaging_rabbit").oslo_messaging_rabbit
+        self._url, self._me, self._met = url, me, met
         # Not of the form "TOPIC.HOST", which could be the RPC queue of another host.
         self._queue = f"{TOPIC}_lock.{host}"
         self._connection: amqp.Connection | None = None
@@ -171,9 +174,7 @@ class HostLock:
 
     def _connect(self) -> amqp.Connection:
         """Connect to one of the brokers. :raises AMQPError: OSError: of the last one."""
-        hosts = self._url.hosts or [
-            oslo_messaging.TransportHost("localhost", 5672, "guest", "guest")
-        ]
+        hosts = self._url.hosts or [oslo_messaging.TransportHost("localhost")]
         *others, last = random.sample(hosts, len(hosts))
         for host in others:
             try:
@@ -186,10 +187,10 @@ class HostLock:
         address = f"[{host.hostname}]" if ":" in host.hostname else host.hostname
         connection = amqp.Connection(
             host=f"{address}:{host.port or 5672}",
-            userid=host.username or "",
-            password=host.password or "",
+            userid=host.username or "guest",
+            password=host.password or "guest",
             virtual_host=self._url.virtual_host or "/",
-            login_method=self._conf.oslo_messaging_rabbit.rabbit_login_method,
+            login_method=self._options.rabbit_login_method,
             ssl=self._tls(host),
             connect_timeout=BROKER_TIMEOUT,
             read_timeout=BROKER_TIMEOUT,
@@ -206,7 +207,7 @@ class HostLock:
 
     def _tls(self, host: oslo_messaging.TransportHost) -> dict[str, Any] | bool:
         """The options of TLS, with oslo.messaging's meaning. ``ssl_version`` is negotiated."""
-        options = self._conf.oslo_messaging_rabbit
+        options = self._options
         if not options.ssl:
             return False
         tls: dict[str, Any] = {}
