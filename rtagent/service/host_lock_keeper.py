@@ -47,7 +47,9 @@ class HostLockKeeper:
         """:param start_server: idempotent."""
         self._lock, self._duplicates, self._health = lock, duplicates, health
         self._start_server, self._clock = start_server, clock
-        self._missing_since: float | None = None
+        # The last outcome, and since when it has been the same.
+        self._attempt: Attempt | None = None
+        self._since = 0.0
 
     def turn(self) -> Rest:
         """Keep the lock for some time, or try to take it."""
@@ -61,29 +63,27 @@ class HostLockKeeper:
         return rest
 
     def _react(self, outcome: Outcome) -> Rest:
+        if outcome.attempt is not self._attempt or outcome.holder is not None:
+            self._attempt, self._since = outcome.attempt, self._clock.monotonic()
+            self._health.reached = False  # an earlier probe shows nothing about the broker now
         if outcome.attempt is Attempt.HELD:
-            self._missing_since = None
             self._serve("", TRUST)
             return every(0.0)
         if outcome.attempt is Attempt.REFUSED:
             self._serve(f"the broker refuses the host lock: {outcome.why}", math.inf)
             return every(PATIENCE)
         if outcome.holder is not None:
-            self._missing_since = None
             self._duplicates.seen(outcome.holder)
             return every(RETRY)
         return self._wait(outcome)
 
     def _wait(self, outcome: Outcome) -> Rest:
         """Go on without the lock for now, and in the end for good."""
-        now = self._clock.monotonic()
-        if self._missing_since is None:
-            self._missing_since = now
         taken = outcome.attempt is Attempt.TAKEN
         why = SILENT if taken else f"the host lock cannot be taken: {outcome.why}"
         # While the broker is away, nobody waits, and another agent may be the first to come back.
-        away = not taken and self._health.probe_error
-        if now - self._missing_since >= PATIENCE and not away:
+        away = not taken and not self._health.reached
+        if self._clock.monotonic() - self._since >= PATIENCE and not away:
             self._serve(why, math.inf)
         elif taken:
             self._health.lock_doubt = why

@@ -13,7 +13,7 @@ class RpcHealth:
     """Combines what the threads ``rpc-probe`` and ``host-lock`` find out.
 
     :ivar starting: the server starts or has started. While it starts it reports its own health.
-    :ivar probe_error: why calls do not reach the server; "": they do.
+    :ivar reached: whether a probe has reached the server since this was set to False.
     :ivar lock_doubt: why the host lock is not held; "": it is.
     """
 
@@ -23,8 +23,15 @@ class RpcHealth:
         """:param started: whether the server has started."""
         self._duplicates, self._started = duplicates, started
         self._reporter = reporter.named(__name__)
-        self.starting = False
-        self.probe_error = self.lock_doubt = ""
+        self.starting = self.reached = False
+        self.lock_doubt = self._probe_error = ""
+
+    def probed(self, error: str) -> None:
+        """Record a probe.
+
+        :param error: why calls do not reach the server; "": they do.
+        """
+        self._probe_error, self.reached = error, not error
 
     def report(self) -> None:
         """Report the worst that is known."""
@@ -32,8 +39,8 @@ class RpcHealth:
             self._reporter.health(PART, "fail", duplicate.message)
         elif self.starting and not self._started():
             return
-        elif self.probe_error:
-            self._reporter.health(PART, "fail", self.probe_error)
+        elif self._probe_error:
+            self._reporter.health(PART, "fail", self._probe_error)
         elif self.lock_doubt:
             self._reporter.health(PART, "warn", self.lock_doubt)
         elif self.starting:

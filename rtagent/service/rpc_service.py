@@ -124,7 +124,7 @@ class RpcProbe:
         reports its own status.
         """
         if self._service.started():
-            self._health.probe_error = self._probe()
+            self._health.probed(self._probe())
             self._duplicates.forget()
             self._health.report()
         interval = self._settings.current.default.report_interval

@@ -131,15 +131,38 @@ def test_an_agent_without_the_lock_does_not_answer_for_unknown_claims(site):
 
 def test_trust_does_not_come_back_during_a_long_outage_of_the_broker(site):
     site.turn(HELD)
-    site.health.probe_error = "calls do not reach the server"
+    site.health.probed("")  # before the outage
     site.turn(AWAY)
     site.world.clock.advance(PATIENCE)
     site.turn(AWAY)
     assert not site.releases()
-    site.health.probe_error = ""  # only the lock cannot be taken
+    site.health.probed("calls do not reach the server")
+    site.turn(AWAY)
+    assert not site.releases()
+    site.health.probed("")  # only the lock cannot be taken
     site.turn(AWAY)
     assert site.releases()
     assert site.rpc == "warn: the host lock cannot be taken: connection refused"
+
+
+def test_trust_does_not_come_before_a_start_has_reached_the_broker(site):
+    """There is no probe yet that could fail."""
+    site.turn(AWAY)
+    site.world.clock.advance(PATIENCE)
+    site.turn(AWAY)
+    assert site.started
+    assert not site.releases()
+
+
+def test_the_time_without_a_broker_is_not_that_of_a_silent_holder(site):
+    site.turn(HELD)
+    site.turn(AWAY)
+    site.world.clock.advance(PATIENCE)
+    site.turn(SILENT)  # the other agent was the first to come back, and is slow
+    assert not site.releases()
+    site.world.clock.advance(PATIENCE)
+    site.turn(SILENT)
+    assert site.releases()
 
 
 def test_an_agent_that_stood_still_does_not_answer_for_unknown_claims_at_once(site):
