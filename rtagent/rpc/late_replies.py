@@ -5,7 +5,7 @@ oslo.messaging's own `reply` holds its thread while a reply queue is missing, fo
 is missing for good if its caller has ended, and for a moment while its caller reconnects after a
 restart of the broker. So a reply is tried once; the few that fail are repeated here, by one thread.
 
-This module alone uses what oslo.messaging declares as private: there is no other way to try once.
+This module uses what oslo.messaging declares as private: there is no other way to try once.
 """
 
 from __future__ import annotations
@@ -61,11 +61,14 @@ class LateReplies:
                 self._give_up()
 
     def stop(self) -> None:
-        """Give up the replies that wait."""
+        """Try to send the replies that wait once more, for `PATIENCE` at most, and give up those
+        that fail.
+        """
         with self._changed:
-            self._stopped = True
-            self._waiting.clear()
+            self._stopped, thread = True, self._thread
             self._changed.notify()
+        if thread is not None:
+            thread.join(PATIENCE)
 
     def _postponed(self, late: _Late) -> bool:
         with self._changed:
@@ -83,11 +86,11 @@ class LateReplies:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._stopped)
                 self._changed.wait_for(lambda: self._stopped, INTERVAL)
-                if self._stopped:
-                    return
-                round_ = len(self._waiting)
+                last, round_ = self._stopped, len(self._waiting)
             for _ in range(round_):
                 self._repeat()
+            if last:
+                return
 
     def _repeat(self) -> None:
         with self._changed:

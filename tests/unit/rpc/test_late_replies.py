@@ -1,0 +1,46 @@
+"""Replies whose queue is missing for a moment."""
+
+from contextlib import contextmanager
+
+import oslo_messaging
+from oslo_messaging._drivers.amqpdriver import AMQPIncomingMessage
+
+from rtagent.embedded import SystemClock
+from rtagent.rpc.late_replies import GIVEN_UP, LateReplies
+from tests.support.reporting import Reports
+
+
+class Caller(AMQPIncomingMessage):
+    """A call of a caller whose reply queue is missing. :ivar replies: that have arrived."""
+
+    def __init__(self) -> None:
+        self.orig_msg_id, self.listener = "id", self
+        self.driver, self.connected, self.replies = self, False, []
+
+    @contextmanager
+    def _get_connection(self, _purpose):
+        yield self
+
+    def _send_reply(self, conn, reply=None, failure=None, ending=True):
+        if not self.connected:
+            raise oslo_messaging.MessageUndeliverable(None, "", "", None)
+        self.replies.append(reply)
+
+
+def test_a_stop_tries_once_more_to_send_the_replies_that_wait():
+    notes, back, gone = Reports(), Caller(), Caller()
+    replies = LateReplies(SystemClock(), notes)
+    for caller in (back, gone):
+        replies.send(caller, "granted", None)
+    back.connected = True
+    replies.stop()
+    assert (back.replies, gone.replies) == (["granted"], [])
+    assert [line for _, line in notes.logged] == [GIVEN_UP]
+
+
+def test_after_a_stop_a_reply_is_tried_once():
+    notes, gone = Reports(), Caller()
+    replies = LateReplies(SystemClock(), notes)
+    replies.stop()
+    replies.send(gone, "granted", None)
+    assert [line for _, line in notes.logged] == [GIVEN_UP]
