@@ -35,10 +35,11 @@ class BrokerProbe:
             return
         with self._lock:
             if self._running is None or self._running.done():
-                self._running = Future()
+                running = Future[None]()
                 threading.Thread(
-                    target=self._probe, args=(call, self._running), name="broker-probe", daemon=True
+                    target=self._probe, args=(call, running), name="broker-probe", daemon=True
                 ).start()
+                self._running = running  # only now: it never ends if it cannot be started
             running = self._running
         if not wait([running], seconds).done:
             raise oslo_messaging.MessageDeliveryFailure(

@@ -41,10 +41,11 @@ class CallMonitor:
             yield
             return
         with self._changed:
-            self._calls[incoming] = interval, self._clock.monotonic() + interval
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="rpc-monitor", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="rpc-monitor", daemon=True)
+                thread.start()
+                self._thread = thread  # only now: the next call tries again if it cannot be started
+            self._calls[incoming] = interval, self._clock.monotonic() + interval
             self._changed.notify()
         try:
             yield

@@ -74,10 +74,13 @@ class LateReplies:
         with self._changed:
             if self._stopped or len(self._waiting) >= MAX_WAITING:
                 return False
-            self._waiting.append(late)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="rpc-replies", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="rpc-replies", daemon=True)
+                thread.start()
+                self._thread = (
+                    thread  # only now: the next reply tries again if it cannot be started
+                )
+            self._waiting.append(late)
             self._changed.notify()
         return True
 

@@ -74,12 +74,14 @@ class LateCall(Generic[T]):
         raise TimeoutError(f"{len(self._under_way)} earlier calls have not returned yet")
 
     def _start(self, function: Callable[[], T]) -> None:
-        number, self._started = self._started, self._started + 1
-        self._under_way[number] = time.monotonic()
+        number = self._started
         work = threading.Thread(
             target=self._work, args=(number, function), name="late-call", daemon=True
         )
         work.start()
+        # Only now: a thread that cannot be started is not under way. It waits for the lock.
+        self._started += 1
+        self._under_way[number] = time.monotonic()
 
     def _work(self, number: int, function: Callable[[], T]) -> None:
         try:

@@ -10,6 +10,7 @@ import pytest
 from rtagent.embedded import SystemClock
 from rtagent.ports import NullReporter
 from rtagent.rpc.call_monitor import CallMonitor
+from tests.support.exhaustion import no_threads
 
 
 class Caller:
@@ -54,3 +55,12 @@ def test_other_timeouts_are_ignored(monitor: CallMonitor, timeout: object):
     before = threading.active_count()
     with monitor.watch(Caller(), timeout):
         assert threading.active_count() == before
+
+
+def test_signs_of_life_come_again_when_a_thread_can_be_started(monitor: CallMonitor):
+    refused, caller = Caller(), Caller()
+    with no_threads(), pytest.raises(RuntimeError), monitor.watch(refused, 2):
+        pass
+    with monitor.watch(caller, 2):
+        assert caller.tries.acquire(timeout=30)
+    assert not refused.tries.acquire(blocking=False)

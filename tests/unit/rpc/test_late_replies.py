@@ -3,10 +3,12 @@
 from contextlib import contextmanager
 
 import oslo_messaging
+import pytest
 from oslo_messaging._drivers.amqpdriver import AMQPIncomingMessage
 
 from rtagent.embedded import SystemClock
 from rtagent.rpc.late_replies import GIVEN_UP, LateReplies
+from tests.support.exhaustion import no_threads
 from tests.support.reporting import Reports
 
 
@@ -44,3 +46,13 @@ def test_after_a_stop_a_reply_is_tried_once():
     replies.stop()
     replies.send(gone, "granted", None)
     assert [line for _, line in notes.logged] == [GIVEN_UP]
+
+
+def test_replies_wait_again_when_a_thread_can_be_started():
+    caller, replies = Caller(), LateReplies(SystemClock(), Reports())
+    with no_threads(), pytest.raises(RuntimeError):
+        replies.send(caller, "lost", None)
+    replies.send(caller, "granted", None)
+    caller.connected = True
+    replies.stop()
+    assert caller.replies == ["granted"]

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from rtagent.virt.libvirt.late_call import LateCall
+from tests.support.exhaustion import no_threads
 
 SOON = 0.05  # seconds: short for what hangs until it is released
 LONG = 30.0  # seconds: never waited for
@@ -130,3 +131,10 @@ def until_it_returns(call, function, but=TimeoutError):
             return call.get(function)
         except (TimeoutError, but):
             continue
+
+
+def test_a_thread_that_cannot_be_started_is_not_under_way():
+    call = LateCall[str](LONG)
+    with no_threads(), pytest.raises(RuntimeError):
+        call.get(lambda: "lost")
+    assert call.get(lambda: "answer") == "answer"
