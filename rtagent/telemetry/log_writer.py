@@ -91,8 +91,8 @@ class LogWriter:
             self._changed.notify_all()
         if not self.flush(patience):
             return False
-        self._thread.join()
-        return True
+        self._thread.join(patience)  # another thread may have added a record meanwhile
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while (record := self._next()) is not None:
