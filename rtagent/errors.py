@@ -21,13 +21,13 @@
     │   └── ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                      the same call may succeed later; expected; crosses RPC
     │   ├── NodeNotReady                 the first successful audit has not finished
-    │   │   └── StoreRestored            the store went back in time, and nobody has accepted that
+    │   │   └── StoreRestored            the store went back in time, and is not accepted yet
     │   │   └── DuplicateHost            another agent serves the same host name
     │   ├── StoreUnavailable
     │   │   └── StoreDamaged             the database is damaged
     │   ├── TakeoverPending              another agent may still be the node's writer
     │   ├── TrackerBusy
-    │   ├── TooManyRequests              as many such calls as the agent serves at once wait already
+    │   ├── TooManyRequests              the limit of such calls at a time is reached
     │   ├── HypervisorUnavailable
     │   │   └── CpuPowerFailed           a host CPU cannot be prepared for its guest
     │   └── AgentUnreachable             raised by a client: no agent answers
@@ -182,8 +182,8 @@ class RestoreNotFound(RequestError):
     """
 
     template = (
-        "no restored database awaits acceptance at revision {revision}, but {pending}: rtagent node"
-        " accept-restore shows what does"
+        "no restored database awaits acceptance at revision {revision} (pending: {pending}): see"
+        " rtagent node accept-restore"
     )
 
 
@@ -251,8 +251,8 @@ class StoreRestored(NodeNotReady):
     """
 
     template = (
-        "{restored}: no new claims are granted until an operator has looked at what runs here, and"
-        " accepts it: rtagent node accept-restore"
+        "{restored}: no new claims are granted until an operator accepts the database: rtagent node"
+        " accept-restore"
     )
 
 
@@ -273,8 +273,8 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """The database is damaged, and a repetition finds the same. The message names what and the
-    remedy; a start ends with it.
+    """The database is damaged, and a repetition finds the same damage. The message names the damage
+    and the remedy. A start ends with it.
     """
 
     retriable = False
@@ -291,7 +291,7 @@ class TrackerBusy(Unavailable):
 
 
 class TooManyRequests(Unavailable):
-    """The agent serves as many such calls as it does at once; repeat the call.
+    """The limit of such calls at a time is reached; repeat the call.
 
     :ivar kwargs: the ``limit`` that is reached; the ``method``, if the limit is for one.
     """

@@ -129,8 +129,9 @@ class Witness(Protocol):
     def restore(self) -> StoreRestore | None: ...
 
     def record(self, mark: Mark) -> None:
-        """Remember the position of a commit, even if the process is killed afterwards. It is called
-        for each commit, before it is answered; it neither fails nor waits for a disk.
+        """Remember the position of a commit, also if the process is killed afterwards.
+
+        Called for each commit before it is answered. It neither fails nor waits for a disk.
         """
         ...
 

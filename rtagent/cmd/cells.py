@@ -1,7 +1,7 @@
 """Cells: values as each output format may show them, whatever text from outside they contain.
 
-JSON and YAML are for programs, are pure ASCII, and stay faithful. All other formats may reach a
-terminal, a spreadsheet or a shell, which would obey some characters.
+JSON and YAML are for programs: they are pure ASCII and contain the values unchanged. All other
+formats may reach a terminal, a spreadsheet or a shell, where some characters have effects.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rtagent.model.printable import printable
 
 #: Formats that escape by themselves.
 FAITHFUL = frozenset({"json", "yaml"})
-#: Formats that show the form of a column that is for readers.
+#: Formats that show `FormattableColumn.human_readable`.
 READABLE = frozenset({"table", "text"})
 
 #: Beginnings of a cell that a spreadsheet takes for a formula, the full-width ones included.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-#: Characters that a shell obeys between double quotes; cliff escapes the quote itself.
+#: Characters with an effect between double quotes in a shell; cliff escapes the quote itself.
 _SHELL = re.compile(r"([\\$`])")
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class SafeFormatter(ListFormatter, SingleFormatter):
         self._name, self._formatter = name, formatter
 
     def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
-        """It has no options of its own."""
+        """Add nothing: there are no options."""
 
     def emit_list(
         self,

@@ -77,9 +77,9 @@ class DbCheck(Text):
 class DbAccept(Text):
     """Accept what is left in damaged rows, of all nodes of the database.
 
-    Stop the agents first: one that runs is fenced, and ends with 78. Restore a backup instead if
-    there is one. Look at db check before: it lists what may be missing or wrong. Each agent takes
-    the rows as they are at its next start, and grants again.
+    Stop the agents first: an agent that runs is fenced, and exits with 78. If there is a backup,
+    restore it instead. Run db check before: it lists what may be missing or wrong. At its next
+    start, each agent uses the rows as they are, and grants claims again.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:

@@ -14,9 +14,9 @@ COLUMNS = ("what", "uuid", "owner", "acknowledged", "found")
 class NodeAcceptRestore(List):
     """Accept a database that is older than what the agent had acknowledged.
 
-    Until then the agent creates no claims and frees none by itself. Without --revision nothing is
-    changed: the claims that may be missing or changed are listed, as far as the agent knows them,
-    and the domains that run without a claim. Compare them with what should run on this host; then
+    Until then the agent creates no claims and frees none by itself. Without --revision the command
+    changes nothing. It lists the claims that may be missing or changed, as far as the agent knows
+    them, and the domains without a claim. Compare the list with what should run on this host. Then
     repeat the command with the revision that it names. The agent audits the host first.
     """
 
@@ -27,8 +27,8 @@ class NodeAcceptRestore(List):
         parser.add_argument(
             "--revision",
             type=int,
-            help="Accept the restored database whose list, printed without this option, named this"
-            " revision.",
+            help="Accept the restored database of this revision. Without this option the command"
+            " names the revision.",
         )
         return parser
 

@@ -29,8 +29,7 @@ audit has found no domain for it.
 The time for which the outcome of a call is kept, in seconds; at least 20, and at least twice
 ``claim_expiry_time``. A call that is repeated within this time with the same operation id gets the
 recorded answer and is not executed again. Released claims and finished migrations are kept for the
-same time. Only the time for which the node's agent runs is counted, so that a wrong clock does no
-harm.
+same time. Only the time for which the node's agent runs is counted, so a wrong clock has no effect.
 """,
     ),
     cfg.BoolOpt(

@@ -44,8 +44,8 @@ hypervisor is identified by libvirt's host name and by the uuid in ``state_path`
 The state directory: the node's identity (compute_id), the embedded database and the socket of the
 read API. An absolute path.
 
-A directory serves one agent; a second one is refused. It is created if it does not exist; one that
-belongs to another user, or to which every user can write, is refused.
+A directory serves one agent; a second agent is refused. The directory is created if it does not
+exist. A directory that belongs to another user, or to which every user can write, is refused.
 """,
     ),
     cfg.StrOpt(
@@ -64,9 +64,9 @@ The directory of the lock that keeps a second agent off the same hypervisor, eve
 another state directory. An absolute path. It must be the same for all agents on this machine,
 and must be emptied at boot. Not used for test:// connections.
 
-It must exist, and belong to root or to the agent's user. A directory to which every user can write,
-such as /run/lock, is refused: any user could hold the lock there. systemd-tmpfiles makes the
-default.
+It must exist, and belong to root or to the agent's user. systemd-tmpfiles creates the default. A
+directory to which every user can write, such as /run/lock, is refused: any user could hold the
+lock there.
 """,
     ),
     cfg.IntOpt(
@@ -100,8 +100,9 @@ agent checks its own RPC server at the same interval.
 The time without a heartbeat after which a service counts as down, in seconds; at least 2, and more
 than ``report_interval``.
 
-An agent on another machine takes a node over when it has watched for this time and the node's agent
-has not sent a heartbeat. It must be more than the ``report_interval`` of all agents of a database.
+An agent on another machine takes a node over after it has watched for this time without a
+heartbeat of the node's agent. The time must be more than the ``report_interval`` of all agents of a
+database.
 """,
     ),
     cfg.IntOpt(

@@ -30,7 +30,7 @@ DIGEST = "row_digest"
 #: The name of a fault: each column can be read, but together they do not have the digest.
 MISMATCH = "digest"
 
-#: A larger quantity in a damaged row is not that of a host.
+#: The largest quantity that is accepted from a damaged row.
 CREDIBLE = 2**48
 
 #: In place of a time that cannot be read.

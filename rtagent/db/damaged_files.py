@@ -43,8 +43,8 @@ def set_aside(url: str, now: datetime) -> Sequence[Path]:
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         return ()
     file = Path(parsed.database).resolve()
-    mark = f"{file.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-    names = (mark, *(f"{mark}-{number}" for number in range(1, 1000)))
+    first = f"{file.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    names = (first, *(f"{first}-{number}" for number in range(1, 1000)))
     free = next(name for name in names if not file.with_name(name).exists())
     renamed = []
     for end in _ENDS:

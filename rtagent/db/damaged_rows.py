@@ -29,10 +29,10 @@ def damage(engine: Engine) -> Sequence[str]:
 
 
 def accept(engine: Engine) -> None:
-    """Accept what is there now, of all nodes: what damaged claims hold is written into their rows,
-    and each agent computes all digests at its next start.
+    """Accept the rows of all nodes as they are now.
 
-    Rows that do not say what they are about are deleted. An agent that runs is fenced.
+    Damaged claims and migrations are written as they were read. Rows whose key is damaged are
+    deleted. An agent that runs is fenced. Each agent computes all digests at its next start.
 
     :raises StoreDamaged: StoreUnavailable:
     """

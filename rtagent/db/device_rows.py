@@ -52,7 +52,7 @@ class DeviceRow(Value, frozen=True, kw_only=True):
 _COLUMNS = DeviceRow.__struct_fields__
 
 CHECKED = CheckedColumns(pci_devices, ("address", "extra_info"))
-#: From which a device is made whose record cannot be read.
+#: The columns that describe a device whose document cannot be read.
 _FACTS = CheckedColumns(
     pci_devices,
     ("address", "vendor_id", "product_id", "dev_type", "numa_node", "parent_addr"),

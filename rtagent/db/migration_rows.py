@@ -154,8 +154,8 @@ def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> Migr
 
 
 def _substitutes(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values for the columns that a record must have and that cannot be read. By them, the
-    move has failed here, and nothing has left.
+    """Return values for the required columns, with substitutes for those that cannot be read. With
+    the substitutes, the record is that of a failed move whose guest has not left.
     """
     known = fields["migration_type"] in MOVE_TYPES
     return {

@@ -48,7 +48,7 @@ _decode_topology = msgspec.json.Decoder(Topology).decode
 _decode_inventories = msgspec.json.Decoder(tuple[ResourceInventory, ...]).decode
 
 
-#: What an operator does about a node's row that does not say whose it is.
+#: The remedy for a node's row whose identity cannot be read.
 RESTORE = (
     "restore the last backup; or, if there is none and the database is embedded, start once with"
     " rtagentd --rebuild, which sets the database aside and begins without claims"
@@ -97,7 +97,7 @@ def record_query() -> Select[Any]:
 def decode_record(row: Sequence[Any]) -> NodeRecord:
     """Return the record of a row of `record_query`.
 
-    :raises StoreDamaged: it is not known who the node is, or who wrote for it.
+    :raises StoreDamaged: the identity of the node or of its writer cannot be read.
     """
     checked = _RECORD.read(row)
     values = _readable(checked, f"compute_nodes {row[0]}")
@@ -200,10 +200,10 @@ def _encode_record(record: NodeRecord) -> Fields:
 
 
 def read_node(connection: Connection, node_uuid: str, findings: Findings) -> NodeRow:
-    """Read the row of a node. What is damaged is left out, for the next audit to find again.
+    """Read the row of a node. Damaged facts are left out; the next audit discovers them.
 
     :raises StoreUnavailable: the database does not have the node.
-    :raises StoreDamaged: it is not known at which revision the node is.
+    :raises StoreDamaged: the identity or the revision of the node cannot be read.
     """
     its_row = compute_nodes.c.uuid == node_uuid
     sums = [type_coerce(compute_nodes.c[name], NullType()) for name in ROSTERS.values()]

@@ -17,8 +17,8 @@ _decode = msgspec.json.Decoder(Retention).decode
 def read_retention(connection: Connection, node_uuid: str) -> Retention:
     """Read the ages of a node's records.
 
-    Without a sound row they are counted anew, so that records are kept for longer, never for
-    shorter than they should be.
+    Without a sound row, counting starts again. Then records are kept for longer, never for a
+    shorter time.
     """
     query = select(*_CHECKED.selected).where(retention.c.node_uuid == node_uuid)
     row = connection.execute(query).one_or_none()

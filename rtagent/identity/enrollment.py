@@ -34,9 +34,9 @@ class Claimant(Value, frozen=True, kw_only=True):
 class HeartbeatWatch:
     """Watches the heartbeat of a node's writer, from one attempt to enroll to the next.
 
-    Nothing depends on the time of day, because the clocks of two machines may differ by days. A
-    heartbeat that moves shows that its agent lives. One that stands still for `service_down_time`
-    shows that its agent is down, or cannot write.
+    The time of day is not used, because the clocks of two machines may differ by days. A heartbeat
+    that changes shows that its agent runs. One that does not change for `service_down_time` shows
+    that its agent is down, or cannot write.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class HeartbeatWatch:
         self._since = 0.0
 
     def look(self, record: NodeRecord, now: float) -> float | None:
-        """Return the seconds for which the heartbeat has stood still; None: it has moved.
+        """Return the seconds for which the heartbeat has not changed; None: it has changed.
 
         :param now: seconds of the monotonic clock.
         """

@@ -25,7 +25,7 @@ class FileWitness:
     """A `Witness` in the files ``high_water_mark`` and ``store_restore.json``.
 
     :ivar restore: the last one that was kept. A file that cannot be read counts as one that is not
-        accepted, because an agent had noticed something when it wrote the file.
+        accepted, because an agent writes the file only after it has noticed a restored store.
     """
 
     def __init__(self, state_path: str, stored: Stored, reporter: Reporter) -> None:
@@ -36,7 +36,7 @@ class FileWitness:
         self._marks = MarkFile(directory / MARK, stored.node.uuid)
         self.restore = self._load()
         if self._marks.doubt and stored.revision:
-            doubt = "a database that went back in time may pass unnoticed at this start"
+            doubt = "a database that went back in time may not be noticed at this start"
             self._reporter.log("warning", f"{self._marks.doubt}: {doubt}")
 
     @property

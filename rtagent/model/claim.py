@@ -39,7 +39,7 @@ PCPU, PCI, RESOURCE = "PCPU", "PCI", "RESOURCE"
 #: A concrete resource: its kind, and its name within the kind.
 Unit = tuple[str, str]
 
-#: Begins ``Claim.suspect`` of a claim whose row in the database was damaged.
+#: The beginning of ``Claim.suspect`` of a quarantined claim.
 DAMAGED = "its record is damaged: "
 
 #: The only type of owner so far: a server (an instance, in Nova's terms).
@@ -102,8 +102,8 @@ class Claim(Value, frozen=True, kw_only=True):
 
     @property
     def quarantined(self) -> bool:
-        """Whether the claim's record was damaged. It keeps what it may hold: only a call ends or
-        changes it, and never an audit.
+        """Whether the claim's row was damaged. The claim keeps all that it may hold. Only a call
+        ends or changes it; no audit does.
         """
         return self.suspect is not None and self.suspect.startswith(DAMAGED)
 

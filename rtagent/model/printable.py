@@ -11,10 +11,10 @@ def printable(text: str, limit: int | None = None) -> str:
     """Return the text with an escape sequence such as ``\\n`` or ``\\x1b`` for each character that
     `str.isprintable` refuses.
 
-    These are controls (among them line ends and the start of a terminal's escape sequences), marks
-    that change the direction of text or have no width, separators other than the space, surrogates,
-    and characters without a meaning. A backslash is not escaped: the result is for readers, and is
-    not parsed.
+    These are controls (among them line ends and the start of a terminal's escape sequences),
+    characters that change the direction of text or have no width, separators other than the space,
+    surrogates, and characters without a meaning. A backslash is not escaped: the result is for
+    readers, and is not parsed.
 
     :param limit: a longer result is cut there, and its end names the length of the text.
     """

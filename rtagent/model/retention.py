@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from rtagent.model.base import Value
 
 
-class Mark(Value, frozen=True, kw_only=True):
-    """Everything up to a revision had been written when the agents had run so many seconds."""
+class Checkpoint(Value, frozen=True, kw_only=True):
+    """The revision of the node when its agents had run for so many seconds."""
 
     revision: int
     running: float
@@ -33,28 +33,28 @@ class Retention(Value, frozen=True, kw_only=True):
     """The ages of a node's records.
 
     :ivar running: seconds for which the node's agents have run.
-    :ivar marks: by revision, oldest first. :ivar moves: by the uuid of the migration.
+    :ivar checkpoints: by revision, oldest first. :ivar moves: by the uuid of the migration.
     """
 
     running: float = 0.0
-    marks: tuple[Mark, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
     moves: Mapping[str, EndedMove] = {}
 
     def after(self, elapsed: float, revision: int, ended: Mapping[str, datetime]) -> Self:
-        """Count the seconds for which an agent has run, and mark what exists now.
+        """Count the seconds for which an agent has run, and add a checkpoint of what exists now.
 
         :param revision: of the node. An older database that was restored has lost later revisions.
         :param ended: ``updated_at`` of the records of ended moves, by uuid.
         """
         running = self.running + elapsed
-        marks = tuple(mark for mark in self.marks if mark.revision <= revision)
-        if not marks or marks[-1].revision < revision:
-            marks += (Mark(revision=revision, running=running),)
+        checkpoints = tuple(each for each in self.checkpoints if each.revision <= revision)
+        if not checkpoints or checkpoints[-1].revision < revision:
+            checkpoints += (Checkpoint(revision=revision, running=running),)
         moves = {
             uuid: self._seen(uuid, EndedMove(updated_at=updated_at, running=running))
             for uuid, updated_at in ended.items()
         }
-        return replace(self, running=running, marks=marks, moves=moves)
+        return replace(self, running=running, checkpoints=checkpoints, moves=moves)
 
     def _seen(self, uuid: str, now: EndedMove) -> EndedMove:
         before = self.moves.get(uuid)
@@ -62,7 +62,9 @@ class Retention(Value, frozen=True, kw_only=True):
 
     def expired_revision(self, seconds: float) -> int:
         """Return the revision up to which every record is older than that; 0: there is none."""
-        expired = (m.revision for m in self.marks if self.running - m.running > seconds)
+        expired = (
+            each.revision for each in self.checkpoints if self.running - each.running > seconds
+        )
         return max(expired, default=0)
 
     def expired_moves(self, seconds: float) -> frozenset[str]:
@@ -72,5 +74,6 @@ class Retention(Value, frozen=True, kw_only=True):
         )
 
     def without(self, revision: int) -> Self:
-        """Forget the marks up to a revision, after everything up to it was purged."""
-        return replace(self, marks=tuple(m for m in self.marks if m.revision > revision))
+        """Forget the checkpoints up to a revision, after everything up to it was purged."""
+        later = tuple(each for each in self.checkpoints if each.revision > revision)
+        return replace(self, checkpoints=later)

@@ -13,7 +13,7 @@ from rtagent.model.position import Position
 
 
 class ClaimDifference(Value, frozen=True, kw_only=True):
-    """A claim that the store has otherwise than it was acknowledged.
+    """A claim whose stored state is not the one that was acknowledged.
 
     :ivar acknowledged: its last acknowledged state; null: it had ended, or was not made yet.
     :ivar stored: its state in the restored store; null: the store has no such live claim.
@@ -49,7 +49,7 @@ class StoreRestore(Value, frozen=True, kw_only=True):
     accepted_at: datetime | None = None
 
     def __str__(self) -> str:
-        """Say what went back, and what may be missing, without the list."""
+        """Return one sentence: what went back, and how many claims differ."""
         lost = "the agent does not know which claims may be missing"
         if self.compared:
             lost = f"{len(self.differences)} claims differ from what was acknowledged"
@@ -70,7 +70,7 @@ class StoreRestore(Value, frozen=True, kw_only=True):
             self.acknowledged,
             self.found.revision,
         ):
-            # The agent was interrupted when it had noticed this one.
+            # The same restore: the agent ended after it had kept this record.
             return replace(earlier, revision=self.revision)
         known = {each.claim_uuid for each in earlier.differences}
         new = (each for each in self.differences if each.claim_uuid not in known)

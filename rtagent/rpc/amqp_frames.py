@@ -1,4 +1,4 @@
-"""Frames of AMQP, made harmless before py-amqp decodes them.
+"""Replace AMQP frames that py-amqp cannot decode, and drop bodies that are too large.
 
 py-amqp decodes the properties and the routing key of every message that arrives, and holds its
 body. An error there ends the connection with the message still in the queue, so that the same
@@ -33,7 +33,7 @@ _PROPERTIES = 12
 
 
 def harmless_frames(connection: Any, callback: Callable[..., None]) -> Callable[[Frame], bool]:
-    """A `frame_handler` for `amqp.Connection` that any message passes without an error.
+    """Return a `frame_handler` for `amqp.Connection` that raises no error for any message.
 
     A body larger than the ``body_limit`` of its channel is dropped part by part. Channels without a
     limit may have any encoding.
@@ -88,14 +88,14 @@ def _decodable(header: bytes, any_encoding: bool) -> bool:
 
 
 def _header(header: bytes, body_size: int, content_type: str) -> bytes:
-    """A content header with one property."""
+    """Return a content header with one property."""
     class_id, weight = unpack_from(">HH", header)
     name = content_type.encode()
     return pack(">HHQHB", class_id, weight, body_size, 0x8000, len(name)) + name
 
 
 def _with_readable_key(method: bytes) -> bytes:
-    """A delivery whose routing key is not UTF-8 gets an empty one; nothing here reads it."""
+    """Replace a routing key that is not UTF-8 by an empty one. The agent does not use it."""
     if unpack_from(">HH", method) != spec.Basic.Deliver:
         return method
     at = 4

@@ -25,7 +25,7 @@ from rtagent.rpc.methods import TOPIC
 
 #: The queues of the agents' requests: of all, of one, and of a call to all at once.
 REQUESTS = re.compile(rf"{TOPIC}(\Z|\.|_fanout_)")
-#: How many ids of messages a channel remembers, as many as oslo.messaging.
+#: The number of message ids that a channel remembers. oslo.messaging remembers as many.
 REMEMBERED = 16
 #: Seconds to wait for the confirmation that follows a returned message.
 CONFIRMATION = 5.0
@@ -55,7 +55,7 @@ def subscribe(listener: Listener) -> None:
 
 
 def unsubscribe(listener: Listener) -> None:
-    """Do so no more."""
+    """Stop calling `listener`."""
     with _lock:
         if listener in _listeners:
             _listeners.remove(listener)
@@ -74,7 +74,10 @@ class Message(pyamqp.Message):
 
 
 class Channel(pyamqp.Channel):
-    """:ivar body_limit: the largest body that is received, in bytes; None: no limit."""
+    """A channel that checks requests before they are parsed.
+
+    :ivar body_limit: the largest body that is received, in bytes; None: no limit.
+    """
 
     Message = Message
 
@@ -129,7 +132,7 @@ class Channel(pyamqp.Channel):
         except MessageNacked as error:
             if not named.get("mandatory"):
                 raise
-            # kombu takes it for an error of the connection, and publishes for ever.
+            # kombu would take it for an error of the connection, and publish again without limit.
             raise oslo_messaging.MessageUndeliverable(
                 error, named.get("exchange"), named.get("routing_key"), message
             ) from error

@@ -1,9 +1,9 @@
 """CallLimit: bounds how many calls of a slow method are served at once.
 
 oslo.messaging serves each call on one of ``executor_thread_pool_size`` threads until the method
-returns. A call that waits for Placement or libvirt thus keeps its thread, and enough of them would
-keep all threads from claims, ends and reads. A call over the limit is refused at once, on a thread
-that is free again immediately; queueing it would need the thread that the limit is to spare.
+returns. A call that waits for Placement or libvirt keeps its thread, and many of them would leave
+no thread for claims, ends and reads. So a call over the limit is refused at once. It is not queued,
+because a queued call would keep a thread, too.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class CallLimit:
         """Admit a call. :raises TooManyRequests: the limit is reached."""
         if not self._free.acquire(blocking=False):
             raise TooManyRequests(
-                f"{self._limit} calls of {self._method} wait already, and a call waits for what"
-                " they wait for: repeat it in a few seconds",
+                f"{self._limit} calls of {self._method} are being served, which is the limit:"
+                " repeat the call in a few seconds",
                 method=self._method,
                 limit=self._limit,
             )

@@ -21,18 +21,18 @@ INTERVAL = 0.5
 
 
 class CallMonitor:
-    """Thread-safe."""
+    """Sends keep-alive messages for all calls from one thread. Thread-safe."""
 
     def __init__(self, clock: Clock, reporter: Reporter) -> None:
         self._clock, self._reporter = clock, reporter.named(__name__)
-        # By message: the interval of its signs of life, and when the next is due.
+        # By message: the interval of its keep-alive messages, and when the next is due.
         self._calls: dict[Any, tuple[float, float]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def watch(self, incoming: Any, timeout: object) -> Iterator[None]:
-        """Send signs of life to the caller of `incoming` during the block.
+        """Send keep-alive messages to the caller of `incoming` during the block.
 
         :param timeout: seconds for which the caller waits for one; not a valid number: none.
         """
@@ -71,14 +71,14 @@ class CallMonitor:
         try:
             incoming.heartbeat()
         except Exception as error:  # the caller has gone, or the broker: its call ends as usual
-            sentence = f"a caller gets no signs of life: {type(error).__name__}"
+            sentence = f"a keep-alive message could not be sent to a caller: {type(error).__name__}"
             self._reporter.log("warning", sentence)
             with self._changed:
                 self._calls.pop(incoming, None)
 
 
 def _interval(timeout: object) -> float | None:
-    """Seconds between two signs of life."""
+    """Return the seconds between two keep-alive messages; None: send none."""
     shortest, longest = TIMEOUTS
     if isinstance(timeout, int | float) and shortest <= timeout <= longest:
         return timeout / 2

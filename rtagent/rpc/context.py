@@ -35,7 +35,7 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
         }
 
     def deserialize_context(self, context: dict[str, Any]) -> RequestContext:
-        """The context, which becomes the current one of this thread: so log lines get its ids.
+        """Make the context the current one of this thread, so that log lines have its ids.
 
         Its values are short, printable text; a caller may have sent anything.
         """

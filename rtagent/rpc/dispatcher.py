@@ -1,4 +1,4 @@
-"""Dispatcher: leads each message to its method, without a thread or a traceback of its own."""
+"""Dispatcher: calls the method of each message, without a thread or a traceback of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
                 return super().dispatch(incoming)
         except (oslo_messaging.NoSuchMethod, oslo_messaging.UnsupportedVersion) as error:
             self._reporter.counted("rpc", type(error).__name__)
-            # The name is not in the line, so that a thousand names are one line.
+            # Without the name: so the log throttle recognises a repetition.
             self._reporter.log("warning", UNKNOWN)
             # The caller gets the error itself; oslo.messaging logs no traceback of it.
             raise oslo_messaging.ExpectedException() from error

@@ -24,7 +24,7 @@ from rtagent.rpc.method import Arguments, Change
 MEMORY = 20.0
 
 #: Text of another agent, which is logged.
-Printable = Annotated[str, msgspec.Meta(max_length=255, pattern="^[ -~]*$")]
+AsciiText = Annotated[str, msgspec.Meta(max_length=255, pattern="^[ -~]*$")]
 
 
 class AgentIdentity(Value, frozen=True, kw_only=True):
@@ -37,11 +37,11 @@ class AgentIdentity(Value, frozen=True, kw_only=True):
 
     agent_uuid: Uuid
     node_uuid: Uuid
-    node: Printable
-    machine_id: Printable = ""
-    boot_id: Printable = ""
-    state_path: Printable = ""
-    host_ip: Printable = ""
+    node: AsciiText
+    machine_id: AsciiText = ""
+    boot_id: AsciiText = ""
+    state_path: AsciiText = ""
+    host_ip: AsciiText = ""
 
     def __str__(self) -> str:
         known = {
@@ -54,8 +54,8 @@ class AgentIdentity(Value, frozen=True, kw_only=True):
         return f"node {self.node_uuid} ({self.node}{more})"
 
 
-def as_printable(text: str) -> str:
-    """The text as `Printable`."""
+def ascii_text(text: str) -> str:
+    """Return the text as `AsciiText`: escaped, and cut to its length."""
     safe = text.encode("ascii", "backslashreplace").decode()
     return "".join(each if " " <= each <= "~" else "?" for each in safe)[:255]
 
@@ -69,7 +69,7 @@ def identity_of(document: Any) -> AgentIdentity | None:
 
 
 class Duplicates:
-    """Thread-safe.
+    """Records whether another agent serves this host name, and refuses calls then. Thread-safe.
 
     :ivar me: this agent. :ivar host: the name that it serves.
     """
@@ -115,7 +115,8 @@ class Duplicates:
     def trust(self, seconds: float) -> None:
         """Trust for this time, and no longer, that this agent is the only one.
 
-        So an agent that stood still does not go on before it has the host lock again.
+        So an agent whose process was suspended does not answer for unknown claims before it has the
+        host lock again.
         """
         self._trusted_until = self._clock.monotonic() + seconds
 
@@ -136,16 +137,20 @@ class Duplicates:
 
 
 def _adds(new: AgentIdentity | None, known: AgentIdentity | None) -> bool:
-    """Whether the new identity says more. A reply of `ping` has less than the host lock's."""
+    """Return whether the new identity has more fields than the known one, or is that of another
+    agent. A reply of `ping` has fewer fields than an answer of the host lock's holder.
+    """
     if new is None or known is None or new == known:
         return new != known and new is not None
     return bool(new.machine_id) or new.agent_uuid != known.agent_uuid
 
 
 def _known(arguments: Arguments, state: NodeState) -> Iterator[bool]:
-    """Whether each claim that a call names is here, and each instance has a claim here. For a
-    change of something else: whether the call names the node. Calls that create a claim are left
-    out.
+    """Yield, for each claim that a call names, whether it exists here, and for each instance
+    whether it has a claim here.
+
+    For a change of something else, yield whether the call names the node. Calls that create a claim
+    yield nothing.
     """
     claim_uuid: str | None = getattr(arguments, "claim_uuid", None)
     owner_id: str | None = getattr(arguments, "instance_uuid", None)

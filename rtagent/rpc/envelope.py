@@ -90,7 +90,7 @@ def _short(digits: str) -> str:
     return digits
 
 
-# The parser of oslo.messaging: what it takes here, it takes there, too.
+# The parser that oslo.messaging uses, so that both accept the same texts.
 _decoder = json.JSONDecoder(parse_int=_integer, parse_float=_number)
 # msgspec examines a type at its first use, which must not happen in two threads at once.
 _envelope = msgspec.json.Decoder(_Envelope)
@@ -108,7 +108,7 @@ def check(body: bytes, properties: Mapping[str, Any]) -> str | None:
     _check_context(fields)
     try:
         request = msgspec.convert(fields, _Request)
-    # The second is raised for a name that is not valid Unicode.
+    # UnicodeEncodeError is raised for a name that is not valid Unicode.
     except (msgspec.ValidationError, UnicodeEncodeError):
         raise Refused("request") from None
     if (request.message_id is None) != (request.reply_queue is None):
@@ -132,7 +132,7 @@ def _fields(body: bytes) -> dict[str, Any]:
     """The message in an envelope, parsed."""
     try:
         text = _envelope.decode(body).message
-        # Both are upper bounds, and cost nothing next to parsing.
+        # Both counts are upper bounds, and are cheap compared with parsing.
         opened = text.count("[") + text.count("{")
         if opened + text.count(",") > MAX_VALUES:
             raise Refused("values")

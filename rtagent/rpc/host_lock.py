@@ -28,7 +28,7 @@ from rtagent.model.base import Value
 from rtagent.rpc.duplicates import AgentIdentity
 from rtagent.rpc.methods import TOPIC
 
-#: Seconds between two heartbeats of the connection. RabbitMQ warns of less.
+#: Seconds between two heartbeats of the connection. RabbitMQ advises against less.
 HEARTBEAT = 5
 #: Seconds for a connection, and for each answer of the broker.
 BROKER_TIMEOUT = 5.0
@@ -65,7 +65,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 
 
 class HostLock:
-    """For one thread.
+    """The lock of one host name. For use by one thread.
 
     :ivar held: whether this process has the lock.
     """
@@ -126,7 +126,7 @@ class HostLock:
         """Release the lock and close the connection. Idempotent."""
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None:
-            # Without a farewell, for which a broken connection would wait.
+            # Without AMQP's Close, whose answer never comes on a broken connection.
             connection.collect()
 
     # -- the exchange of identities ---------------------------------------------------------------

@@ -26,7 +26,7 @@ class Incoming:
     """A message of a driver, with the attributes that oslo.messaging's server and dispatcher use.
 
     :ivar client_timeout: None, so that the dispatcher starts no thread for the call.
-    :ivar caller_timeout: seconds for which the caller waits for a sign of life.
+    :ivar caller_timeout: seconds for which the caller waits for a keep-alive message.
     """
 
     client_timeout = None
@@ -41,7 +41,7 @@ class Incoming:
         self._incoming.acknowledge()
 
     def heartbeat(self) -> None:
-        """Send the caller a sign of life."""
+        """Send the caller a keep-alive message."""
         self._incoming.heartbeat()
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:

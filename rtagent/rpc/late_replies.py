@@ -42,7 +42,7 @@ class _Late(NamedTuple):
 
 
 class LateReplies:
-    """Thread-safe."""
+    """Sends replies, and repeats those that fail from one thread. Thread-safe."""
 
     def __init__(self, clock: Clock, reporter: Reporter) -> None:
         self._clock, self._reporter = clock, reporter.named(__name__)

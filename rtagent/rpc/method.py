@@ -31,7 +31,7 @@ CREATION_ERRORS = (
 )
 #: Errors that a later call for a claim may return.
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
-#: The error that a call may return if it may wait for the outside.
+#: The error that a call of a slow method may return.
 SLOW_ERRORS = ("TooManyRequests",)
 #: Errors that a call may return if the caller may start the domain after it.
 READY_ERRORS = ("CpuPowerFailed", "TooManyRequests")

@@ -111,7 +111,9 @@ class NodeEndpoint:
         if restored is not None:
             summary = self._audit()
             if not summary.good:
-                raise NodeNotReady(f"nothing was accepted, because of the audit: {summary}")
+                raise NodeNotReady(
+                    f"the database is not accepted, because the audit was not good: {summary}"
+                )
         self._tracker.accept_restore(arguments.revision, call)
         return self._restored_store(restored)
 

@@ -110,7 +110,7 @@ class RestoredStore(Value, frozen=True, kw_only=True):
     """What a restored database may lack.
 
     :ivar restore: the restored database that awaits acceptance, or was accepted now; null: none.
-    :ivar sentence: it in one sentence.
+    :ivar sentence: the restored database in one sentence.
     :ivar orphans: the domains without a claim, as of the last audit. Their resources are held.
     """
 

@@ -14,8 +14,8 @@ class SharedCall(Generic[T]):
     """Runs a function for its callers, one run at a time. Thread-safe.
 
     A caller gets the result of a run that begins after its call, because an earlier run may have
-    looked at the world before the caller changed it. All who call during a run share the next one,
-    so that any number of concurrent calls cause at most two runs.
+    observed the host before a change by the caller. All callers that call during a run share the
+    next one, so any number of concurrent calls cause at most two runs.
     """
 
     def __init__(self, name: str, function: Callable[[], T]) -> None:
@@ -42,7 +42,7 @@ class SharedCall(Generic[T]):
         return mine.result(timeout)
 
     def _run(self) -> None:
-        """Run the function until nobody waits for another run."""
+        """Run the function until no caller waits for another run."""
         while True:
             with self._lock:
                 run, self._next = self._next, None

@@ -20,8 +20,9 @@ RECONNECT = 1.0
 #: Seconds after which a holder that does not answer is ignored. The broker drops a dead connection
 #: earlier, but it may also fail to do so, and then the agent must serve nevertheless.
 PATIENCE = 30.0
-#: Seconds for which a lock counts as held after it was. The broker drops a silent connection after
-#: two intervals at the earliest, and the last heartbeat may have been half an interval ago.
+#: Seconds for which the lock counts as held after a check that it is. The broker drops a silent
+#: connection after two intervals at the earliest, and the last heartbeat may have been half an
+#: interval ago.
 TRUST = 1.5 * HEARTBEAT
 
 SILENT = "the host lock is held by a connection that does not answer"
@@ -31,9 +32,9 @@ class HostLockKeeper:
     """The turns of the thread ``host-lock``.
 
     The server starts when the lock is held, so that calls never reach a second agent. It also
-    starts without the lock when no answer is to be expected: the broker is away, which the server
-    waits for by itself, or refuses the lock. An agent that loses the lock serves on: its broker was
-    away. Until it has the lock again it does not answer for claims that it does not know.
+    starts without the lock if the broker refuses the lock or cannot be reached; the server itself
+    waits for the broker. An agent that loses the lock, because the broker was away, continues to
+    serve. Until it has the lock again, it does not answer for claims that it does not know.
     """
 
     def __init__(

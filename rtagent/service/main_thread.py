@@ -49,7 +49,7 @@ IGNORED = (
 #: One of the constants above, or an error that must end the process.
 Event = str | RtAgentError
 
-#: The order in which events are taken. A stop waits for nothing; an error comes next.
+#: The order in which events are taken: a stop first, then an error.
 _ORDER = (STOP, RtAgentError, READY, DESCRIBE, RELOAD)
 
 _T = TypeVar("_T")
@@ -58,8 +58,8 @@ _T = TypeVar("_T")
 class EventQueue:
     """A queue into which any thread and any signal handler may put events.
 
-    It holds an event once, however often it was put, and returns the most urgent one first. So a
-    thousand requests to reload cause one reload, and delay no stop.
+    It holds an event once, however often it was put, and returns the most urgent one first. So many
+    requests to reload cause one reload, and do not delay a stop.
     """
 
     def __init__(self) -> None:

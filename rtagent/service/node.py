@@ -20,7 +20,7 @@ from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
 from rtagent.reconcile.drift import orphans
-from rtagent.rpc.duplicates import AgentIdentity, Duplicates, as_printable
+from rtagent.rpc.duplicates import AgentIdentity, Duplicates, ascii_text
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.service.admission import Admission
 from rtagent.service.assembly import Adapters
@@ -251,9 +251,9 @@ def _identity(node: Node, state_path: str) -> AgentIdentity:
     return AgentIdentity(
         agent_uuid=str(uuid.uuid4()),
         node_uuid=node.uuid,
-        node=as_printable(node.hypervisor_hostname),
-        machine_id=as_printable(writer.machine_id),
-        boot_id=as_printable(writer.boot_id),
-        state_path=as_printable(writer.state_path),
-        host_ip=as_printable(node.host_ip),
+        node=ascii_text(node.hypervisor_hostname),
+        machine_id=ascii_text(writer.machine_id),
+        boot_id=ascii_text(writer.boot_id),
+        state_path=ascii_text(writer.state_path),
+        host_ip=ascii_text(node.host_ip),
     )

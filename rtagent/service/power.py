@@ -106,8 +106,9 @@ class Power:
             return
         if not self._settling.acquire(blocking=False):
             raise TooManyRequests(
-                f"{SETTLING} calls wait for host CPUs to be switched on: the claim stands, and its"
-                " CPUs are not on yet: repeat the call before the domain is started",
+                f"{SETTLING} calls wait for host CPUs to be switched on, which is the limit. The"
+                " claim is kept, but its CPUs are not on: repeat the call before the domain is"
+                " started",
                 limit=SETTLING,
             )
         try:
@@ -120,7 +121,8 @@ class Power:
         """Switch the unused ones of these CPUs off, and the others on. Make all changes, even if
         one fails, and report the first failure. Return whether all succeeded.
 
-        :param unused: called when no claim can get a CPU of the next group unnoticed.
+        :param unused: returns the unused CPUs. It is called with the locks of the next group held,
+            so that no claim gets one of its CPUs meanwhile.
         """
         failed = ""
         for group in _groups(cpus):
@@ -137,9 +139,9 @@ class Power:
 
     @contextmanager
     def _locked(self, cpus: Iterable[int]) -> Iterator[None]:
-        """Have the locks of these CPUs during the block, which ends in bounded time."""
+        """Hold the locks of these CPUs during the block, which ends in bounded time."""
         with ExitStack() as held:
-            for cpu in sorted(cpus):  # in one order, so that nobody waits in a circle
+            for cpu in sorted(cpus):  # in one order, against deadlocks
                 held.enter_context(self._locks.setdefault(cpu, threading.Lock()))
             yield
 

@@ -94,7 +94,7 @@ class Publisher:
     def _wanted(self) -> Tree | None:
         """The content that Placement should show; None before the first good audit."""
         up = self._admission.hypervisor_up
-        # Nothing should be scheduled to a host that refuses it until an operator has looked.
+        # The scheduler must not choose a host that refuses claims until an operator has acted.
         disabled = self._heartbeat.disabled or self._node.tracker.restored is not None
         return None if up is None else tree.build(self._node.state, disabled, up)
 

@@ -40,8 +40,8 @@ class Recovery:
         self._enrolled_at: Position | None = None
 
     def begin(self, state: NodeState) -> None:
-        """Check the state that the enrollment has loaded. An older one than was acknowledged makes
-        the state stale, so that `recover` continues it.
+        """Check the state that the enrollment has loaded. If it is older than what was
+        acknowledged, it becomes stale, and `recover` continues it.
         """
         # The enrollment has raised the epoch by one.
         found = Position(epoch=state.epoch - 1, revision=state.revision)
@@ -77,14 +77,14 @@ class Recovery:
         return True
 
     def check_position(self) -> None:
-        """Read epoch and revision of the node's record, make the mark durable.
+        """Read epoch and revision of the node's record, and make the mark durable.
 
         If a newer writer has raised the epoch, the fault becomes `WriterFenced`. If the record is
         gone or older than what was published, the state becomes stale.
 
         :raises StoreUnavailable:
         """
-        state = self._published.current  # before the read, which can only find this or more
+        state = self._published.current  # before the read, which finds this position or a later one
         found = self._store.position(state.node.uuid)
         if self._status.stale:
             return  # a reload of our own may have raised the epoch
@@ -124,8 +124,8 @@ class Recovery:
         return state
 
     def _reload(self) -> NodeState:
-        """Load the state. If the store went back, continue beyond what was acknowledged, so that
-        nobody sees a revision twice.
+        """Load the state. If the store went back, continue beyond what was acknowledged, so that no
+        revision is used twice.
 
         :raises StoreUnavailable: StoreError: WriterFenced:
         """

@@ -1,4 +1,4 @@
-"""Restoration: notices a store that went back in time, and what follows until that is accepted."""
+"""Restoration: notices a restored store, and refuses new claims until it is accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Restoration:
     def __init__(self, witness: Witness, clock: Clock, reporter: Reporter) -> None:
         self._witness, self._clock = witness, clock
         self._reporter = reporter.named(__name__)
-        self._lock = threading.Lock()  # a restore is noticed while another is accepted
+        self._lock = threading.Lock()  # a restore may be noticed while another is accepted
         self._logged: StoreRestore | None = None
 
     @property
@@ -97,7 +97,7 @@ class Restoration:
             restore = self._witness.restore
             if restore is None or restore.revision != revision:
                 waiting = self.pending
-                pending = "none does" if waiting is None else f"one does at {waiting.revision}"
+                pending = "none" if waiting is None else f"revision {waiting.revision}"
                 raise RestoreNotFound(revision=revision, pending=pending)
             if restore.accepted_at is None:
                 self._witness.keep(replace(restore, accepted_at=self._clock.now()))
@@ -105,7 +105,7 @@ class Restoration:
         self.report()
 
     def report(self) -> None:
-        """Report the health of the store, which can be reached; log what was noticed last."""
+        """Report the health of a reachable store. Log a restored store once."""
         if (restore := self.pending) is None:
             self._reporter.health("store", "pass")
             return

@@ -1,7 +1,8 @@
 """LineFormatter: a log record as one printable line of bounded length, and its traceback.
 
 Messages quote text from outside: ours quote names and reasons, those of libraries whole requests.
-Without care, a line feed in a name forges a line of the log, and a long name fills the disk.
+Without escapes and limits, a line feed in a name forges a line of the log, and a long name fills
+the disk.
 """
 
 from __future__ import annotations

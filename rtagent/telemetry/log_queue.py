@@ -76,7 +76,7 @@ class QueuedHandler(logging.Handler):
         try:
             prepared = self._lines.bounded(record)
             self._target.format(prepared)
-            prepared.exc_info = None  # it keeps whole stacks alive
+            prepared.exc_info = None  # it refers to every frame of the stack
             if not self._writer.put(prepared):
                 self._counted("log_dropped", self._destination)
         except Exception:

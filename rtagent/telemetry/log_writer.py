@@ -1,6 +1,6 @@
 """LogWriter: writes log records to one destination, in a thread of its own.
 
-A destination may stop accepting: a pipe that nobody reads, a full disk, a journal that hangs. A
+A destination may stop accepting: a pipe without a reader, a full disk, a journal that hangs. A
 thread that logs must not wait for it, because that thread serves calls.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 CAPACITY = 8 * 2**20
 OVERHEAD = 1_000
 
-#: How many times the patience of a flush a slow destination gets, as long as it accepts records.
+#: A flush waits for this many times its patience, as long as the destination accepts records.
 ROUNDS = 6
 
 

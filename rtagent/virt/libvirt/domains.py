@@ -151,8 +151,8 @@ class Domains:
     def _list_states(self, virt: libvirt.virConnect) -> Any:
         """List all domains, for as long as libvirt answers other calls in time.
 
-        The result of an earlier observation cannot be used, however late it comes: what is absent
-        from it is evidence only if it was listed after the observation had begun.
+        The late result of an earlier observation is not used: the absence of a domain is evidence
+        only if the list was made after this observation had begun.
         """
         listing = LateCall[Any](self._workers.timeout)
         for _ in range(_PATIENCE):

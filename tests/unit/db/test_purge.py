@@ -7,7 +7,7 @@ from sqlalchemy import Engine, text
 from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected
 from rtagent.model.change import Change
-from rtagent.model.retention import EndedMove, Mark, Retention
+from rtagent.model.retention import Checkpoint, EndedMove, Retention
 from tests.support.stored_values import (
     NODE,
     NOW,
@@ -22,7 +22,7 @@ from tests.support.stores import Database, assert_loads, commit, enrolled
 
 KEPT = Retention(
     running=2.5,
-    marks=(Mark(revision=3, running=1.5),),
+    checkpoints=(Checkpoint(revision=3, running=1.5),),
     moves={uuid(9): EndedMove(updated_at=NOW, running=0.5)},
 )
 

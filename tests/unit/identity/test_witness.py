@@ -59,7 +59,7 @@ def test_missing_mark_of_a_known_node_is_logged(open_witness, reports, tmp_path)
     open_witness(revision=4)
     ((level, sentence),) = reports.logged
     assert level == "warning"
-    assert str(tmp_path / MARK) in sentence and "may pass unnoticed" in sentence
+    assert str(tmp_path / MARK) in sentence and "may not be noticed" in sentence
 
 
 def test_restore_that_cannot_be_read_is_not_accepted(open_witness, reports, tmp_path):

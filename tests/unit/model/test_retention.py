@@ -25,13 +25,13 @@ def test_time_of_earlier_processes_counts():
 
 def test_purged_revisions_are_forgotten():
     kept = Retention().after(0, 5, {}).after(1, 6, {}).after(DAY - 0.5, 6, {})
-    assert [mark.revision for mark in kept.without(kept.expired_revision(DAY)).marks] == [6]
+    assert [each.revision for each in kept.without(kept.expired_revision(DAY)).checkpoints] == [6]
 
 
 def test_revisions_that_a_restored_database_lacks_are_not_older_than_its_new_ones():
     kept = Retention().after(0, 5, {}).after(DAY, 9, {})
     restored = kept.after(0, 7, {})
-    assert [mark.revision for mark in restored.marks] == [5, 7]
+    assert [each.revision for each in restored.checkpoints] == [5, 7]
 
 
 def test_ended_moves_expire_unless_they_change():

@@ -14,7 +14,7 @@ from tests.support.exhaustion import no_threads
 
 
 class Caller:
-    """Counts the signs of life that it gets. :ivar gone: it takes none."""
+    """Counts the keep-alive messages that it gets. :ivar gone: it takes none."""
 
     def __init__(self, gone: bool = False) -> None:
         self.gone = gone

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import DuplicateHost, NodeNotReady
-from rtagent.rpc.duplicates import MEMORY, AgentIdentity, as_printable, identity_of
+from rtagent.rpc.duplicates import MEMORY, AgentIdentity, ascii_text, identity_of
 from tests.support.hosts import uid
 from tests.support.rpc import Agent, build, claim_change, documents, operation
 
@@ -99,7 +99,7 @@ def test_an_invalid_identity_is_none(reply):
 
 def test_any_name_can_be_made_printable():
     for name in ("host-ž", "a\nb", "\x1b", "x" * 1000, "\ud800"):
-        identity = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=as_printable(name))
+        identity = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node=ascii_text(name))
         assert identity_of(documents_of(identity)) == identity
 
 

@@ -133,7 +133,7 @@ def test_restored_database_is_shown_and_accepted_after_an_audit(agent: Agent):
     with pytest.raises(HypervisorUnavailable):
         agent.invoke("accept_restore", **accept)
     agent.hypervisor.lost, agent.hypervisor.incomplete = False, True
-    with pytest.raises(NodeNotReady, match="because of the audit"):
+    with pytest.raises(NodeNotReady, match="because the audit was not good"):
         agent.invoke("accept_restore", **accept)
     agent.hypervisor.incomplete = False
     accepted = agent.invoke("accept_restore", **accept)

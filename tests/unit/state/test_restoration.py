@@ -125,14 +125,14 @@ def test_audit_that_began_before_applies_nothing_to_the_restored_state(copies, t
 
 
 def test_accepted_restore_ends_and_is_not_accepted_for_another(copies, tracker, reports):
-    with pytest.raises(RestoreNotFound, match="none does"):
+    with pytest.raises(RestoreNotFound, match="pending: none"):
         tracker.accept_restore(1, call("accept_restore"))
     copy = copies.take()
     claim(tracker)
     copies.put(copy)
     notice(tracker)
     revision = tracker.restored.revision
-    with pytest.raises(RestoreNotFound, match=f"one does at {revision}"):
+    with pytest.raises(RestoreNotFound, match=f"pending: revision {revision}"):
         tracker.accept_restore(revision - 1, call("accept_restore"))
     for _ in range(2):
         tracker.accept_restore(revision, call("accept_restore"))
