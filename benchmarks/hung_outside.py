@@ -1,4 +1,4 @@
-"""Claims, ends and reads while everything outside of the agent hangs."""
+"""Claims, ends and reads while the external services of the agent hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rtagent.rpc.call_limit import SLOW_CALLS
 from tests.servers.daemon import wait_until
 from tests.support.hung_outside import HungOutside
 
-#: The agent is measured idle, and then while the outside hangs, so many times.
+#: How many times the agent is measured idle, and then while the external services hang.
 TURNS = 6
 #: How many claims a measurement makes at most: enough for a p99, in a quick run, too.
 ROUNDS = 250
@@ -64,7 +64,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 @contextmanager
 def _everything_hangs(outside: HungOutside) -> Iterator[None]:
-    """Let everything outside hang during the block, and have callers wait for it."""
+    """Let the external services hang during the block, while callers wait for them."""
     thawed = threading.Event()
 
     def wait_again(method: str) -> None:

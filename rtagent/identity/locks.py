@@ -14,7 +14,7 @@ from rtagent.ports import HostIdentity, Reporter
 
 #: A symbolic link is refused. A pipe or a device, which is refused later, does not block.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-#: Only the owner may open the file, because whoever can read it can lock it.
+#: Only the owner may open the file, because a user who can read it can lock it.
 _MODE = 0o600
 
 

@@ -1,4 +1,4 @@
-"""However odd a document of libvirt is, its parser returns usable facts or says what is wrong."""
+"""For any document of libvirt, its parser returns usable facts or an error that names the fault."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A store that is taken back to any earlier commit never passes unseen: it is noticed at the next
-commit, by the periodic check of an idle agent, and at the start of a stopped one. Until an operator
-accepts it, nothing is claimed, and nothing is freed but by calls."""
+"""A store that is taken back to any earlier commit is always noticed: at the next commit, by the
+periodic check of an idle agent, and at the start of a stopped one. Until an operator accepts it,
+nothing is claimed, and only calls free anything."""
 
 import pytest
 from hypothesis import given, settings

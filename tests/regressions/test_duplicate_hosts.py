@@ -137,7 +137,7 @@ def check_nothing_is_answered_falsely(clones: Clones) -> None:
         clones.api(node_uuid=str(uuid.uuid4())).ping(CONTEXT)
 
 
-def test_two_agents_of_one_host_say_so_and_answer_nothing_falsely(clones_on):
+def test_two_agents_of_one_host_report_it_and_give_no_false_answer(clones_on):
     clones = clones_on()
     check_nothing_is_answered_falsely(clones)
 
@@ -155,7 +155,7 @@ def test_two_agents_of_one_host_with_quorum_queues(rabbitmq: RabbitMQ, clones_on
 
 
 def test_two_agents_of_one_host_after_a_restart_of_the_broker(rabbitmq: RabbitMQ, clones_on):
-    """Whichever agent is the first on the new broker, both know, and each releases its own."""
+    """Both agents know of each other, and each releases its own claims. Either may be the first."""
     clones = clones_on()
     claims = {clones.claim() for _ in range(4)}
     clones.second.start()
@@ -188,7 +188,7 @@ def test_an_agent_that_was_killed_serves_again_at_once(clones_on):
 
 
 def test_an_agent_serves_soon_after_a_power_failure(rabbitmq: RabbitMQ, clones_on):
-    """The broker believes that the connections of the start before are alive."""
+    """The broker still has the connections of the agent that lost power."""
     clones = clones_on()
     clones.first.kill()
     before = Contender(rabbitmq.transport_url, clones.host)

@@ -1,4 +1,4 @@
-"""A database with rows of every table, and the judgement of a start on it after damage."""
+"""A database with rows of every table, and the check of a start on it after damage."""
 
 from pathlib import Path
 from typing import Any

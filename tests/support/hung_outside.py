@@ -1,4 +1,4 @@
-"""An agent whose whole outside can hang: Placement, libvirt, and the callers that wait for both."""
+"""An agent whose external services can hang: Placement, libvirt, and callers that wait for both."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.servers.daemon import Daemon
 from tests.support.hosts import uid
 
 CONTEXT = RequestContext(overwrite=False)
-#: Seconds within which a call that does not depend on the outside is answered. A machine may stand
+#: Seconds within which a call that needs no external service is answered. A machine may stand
 #: still for some of them; a call that queues behind others that wait takes longer.
 PROMPT = 15.0
-#: How many calls wait for the outside at once.
+#: How many calls wait for an external service at once.
 CALLERS = 256
 #: Enough for the small claims of a run.
 ROOM = {"cpu_allocation_ratio": 1000, "ram_allocation_ratio": 1000, "reserved_host_memory_mb": 0}
 
 
 class HungOutside:
-    """A ready daemon with its outside.
+    """A ready daemon with its external services.
 
     :ivar api: the client of the calls that must not wait; each call is answered within
         `PROMPT` seconds at its only attempt, or fails.
@@ -74,7 +74,7 @@ class HungOutside:
         return self._threads.submit(function)
 
     def call_waiting(self, method: str) -> None:
-        """Call a method that waits for the outside."""
+        """Call a method that waits for an external service."""
         getattr(self._others, method)(CONTEXT)
 
     @contextlib.contextmanager
@@ -88,8 +88,8 @@ class HungOutside:
 
     @contextlib.contextmanager
     def mute_readers(self, number: int) -> Iterator[None]:
-        """Have so many clients of the read API that request, and never read the answer, and as many
-        that never finish their request."""
+        """Run so many clients of the read API that never read the answer, and as many that never
+        finish their request."""
         with contextlib.ExitStack() as stack:
             for said in (b"GET /metrics HTTP/1.1\r\nHost: agent\r\n\r\n", b"GET /metr"):
                 for _ in range(number):
@@ -111,7 +111,7 @@ class HungOutside:
             self.claim()
 
     def call_everything(self, claim: dict[str, Any]) -> None:
-        """Make every kind of call that does not depend on the outside: a claim's life, a move
+        """Make every kind of call that needs no external service: the steps of a claim, a move
         away, and reads."""
         migration = {"uuid": uid(), "migration_type": "migration"}
         self.api.get_claim(CONTEXT, claim["uuid"])

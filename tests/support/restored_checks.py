@@ -1,4 +1,4 @@
-"""The proof that a store which is taken back to an earlier commit never passes unseen."""
+"""Checks that a store which is taken back to an earlier commit is always noticed."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_usage_of_many_domains_is_recorded_by_one_audit(store, world):
 
 
 def test_audits_have_their_turns_in_the_order_of_their_requests(auditor, world):
-    """Whoever audits without a pause must not keep out the service's own audits."""
+    """Callers that audit without a pause must not delay the service's own audits without limit."""
     order: list[str] = []
     own = threading.Thread(target=auditor.run, args=("periodic",), name="own")
 

@@ -20,7 +20,7 @@ class LateCall(Generic[T]):
 
     :param timeout: seconds for which a caller waits.
     :param again: seconds after which another call is started beside one that has not returned,
-        which may hang for ever. The first result is used.
+        which may never return. The first result is used.
     :param limit: how many calls may be under way at a time.
     """
 

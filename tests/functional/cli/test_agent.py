@@ -179,7 +179,7 @@ def test_a_service_is_disabled_with_a_reason_and_enabled(rtagent):
     assert (service["disabled"], service["disabled_reason"]) == (False, None)
 
 
-#: A name that a terminal, a spreadsheet, a shell, rich or a reader of lines would obey.
+#: A name with an effect on a terminal, a spreadsheet, a shell, rich and a reader of lines.
 HOSTILE = '=1+1\x1b[31m\x9b2J\u202e\n| 2030 | [red]"; $(echo gone) `echo gone` \\'
 SHOWN = printable(HOSTILE)
 

@@ -1,4 +1,4 @@
-"""Calls that wait for the outside hold few threads of the RPC server, so that others never wait."""
+"""Calls that wait for external services hold few threads, so that other calls do not wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers import Libvirtd, Placement, RabbitMQ
 from tests.servers.daemon import wait_until
 from tests.support.hung_outside import HungOutside
 
-#: Seconds; longer than any call waits for the outside.
+#: Seconds; longer than any call waits for an external service.
 PATIENCE = 90.0
 
 

@@ -1,4 +1,4 @@
-"""Messages that an agent must survive: their texts, their envelopes and their AMQP properties."""
+"""Messages that must not harm an agent: their texts, their envelopes and their AMQP properties."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_hosts_have_a_lock_each(rabbitmq: RabbitMQ):
 
 
 def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
-    """Its machine has lost power: its connection is open, and nobody answers on it."""
+    """Its machine has lost power: its connection is still open, but does not answer."""
     dead, successor = contenders(), contenders()
     assert dead.attempt() is Attempt.HELD
     outcome = successor.lock.take()

@@ -21,7 +21,7 @@ from tests.support.node_device_xml import pci
 from tests.support.pci_hosts import GPU_IDS
 
 EX_CONFIG = 78
-#: Signals that end a process because somebody wants it to end, or because it is defective.
+#: Signals that request the end of a process, or report a defect.
 MEANT_TO_END = {
     *(signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGQUIT),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP),
@@ -335,7 +335,7 @@ def test_only_requests_to_stop_end_the_daemon(daemon):
     assert daemon.terminate() == 0
 
 
-def test_stop_goes_before_reloads(daemon):
+def test_stop_is_handled_before_reloads(daemon):
     daemon.start().wait_ready()
     sent = 3000
 
@@ -412,7 +412,7 @@ def test_copy_of_a_live_agent_is_refused_until_the_operator_takes_over(daemon, t
 
 @pytest.mark.parametrize("days", [-1, 1])
 def test_agent_is_replaced_when_its_heartbeat_stands_still(daemon, tmp_path, days):
-    """Whatever time the clock of its machine showed at the last heartbeat."""
+    """The time that its machine's clock showed at the last heartbeat has no effect."""
     daemon.start().wait_ready()
     daemon.kill()
     with closing(sqlite3.connect(daemon.directory / "rtagent.sqlite")) as database, database:

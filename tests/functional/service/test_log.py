@@ -1,4 +1,4 @@
-"""The daemon's log: what is in it, and that nobody waits for its reader."""
+"""The daemon's log: its lines, and that no call waits for its reader."""
 
 import fcntl
 import os

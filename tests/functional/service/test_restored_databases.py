@@ -1,4 +1,4 @@
-"""A database that goes back in time below the daemon, while it runs and while it is stopped."""
+"""A database that goes back in time while the daemon runs, and while it is stopped."""
 
 import shutil
 import sqlite3

@@ -9,7 +9,7 @@ from rtagent.api.reply import document
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_document_is_faithful_and_shows_a_terminal_nothing_that_it_obeys(text):
+def test_a_document_is_faithful_and_has_no_effect_on_a_terminal(text):
     body = document({"name": text, text: 1}).body
     assert json.loads(body) == {"name": text, text: 1}
     assert body.decode("ascii").removesuffix("\n").isprintable()

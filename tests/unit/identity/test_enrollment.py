@@ -146,8 +146,8 @@ def test_other_writer_is_watched_before_its_node_is_taken_over(writer, node, par
     "sign", [{"report_count": 6}, {"report_count": 1}, {"epoch": 8}], ids=["more", "less", "epoch"]
 )
 @pytest.mark.parametrize(("writer", "node", "parts"), OTHERS)
-def test_writer_that_shows_life_while_it_is_watched_is_not_replaced(writer, node, parts, sign):
-    """Whatever the clocks of the two machines show."""
+def test_writer_that_is_active_while_it_is_watched_is_not_replaced(writer, node, parts, sign):
+    """The clocks of the two machines have no effect."""
     other = replace(RECORD, writer=writer, node=node)
     watch = HeartbeatWatch()
     for seen in (NOW - 2 * DAY, NOW + 2 * DAY):

@@ -14,7 +14,7 @@ EVERY_CHARACTER = [chr(code) for code in range(sys.maxunicode + 1)]
 UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def test_no_character_is_shown_that_a_terminal_or_a_log_would_obey():
+def test_no_character_is_shown_that_affects_a_terminal_or_a_log():
     for char in EVERY_CHARACTER:
         shown = printable(char)
         assert shown.isprintable() and len(shown.splitlines()) == 1, hex(ord(char))

@@ -1,4 +1,4 @@
-"""What an agent says while another one has its host name."""
+"""Calls to an agent while another agent has its host name."""
 
 import pytest
 

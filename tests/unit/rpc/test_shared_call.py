@@ -58,7 +58,7 @@ def test_two_hundred_callers_cause_two_runs():
         runs.go.release(2)
         assert first.result() == 1
         runs.wait_begun()
-        # Nobody waits for a third run: this call is the first one that causes it.
+        # No caller waits for a third run: this call is the first one that causes it.
         runs.go.release()
         assert runs.shared.result(PATIENCE) == 3
 

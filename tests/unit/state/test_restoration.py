@@ -1,4 +1,4 @@
-"""Restoration: a store that went back in time is noticed, told in full, and held until accepted."""
+"""Restoration: a restored store is noticed and reported, and refuses claims until accepted."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -240,7 +240,7 @@ def test_mark_that_is_older_than_the_store_is_no_alarm(copies):
     assert witness.mark.position == started.snapshot().position
 
 
-def test_list_outlives_a_process_that_is_killed_when_it_has_noticed_a_restore(copies):
+def test_list_is_kept_if_the_process_is_killed_after_it_has_noticed_a_restore(copies):
     store, witness = FailingStore(copies.store()), MemoryWitness()
     tracker = tracker_on(store, witness=witness)
     copy = copies.take()
