@@ -25,6 +25,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers.common import ConfigOptsProxy
 
 from rtagent.model.base import Value
+from rtagent.rpc.amqp_frames import harmless_frames
 from rtagent.rpc.duplicates import AgentIdentity
 from rtagent.rpc.methods import TOPIC
 
@@ -34,7 +35,7 @@ HEARTBEAT = 5
 BROKER_TIMEOUT = 5.0
 #: Seconds for which the answer of the holder is awaited.
 ANSWER_TIMEOUT = 2.0
-#: Bytes of the longest message that is read.
+#: Bytes of the longest message that is received.
 MAX_MESSAGE = 4096
 #: RabbitMQ's pseudo queue for replies, which needs no declaration.
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -97,10 +98,10 @@ class HostLock:
         try:
             connection = self._connection = self._connection or self._connect()
             try:
-                self._channel = self._declare(connection.channel())
+                self._channel = self._declare(_channel(connection))
                 return Outcome(attempt=Attempt.HELD)
             except amqp.ResourceLocked:
-                holder = self._ask_holder(connection.channel())
+                holder = self._ask_holder(_channel(connection))
                 return Outcome(attempt=Attempt.TAKEN, holder=holder)
             except amqp.ChannelError as error:
                 self.close()  # it may have declared the queue, but must not read it
@@ -197,6 +198,7 @@ class HostLock:
             write_timeout=BROKER_TIMEOUT,
             heartbeat=HEARTBEAT,
             client_properties={"connection_name": self._queue},
+            frame_handler=harmless_frames,
         )
         try:
             connection.connect()
@@ -232,11 +234,15 @@ def host_lock(
     return HostLock(conf, url, host, me, met) if url.transport in ("rabbit", "kombu") else None
 
 
+def _channel(connection: amqp.Connection) -> amqp.Channel:
+    """A channel for messages that anybody may have sent."""
+    channel = connection.channel()
+    channel.body_limit = MAX_MESSAGE  # see `harmless_frames`
+    return channel
+
+
 def _identity(message: amqp.Message) -> AgentIdentity | None:
-    body = message.body
-    if len(body) > MAX_MESSAGE:
-        return None
     try:
-        return msgspec.json.decode(body, type=AgentIdentity)
+        return msgspec.json.decode(message.body, type=AgentIdentity)
     except (msgspec.DecodeError, UnicodeError):  # ValidationError included
         return None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rtagent.rpc.host_lock import Attempt
+from tests.functional.rpc.hostile import PROPERTIES
+from tests.functional.rpc.raw_messages import RawSender
 from tests.functional.rpc.test_broker import eventually
 from tests.servers import RabbitMQ
 from tests.support.contender import Contender
@@ -89,3 +91,21 @@ def test_a_wrong_password_and_a_frozen_broker_are_noticed(rabbitmq: RabbitMQ, co
     rabbitmq.freeze()
     assert contenders().attempt() is Attempt.UNREACHABLE
     rabbitmq.thaw()
+
+
+def test_messages_that_anybody_sends_do_not_cost_the_lock(rabbitmq: RabbitMQ):
+    """They can be sent with the permission that every reply needs."""
+    host = f"host-{uid()}"
+    agent, other = (Contender(rabbitmq.transport_url, host) for _ in range(2))
+    assert agent.attempt() is Attempt.HELD
+    slow = {"content_encoding": "punycode"}
+    queue = {"exchange": "", "routing_key": f"rtagent_lock.{host}"}
+    with RawSender(rabbitmq.port, host) as sender:
+        for properties in (slow, *PROPERTIES.values()):
+            sender.send(b"-" * 100 + b"a" * 200_000, properties, **queue)
+            sender.send(b"{}", properties, **queue)
+    with agent.alive():
+        assert eventually(lambda: other.lock.take().holder == agent.me)
+    assert agent.lock.held
+    for each in (agent, other):
+        each.lock.close()
