@@ -41,18 +41,15 @@ def open_node(
         ...     summary = node.auditor.run("start")
         ...     node.apply(settings)  # also after each change of the settings
         ...     claim = node.tracker.instance_claim(request, call)
-        >>> summary.good, claim.state
-        (True, 'building')
+        >>> assert summary.good and claim.state == "building"
 
     :param settings: what `rtagent.conf.settings.read` returns for a parsed configuration.
     :param hypervisor: and store: the caller owns both, and closes them after the node.
-    :param identity: the caller owns it. By default the node's uuid and the locks are files in
-        ``[DEFAULT] state_path`` and ``lock_path``, until the node is closed; a program that has its
-        own means passes a `GivenNodeIdentity`.
+    :param identity: the caller owns it. The default uses files in ``[DEFAULT] state_path`` and
+        ``lock_path``; a program that has its own means passes a `GivenNodeIdentity`.
     :param reporter: receives metrics, health and log lines. By default they are dropped.
     :raises IdentityError: another process is the writer of the node; nothing was written.
-    :raises TakeoverPending: another process may be the writer. Try again in a few seconds with the
-        same `identity`, which watches the heartbeat of the other process.
+    :raises TakeoverPending: try again with the same `identity`, which watches a heartbeat.
     :raises HypervisorUnavailable: StoreUnavailable: nothing was opened; try again later.
     """
     reporter = reporter or NullReporter()
@@ -61,8 +58,7 @@ def open_node(
             identity = host_identity(settings, reporter)
             stack.callback(identity.release)
         stored = identity.enroll(store, hypervisor, clock)
-        policy = settings.policy(stored.ratios)
-        witness = identity.witness(stored)
+        policy, witness = settings.policy(stored.ratios), identity.witness(stored)
         node = EmbeddedNode(stored, policy, hypervisor, store, clock, reporter, witness)
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())

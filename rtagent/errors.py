@@ -21,7 +21,7 @@
     │   └── ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                      the same call may succeed later; expected; crosses RPC
     │   ├── NodeNotReady                 the first successful audit has not finished
-    │   │   └── StoreRestored            the store went back in time, and is not accepted yet
+    │   │   ├── StoreRestored            the store went back in time, and is not accepted yet
     │   │   └── DuplicateHost            another agent serves the same host name
     │   ├── StoreUnavailable
     │   │   └── StoreDamaged             the database is damaged
@@ -176,10 +176,7 @@ class PciDeviceNotFound(RequestError):
 
 
 class RestoreNotFound(RequestError):
-    """No restored store awaits acceptance at that revision.
-
-    :ivar kwargs: ``revision``: the requested one; ``pending``: what awaits acceptance.
-    """
+    """No restored store awaits acceptance at ``revision``, but what ``pending`` says."""
 
     template = (
         "no restored database awaits acceptance at revision {revision} (pending: {pending}): see"
@@ -273,17 +270,13 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """The database is damaged, and a repetition finds the same damage. The message names the damage
-    and the remedy. A start ends with it.
-    """
+    """The database is damaged. The message names damage and remedy. A start ends with it."""
 
     retriable = False
 
 
 class TakeoverPending(Unavailable):
-    """Another agent may still be the node's writer: its heartbeat is watched before this agent
-    takes the node over.
-    """
+    """Another agent may still be the node's writer. Its heartbeat is watched for some seconds."""
 
 
 class TrackerBusy(Unavailable):
@@ -291,10 +284,7 @@ class TrackerBusy(Unavailable):
 
 
 class TooManyRequests(Unavailable):
-    """The limit of such calls at a time is reached; repeat the call.
-
-    :ivar kwargs: the ``limit`` that is reached; the ``method``, if the limit is for one.
-    """
+    """The ``limit`` of such calls (of the ``method``, if named) is reached; repeat the call."""
 
 
 class HypervisorUnavailable(Unavailable):
@@ -342,10 +332,7 @@ class WriterFenced(StoreError):
 
 
 class ChangeRejected(StoreError):
-    """The database refused the rows.
-
-    :ivar kwargs: ``taken``: a key already exists. A claim's uuid may belong to another node.
-    """
+    """The database refused the rows. :ivar kwargs: ``taken``: a key already exists."""
 
 
 class Deadlock(StoreError):

@@ -29,7 +29,7 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 PAUSE = 1.0
 
 #: Called when a connection is closed although its client has not: with ``"deadline"``, or with
-#: ``"room"`` for another connection.
+#: ``"limit"`` in favour of another connection.
 Closed = Callable[[str], None]
 
 
@@ -81,12 +81,12 @@ class Listener(BaseWSGIServer):
 
     def handle_accept(self) -> None:
         """Accept one connection, so that its request is read before others are accepted."""
-        if self._full() and not self._make_room():
+        if self._full() and not self._close_idle():
             return
         try:
             connection, address = self.socket.accept()
         except OSError as error:  # otherwise the client has gone already
-            if error.errno in EXHAUSTED and not self._make_room():
+            if error.errno in EXHAUSTED and not self._close_idle():
                 self._accepts_at = time.monotonic() + PAUSE
             return
         Channel(self, connection, self.fix_addr(address), self.adj, map=self._map)
@@ -115,14 +115,14 @@ class Listener(BaseWSGIServer):
         """Return the connections that wait for their clients: to send a request, or to receive."""
         return [each for each in self.active_channels.values() if not each.requests]
 
-    def _make_room(self) -> bool:
+    def _close_idle(self) -> bool:
         """Close an idle connection, if there is one: the oldest of those without a reply first."""
         for channel in sorted(
             self._idle(), key=lambda each: (each.total_outbufs_len > 0, each.since)
         ):
             if not _has_sent(channel.socket):
                 channel.handle_close()
-                self._closed("room")
+                self._closed("limit")
                 return True
         return False
 

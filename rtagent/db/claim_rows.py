@@ -187,7 +187,7 @@ class _Reader:
                 self._add_earlier(claim.uuid, str(claim.suspect).removeprefix(DAMAGED))
             return claim
         if values["uuid"] is None:
-            self._findings.add("claims", raw[0], faults, "it is not known what it holds")
+            self._findings.add("claims", raw[0], faults, "it is not known what is claimed")
             self._findings.add_unknown(f"a claim has the unreadable uuid {raw[0]!r}")
             return None
         self._findings.add("claims", values["uuid"], faults, _HELD)

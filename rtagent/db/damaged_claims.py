@@ -38,7 +38,7 @@ from rtagent.model.units import MB_IN_GB
 
 Fields = dict[str, Any]
 
-_KINDS = MOVE_TYPES | {BUILD, ATTACH}
+_CLAIM_TYPES = MOVE_TYPES | {BUILD, ATTACH}
 
 
 def salvaged(
@@ -58,8 +58,8 @@ def salvaged(
     state = columns["state"] if columns["state"] in LIVE_STATES else ACTIVE
     if state == INCOMING and columns["migration_uuid"] is None:  # an incoming claim has a move
         state = ACTIVE
-    last_change = _amount(columns["revision"])
-    kind = columns["kind"] if columns["kind"] in _KINDS else BUILD
+    last_change = _quantity(columns["revision"])
+    kind = columns["kind"] if columns["kind"] in _CLAIM_TYPES else BUILD
     return Claim(
         host=node.host,
         node=node.hypervisor_hostname,
@@ -122,10 +122,10 @@ def _quantities(columns: Mapping[str, Any], parts: Mapping[str, Any], kind: str)
             "disk_mb": disk_gb * MB_IN_GB + flavor.swap,
         }
     names = ("vcpus", "pcpus", "memory_mb", "disk_mb")
-    return {name: max(_amount(columns[name]), asked.get(name, 0)) for name in names}
+    return {name: max(_quantity(columns[name]), asked.get(name, 0)) for name in names}
 
 
-def _amount(value: int | None) -> int:
+def _quantity(value: int | None) -> int:
     """Return a quantity that a claim can have; 0 for one that it cannot."""
     return value if value is not None and 0 <= value <= CREDIBLE else 0
 

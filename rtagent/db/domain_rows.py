@@ -109,13 +109,13 @@ def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> Doma
         domain_uuid=fields["domain_uuid"],
         name=fields["name"] or "",
         active=fields["active"] is not False or MISMATCH in faults,
-        vcpus=_amount(fields["vcpus"]),
-        memory_mb=_amount(fields["memory_mb"]),
+        vcpus=_quantity(fields["vcpus"]),
+        memory_mb=_quantity(fields["memory_mb"]),
         occupancy=fields["occupancy"],
     )
 
 
-def _amount(value: int | None) -> int:
+def _quantity(value: int | None) -> int:
     return value if value is not None and 0 <= value <= CREDIBLE else 0
 
 

@@ -1,6 +1,6 @@
 """Replace AMQP frames that py-amqp cannot decode, and drop bodies that are too large.
 
-py-amqp decodes the properties and the routing key of every message that arrives, and holds its
+py-amqp decodes the properties and the routing key of every message that arrives, and keeps its
 body. An error there ends the connection with the message still in the queue, so that the same
 message ends the next connection, too. And a body may be as large as the broker allows.
 """

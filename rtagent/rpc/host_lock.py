@@ -56,7 +56,7 @@ class Attempt(enum.Enum):
 
 
 class Outcome(Value, frozen=True, kw_only=True):
-    """:ivar holder: who answered while the lock was `TAKEN`; None: nobody did.
+    """:ivar holder: who answered while the lock was `TAKEN`; None: there was no answer.
     :ivar why: the error, if the lock is `UNREACHABLE` or `REFUSED`.
     """
 

@@ -13,7 +13,7 @@ from rtagent.rpc.late_replies import LateReplies
 #: keeps them.
 MAX_MESSAGES = 256
 #: Seconds for which the broker keeps the next message. Then it is dropped, because a connection
-#: that nobody reads for longer is closed.
+#: that is not read for longer is closed.
 PATIENCE = 15.0
 
 DROPPED = (

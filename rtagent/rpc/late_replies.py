@@ -1,6 +1,6 @@
-"""Replies, sent without holding a thread for a caller whose queue is missing.
+"""Replies, sent without occupying a thread for a caller whose queue is missing.
 
-oslo.messaging's own `reply` holds its thread while a reply queue is missing, for
+oslo.messaging's own `reply` occupies its thread while a reply queue is missing, for
 ``kombu_missing_consumer_retry_timeout`` seconds, and then refuses that queue for a minute. A queue
 is missing for good if its caller has ended, and for a moment while its caller reconnects after a
 restart of the broker. So a reply is tried once; the few that fail are repeated here, by one thread.

@@ -58,8 +58,8 @@ _T = TypeVar("_T")
 class EventQueue:
     """A queue into which any thread and any signal handler may put events.
 
-    It holds an event once, however often it was put, and returns the most urgent one first. So many
-    requests to reload cause one reload, and do not delay a stop.
+    It contains an event once, however often it was put, and returns the most urgent one first.
+    Thus, many requests to reload cause one reload, and do not delay a stop.
     """
 
     def __init__(self) -> None:

@@ -86,12 +86,8 @@ class NodeAgent:
         )
         self._claim_log = ClaimLog(telemetry)
         self.in_flight = InFlight(clock)
-        self.duplicates = Duplicates(
-            _identity(node.node, settings.current.default.state_path),
-            node.node.host,
-            clock,
-            self._duplicated,
-        )
+        me = _identity(node.node, settings.current.default.state_path)
+        self.duplicates = Duplicates(me, node.node.host, clock, self._duplicated)
         self._loops = self._make_loops(context)
         node.tracker.listen(self._published)
         self._measure()

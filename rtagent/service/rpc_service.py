@@ -20,7 +20,7 @@ from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.rpc.host_lock import host_lock
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
-from rtagent.service.host_lock_keeper import HostLockKeeper
+from rtagent.service.host_lock_turns import HostLockTurns
 from rtagent.service.loop import Loop, Rest, every
 from rtagent.service.rpc_health import RpcHealth
 
@@ -37,7 +37,7 @@ LOCK_PATIENCE = 5.0
 
 class RpcService:
     """:ivar probe: the thread ``rpc-probe``.
-    :ivar keeper: the thread ``host-lock``; None if the broker has no such lock.
+    :ivar locking: the thread ``host-lock``; None if the broker has no such lock.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class RpcService:
         self._health = RpcHealth(duplicates, self.started, reporter)
         probe = RpcProbe(self, settings, duplicates, self._health)
         self.probe = Loop("rpc-probe", probe.turn, clock, reporter)
-        self.keeper: Loop | None = None
+        self.locking: Loop | None = None
         self._lock = host_lock(conf, host, duplicates.me, duplicates.seen)
         if self._lock is not None:
-            turn = HostLockKeeper(
+            turn = HostLockTurns(
                 self._lock, duplicates, self._health, self._start_server, clock
             ).turn
-            self.keeper = Loop("host-lock", turn, clock, reporter)
+            self.locking = Loop("host-lock", turn, clock, reporter)
 
     def start(self) -> None:
         """Start to serve as soon as the host lock and the broker allow. Returns at once."""
-        if self.keeper is None:
+        if self.locking is None:
             self._start_server()
         else:
-            self.keeper.start()
+            self.locking.start()
 
     def started(self) -> bool:
         """Whether the server serves calls. Returns at once."""
@@ -85,7 +85,7 @@ class RpcService:
         host lock.
         """
         stopped = self._server.stop(timeout)
-        if self.keeper is not None and self._lock is not None and self.keeper.stop(LOCK_PATIENCE):
+        if self.locking is not None and self._lock is not None and self.locking.stop(LOCK_PATIENCE):
             self._lock.close()
         return stopped
 

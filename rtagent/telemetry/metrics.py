@@ -31,7 +31,7 @@ COUNTS = {
     "log_dropped": ("destination", "Log lines dropped because the destination accepted none"),
     "read_api_closed": (
         "reason",
-        "Connections of idle clients that the read API closed: deadline, or room for another",
+        "Connections of idle clients that the read API closed: deadline or limit",
     ),
     "rpc_refused": ("reason", "Messages dropped without an answer, before they were parsed"),
     "rpc_given_up": ("label", "Replies that no queue of their caller has taken"),

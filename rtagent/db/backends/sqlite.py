@@ -70,11 +70,11 @@ class SQLite(Backend):
 class _FileConnection(sqlite3.Connection):
     """A connection whose commits fail if a path does not lead to its open file any more.
 
-    :ivar files: the open files. :ivar moved: the last check found one removed or replaced.
+    :ivar files: the open files. :ivar misplaced: the last check found one removed or replaced.
     """
 
     files = DatabaseFiles({})
-    moved = False
+    misplaced = False
 
     def commit(self) -> None:
         super().commit()
@@ -88,7 +88,7 @@ class _FileConnection(sqlite3.Connection):
     def check_files(self, error: type[Exception]) -> None:
         """Raise this error if a file was removed or replaced."""
         faults = self.files.faults()
-        self.moved = bool(faults)
+        self.misplaced = bool(faults)
         if faults:
             raise error("; ".join(map(str, faults)))
 
@@ -135,7 +135,7 @@ def _prepare(connection: _FileConnection, _: object) -> None:
     connection.execute("PRAGMA schema_version")
     query = "SELECT file FROM pragma_database_list WHERE name = 'main'"
     ((path,),) = connection.execute(query)
-    # The path in the URL may be a symbolic link. The other files are beside the database itself.
+    # The path in the URL may be a symbolic link. The other files are next to the database itself.
     connection.files = connection.files.with_those_at(path, f"{path}-wal", f"{path}-shm")
 
 
@@ -152,6 +152,6 @@ def _begin(connection: Connection) -> None:
     # A lock that is requested later may be refused without any wait.
     writes = connection.get_execution_options().get("writes", False)
     raw: Any = connection.connection.dbapi_connection
-    if writes and raw.moved:
+    if writes and raw.misplaced:
         raw.check_files(StoreUnavailable)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -30,7 +30,7 @@ from rtagent.virt.libvirt.workers import Workers
 #: noticed, and calls that hang in it return, within three intervals.
 KEEPALIVE = (3, 2)
 
-#: Seconds after which another attempt to connect is made beside one that has not returned.
+#: Seconds after which another attempt to connect is made although one has not returned.
 REOPEN = 60.0
 
 #: libvirt's connection, and the signature of the simulated host's file before it was opened.

@@ -19,8 +19,8 @@ class LateCall(Generic[T]):
     waits for a bounded time only.
 
     :param timeout: seconds for which a caller waits.
-    :param again: seconds after which another call is started beside one that has not returned,
-        which may never return. The first result is used.
+    :param again: seconds after which another call is started although one has not returned,
+        because it may never return. The first result is used.
     :param limit: how many calls may be under way at a time.
     """
 

@@ -291,7 +291,7 @@ def test_silent_clients_at_the_limit_make_room_for_those_that_ask(path, beginnin
             connection.sendall(beginning)
         for _ in range(20):
             assert exchange(path, b"GET /ready HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
-        assert reporter.counts["read_api_closed", "room"] >= 64 - CONNECTIONS
+        assert reporter.counts["read_api_closed", "limit"] >= 64 - CONNECTIONS
         assert gone(silent[0]) and not gone(silent[-1]), "the oldest are closed"
 
 

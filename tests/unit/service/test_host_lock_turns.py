@@ -6,7 +6,7 @@ from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.rpc.claim_endpoint import ClaimChange
 from rtagent.rpc.duplicates import MEMORY, AgentIdentity, Duplicates
 from rtagent.rpc.host_lock import Attempt, Outcome
-from rtagent.service.host_lock_keeper import PATIENCE, RECONNECT, RETRY, TRUST, HostLockKeeper
+from rtagent.service.host_lock_turns import PATIENCE, RECONNECT, RETRY, TRUST, HostLockTurns
 from rtagent.service.loop import every
 from rtagent.service.rpc_health import RpcHealth
 from tests.support.hosts import uid
@@ -46,7 +46,7 @@ class Site:
         world.admission.open()
         self.duplicates = Duplicates(ME, "h", world.clock, world.admission.duplicated)
         self.health = RpcHealth(self.duplicates, lambda: self.started, world.notes)
-        self.keeper = HostLockKeeper(
+        self.turns = HostLockTurns(
             self.lock, self.duplicates, self.health, self._start, world.clock
         )
 
@@ -55,7 +55,7 @@ class Site:
 
     def turn(self, outcome: Outcome):
         self.lock.outcome = outcome
-        return self.keeper.turn()
+        return self.turns.turn()
 
     @property
     def rpc(self) -> str:

@@ -1,4 +1,4 @@
-"""HostLockKeeper: takes and keeps the lock of the host name, and starts the RPC server."""
+"""HostLockTurns: takes and keeps the lock of the host name, and starts the RPC server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRUST = 1.5 * HEARTBEAT
 SILENT = "the host lock is held by a connection that does not answer"
 
 
-class HostLockKeeper:
+class HostLockTurns:
     """The turns of the thread ``host-lock``.
 
     The server starts when the lock is held, so that calls never reach a second agent. It also
@@ -82,7 +82,7 @@ class HostLockKeeper:
         """Go on without the lock for now, and in the end for good."""
         taken = outcome.attempt is Attempt.TAKEN
         why = SILENT if taken else f"the host lock cannot be taken: {outcome.why}"
-        # While the broker is away, nobody waits, and another agent may be the first to come back.
+        # While the broker is away, no caller waits, and another agent may return first.
         away = not taken and not self._health.reached
         if self._clock.monotonic() - self._since >= PATIENCE and not away:
             self._serve(why, math.inf)
