@@ -286,9 +286,10 @@ def test_silent_clients_at_the_limit_make_room_for_those_that_ask(path, beginnin
     """Threads, memory and descriptors are bounded, and a probe is answered all the same."""
     reporter = Counts()
     with serving(path, patience=600, reporter=reporter), contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(connect(path)) for _ in range(64)]
-        for connection in silent:
-            connection.sendall(beginning)
+        silent = []
+        for _ in range(64):
+            silent.append(stack.enter_context(connect(path)))
+            silent[-1].sendall(beginning)  # at once: the oldest may be closed at any time
         for _ in range(20):
             assert exchange(path, b"GET /ready HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
         assert reporter.counts["read_api_closed", "limit"] >= 64 - CONNECTIONS
