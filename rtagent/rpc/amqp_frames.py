@@ -12,7 +12,7 @@ from struct import error as StructError
 from struct import pack, unpack_from
 from typing import Any
 
-from amqp import spec
+from amqp import AMQPError, spec
 from amqp.method_framing import frame_handler
 from amqp.serialization import decode_properties_basic
 
@@ -27,6 +27,12 @@ ENCODINGS = frozenset({"utf-8", "binary"})
 
 #: (type, channel, payload)
 Frame = tuple[int, int, bytes]
+
+#: Errors of py-amqp's decoder: its own one is about a type that it does not know.
+_UNDECODABLE = (
+    *(ValueError, ArithmeticError, OSError, StructError, LookupError, RecursionError),
+    AMQPError,
+)
 
 #: A header's class, weight and body size precede its properties.
 _PROPERTIES = 12
@@ -76,12 +82,7 @@ def _body_size(header: bytes) -> int:
 def _decodable(header: bytes, any_encoding: bool) -> bool:
     try:
         properties, _ = decode_properties_basic(header, _PROPERTIES)
-    except (ValueError, ArithmeticError, OSError, StructError, LookupError, RecursionError):
-        return False
-    except Exception as error:
-        # What py-amqp raises for a type that it does not know.
-        if type(error).__module__.partition(".")[0] != "amqp":
-            raise
+    except _UNDECODABLE:
         return False
     encoding: str = properties.get("content_encoding", "utf-8")
     return any_encoding or encoding.lower() in ENCODINGS
