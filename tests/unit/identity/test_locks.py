@@ -14,8 +14,6 @@ from tests.support.hosts import uid
 #: A user who is neither root nor the one who runs the tests.
 STRANGER = 12345
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
-
 
 class Lines(NullReporter):
     """A reporter that keeps its log lines."""
@@ -145,14 +143,12 @@ def test_directory_of_a_group_is_accepted(lock, tmp_path):
     assert lock.held
 
 
-@as_root
 def test_directory_of_another_user_is_refused(lock, tmp_path):
     os.chown(tmp_path, STRANGER, -1)
 
     assert f"{tmp_path} belongs to user {STRANGER}" in refusal(lock)
 
 
-@as_root
 def test_file_of_another_user_is_refused(lock):
     lock.path.write_text("content")
     os.chown(lock.path, STRANGER, -1)
