@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -294,6 +294,51 @@ class PlacementAPI(Protocol):
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         """Return ``{"allocations": {consumer: {...}}}`` of a provider."""
+        ...
+
+    def consumer(self, uuid: str) -> Mapping[str, Any]:
+        """``GET /allocations/{uuid}``: the allocations of a consumer by provider, its generation,
+        type, project and user; ``{"allocations": {}}`` if it has none.
+        """
+        ...
+
+    def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
+        """``PUT /allocations/{uuid}``: replace all allocations of a consumer.
+
+        :raises PlacementConflict: the consumer has another generation, or a provider has too little
+            left.
+        """
+        ...
+
+    def post_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
+        """``POST /allocations``: replace all allocations of several consumers, or none.
+
+        :raises PlacementConflict: as `put_consumer`.
+        """
+        ...
+
+    def reshape(
+        self,
+        inventories: Mapping[str, Mapping[str, Any]],
+        allocations: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """``POST /reshaper``: replace all inventories of these providers and all allocations of
+        these consumers together, or nothing.
+
+        :raises PlacementConflict: a provider or a consumer has another generation.
+        """
+        ...
+
+    def tree(self, uuid: str) -> Sequence[Mapping[str, Any]]:
+        """``GET /resource_providers?in_tree=``: all providers of the tree that has this one."""
+        ...
+
+    def aggregates(self, uuid: str) -> frozenset[str]:
+        """Return the aggregates of a provider."""
+        ...
+
+    def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
+        """Return the providers in any of these aggregates that share their inventory with them."""
         ...
 
 

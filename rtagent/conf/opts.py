@@ -19,7 +19,18 @@ from rtagent.conf import (
     upgrade_levels,
 )
 
-_MODULES = (default, api, claims, compute, database, devices, libvirt, pci, upgrade_levels)
+_MODULES = (
+    default,
+    api,
+    claims,
+    compute,
+    database,
+    devices,
+    libvirt,
+    pci,
+    placement,
+    upgrade_levels,
+)
 
 
 def groups() -> list[tuple[str, list[cfg.Opt]]]:
@@ -48,4 +59,6 @@ def register_mdev(conf: cfg.ConfigOpts, types: Iterable[str]) -> None:
 def list_opts() -> Sequence[tuple[str, Sequence[cfg.Opt]]]:
     """Return all options for oslo.config's generator and validator (``oslo.config.opts``)."""
     mdev = (devices.mdev_group("<type>"), devices.mdev_options("<type>"))
-    return [*groups(), mdev, (placement.GROUP, placement.documented())]
+    own = dict(groups())
+    own[placement.GROUP] = [*own[placement.GROUP], *placement.documented()]
+    return [*own.items(), mdev]

@@ -1,11 +1,62 @@
-"""[placement]: keystoneauth1's own options for the connection to Placement."""
+"""[placement]: allocations, and keystoneauth1's own options for the connection to Placement."""
 
 from __future__ import annotations
 
 from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 
+from rtagent.model.base import Value
+from rtagent.model.placement_policy import ManageAllocations
+
 GROUP = "placement"
+
+OPTS = [
+    cfg.StrOpt(
+        "manage_allocations",
+        default=ManageAllocations.NO.value,
+        choices=[
+            (ManageAllocations.NO.value, "The scheduler or the conductor writes allocations."),
+            (
+                ManageAllocations.YES.value,
+                "The agent writes the allocations of its claims after it has answered.",
+            ),
+            (
+                ManageAllocations.STRICT.value,
+                "The agent answers a call that creates a claim after it has written the"
+                " allocation.",
+            ),
+        ],
+        mutable=True,
+        help="""
+Whether the agent writes the allocations of its claims to Placement.
+
+While Placement is down, claims go on with ``yes``; their allocations are written later, in order.
+With ``strict``, a call that creates a claim fails then, and the claim is aborted. This is for a
+cloud whose scheduler trusts Placement alone.
+""",
+    ),
+    cfg.IntOpt(
+        "allocation_timeout",
+        default=10,
+        min=1,
+        max=300,
+        mutable=True,
+        help="""
+The time in which the allocation of a new claim must be written, in seconds, with
+``manage_allocations = strict``. After that the claim is aborted, and the call fails.
+""",
+    ),
+    cfg.IntOpt(
+        "allocation_audit_interval",
+        default=3600,
+        min=0,
+        mutable=True,
+        help="""
+The interval at which the allocations of this host in Placement are compared with its claims, in
+seconds. They are also compared at the start. 0: only at the start.
+""",
+    ),
+]
 
 #: The authentication types whose options are documented. Every plugin of keystoneauth1 works.
 DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
@@ -15,8 +66,19 @@ DOCUMENTED_AUTH_TYPES = ("password", "http_basic", "admin_token", "none")
 DEFAULTS = {"service_type": "placement", "valid_interfaces": ["internal", "public"], "timeout": 30}
 
 
+class PlacementOptions(Value, frozen=True, kw_only=True):
+    """The agent's own options of the group.
+
+    :ivar allocation_timeout: seconds. :ivar allocation_audit_interval: seconds.
+    """
+
+    manage_allocations: str
+    allocation_timeout: int
+    allocation_audit_interval: int
+
+
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the session, adapter and authentication options.
+    """Register the session, adapter and authentication options of keystoneauth1.
 
     Those of the authentication plugin are registered when it is loaded. Without ``auth_type``
     nothing is published to Placement.
@@ -29,7 +91,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def documented() -> list[cfg.Opt]:
-    """Return every option once, for the sample configuration."""
+    """Return every option of keystoneauth1 once, for the sample configuration."""
     options = [
         *loading.get_auth_common_conf_options(),
         *loading.get_session_conf_options(),

@@ -11,6 +11,7 @@ import os.path
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
 from oslo_config import cfg
 
 from rtagent.conf import opts
@@ -23,12 +24,14 @@ from rtagent.conf.devices import Devices, mdev_group, mdev_options
 from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.load import Mistakes, mistake, note, values
 from rtagent.conf.pci import Pci
+from rtagent.conf.placement import PlacementOptions
 from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
 from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
 from rtagent.model.node import Ratios
+from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.numa import cpu_sets
 from rtagent.pci.mdev import MdevSettings
@@ -50,6 +53,7 @@ class Settings(Value, frozen=True, kw_only=True):
     devices: Devices
     libvirt: Libvirt
     pci: Pci
+    placement: PlacementOptions
     upgrade_levels: UpgradeLevels
     mdev: Mapping[str, MdevSettings]
 
@@ -57,8 +61,21 @@ class Settings(Value, frozen=True, kw_only=True):
         """Return the policy that results from these settings for a node with these
         recorded ratios.
         """
-        pci = self.device_options.policy()
-        return make_policy(self.default, self.claims, self.numa_policy, pci, recorded)
+        policy = make_policy(
+            self.default,
+            self.claims,
+            self.numa_policy,
+            self.device_options.policy(),
+            recorded,
+        )
+        return replace(policy, placement=self.placement_policy)
+
+    @property
+    def placement_policy(self) -> PlacementPolicy:
+        """The policy for Placement."""
+        return PlacementPolicy(
+            manage_allocations=ManageAllocations(self.placement.manage_allocations)
+        )
 
     @property
     def numa_policy(self) -> NumaPolicy:
@@ -92,6 +109,7 @@ _GROUPS = {
     "devices": Devices,
     "libvirt": Libvirt,
     "pci": Pci,
+    "placement": PlacementOptions,
     "upgrade_levels": UpgradeLevels,
 }
 

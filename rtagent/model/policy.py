@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from rtagent.model.base import Value
 from rtagent.model.pci_policy import PciPolicy
+from rtagent.model.placement_policy import PlacementPolicy
 
 
 class NumaPolicy(Value, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class NumaPolicy(Value, frozen=True, kw_only=True):
 
 
 class Policy(Value, frozen=True, kw_only=True):
-    """Reserved quantities, allocation ratios, and the policies for NUMA and PCI.
+    """Reserved quantities, allocation ratios, and the policies for NUMA, PCI and Placement.
 
     :ivar reserved_cpus: CPUs. :ivar reserved_memory_mb: MB. :ivar reserved_disk_mb: MB.
     :ivar cpu_allocation_ratio: an exact number, like the other two ratios, so that rounding never
@@ -51,6 +52,7 @@ class Policy(Value, frozen=True, kw_only=True):
         two, resource by resource. Otherwise they count as their sum.
     :ivar numa: CPU sets, pages, packing.
     :ivar pci: which devices are available, and under which aliases.
+    :ivar placement: allocations, adopted providers, and what provider files add.
     """
 
     reserved_cpus: int = 0
@@ -63,3 +65,4 @@ class Policy(Value, frozen=True, kw_only=True):
     same_host_resize_reuse: bool = False
     numa: NumaPolicy = NumaPolicy()
     pci: PciPolicy = PciPolicy()
+    placement: PlacementPolicy = PlacementPolicy()

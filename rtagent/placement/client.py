@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from http import HTTPStatus
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Required, TypedDict, TypeVar
 
 import msgspec
+import os_traits
 import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
@@ -16,9 +17,12 @@ from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailab
 from rtagent.placement.provider import CUSTOM
 
 #: Fixed, so that a response means the same on every server. It is the lowest that has what is used
-#: here: 1.20 returns a created provider, 1.23 has error codes, 1.26 lets all of an inventory be
-#: reserved. Every Placement since Rocky supports it.
-MICROVERSION = "1.26"
+#: here: 1.28 has generations of consumers, 1.30 the reshaper, 1.38 types of consumers. Every
+#: Placement since Xena supports it.
+MICROVERSION = "1.38"
+
+#: The trait of a provider whose inventory the members of its aggregates share.
+SHARING = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 #: Codes that distinguish refusals (``errors[0].code``).
 CONCURRENT_UPDATE = "placement.concurrent_update"
@@ -49,6 +53,7 @@ class _Provider(TypedDict):
     uuid: str
     name: str
     generation: int
+    parent_provider_uuid: str | None
 
 
 class _Providers(TypedDict):
@@ -79,6 +84,21 @@ class _Traits(_Names):
 
 class _Allocations(TypedDict):
     allocations: dict[str, dict[str, Any]]
+
+
+class _Aggregates(TypedDict):
+    aggregates: list[str]
+    resource_provider_generation: int
+
+
+class _Consumer(TypedDict, total=False):
+    """A consumer without allocations has no other key than `allocations`."""
+
+    allocations: Required[dict[str, dict[str, Any]]]
+    consumer_generation: int
+    consumer_type: str
+    project_id: str
+    user_id: str
 
 
 class _Version(TypedDict):
@@ -117,8 +137,7 @@ class HttpPlacement:
         return _decoded(_checked(response), _Provider)
 
     def provider_named(self, name: str) -> Mapping[str, Any] | None:
-        response = self._request("GET", "/resource_providers", params={"name": name})
-        found = _decoded(_checked(response), _Providers)["resource_providers"]
+        found = self._providers({"name": name})
         return found[0] if found else None
 
     def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
@@ -163,6 +182,40 @@ class HttpPlacement:
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         return _decoded(self._of_provider("GET", uuid, "allocations"), _Allocations)
+
+    def consumer(self, uuid: str) -> Mapping[str, Any]:
+        response = self._request("GET", f"/allocations/{uuid}")
+        return dict(_decoded(_checked(response), _Consumer))
+
+    def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
+        _checked(self._request("PUT", f"/allocations/{uuid}", content))
+
+    def post_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
+        _checked(self._request("POST", "/allocations", contents))
+
+    def reshape(
+        self,
+        inventories: Mapping[str, Mapping[str, Any]],
+        allocations: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        body = {"inventories": inventories, "allocations": allocations}
+        _checked(self._request("POST", "/reshaper", body))
+
+    def tree(self, uuid: str) -> Sequence[Mapping[str, Any]]:
+        return self._providers({"in_tree": uuid})
+
+    def aggregates(self, uuid: str) -> frozenset[str]:
+        return frozenset(
+            _decoded(self._of_provider("GET", uuid, "aggregates"), _Aggregates)["aggregates"]
+        )
+
+    def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
+        members = f"in:{','.join(sorted(aggregates))}"
+        return self._providers({"member_of": members, "required": SHARING}) if aggregates else []
+
+    def _providers(self, query: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        response = self._request("GET", "/resource_providers", params=query)
+        return _decoded(_checked(response), _Providers)["resource_providers"]
 
     def _of_provider(
         self, method: str, uuid: str, part: str, body: Mapping[str, Any] | None = None

@@ -6,12 +6,12 @@ device that no claim has and no new claim can get is reserved.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.device import PciDevice
 from rtagent.model.node_state import NodeState
+from rtagent.model.provider_names import device_suffix, mdev_suffix
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.assigned_resources import allocatable_inventories, resource_users
 from rtagent.pci.placement_reporting import ProviderDevices, provider_devices, provider_traits
@@ -48,7 +48,7 @@ def resource_providers(state: NodeState) -> Iterator[Provider]:
     """
     for address, records in sorted(_resource_records(state).items()):
         if address:
-            yield child_provider(state.node, "pci_" + re.sub("[:.]", "_", address), records)
+            yield child_provider(state, mdev_suffix(address), records)
 
 
 def _is_reported(state: NodeState, device: PciDevice) -> bool:
@@ -66,8 +66,8 @@ def _device_provider(
     first = group.devices[0]
     reserved = sum(_is_reserved(state, allocations, each.address) for each in group.devices)
     return child_provider(
-        state.node,
-        group.address.upper(),
+        state,
+        device_suffix(group.address),
         {first.resource_class: countable(len(group.devices), reserved)},
         provider_traits(first.tags),
     )

@@ -6,7 +6,8 @@ Besides the `PlacementAPI` it has what other clients do to a provider (`overwrit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from copy import deepcopy
 from typing import Any
 
@@ -18,6 +19,7 @@ from rtagent.placement.client import (
     DUPLICATE_NAME,
     INVENTORY_IN_USE,
     PROVIDER_IN_USE,
+    SHARING,
     UNDEFINED,
 )
 from rtagent.placement.provider import CUSTOM
@@ -37,6 +39,7 @@ class MemoryPlacement:
         self.failures: dict[str, PlacementError] = {}
         self.contended = 0
         self._providers: dict[str, dict[str, Any]] = {}
+        self._consumers: dict[str, dict[str, Any]] = {}
         self._traits = set(os_traits.get_traits())
         self._classes = set(os_resource_classes.STANDARDS)
 
@@ -58,7 +61,14 @@ class MemoryPlacement:
         self._providers[uuid]["allocations"].pop(consumer, None)
         if resources:
             self._providers[uuid]["allocations"][consumer] = dict(resources)
+            known = {"project_id": "project", "user_id": "user", "consumer_type": "INSTANCE"}
+            found = self._consumers.setdefault(consumer, {"consumer_generation": 0, **known})
+            found["consumer_generation"] += 1
         self._providers[uuid]["generation"] += 1
+
+    def aggregate(self, uuid: str, *aggregates: str) -> None:
+        """Set a provider's aggregates."""
+        self._providers[uuid]["aggregates"] = list(aggregates)
 
     def delete(self, uuid: str) -> None:
         """Delete a provider."""
@@ -89,6 +99,7 @@ class MemoryPlacement:
             "inventories": {},
             "traits": [],
             "allocations": {},
+            "aggregates": [],
         }
         return self._summary(uuid)
 
@@ -141,6 +152,60 @@ class MemoryPlacement:
         found = self._part(uuid, "allocations")["allocations"]
         return {"allocations": {c: {"resources": resources} for c, resources in found.items()}}
 
+    def consumer(self, uuid: str) -> Mapping[str, Any]:
+        self._request("consumer")
+        found = self._allocated(uuid)
+        if not found:
+            return {"allocations": {}}
+        generations = {each: self._providers[each]["generation"] for each in found}
+        parts = {u: {"generation": generations[u], "resources": r} for u, r in found.items()}
+        return {"allocations": parts, **self._consumers[uuid]}
+
+    def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
+        self._request("put_consumer")
+        self._replace_consumers({uuid: content})
+
+    def post_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
+        self._request("post_consumers")
+        self._replace_consumers(contents)
+
+    def reshape(
+        self,
+        inventories: Mapping[str, Mapping[str, Any]],
+        allocations: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        self._request("reshape")
+        before = deepcopy(self._providers)
+        try:
+            for uuid, content in inventories.items():
+                provider = self._current(uuid, content["resource_provider_generation"])
+                provider["inventories"] = dict(content["inventories"])
+            self._replace_consumers(allocations)
+        except PlacementError:
+            self._providers = before
+            raise
+        for uuid in inventories:
+            self._providers[uuid]["generation"] += 1
+
+    def tree(self, uuid: str) -> Sequence[Mapping[str, Any]]:
+        self._request("tree")
+        root = self._root(uuid)
+        return [self._summary(each) for each in self._providers if self._root(each) == root]
+
+    def aggregates(self, uuid: str) -> frozenset[str]:
+        self._request("aggregates")
+        return frozenset(self._known(uuid)["aggregates"])
+
+    def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
+        if not aggregates:
+            return []
+        self._request("sharing_providers")
+        return [
+            self._summary(uuid)
+            for uuid, each in self._providers.items()
+            if SHARING in each["traits"] and aggregates & set(each["aggregates"])
+        ]
+
     # -- Placement's rules -------------------------------------------------------------------------
 
     def _request(self, name: str, uuid: str | None = None) -> None:
@@ -154,7 +219,58 @@ class MemoryPlacement:
 
     def _summary(self, uuid: str) -> Mapping[str, Any]:
         provider = self._providers[uuid]
-        return {"uuid": uuid, "name": provider["name"], "generation": provider["generation"]}
+        return {
+            "uuid": uuid,
+            "name": provider["name"],
+            "generation": provider["generation"],
+            "parent_provider_uuid": provider["parent"],
+        }
+
+    def _root(self, uuid: str) -> str | None:
+        while uuid in self._providers and self._providers[uuid]["parent"]:
+            uuid = self._providers[uuid]["parent"]
+        return uuid if uuid in self._providers else None
+
+    def _allocated(self, consumer: str) -> dict[str, Any]:
+        return {
+            uuid: deepcopy(each["allocations"][consumer])
+            for uuid, each in self._providers.items()
+            if consumer in each["allocations"]
+        }
+
+    def _replace_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
+        for uuid, content in contents.items():
+            known = self._consumers.get(uuid, {}).get("consumer_generation")
+            if content.get("consumer_generation") != known:
+                raise PlacementConflict(f"consumer {uuid} has generation {known}")
+        before = deepcopy(self._providers)
+        for uuid, content in contents.items():
+            for provider in self._allocated(uuid):
+                del self._providers[provider]["allocations"][uuid]
+            for provider, part in content["allocations"].items():
+                self._known(provider)["allocations"][uuid] = dict(part["resources"])
+        try:
+            for each in self._providers.values():
+                _check_capacity(each)
+        except PlacementConflict:
+            self._providers = before
+            raise
+        for uuid, content in contents.items():
+            self._remember(uuid, content)
+            for provider in content["allocations"]:
+                self._providers[provider]["generation"] += 1
+
+    def _remember(self, uuid: str, content: Mapping[str, Any]) -> None:
+        """Record a consumer; Placement forgets one without allocations."""
+        if not content["allocations"]:
+            self._consumers.pop(uuid, None)
+            return
+        generation = (content.get("consumer_generation") or 0) + 1
+        names = ("project_id", "user_id", "consumer_type")
+        self._consumers[uuid] = {
+            "consumer_generation": generation,
+            **{name: content[name] for name in names},
+        }
 
     def _known(self, uuid: str) -> dict[str, Any]:
         if uuid not in self._providers:
@@ -176,6 +292,17 @@ class MemoryPlacement:
         provider[part] = content
         provider["generation"] += 1
         return int(provider["generation"])
+
+
+def _check_capacity(provider: Mapping[str, Any]) -> None:
+    used = Counter[str]()
+    for resources in provider["allocations"].values():
+        used.update(resources)
+    for name, number in used.items():
+        record = provider["inventories"].get(name, {"total": 0, "reserved": 0})
+        ratio = record.get("allocation_ratio", 1.0)
+        if number > (record["total"] - record["reserved"]) * ratio:
+            raise PlacementConflict(f"provider {provider['name']} has too little {name}")
 
 
 def _refusal(code: str, detail: str) -> PlacementError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID, uuid5
 
 from rtagent.model.base import Value
-from rtagent.model.node import Node
+from rtagent.model.node_state import NodeState
+from rtagent.model.provider_names import provider_name, provider_uuid
 
 #: Prefix of the names that anyone may define. All other names have a fixed meaning (os-traits,
 #: os-resource-classes).
@@ -80,19 +80,16 @@ class Tree(Value, frozen=True, kw_only=True):
 
 
 def child_provider(
-    node: Node,
+    state: NodeState,
     suffix: str,
     inventories: Mapping[str, InventoryRecord],
     traits: frozenset[str] = frozenset(),
 ) -> Provider:
-    """Return a provider below the node's root.
-
-    :param suffix: what the child's name appends to the root's name. The uuid is derived from it, so
-        that the same device gets the same uuid after a restart without stored data.
-    """
+    """Return a provider below the node's root. :param suffix: see `provider_names`."""
+    node = state.node
     return Provider(
-        uuid=str(uuid5(UUID(node.uuid), suffix)),
-        name=f"{node.hypervisor_hostname}_{suffix}",
+        uuid=provider_uuid(node, state.policy.placement, suffix),
+        name=provider_name(node, suffix),
         parent=node.uuid,
         inventories=inventories,
         traits=traits,

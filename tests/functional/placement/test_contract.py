@@ -38,6 +38,22 @@ def allocate_(api, request):
 
 
 @pytest.fixture
+def aggregate_(api, request):
+    """Return a function that puts a provider into an aggregate, as an administrator does."""
+    if isinstance(api, MemoryPlacement):
+        return api.aggregate
+    node = request.getfixturevalue("node")
+
+    def aggregate(uuid, aggregate):
+        path = f"/resource_providers/{uuid}/aggregates"
+        generation = node.admin.get(path).json()["resource_provider_generation"]
+        body = {"aggregates": [aggregate], "resource_provider_generation": generation}
+        assert node.admin.put(path, json=body).status_code == 200
+
+    return aggregate
+
+
+@pytest.fixture
 def provider(api):
     """Create a provider and return its uuid; its name begins with p."""
     uuid = uid()
@@ -166,3 +182,92 @@ def test_reading_a_missing_provider_is_a_conflict(api, call):
         getattr(api, call)(uid())
     with pytest.raises(PlacementConflict):
         api.put_traits(uid(), 0, [])
+
+
+def consumer(generation, **allocations):
+    return {
+        "allocations": {uuid: {"resources": parts} for uuid, parts in allocations.items()},
+        "consumer_generation": generation,
+        "consumer_type": "INSTANCE",
+        "project_id": "p",
+        "user_id": "u",
+    }
+
+
+def test_a_consumer_is_written_and_removed(api, provider):
+    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    uuid = uid()
+    assert api.consumer(uuid) == {"allocations": {}}
+    api.put_consumer(uuid, consumer(None, **{provider: {"VCPU": 2}}))
+    found = api.consumer(uuid)
+    assert found["allocations"][provider]["resources"] == {"VCPU": 2}
+    assert {key: found[key] for key in ("consumer_generation", "consumer_type", "project_id")} == {
+        "consumer_generation": 1,
+        "consumer_type": "INSTANCE",
+        "project_id": "p",
+    }
+    with pytest.raises(PlacementConflict):
+        api.put_consumer(uuid, consumer(None))
+    api.put_consumer(uuid, consumer(1))
+    assert api.consumer(uuid) == {"allocations": {}}
+    assert api.allocations(provider)["allocations"] == {}
+
+
+def test_a_consumer_that_does_not_fit_is_a_conflict(api, provider):
+    api.put_inventories(provider, 0, {"PCPU": {**RECORD, "allocation_ratio": 1.0}})
+    with pytest.raises(PlacementConflict):
+        api.put_consumer(uid(), consumer(None, **{provider: {"PCPU": 10}}))
+    assert api.allocations(provider)["allocations"] == {}
+
+
+def test_consumers_are_written_together_or_not_at_all(api, provider):
+    api.put_inventories(provider, 0, {"VCPU": RECORD})
+    one, two = uid(), uid()
+    content = consumer(None, **{provider: {"VCPU": 1}})
+    with pytest.raises(PlacementConflict):
+        api.post_consumers({one: content, two: {**content, "consumer_generation": 7}})
+    assert api.allocations(provider)["allocations"] == {}
+    api.post_consumers({one: content, two: content})
+    assert api.allocations(provider)["allocations"].keys() == {one, two}
+
+
+def test_inventories_and_allocations_are_reshaped_together(api, provider):
+    child, uuid = uid(), uid()
+    api.create_provider(child, f"c{child}", provider)
+    generation = api.put_inventories(provider, 0, {"VCPU": RECORD, "VGPU": RECORD})
+    api.put_consumer(uuid, consumer(None, **{provider: {"VCPU": 1, "VGPU": 2}}))
+    generation = api.provider(provider)["generation"]
+    inventories = {
+        provider: {"inventories": {"VCPU": RECORD}, "resource_provider_generation": generation},
+        child: {"inventories": {"VGPU": RECORD}, "resource_provider_generation": 0},
+    }
+    wanted = {provider: {"VCPU": 1}, child: {"VGPU": 2}}
+    with pytest.raises(PlacementConflict):
+        api.reshape(inventories, {uuid: consumer(9, **wanted)})
+    assert set(api.inventories(provider)["inventories"]) == {"VCPU", "VGPU"}
+    api.reshape(inventories, {uuid: consumer(1, **wanted)})
+    found = api.consumer(uuid)["allocations"]
+    assert {each: part["resources"] for each, part in found.items()} == wanted
+    assert set(api.inventories(provider)["inventories"]) == {"VCPU"}
+
+
+def test_a_tree_is_listed(api, provider):
+    child, other = uid(), uid()
+    api.create_provider(child, f"c{child}", provider)
+    api.create_provider(other, f"p{other}")
+    found = {each["uuid"]: each["parent_provider_uuid"] for each in api.tree(child)}
+    assert found == {provider: None, child: provider}
+    assert api.tree(uid()) == []
+
+
+def test_sharing_providers_are_found_by_aggregate(api, provider, aggregate_):
+    shared, aggregate = uid(), uid()
+    api.create_provider(shared, f"s{shared}")
+    generation = api.provider(shared)["generation"]
+    api.put_traits(shared, generation, ["MISC_SHARES_VIA_AGGREGATE"])
+    assert api.aggregates(provider) == frozenset()
+    assert api.sharing_providers(frozenset()) == []
+    aggregate_(provider, aggregate)
+    aggregate_(shared, aggregate)
+    assert api.aggregates(provider) == {aggregate}
+    assert [each["uuid"] for each in api.sharing_providers({aggregate})] == [shared]
