@@ -1,0 +1,235 @@
+"""Consumers: the allocations that Placement should have on this node's providers. Pure.
+
+The consumer is the instance. While a guest moves, what it has at its source belongs to the
+migration, and what it has at its destination to the instance, as Nova does it. After an evacuation
+both belong to the instance, because the source could not be asked. A consumer may have allocations
+of other hosts, too: each agent knows and writes those on its own providers only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Protocol
+
+import os_resource_classes as orc
+from msgspec import UNSET
+
+from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.base import Value
+from rtagent.model.claim import (
+    ATTACH,
+    EVACUATION,
+    MOVE_TYPES,
+    OUTGOING,
+    PCI,
+    RESOURCE,
+    Claim,
+)
+from rtagent.model.device import VF_TYPES, AssignedDevice, Device, PciDevice
+from rtagent.model.migration import Migration
+from rtagent.model.node import Node
+from rtagent.model.owners import main_claims
+from rtagent.model.policy import Policy
+from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
+from rtagent.model.units import MB_IN_GB
+
+#: The types of consumers, as Nova names them.
+INSTANCE, MIGRATION = "INSTANCE", "MIGRATION"
+
+#: Amounts by provider uuid and resource class. None is 0.
+Parts = Mapping[str, Mapping[str, int]]
+
+#: A provider's suffix and a resource class. For each, a unit is counted once.
+_Pool = tuple[str, str]
+
+
+class NodeClaims(Protocol):
+    """The parts of a `NodeState` that determine allocations."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def migrations(self) -> Mapping[str, Migration]: ...
+
+    @property
+    def devices(self) -> Mapping[str, PciDevice]: ...
+
+    @property
+    def resource_inventories(self) -> tuple[ResourceInventory, ...]: ...
+
+    @property
+    def claims(self) -> Mapping[str, Claim]: ...
+
+    def claims_of(self, owner_id: str) -> tuple[Claim, ...]: ...
+
+
+class Consumer(Value, frozen=True, kw_only=True):
+    """A consumer of this node's resources.
+
+    :ivar uuid: of an instance or of a migration.
+    :ivar parts: what Placement should have on this node's providers.
+    """
+
+    uuid: str
+    consumer_type: str
+    project_id: str | None
+    user_id: str | None
+    parts: Parts
+
+
+def consumer_allocations(state: NodeClaims, consumer_uuid: str) -> Parts:
+    """Return what Placement should have for a consumer on this node's providers; {}: nothing."""
+    found = consumers_of(state, owner_of(state, consumer_uuid)).get(consumer_uuid)
+    return found.parts if found else {}
+
+
+def owner_of(state: NodeClaims, consumer_uuid: str) -> str:
+    """Return the uuid of the instance: a migration's, or the consumer's own."""
+    migration = state.migrations.get(consumer_uuid)
+    return migration.instance_uuid if migration else consumer_uuid
+
+
+def consumers_of(state: NodeClaims, owner_id: str) -> Mapping[str, Consumer]:
+    """Return the consumers to which an owner's claims on this node belong, by uuid; those without
+    an allocation are left out.
+    """
+    claims = _by_consumer(state, owner_id)
+    here, reuse = claims.get(owner_id, []), state.policy.same_host_resize_reuse
+    amounts_here, units_here = _amounts(here, reuse=reuse), _units(here)
+    found: dict[str, Consumer] = {}
+    for uuid, theirs in claims.items():
+        amounts, units = _amounts(theirs, reuse=reuse), _units(theirs)
+        if uuid != owner_id:
+            # What both claims of a resize on one host share is counted once.
+            amounts -= amounts_here if reuse else Counter()
+            units = {name: unit for name, unit in units.items() if name not in units_here}
+        if parts := _parts(state, amounts, units.values()):
+            instance = theirs[0].instance
+            found[uuid] = Consumer(
+                uuid=uuid,
+                consumer_type=INSTANCE if uuid == owner_id else MIGRATION,
+                project_id=instance.project_id,
+                user_id=instance.user_id,
+                parts=parts,
+            )
+    return found
+
+
+def own_providers(state: NodeClaims) -> frozenset[str]:
+    """Return the uuids of all providers of this node: those of every known device, too, whether or
+    not it is reported now, because allocations of earlier claims may remain there.
+    """
+    found = {"", *state.policy.placement.adopted}
+    for record in state.devices.values():
+        found.add(_device_suffix(record.device))
+    parents = {each.provider for each in state.resource_inventories}
+    for claim in state.claims.values():
+        found.update(_device_suffix(device) for device in claim.pci)
+        parents.update(unit.provider for unit in claim.resources)
+    found.update(mdev_suffix(parent) for parent in parents if parent)
+    return frozenset(provider_uuid(state.node, state.policy.placement, each) for each in found)
+
+
+def _by_consumer(state: NodeClaims, owner_id: str) -> dict[str, list[Claim]]:
+    """Return an owner's claims by the uuid of their consumer.
+
+    An attach claim belongs where the main claim belongs to which its devices were added.
+    """
+    claims = state.claims_of(owner_id)
+    mains = main_claims(claims)
+    found: dict[str, list[Claim]] = {}
+    consumer = owner_id
+    for claim in claims:
+        if claim.kind != ATTACH:
+            consumer = _consumer_of(state, claim, mains)
+        found.setdefault(consumer, []).append(claim)
+    return found
+
+
+def _consumer_of(state: NodeClaims, claim: Claim, mains: Sequence[Claim]) -> str:
+    """Return the uuid of a main claim's consumer."""
+    if claim.state == OUTGOING:
+        uuid, kind = claim.migration_uuid, None
+    elif len(mains) > 1 and claim is mains[0] and mains[1].kind in MOVE_TYPES:
+        uuid, kind = mains[1].migration_uuid, mains[1].kind
+    else:
+        return claim.owner_id
+    record = state.migrations.get(uuid or "")
+    if uuid is None or (record.migration_type if record else kind) == EVACUATION:
+        return claim.owner_id
+    return uuid
+
+
+def _amounts(claims: Iterable[Claim], *, reuse: bool) -> Counter[str]:
+    """Return the amounts on the root provider.
+
+    :param reuse: of two main claims, the larger one counts, as it does for the node's usage.
+    """
+    mains, others = Counter[str](), Counter[str]()
+    for claim in claims:
+        if claim.kind == ATTACH:
+            others += _amounts_of(claim)
+        elif reuse:
+            mains |= _amounts_of(claim)
+        else:
+            mains += _amounts_of(claim)
+    return mains + others
+
+
+def _amounts_of(claim: Claim) -> Counter[str]:
+    return Counter(
+        {
+            orc.VCPU: claim.vcpus,
+            orc.PCPU: claim.pcpus,
+            orc.MEMORY_MB: claim.memory_mb,
+            # Rounded up for each consumer, as Nova's flavors are.
+            orc.DISK_GB: -(-claim.disk_mb // MB_IN_GB),
+        }
+    )
+
+
+def _units(claims: Iterable[Claim]) -> dict[tuple[str, str], AssignedDevice | AssignedResource]:
+    """Return devices and assigned resources by kind and name: one that two claims share is one."""
+    found: dict[tuple[str, str], AssignedDevice | AssignedResource] = {}
+    for claim in claims:
+        found |= {(PCI, device.address): device for device in claim.pci}
+        found |= {(RESOURCE, unit.identifier): unit for unit in claim.resources}
+    return found
+
+
+def _parts(
+    state: NodeClaims,
+    amounts: Mapping[str, int],
+    units: Iterable[AssignedDevice | AssignedResource],
+) -> Parts:
+    pools = Counter({("", name): amount for name, amount in amounts.items() if amount})
+    pools.update(chain.from_iterable(_pools(state, unit) for unit in units))
+    found: dict[str, dict[str, int]] = {}
+    for (suffix, resource_class), amount in pools.items():
+        provider = provider_uuid(state.node, state.policy.placement, suffix)
+        found.setdefault(provider, {})[resource_class] = amount
+    return found
+
+
+def _pools(state: NodeClaims, unit: AssignedDevice | AssignedResource) -> Iterator[_Pool]:
+    """Yield the pool of a unit; nothing for a device that is not reported to Placement."""
+    if isinstance(unit, AssignedResource):
+        yield (mdev_suffix(unit.provider) if unit.provider else ""), unit.resource_class
+        return
+    record = state.devices.get(unit.address)
+    if record is None or not state.policy.pci.report_in_placement:
+        return
+    if record.tags.physical_network is UNSET:
+        yield _device_suffix(unit), record.resource_class
+
+
+def _device_suffix(device: Device | AssignedDevice) -> str:
+    """Return the suffix of the provider on which a device is counted."""
+    parent = device.parent_addr if device.dev_type in VF_TYPES else None
+    return device_suffix(parent or device.address)

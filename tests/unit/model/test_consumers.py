@@ -1,0 +1,227 @@
+"""The allocations that claims should have in Placement, by consumer."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.model.consumers import (
+    INSTANCE,
+    MIGRATION,
+    consumer_allocations,
+    consumers_of,
+    own_providers,
+    owner_of,
+)
+from rtagent.model.device import MdevType, Tags
+from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.provider_names import mdev_suffix, provider_uuid
+from rtagent.pci.specs import parse_specs
+from tests.support.device_states import (
+    PMEM,
+    VGPU_TYPE,
+    attached,
+    built,
+    device_host,
+    policy,
+    released,
+)
+from tests.support.hosts import NODE, PINNED, PINNING, host, uid
+from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, source_and_dest
+from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record
+
+SMALL_PARTS = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
+LARGE_PARTS = {"VCPU": 2, "MEMORY_MB": 3072, "DISK_GB": 2}
+GPU_CLASS, VF_CLASS = "CUSTOM_PCI_10DE_13F1", "CUSTOM_PCI_8086_154C"
+SPECS = parse_specs([json.dumps(ids) for ids in (GPU_IDS, VF_IDS)])
+DEVICES = record([gpu(GPU_0, 0), *list(nic())[1:]])
+
+
+def reporting(devices=None, **more):
+    found = DEVICES if devices is None else devices
+    return device_host(found, pci=policy(SPECS, report_in_placement=True, **more))
+
+
+def by_name(state, consumer):
+    """A consumer's allocations, by the suffix of the provider."""
+    suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0))
+    names = {provider_uuid(state.node, state.policy.placement, each): each for each in suffixes}
+    found = consumer_allocations(state, consumer)
+    return {names[provider]: dict(parts) for provider, parts in found.items()}
+
+
+def held(node: Host):
+    """What each consumer has on a host's root provider."""
+    found = consumers_of(node.state, GUEST)
+    return {uuid: dict(each.parts[node.state.node.uuid]) for uuid, each in found.items()}
+
+
+def test_a_build_allocates_what_its_claim_has():
+    state, claim = built(host(), vcpus=2, memory_mb=2048, root_gb=3)
+    found = consumers_of(state, claim.owner_id)[claim.owner_id]
+    assert found.consumer_type == INSTANCE
+    assert found.parts == {NODE.uuid: {"VCPU": 2, "MEMORY_MB": 2048, "DISK_GB": 3}}
+    assert consumer_allocations(released(state, claim), claim.owner_id) == {}
+
+
+def test_disk_is_rounded_up_to_whole_gb():
+    state, claim = built(host(), swap=1)
+    assert consumer_allocations(state, claim.owner_id)[NODE.uuid]["DISK_GB"] == 1
+
+
+def test_dedicated_cpus_are_pcpus():
+    state, claim = built(host(numa=PINNING), vcpus=2, extra_specs=PINNED)
+    assert consumer_allocations(state, claim.owner_id)[NODE.uuid] == {"PCPU": 2, "MEMORY_MB": 1024}
+
+
+def test_an_unknown_consumer_has_nothing():
+    assert consumer_allocations(host(), uid()) == {}
+
+
+def test_devices_are_on_their_own_providers_and_virtual_functions_on_their_physical_one():
+    state, claim = built(reporting(), "gpu:1,vf:2")
+    assert by_name(state, claim.owner_id) == {
+        "": {"VCPU": 1, "MEMORY_MB": 1024},
+        GPU_0.upper(): {GPU_CLASS: 1},
+        PF_0.upper(): {VF_CLASS: 2},
+    }
+
+
+def test_devices_that_are_not_reported_are_not_allocated():
+    state, claim = built(device_host(DEVICES, pci=policy(SPECS)), "gpu:1")
+    assert by_name(state, claim.owner_id) == {"": {"VCPU": 1, "MEMORY_MB": 1024}}
+    ports = record(list(nic())[1:], Tags(physical_network="physnet1"))
+    state, claim = built(reporting(ports), "vf:1")
+    assert by_name(state, claim.owner_id) == {"": {"VCPU": 1, "MEMORY_MB": 1024}}
+
+
+def test_a_device_of_an_adopted_provider_is_allocated_there():
+    state, claim = built(reporting(), "gpu:1")
+    adopted, suffix = uid(), GPU_0.upper()
+    placement = PlacementPolicy(adopted={suffix: adopted})
+    state = replace(state, policy=replace(state.policy, placement=placement))
+    assert consumer_allocations(state, claim.owner_id)[adopted] == {GPU_CLASS: 1}
+
+
+def test_attached_devices_belong_to_the_instance():
+    state, claim = built(reporting())
+    state, _ = attached(state, claim, "gpu")
+    assert by_name(state, claim.owner_id)[GPU_0.upper()] == {GPU_CLASS: 1}
+
+
+def test_persistent_memory_is_on_the_root_provider():
+    state, claim = built(reporting(pmem=(PMEM,)), extra_resource={PMEM.resource_class: 2})
+    assert by_name(state, claim.owner_id)[""][PMEM.resource_class] == 2
+
+
+def test_mediated_devices_are_on_the_provider_of_their_parent():
+    mdev = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
+    devices = record([gpu(GPU_0, 0, mdev_types=(mdev,))])
+    state, claim = built(reporting(devices, mdev_types=(VGPU_TYPE,)), extra_resource={"VGPU": 2})
+    assert by_name(state, claim.owner_id)[mdev_suffix(GPU_0)] == {"VGPU": 2}
+
+
+@pytest.mark.parametrize("kind", ["resize", "migration", "live-migration"])
+def test_a_guest_that_leaves_has_its_source_under_the_migration(kind):
+    source, dest = source_and_dest()
+    move = facts(kind)
+    dest.claim_move(move, LARGE)
+    assert (held(source), held(dest)) == ({GUEST: SMALL_PARTS}, {GUEST: LARGE_PARTS})
+    source.start_move_out(move)
+    assert (held(source), held(dest)) == ({move.uuid: SMALL_PARTS}, {GUEST: LARGE_PARTS})
+    assert consumers_of(source.state, GUEST)[move.uuid].consumer_type == MIGRATION
+    assert owner_of(source.state, move.uuid) == GUEST
+    dest.finish_move(move)
+    assert (held(source), held(dest)) == ({move.uuid: SMALL_PARTS}, {GUEST: LARGE_PARTS})
+    source.drop_at_source(move)
+    assert (held(source), held(dest)) == ({}, {GUEST: LARGE_PARTS})
+
+
+@pytest.mark.parametrize("end", ["revert", "failure"])
+def test_a_guest_that_comes_back_has_its_source_again(end):
+    source, dest = source_and_dest()
+    move = facts()
+    dest.claim_move(move, LARGE)
+    source.start_move_out(move)
+    if end == "revert":
+        dest.finish_move(move)
+        dest.drop_at_dest(move)
+        source.finish_revert(move)
+    else:
+        dest.drop(move)
+        source.drop(move)
+    assert (held(source), held(dest)) == ({GUEST: SMALL_PARTS}, {})
+
+
+def test_an_evacuated_guest_has_both_hosts_until_its_source_is_informed():
+    source, dest = source_and_dest()
+    move = facts("evacuation")
+    dest.claim_move(move)
+    assert (held(source), held(dest)) == ({GUEST: SMALL_PARTS}, {GUEST: SMALL_PARTS})
+    dest.finish_move(move)
+    assert (held(source), held(dest)) == ({GUEST: SMALL_PARTS}, {GUEST: SMALL_PARTS})
+    source.drop_at_source(move)
+    assert (held(source), held(dest)) == ({}, {GUEST: SMALL_PARTS})
+
+
+def test_a_resize_on_one_host_has_the_old_flavor_under_the_migration():
+    node, move = Host(), facts()
+    node.build()
+    node.claim_move(move, LARGE)
+    both = {move.uuid: SMALL_PARTS, GUEST: LARGE_PARTS}
+    assert held(node) == both
+    node.start_move_out(move)
+    assert held(node) == both
+    node.finish_move(move)
+    assert held(node) == both
+    node.drop_at_source(move)
+    assert held(node) == {GUEST: LARGE_PARTS}
+
+
+def test_a_reverted_resize_on_one_host_has_the_old_flavor_under_the_instance():
+    node, move = Host(), facts()
+    node.build()
+    node.claim_move(move, LARGE)
+    node.start_move_out(move)
+    node.finish_move(move)
+    node.drop_at_dest(move)
+    node.finish_revert(move)
+    assert held(node) == {GUEST: SMALL_PARTS}
+
+
+def test_what_both_claims_of_a_resize_share_is_counted_once():
+    node, move = Host(host(same_host_resize_reuse=True)), facts()
+    node.build()
+    node.claim_move(move, LARGE)
+    assert held(node)[GUEST] == LARGE_PARTS
+    assert consumer_allocations(node.state, move.uuid) == {}
+
+
+def test_a_device_that_both_claims_of_a_resize_have_belongs_to_the_instance():
+    state = reporting()
+    node, move = Host(state), facts()
+    specs = {"pci_passthrough:alias": "gpu:1"}
+    small, large = replace(SMALL, extra_specs=specs), replace(LARGE, extra_specs=specs)
+    node.build(small)
+    node.claim_move(move, large, old=small)
+    assert by_name(node.state, GUEST)[GPU_0.upper()] == {GPU_CLASS: 1}
+    assert by_name(node.state, move.uuid) == {"": SMALL_PARTS}
+
+
+def test_attached_devices_stay_with_the_claim_that_leaves():
+    source = Host(reporting())
+    source.build()
+    source.attach()
+    move = facts("live-migration")
+    source.start_move_out(move)
+    assert by_name(source.state, move.uuid) == {"": SMALL_PARTS, PF_0.upper(): {VF_CLASS: 1}}
+    assert consumer_allocations(source.state, GUEST) == {}
+
+
+def test_every_provider_that_an_allocation_may_be_on_is_known():
+    mdev = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
+    devices = record([gpu(GPU_0, 0, mdev_types=(mdev,)), *list(nic())[1:]])
+    state = reporting(devices, mdev_types=(VGPU_TYPE,))
+    suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0))
+    expected = {provider_uuid(NODE, state.policy.placement, each) for each in suffixes}
+    assert own_providers(state) == expected
