@@ -25,7 +25,7 @@ first object that matches a device, in the order of the file, defines its proper
 
 Keys that select devices; a key that is absent matches every device:
 
-* ``vendor_id``, ``product_id``: hexadecimal numbers, or ``*``
+* ``vendor_id``, ``product_id``: hexadecimal numbers, with or without ``0x``, or ``*``
 * ``address``: ``[[[[domain]:]bus]:][slot][.[function]]``, where each field is hexadecimal, ``*``
   or absent; or an object with a regular expression for each of ``domain``, ``bus``, ``slot`` and
   ``function``, which must match from the start of the field. The address of one physical function
@@ -43,7 +43,10 @@ Keys that define properties of the selected devices:
 * ``live_migratable``: the device can be live-migrated with its guest (default: no)
 * ``one_time_use``: after its first use the device is quarantined until an operator clears it
   (default: no). Not for virtual functions.
-* ``resource_class``, ``traits`` (separated by commas): for the provider in Placement
+* ``resource_class``: the class in Placement. A standard class, in upper or lower case, or any other
+  name: ``my-gpu`` becomes ``CUSTOM_MY_GPU``. Absent or empty: ``CUSTOM_PCI_<VENDOR>_<PRODUCT>``.
+* ``traits``, separated by commas: of the provider in Placement. A standard trait in upper case, or
+  any other name, which becomes ``CUSTOM_*`` in the same way. A blank is part of a name, as in Nova.
 
 ::
 
@@ -86,7 +89,8 @@ A name by which flavors request devices (``pci_passthrough:alias=NAME:COUNT``): 
 list of objects. May be repeated; objects with the same name are alternatives.
 
 * ``name``: required
-* ``vendor_id`` and ``product_id``, both hexadecimal; or ``resource_class``; or all three
+* ``vendor_id`` and ``product_id``, both hexadecimal; or ``resource_class``; or all three. Names of
+  classes and traits are those of ``device_spec``.
 * ``device_type``: ``type-PCI``, ``type-PF``, ``type-VF`` or ``vdpa``. A physical function or a vDPA
   device is only allocated for an alias that names its type.
 * ``numa_policy``: ``required``, ``legacy`` (the default: required if the device reports its NUMA

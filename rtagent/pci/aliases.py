@@ -46,13 +46,14 @@ def _parse_alias(document: OptionDocument) -> Alias:
     if "name" not in document.content:
         raise document.invalid("", "has no name")
     has_ids = "vendor_id" in document.content and "product_id" in document.content
-    if not has_ids and "resource_class" not in document.content:
+    resource_class = document.get("resource_class", parsing.parse_resource_class, None)
+    if not has_ids and resource_class is None:
         raise document.invalid("", "needs vendor_id and product_id, or resource_class")
     criteria = DeviceCriteria(
         vendor_id=document.get("vendor_id", parsing.parse_hex_id, None),
         product_id=document.get("product_id", parsing.parse_hex_id, None),
         dev_type=document.choose("device_type", DEV_TYPES, None),
-        resource_class=document.get("resource_class", parsing.parse_resource_class, None),
+        resource_class=resource_class,
         traits=document.get("traits", parsing.parse_traits, frozenset()),
         live_migratable=document.get("live_migratable", parsing.parse_boolean, None),
     )

@@ -23,7 +23,7 @@ T = TypeVar("T")
 #: The words that oslo.utils, and so Nova, accept as booleans.
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
-_ID = re.compile(r"[0-9a-f]{1,4}")
+_ID = re.compile(r"(?:0x)?0*([0-9a-f]{1,4})")
 _CUSTOM = "CUSTOM_"
 _NAME_LENGTH = 255
 
@@ -66,10 +66,10 @@ def parse_hex_id(value: object) -> str:
 
     :raises InvalidValue: the value exceeds FFFF, or is not hexadecimal.
     """
-    digits = parse_string(value).lower()
-    if not _ID.fullmatch(digits):
-        raise InvalidValue("must be at most four hexadecimal digits")
-    return digits.zfill(4)
+    found = _ID.fullmatch(parse_string(value).lower())
+    if found is None:
+        raise InvalidValue("must be at most four hexadecimal digits, also after 0x")
+    return found[1].zfill(4)
 
 
 def parse_network(value: object) -> str | None:
@@ -80,30 +80,51 @@ def parse_network(value: object) -> str | None:
     return None if value is None else parse_string(value)
 
 
-def parse_resource_class(value: object) -> str:
-    """Parse a standard resource class, or normalise the name of a custom one.
+def parse_resource_class(value: object) -> str | None:
+    """Parse a resource class: a standard one in any case, or else the name of a custom one.
 
-    :raises InvalidValue: the value is not a string, or is too long.
+    :return: None if the value is empty: the default class.
+    :raises InvalidValue: the value is not a string, or cannot be the name of a class.
     """
-    return _placement_name(parse_string(value), _RESOURCE_CLASSES)
+    name = _parse_name(value).upper()
+    if not name or name in _RESOURCE_CLASSES:
+        return name or None
+    return _custom_name(name, os_resource_classes.normalize_name)
 
 
 def parse_traits(value: object) -> frozenset[str]:
-    """Parse traits that are separated by commas, and normalise the custom ones.
+    """Parse traits that are separated by commas: standard ones as they are written, and else the
+    names of custom ones. An empty value is no trait.
 
-    :raises InvalidValue: the value is not a string, or a name is too long.
+    :raises InvalidValue: the value is not a string, or a part cannot be the name of a trait.
     """
-    names = (name.strip() for name in parse_string(value).split(","))
-    return frozenset(_placement_name(name, _TRAITS) for name in names if name)
+    names = _parse_name(value).split(",")
+    return frozenset(
+        name if name in _TRAITS else _custom_name(name.upper(), os_traits.normalize_name)
+        for name in names
+        if name
+    )
 
 
-def _placement_name(name: str, standard: frozenset[str]) -> str:
-    """Return a standard name as it is, and any other as a custom name: upper case, with CUSTOM_ in
-    front, and underscores in place of all other characters."""
-    upper = re.sub(r"[^A-Z0-9_]+", "_", name.upper())
-    known = upper if upper in standard or upper.startswith(_CUSTOM) else _CUSTOM + upper
-    if len(known) > _NAME_LENGTH:
-        raise InvalidValue(f"must be at most {_NAME_LENGTH} characters as {_CUSTOM}...")
+def _parse_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue("must be a string")
+    return value
+
+
+def _custom_name(name: str, normalize: Callable[[str], str]) -> str:
+    """Return the name in Placement of a class or trait that is not standard, as Nova derives it.
+
+    The prefix is looked for before the name is normalised: ``CUSTOM-A`` is ``CUSTOM_CUSTOM_A``.
+    Blanks are characters of the name like others.
+
+    :param name: in upper case.
+    """
+    known = re.sub(r"[^A-Z0-9_]+", "_", name) if name.startswith(_CUSTOM) else normalize(name)
+    if not len(_CUSTOM) < len(known) <= _NAME_LENGTH:
+        raise InvalidValue(
+            f"must have 1 to {_NAME_LENGTH - len(_CUSTOM)} characters, {_CUSTOM} apart"
+        )
     return known
 
 

@@ -6,19 +6,20 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import os_resource_classes
+
 from rtagent.errors import ConfigError, InvalidPciRequest
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.flavor import Flavor
 
 OPTION = "pmem_namespaces"
 EXTRA_SPEC = "hw:pmem"
-_PREFIX = "CUSTOM_PMEM_NAMESPACE_"
 _LABEL = re.compile(r"[A-Za-z0-9_]+")
 
 
 def resource_class(label: str) -> str:
-    """Return the resource class of the namespaces with a label."""
-    return _PREFIX + label.upper()
+    """Return the resource class of the namespaces with a label, named as in Nova."""
+    return str(os_resource_classes.normalize_name(f"PMEM_NAMESPACE_{label}"))
 
 
 def pmem_inventories(values: Sequence[str]) -> tuple[ResourceInventory, ...]:

@@ -110,7 +110,8 @@ def _parse_tags(document: OptionDocument) -> Tags:
 
 
 def _parse_id(value: object) -> str | None:
-    return None if value == ANY else parsing.parse_hex_id(value)
+    wildcard = isinstance(value, str) and value.strip() == ANY
+    return None if wildcard else parsing.parse_hex_id(value)
 
 
 def _parse_address(value: Any) -> AddressPattern:

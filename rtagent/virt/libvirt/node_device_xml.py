@@ -186,7 +186,7 @@ def _id(capability: etree._Element, tag: str) -> str:
     element = capability.find(tag)
     written = "" if element is None else element.get("id", "")
     try:
-        return parse_hex_id(written.removeprefix("0x"))
+        return parse_hex_id(written)
     except InvalidValue as error:
         raise BadDocument(f"<{tag} id> is {written!r}: it {error}") from error
 

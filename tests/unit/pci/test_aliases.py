@@ -34,6 +34,12 @@ def test_all_keys_are_parsed():
     )
 
 
+def test_ids_may_have_a_prefix_and_names_may_be_empty():
+    content = {"name": "qat", "vendor_id": "0x8086", "product_id": "0x37C8"}
+    alias = parse_aliases([json.dumps({**content, "resource_class": "", "traits": ""})])["qat"]
+    assert alias.alternatives == (DeviceCriteria(vendor_id="8086", product_id="37c8"),)
+
+
 def test_repeated_name_adds_an_alternative():
     values = [json.dumps({"name": "qat", "vendor_id": "8086", "product_id": p}) for p in "12"]
     alias = parse_aliases(values)["qat"]
@@ -48,6 +54,7 @@ def test_repeated_name_adds_an_alternative():
         ([{"vendor_id": "1", "product_id": "1"}], "0", "the document", "has no name"),
         ([{"name": "a"}], "0", "the document", "needs vendor_id and product_id"),
         ([{"name": "a", "vendor_id": "1"}], "0", "the document", "needs vendor_id"),
+        ([{"name": "a", "resource_class": ""}], "0", "the document", "needs vendor_id"),
         ([{"name": " ", "resource_class": "a"}], "0", "name", "not empty"),
         ([{"name": "a", **GPU_IDS, "dev_type": "type-PF"}], "0", "dev_type", "the keys are"),
         ([{"name": "a", **GPU_IDS, "device_type": "PF"}], "0", "device_type", "one of type-PCI"),

@@ -16,6 +16,11 @@ def test_namespaces_are_grouped_by_label():
     assert pmem_inventories([]) == ()
 
 
+def test_class_of_a_label_has_the_name_that_nova_gives_it():
+    (inventory,) = pmem_inventories(["a__b:ns0"])
+    assert inventory.resource_class == "CUSTOM_PMEM_NAMESPACE_A_B"
+
+
 @pytest.mark.parametrize(
     ("values", "rule"),
     [

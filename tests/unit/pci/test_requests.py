@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from rtagent.errors import InvalidPciRequest, InvalidRequest, PciRequestAliasNotDefined
+from rtagent.model.device_criteria import DeviceCriteria
 from rtagent.model.instance import PciRequest
 from rtagent.pci.requests import device_requests, requests_of_move
 from tests.support.pci_hosts import ALIASES, flavor, port
@@ -39,6 +40,16 @@ def test_null_physical_network_is_a_tunnelled_network():
     parsed = msgspec.convert(document, PciRequest)
     (request,) = device_requests(flavor(), (parsed,), ALIASES, None)
     assert request.alternatives[0].physical_network is None
+
+
+def test_names_and_ids_of_a_document_are_those_of_an_alias():
+    written = {"vendor_id": "0x10de", "product_id": "0X13F1", "resource_class": "", "traits": ""}
+    (request,) = device_requests(flavor(), (port("p1", **written),), ALIASES, None)
+    assert request.alternatives == (DeviceCriteria(vendor_id="10de", product_id="13f1"),)
+    named = {"resource_class": "custom-gpu", "traits": "hw_gpu_api_vulkan"}
+    (request,) = device_requests(flavor(), (port("p1", **named),), ALIASES, None)
+    assert request.alternatives[0].resource_class == "CUSTOM_CUSTOM_GPU"
+    assert request.alternatives[0].traits == {"CUSTOM_HW_GPU_API_VULKAN"}
 
 
 def test_document_translated_from_the_flavor_is_not_counted_again():

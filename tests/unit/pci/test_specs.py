@@ -26,6 +26,7 @@ def spec(**content):
         ({"vendor_id": "10DE"}, gpu(), True),
         ({"vendor_id": "*", "product_id": "*"}, gpu(), True),
         ({"vendor_id": " 10de "}, gpu(), True),
+        ({"vendor_id": "0x10de", "product_id": " * "}, gpu(), True),
         ({"product_id": "13f2"}, gpu(), False),
         ({"address": "*:08:*.*"}, gpu(), True),
         ({"address": "*:09:*.*"}, gpu(), False),
@@ -74,7 +75,7 @@ def test_tags_are_parsed():
         live_migratable="yes",
         one_time_use=True,
         resource_class="my gpu",
-        traits="HW_GPU_API_VULKAN, my-own,custom_x",
+        traits="HW_GPU_API_VULKAN,my-own,custom_x",
     ).tags
     assert parsed == Tags(
         physical_network="physnet1",
@@ -87,6 +88,7 @@ def test_tags_are_parsed():
         traits=frozenset({"HW_GPU_API_VULKAN", "CUSTOM_MY_OWN", "CUSTOM_X"}),
     )
     assert spec(resource_class="pgpu").tags.resource_class == "PGPU"
+    assert spec(resource_class="", traits="").tags == Tags()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_tags_are_parsed():
         (['{"trusted": "perhaps"}'], "0", "trusted", "yes or no"),
         (['{"managed": 1}'], "0", "managed", "yes or no"),
         (['{"physical_network": 1}'], "0", "physical_network", "must be a string"),
-        (['{"resource_class": "' + "x" * 249 + '"}'], "0", "resource_class", "at most 255"),
+        (['{"resource_class": "' + "x" * 249 + '"}'], "0", "resource_class", "1 to 248"),
     ],
 )
 def test_error_names_index_key_and_rule(values, index, key, rule):
