@@ -72,7 +72,6 @@ def provider_traits(tags: Tags) -> frozenset[str]:
         os_traits.HW_PCI_LIVE_MIGRATABLE: tags.live_migratable,
         os_traits.HW_PCI_ONE_TIME_USE: tags.one_time_use,
         os_traits.COMPUTE_MANAGED_PCI_DEVICE: True,
-        os_traits.OWNER_NOVA: True,
     }
     return tags.traits.union(name for name, applies in derived.items() if applies)
 

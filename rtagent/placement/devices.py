@@ -1,12 +1,15 @@
 """Inventories of PCI devices and of assigned resources (virtual GPUs, persistent memory). Pure.
 
 A device that a claim has is not reserved, because an allocation in Placement accounts for it. A
-device that no claim has and no new claim can get is reserved.
+device for one use is, as in Nova: it will not be available after the claim either. A device that no
+claim has and no new claim can get is reserved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+
+import os_traits
 
 from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.device import PciDevice
@@ -15,7 +18,18 @@ from rtagent.model.provider_names import device_suffix, mdev_suffix
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.assigned_resources import allocatable_inventories, resource_users
 from rtagent.pci.placement_reporting import ProviderDevices, provider_devices, provider_traits
-from rtagent.placement.provider import InventoryRecord, Provider, child_provider, countable
+from rtagent.placement.provider import (
+    Contents,
+    InventoryRecord,
+    Provider,
+    child_provider,
+    countable,
+)
+
+#: What only the agent of a host sets on a provider of PCI devices.
+PCI_EXCLUSIVE = Contents(
+    traits=frozenset({os_traits.HW_PCI_LIVE_MIGRATABLE, os_traits.HW_PCI_ONE_TIME_USE})
+)
 
 #: A provider's PCI address ("" is the root) and a resource class.
 _Pool = tuple[str, str]
@@ -64,19 +78,21 @@ def _device_provider(
     state: NodeState, allocations: DeviceAllocations, group: ProviderDevices
 ) -> Provider:
     first = group.devices[0]
-    reserved = sum(_is_reserved(state, allocations, each.address) for each in group.devices)
+    reserved = sum(_is_reserved(state, allocations, each) for each in group.devices)
     return child_provider(
         state,
         device_suffix(group.address),
         {first.resource_class: countable(len(group.devices), reserved)},
         provider_traits(first.tags),
+        PCI_EXCLUSIVE,
     )
 
 
-def _is_reserved(state: NodeState, allocations: DeviceAllocations, address: str) -> bool:
-    """Whether no claim has the device and no new claim can get it."""
+def _is_reserved(state: NodeState, allocations: DeviceAllocations, device: PciDevice) -> bool:
+    """Whether Placement must not count the device as free, whatever allocations it has."""
+    address = device.address
     if (PCI, address) in state.units:
-        return False
+        return device.tags.one_time_use
     return (
         bool(allocations.allocations_of(address)) or allocations.unavailability(address) is not None
     )

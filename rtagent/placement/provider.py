@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import os_traits
+
 from rtagent.model.base import Value
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_name, provider_uuid
@@ -37,6 +39,9 @@ class Contents(Value, frozen=True, kw_only=True):
         return Contents(classes=self.classes | other.classes, traits=self.traits | other.traits)
 
 
+NO_CONTENTS = Contents()
+
+
 class Provider(Value, frozen=True, kw_only=True):
     """A resource provider as the agent wants it.
 
@@ -51,7 +56,7 @@ class Provider(Value, frozen=True, kw_only=True):
     inventories: Mapping[str, InventoryRecord]
     traits: frozenset[str]
     parent: str | None = None
-    exclusive: Contents = Contents()
+    exclusive: Contents = NO_CONTENTS
     obsolete: bool = False
 
 
@@ -84,15 +89,20 @@ def child_provider(
     suffix: str,
     inventories: Mapping[str, InventoryRecord],
     traits: frozenset[str] = frozenset(),
+    exclusive: Contents = NO_CONTENTS,
 ) -> Provider:
-    """Return a provider below the node's root. :param suffix: see `provider_names`."""
+    """Return a provider below the node's root. It has the trait of all providers of this agent.
+
+    :param suffix: see `provider_names`.
+    """
     node = state.node
     return Provider(
         uuid=provider_uuid(node, state.policy.placement, suffix),
         name=provider_name(node, suffix),
         parent=node.uuid,
         inventories=inventories,
-        traits=traits,
+        traits=traits | {os_traits.OWNER_NOVA},
+        exclusive=exclusive,
     )
 
 

@@ -29,11 +29,16 @@ from rtagent.placement.provider import Contents, InventoryRecord, Provider, Tree
 #: Placement stores ratios in single precision on some databases: MariaDB returns six digits.
 RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
 
+#: Prefixes of the standard traits that only the agent of a hypervisor sets on a root provider. They
+#: say what its guests can have and which CPU it has; nova-compute sets and withdraws them, too.
+#: Other traits (``HW_NIC_*``, ``STORAGE_*``, ...) belong to operators and other services.
+_OF_HYPERVISORS = ("COMPUTE_", "HW_ARCH_", "HW_CPU_")
+
 #: What only the agent of a host sets on its root provider. An agent that replaces another publisher
 #: on this host removes these where they are not true.
 ROOT_EXCLUSIVE = Contents(
     classes=frozenset({orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB}),
-    traits=frozenset({os_traits.COMPUTE_NODE, os_traits.COMPUTE_STATUS_DISABLED}),
+    traits=frozenset(name for name in os_traits.get_traits() if name.startswith(_OF_HYPERVISORS)),
 )
 
 
@@ -130,6 +135,7 @@ def _traits(state: NodeState, topology: Topology, disabled: bool) -> frozenset[s
     )
     own = {
         os_traits.COMPUTE_NODE: True,
+        os_traits.OWNER_NOVA: True,
         os_traits.COMPUTE_STATUS_DISABLED: disabled,
         os_traits.COMPUTE_REMOTE_MANAGED_PORTS: remote_managed,
     }

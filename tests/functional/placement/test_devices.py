@@ -225,13 +225,17 @@ def test_a_removed_device_stays_while_it_is_claimed_or_allocated(host):
     assert host.shown == {}
 
 
-def test_a_one_time_use_device_is_reserved_after_its_use(host):
+def test_a_one_time_use_device_is_reserved_from_its_claim_on(host):
+    name, consumer = "0000:08:00.0", uid()
     host.start_with(*GPUS[:1], pci=policy(ONE_TIME, report_in_placement=True))
+    assert "HW_PCI_ONE_TIME_USE" in host.traits(name)
+    assert host.allocate(name, consumer, {GPU_CLASS: 1}) == 204
     host.node.state, claim = built(host.node.state, "gpu:1")
     host.sync()
-    assert host.shown == {"0000:08:00.0": {GPU_CLASS: (1, 0)}}
-    assert "HW_PCI_ONE_TIME_USE" in host.traits("0000:08:00.0")
+    assert host.shown == {name: {GPU_CLASS: (1, 1)}}
 
+    assert host.node.allocate(consumer, {}) == 204
+    assert host.allocate(name, uid(), {GPU_CLASS: 1}) == 409
     host.node.state = released(host.node.state, claim)
     host.sync()
     assert host.shown == {"0000:08:00.0": {GPU_CLASS: (1, 1)}}

@@ -10,6 +10,8 @@ from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailab
 from tests.functional.placement.conftest import PATIENCE
 from tests.support.hosts import uid
 
+#: The traits of every root provider.
+OURS = {"COMPUTE_NODE", "OWNER_NOVA"}
 READ = ["", "/traits", "/inventories"]
 
 
@@ -39,7 +41,7 @@ def test_the_first_push_sends_each_part_once(node):
         "MEMORY_MB": 16384,
         "DISK_GB": 100,
     }
-    assert node.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX", "COMPUTE_TRUSTED_CERTS"}
+    assert node.traits == {*OURS, "HW_CPU_X86_AVX", "COMPUTE_TRUSTED_CERTS"}
     provider = node.admin.get(node.path).json()
     assert (provider["name"], provider["root_provider_uuid"]) == (node.name, node.uuid)
     known = next(r.path for r in requests if r.path.startswith("/traits"))
@@ -107,8 +109,19 @@ def test_contents_of_other_writers_survive_a_restart_and_obsolete_ones_do_not(no
     node.change(traits=frozenset({"HW_CPU_X86_AVX"}), disk_mb=0)
     synced(node)
 
-    assert node.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX", "CUSTOM_GOLD"}
+    assert node.traits == {*OURS, "HW_CPU_X86_AVX", "CUSTOM_GOLD"}
     assert set(node.inventories) == {"VCPU", "MEMORY_MB", "VGPU"}
+
+
+def test_traits_of_the_hypervisor_that_a_predecessor_set_are_withdrawn(node):
+    created = {"uuid": node.uuid, "name": node.name}
+    node.admin.post("/resource_providers", json=created).raise_for_status()
+    node.set_traits({"COMPUTE_REMOTE_MANAGED_PORTS", "HW_CPU_X86_SGX", "HW_NIC_SRIOV"})
+    node.change(traits=frozenset({"HW_CPU_X86_AVX"}))
+
+    synced(node)
+
+    assert node.traits == {*OURS, "HW_CPU_X86_AVX", "HW_NIC_SRIOV"}
 
 
 def test_an_owned_custom_trait_is_created_and_removed(node):
@@ -118,14 +131,14 @@ def test_an_owned_custom_trait_is_created_and_removed(node):
     assert ours in node.traits
     node.change(traits=frozenset())
     mirror.sync_now(PATIENCE)
-    assert node.traits == {"COMPUTE_NODE"}
+    assert node.traits == OURS
 
 
 def test_an_unknown_trait_is_left_out(node):
     node.change(traits=frozenset({"HW_NOT_INVENTED", "HW_CPU_X86_AVX"}))
     mirror = synced(node)
     assert mirror.error is None
-    assert node.traits == {"COMPUTE_NODE", "HW_CPU_X86_AVX"}
+    assert node.traits == {*OURS, "HW_CPU_X86_AVX"}
 
 
 def test_an_inventory_may_be_reserved_completely(node):
@@ -255,7 +268,7 @@ def test_an_inventory_in_use_is_drained_until_it_is_free(node):
     assert not isinstance(caught.value, PlacementConflict)
     assert node.inventories["MEMORY_MB"]["total"] == 1000
     assert node.inventories["DISK_GB"]["reserved"] == node.inventories["DISK_GB"]["total"]
-    assert node.traits == {"COMPUTE_NODE"}
+    assert node.traits == OURS
 
     node.allocate(consumer, {})
     assert node.eventually(lambda: mirror.revision == node.state.revision)

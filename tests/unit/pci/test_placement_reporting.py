@@ -83,7 +83,7 @@ def test_devices_that_a_specification_matches_take_precedence():
 
 
 def test_traits_come_from_the_specification_and_its_other_tags():
-    default = {"COMPUTE_MANAGED_PCI_DEVICE", "OWNER_NOVA"}
+    default = {"COMPUTE_MANAGED_PCI_DEVICE"}
     assert provider_traits(Tags()) == default
     assert provider_traits(Tags(traits=frozenset({"CUSTOM_A"}), one_time_use=True)) == {
         *default,
@@ -123,8 +123,7 @@ def test_different_classes_or_traits_on_one_card_are_errors():
     )
     assert errors(first, second, third, devices=VFS) == [
         f"[pci] device_spec 1: resource_class = CUSTOM_PCI_8086_154C: of {vf(1)} {rule}",
-        "[pci] device_spec 2: traits = COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST,OWNER_NOVA:"
-        f" of {vf(2)} {rule}",
+        f"[pci] device_spec 2: traits = COMPUTE_MANAGED_PCI_DEVICE,CUSTOM_FAST: of {vf(2)} {rule}",
     ]
 
 

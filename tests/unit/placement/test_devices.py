@@ -121,11 +121,14 @@ def test_a_quarantined_device_is_reserved():
     assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
 
 
-def test_a_one_time_use_device_is_reserved_after_its_use():
-    devices = record([gpu()], Tags(one_time_use=True))
-    state, claim = built(reporting(devices, ONE_TIME), "gpu:1")
-    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1)}
-    assert "HW_PCI_ONE_TIME_USE" in children(state)["0000:08:00.0"].traits
+def test_a_one_time_use_device_is_reserved_from_its_claim_on():
+    free = reporting(record([gpu()], Tags(one_time_use=True)), ONE_TIME)
+    assert child_inventories(free)["0000:08:00.0"] == {GPU_CLASS: counts(1)}
+    assert "HW_PCI_ONE_TIME_USE" in children(free)["0000:08:00.0"].traits
+    state, claim = built(free, "gpu:1")
+    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
+    state = running(state, claim)
+    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
     state = released(state, claim)
     assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
 
@@ -280,6 +283,18 @@ def test_each_device_that_provides_mdevs_is_a_child_provider():
     found = inventories(providing())
     assert found[VGPU] == found["pci_0000_88_00_0"] == {"VGPU": counts(2)}
     assert set(found) == {"", VGPU, "pci_0000_88_00_0"}
+
+
+def test_every_provider_says_that_nova_owns_it():
+    tree = build(providing(report_in_placement=True), disabled=False, hypervisor_up=True)
+    assert tree is not None
+    assert len(tree.providers) == 5
+    assert all("OWNER_NOVA" in each.traits for each in tree.providers)
+
+
+def test_traits_of_devices_that_are_not_true_are_those_of_this_agent_alone():
+    child = children(reporting())["0000:08:00.0"]
+    assert child.exclusive.traits == {"HW_PCI_LIVE_MIGRATABLE", "HW_PCI_ONE_TIME_USE"}
 
 
 def test_persistent_memory_is_an_inventory_of_the_root():

@@ -122,10 +122,22 @@ def test_ratios_are_rounded_to_six_digits():
 )
 def test_traits_of_the_root(disabled, hypervisor_up, has_trait):
     able = replace(state(), topology=replace(TOPOLOGY, traits=frozenset({"HW_CPU_X86_AVX"})))
-    expected = {"HW_CPU_X86_AVX", "COMPUTE_NODE"} | (
+    expected = {"HW_CPU_X86_AVX", "COMPUTE_NODE", "OWNER_NOVA"} | (
         {"COMPUTE_STATUS_DISABLED"} if has_trait else set()
     )
     assert root(able, disabled, hypervisor_up).traits == expected
+
+
+def test_traits_of_the_hypervisor_are_those_of_this_agent_alone():
+    exclusive = root(state()).exclusive.traits
+    assert {
+        "COMPUTE_NODE",
+        "COMPUTE_REMOTE_MANAGED_PORTS",
+        "COMPUTE_IMAGE_TYPE_RAW",
+        "HW_CPU_X86_AVX",
+        "HW_ARCH_X86_64",
+    } <= exclusive
+    assert exclusive.isdisjoint({"HW_NIC_SRIOV", "STORAGE_DISK_SSD", "OWNER_NOVA", "CUSTOM_GOLD"})
 
 
 # -- dedicated CPUs -------------------------------------------------------------------------------
