@@ -38,11 +38,13 @@ Keys that define properties of the selected devices:
 * ``physical_network``: the physical network of a network card; ``null`` for tunnelled networks
 * ``trusted``: a port may request this virtual function as a trusted one (yes or no; default: no)
 * ``remote_managed``: the virtual function belongs to a SmartNIC with its own control plane
-  (default: no). A virtual function whose card has no serial number is not available to guests.
+  (default: no). A virtual function whose card has no serial number is not available to guests. Not
+  for physical functions: an object with ``devname`` or one ``address`` needs the ``product_id`` of
+  the virtual functions.
 * ``managed``: libvirt detaches the device from its host driver and reattaches it (default: yes)
 * ``live_migratable``: the device can be live-migrated with its guest (default: no)
 * ``one_time_use``: after its first use the device is quarantined until an operator clears it
-  (default: no). Not for virtual functions.
+  (default: no). Not for virtual functions: one that matches is not available to guests.
 * ``resource_class``: the class in Placement. A standard class, in upper or lower case, or any other
   name: ``my-gpu`` becomes ``CUSTOM_MY_GPU``. Absent or empty: ``CUSTOM_PCI_<VENDOR>_<PRODUCT>``.
 * ``traits``, separated by commas: of the provider in Placement. A standard trait in upper case, or
@@ -69,13 +71,12 @@ devices.
 Devices with a ``physical_network``, which belong to ports, are not published. The rules for the
 others:
 
-* No ``device_spec`` has a ``devname``.
+* No ``device_spec`` has a ``devname``: the agent does not start.
 * The virtual functions of one physical function have the same ``resource_class`` and the same
   ``traits``.
 * No physical function is available to guests together with its virtual functions.
 
-The agent does not start with a device that breaks a rule. A device that breaks a rule and appears
-later is not published; the audit reports it.
+A device that breaks the second or the third rule is not published; the audit reports it.
 """,
     ),
     cfg.MultiStrOpt(

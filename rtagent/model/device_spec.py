@@ -34,12 +34,22 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
         matches the virtual functions of that device. A specification with `remote_managed` matches
         only devices with a serial number, by which their remote manager finds them.
         """
+        return self.selects(device) and (
+            not self.tags.remote_managed or bool(device.card_serial_number)
+        )
+
+    def selects(self, device: Device) -> bool:
+        """Whether the keys that select devices apply to the device."""
         return (
             self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
             and (self._matches_address(device) if self.devname is None else self._named(device))
-            and (not self.tags.remote_managed or bool(device.card_serial_number))
         )
+
+    @property
+    def names_device(self) -> bool:
+        """Whether it names one device, by its interface or by its whole address."""
+        return self.devname is not None or self.address.single
 
     def _named(self, device: Device) -> bool:
         return self.devname in (device.net_name, device.parent_ifname)
@@ -55,15 +65,30 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
     def error_for(self, device: Device) -> PciConfigInvalidSpec | None:
         """Return why the tags are not allowed for a device that matches, or None."""
         if self.tags.one_time_use and device.dev_type in (SRIOV_VF, VDPA):
-            key = "one_time_use"
             rule = f"is not supported for virtual functions; {device.address} is one"
-        elif self.tags.remote_managed and device.dev_type == SRIOV_PF:
-            key = "remote_managed"
-            rule = (
-                f"is supported only for virtual functions; {device.address} is a physical function"
-            )
-        else:
-            return None
+            return self._invalid("one_time_use", rule)
+        if self.tags.remote_managed and device.dev_type == SRIOV_PF:
+            return self._remote_managed_error(device)
+        return None
+
+    def error_if_named(self, device: Device) -> PciConfigInvalidSpec | None:
+        """Return why the specification is wrong if it names this device, or None.
+
+        Nobody can manage a physical function remotely, with or without a serial number.
+        """
+        is_wrong = (
+            self.tags.remote_managed
+            and device.dev_type == SRIOV_PF
+            and self.names_device
+            and self.selects(device)
+        )
+        return self._remote_managed_error(device) if is_wrong else None
+
+    def _remote_managed_error(self, device: Device) -> PciConfigInvalidSpec:
+        rule = f"is supported only for virtual functions; {device.address} is a physical function"
+        return self._invalid("remote_managed", rule)
+
+    def _invalid(self, key: str, rule: str) -> PciConfigInvalidSpec:
         return PciConfigInvalidSpec(
             group="pci", option=OPTION, index=self.index, key=key, value="yes", rule=rule
         )

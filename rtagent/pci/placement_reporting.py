@@ -17,7 +17,6 @@ from rtagent.model.base import Value
 from rtagent.model.device import VF_TYPES, Device, PciDevice, Tags
 from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
 from rtagent.model.pci_policy import PciPolicy
-from rtagent.pci.specs import spec_errors
 
 
 class ProviderDevices(Value, frozen=True):
@@ -88,21 +87,14 @@ def check_no_devname(specs: Iterable[DeviceSpec]) -> None:
             raise _error(spec.index, "devname", spec.devname, rule)
 
 
-def config_errors(policy: PciPolicy, devices: Iterable[Device]) -> Iterator[PciConfigInvalidSpec]:
-    """Yield the settings of the policy that the devices of this host do not allow.
-
-    At start these are errors. A device that appears later is not made available, or not reported
-    to Placement.
-    """
-    present = tuple(devices)
-    yield from spec_errors(policy.specs, present)
-    yield from placement_errors(policy, present)
-
-
 def placement_errors(
     policy: PciPolicy, devices: Iterable[Device]
 ) -> Iterator[PciConfigInvalidSpec]:
-    """Yield the reasons why devices cannot be reported, if ``report_in_placement`` is set."""
+    """Yield the reasons why devices cannot be reported, if ``report_in_placement`` is set.
+
+    These devices are available to guests, but are not reported. The specifications are valid on
+    hosts with other devices.
+    """
     if not policy.report_in_placement:
         return
     matched = list(_matched(policy.specs, devices))

@@ -48,9 +48,24 @@ def parse_specs(values: Sequence[str]) -> tuple[DeviceSpec, ...]:
 def spec_errors(
     specs: Sequence[DeviceSpec], devices: Iterable[Device]
 ) -> Iterator[PciConfigInvalidSpec]:
-    """Yield the specifications that the devices of this host do not allow.
+    """Yield the specifications that name a device of this host which cannot have their tags.
 
-    At start these are errors. A device that appears later is not made available.
+    Such a specification is wrong, whatever other devices there are. Whether a specification that
+    names no device is wrong does not depend on the devices of the host, see `device_errors`.
+    """
+    present = tuple(devices)
+    for spec in specs:
+        error = next(filter(None, map(spec.error_if_named, present)), None)
+        if error is not None:
+            yield error
+
+
+def device_errors(
+    specs: Sequence[DeviceSpec], devices: Iterable[Device]
+) -> Iterator[PciConfigInvalidSpec]:
+    """Yield why devices that match a specification cannot have its tags.
+
+    These devices are not available to guests. The specification is valid for other devices.
     """
     for device in devices:
         spec = find_spec(specs, device)
@@ -85,7 +100,7 @@ def _parse_spec(document: OptionDocument) -> DeviceSpec:
     if "address" in document.content and "devname" in document.content:
         raise document.invalid("devname", "cannot be combined with address")
     every: AddressPattern = EVERY
-    return DeviceSpec(
+    spec = DeviceSpec(
         index=document.index,
         vendor_id=document.get("vendor_id", _parse_id, None),
         product_id=document.get("product_id", _parse_id, None),
@@ -93,6 +108,27 @@ def _parse_spec(document: OptionDocument) -> DeviceSpec:
         devname=document.get("devname", parsing.parse_string, None),
         tags=_parse_tags(document),
     )
+    _check_remote_managed(document, spec)
+    return spec
+
+
+def _check_remote_managed(document: OptionDocument, spec: DeviceSpec) -> None:
+    """Check that a specification of remotely managed devices means virtual functions only.
+
+    A name of one device also stands for a physical function: then only the product tells it from
+    its virtual functions. This must not depend on which of them are present.
+    """
+    if not spec.tags.remote_managed:
+        return
+    if spec.tags.one_time_use:
+        rule = "is not supported for virtual functions, and remote_managed devices are such"
+        raise document.invalid("one_time_use", rule)
+    if spec.names_device and spec.product_id is None:
+        rule = (
+            "is supported only for virtual functions; a specification that names one device, which"
+            " may be a physical function, needs their product_id"
+        )
+        raise document.invalid("remote_managed", rule)
 
 
 def _parse_tags(document: OptionDocument) -> Tags:

@@ -11,7 +11,8 @@ from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.inventory import refresh
 from rtagent.pci.mdev import existing_identifiers, mdev_inventories
-from rtagent.pci.placement_reporting import config_errors
+from rtagent.pci.placement_reporting import placement_errors
+from rtagent.pci.specs import device_errors
 from rtagent.reconcile.steps import Step
 
 #: The key of the inventories of assigned resources, which only audits change.
@@ -67,7 +68,8 @@ def resource_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
 def device_problems(base: NodeState, seen: Observation) -> tuple[Problem, ...]:
     """Devices that match a device specification which is not valid for them: they are not in the
     inventory, or not reported to Placement."""
+    policy, present = base.policy.pci, seen.devices or ()
     return tuple(
         Problem(item="[pci] device_spec", message=error.message)
-        for error in config_errors(base.policy.pci, seen.devices or ())
+        for error in (*device_errors(policy.specs, present), *placement_errors(policy, present))
     )

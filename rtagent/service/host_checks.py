@@ -1,7 +1,8 @@
 """HostChecks: check that the operator's CPU sets and device specifications fit this host.
 
 A configuration that does not fit stops the start, and is refused at a reload. A CPU or device that
-disappears while the agent runs causes a warning, and existing allocations stay.
+disappears while the agent runs causes a warning, and existing allocations stay. A device that does
+not fit its specification is left out, see `rtagent.reconcile.devices`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.numa import cpu_sets
-from rtagent.pci.allocations import all_allocations
-from rtagent.pci.placement_reporting import config_errors
+from rtagent.pci.specs import spec_errors
 from rtagent.reconcile.drift import CPU, absent
 from rtagent.service.context import NodeContext
 
@@ -92,10 +92,8 @@ class HostChecks:
         return True
 
     def _wrong_specs(self, policy: Policy) -> Iterator[PciConfigInvalidSpec]:
-        """Return the specifications with a property that a free device of this host cannot have."""
-        held = {allocation.address for allocation in all_allocations(self._host.state)}
-        free = (device for device in self._host.devices or () if device.address not in held)
-        return config_errors(policy.pci, free)
+        """Return the specifications that name a device which cannot have their properties."""
+        return spec_errors(policy.pci.specs, self._host.devices or ())
 
 
 def missing_cpus(state: NodeState, policy: Policy) -> frozenset[int]:

@@ -165,12 +165,11 @@ def test_invalid_device_specification_ends_the_start(daemon):
     assert mistake in daemon.last_lines()
 
 
-def test_impossible_device_property_ends_the_start_and_is_reported_at_a_hot_plug(tmp_path):
+def test_device_that_cannot_have_a_property_is_reported_and_stops_no_start(tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, Machine(nics=1))
     spec = '{"vendor_id": "8086", "one_time_use": "yes"}'
-    daemon = Daemon(tmp_path / "a", "fake://", uri=host_uri(file))
-    with daemon:
+    with Daemon(tmp_path / "a", "fake://", uri=host_uri(file)) as daemon:
         daemon.wait_ready()
         daemon.configure({"pci": {"device_spec": spec}})
         daemon.reload()
@@ -186,25 +185,38 @@ def test_impossible_device_property_ends_the_start_and_is_reported_at_a_hot_plug
         assert node(daemon)["pci_devices"]["available"] == 1
         assert daemon.terminate() == 0
 
-        daemon.start()
-        assert daemon.wait() == EX_CONFIG
-        assert f"[pci] device_spec 0: {rule}" in daemon.last_lines()
+        daemon.start().wait_ready()
+        wait_until(lambda: rule in str(daemon.read("health")["checks"]["audit"]))
+        assert node(daemon)["pci_devices"]["available"] == 1
 
 
-def test_reload_refuses_a_property_that_a_device_cannot_have(tmp_path):
+def test_physical_function_named_as_remote_managed_ends_the_start_and_not_a_reload(tmp_path):
     file = tmp_path / "host.xml"
     simulate(file, Machine(nics=1, vfs=1))
-    spec = '{"vendor_id": "8086", "one_time_use": "yes"}'
-    with Daemon(tmp_path / "a", "fake://", uri=host_uri(file)) as daemon:
-        daemon.wait_ready()
+    unknown = '{"address": "0000:20:00.0", "remote_managed": "yes"}'
+    known = (
+        '{"address": "0000:20:00.0", "vendor_id": "8086", "product_id": "1583",'
+        ' "remote_managed": "yes"}'
+    )
+    daemon = Daemon(tmp_path / "a", "fake://", uri=host_uri(file))
+    for spec, rule in (
+        (unknown, "a specification that names one device, which may be a physical function"),
+        (known, "is supported only for virtual functions; 0000:20:00.0 is a physical function"),
+    ):
+        mistake = "[pci] device_spec 0: remote_managed = yes: is supported only for virtual"
         daemon.configure({"pci": {"device_spec": spec}})
+        daemon.start()
+        assert daemon.wait() == EX_CONFIG
+        assert mistake in daemon.last_lines()
+        assert rule in daemon.last_lines()
 
+    daemon.configure({"pci": {"device_spec": '{"vendor_id": "8086", "product_id": "154c"}'}})
+    with daemon:
+        daemon.wait_ready()
+        daemon.configure({"pci": {"device_spec": known}})
         daemon.reload()
-
-        daemon.wait_logged(
-            "the old configuration stays in force: [pci] device_spec 0: one_time_use = yes"
-        )
-        assert set(node(daemon)["pci_devices"].values()) == {0}
+        daemon.wait_logged(f"the old configuration stays in force: {mistake}")
+        assert node(daemon)["pci_devices"]["available"] == 1
 
 
 def test_reload_refuses_an_invalid_device_specification(daemon):

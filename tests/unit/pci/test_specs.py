@@ -4,11 +4,12 @@ import json
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
 from rtagent.model.device import SRIOV_PF, Device, Tags
 from rtagent.model.device_spec import find_spec
-from rtagent.pci.specs import parse_specs, spec_errors
+from rtagent.pci.specs import device_errors, parse_specs, spec_errors
 from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
 
 PF, FIRST, *_ = nic()
@@ -121,20 +122,77 @@ def test_error_names_index_key_and_rule(values, index, key, rule):
     assert error.message.startswith(f"[pci] device_spec {index}: {key} = ")
 
 
-def test_tags_that_a_device_does_not_allow_are_errors():
+def test_devices_that_cannot_have_the_tags_are_errors():
     one_time_use = parse_specs([json.dumps({"address": PF_0, "one_time_use": "yes"})])
-    errors = list(spec_errors(one_time_use, [PF, FIRST, gpu()]))
+    errors = list(device_errors(one_time_use, [PF, FIRST, gpu()]))
     assert [each.message for each in errors] == [
         "[pci] device_spec 0: one_time_use = yes: is not supported for virtual functions;"
         f" {vf(0)} is one"
     ]
     remote_managed = parse_specs([json.dumps({"remote_managed": "true"})])
-    pf = Device(
-        address=PF_0, vendor_id="15b3", product_id="a2d6", dev_type=SRIOV_PF, card_serial_number="1"
-    )
-    errors = list(spec_errors(remote_managed, [pf]))
+    pf = replace(MANAGED, card_serial_number="1")
+    errors = list(device_errors(remote_managed, [pf]))
     assert [each.message for each in errors] == [
         "[pci] device_spec 0: remote_managed = yes: is supported only for virtual functions;"
         f" {PF_0} is a physical function"
     ]
-    assert list(spec_errors(remote_managed, [CARD])) == []
+    assert list(device_errors(remote_managed, [CARD])) == []
+
+
+# -- remote_managed: virtual functions alone -------------------------------------------------------
+
+#: A physical function without a serial number.
+MANAGED = Device(
+    address=PF_0, vendor_id="15b3", product_id="a2d6", dev_type=SRIOV_PF, net_name="p0"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        # Without the product it stands for the physical function, too, if it is one.
+        ({"address": PF_0}, "remote_managed"),
+        ({"address": PF_0, "vendor_id": "15b3"}, "remote_managed"),
+        ({"address": PF_0, "product_id": "*"}, "remote_managed"),
+        (
+            {"address": {"domain": "0000", "bus": "20", "slot": "00", "function": "0"}},
+            "remote_managed",
+        ),
+        ({"devname": "p0"}, "remote_managed"),
+        ({"product_id": "101e", "one_time_use": "yes"}, "one_time_use"),
+    ],
+)
+def test_remote_managed_must_mean_virtual_functions_on_any_host(content, key):
+    with pytest.raises(PciConfigInvalidSpec, match=r"only for|not supported for") as caught:
+        spec(remote_managed="true", **content)
+    assert caught.value.kwargs["key"] == key
+
+
+@pytest.mark.parametrize("named", [{"address": PF_0}, {"devname": "p0"}])
+def test_specification_that_names_a_physical_function_as_remote_managed_is_wrong(named):
+    physical = {**named, "vendor_id": "15b3", "product_id": "a2d6", "remote_managed": "true"}
+    specs = parse_specs([json.dumps(each) for each in ({"product_id": "a2d6"}, physical)])
+    rule = "is supported only for virtual functions"
+    # With a serial number or without, and even if an earlier specification matches it.
+    for pf in (MANAGED, replace(MANAGED, card_serial_number="1")):
+        (error,) = spec_errors(specs, [gpu(), pf])
+        assert error.message == (
+            f"[pci] device_spec 1: remote_managed = yes: {rule}; {PF_0} is a physical function"
+        )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"address": PF_0, "product_id": "101e", "remote_managed": "true"},
+        {"address": "*:20:00.*", "remote_managed": "true"},
+        {"product_id": "a2d6", "remote_managed": "true"},
+        {"remote_managed": "true"},
+        {"address": PF_0, "remote_managed": "false"},
+        {"address": PF_0, "one_time_use": "yes"},
+    ],
+)
+def test_other_specifications_are_valid_whatever_devices_are_present(content):
+    specs = parse_specs([json.dumps(content)])
+    present = [PF, FIRST, MANAGED, replace(MANAGED, card_serial_number="1")]
+    assert list(spec_errors(specs, present)) == []

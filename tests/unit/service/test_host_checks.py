@@ -15,7 +15,7 @@ from rtagent.service.host_checks import HostChecks
 from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
 from tests.support.hosts import host, with_claims
 from tests.support.numa_hosts import NO_SMT, cell, topology
-from tests.support.pci_hosts import GPU_0, PF_0, PF_1, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
+from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
 from tests.support.pinned_claims import pinned_claim
 
 
@@ -106,20 +106,19 @@ def test_host_that_was_never_observed_allows_any_cpu_sets(world):
 # -- device specifications -------------------------------------------------------------------------
 
 CARD = tuple(nic(vfs=2))
-#: The virtual function of each card is in use: by a claim of DB, by a domain without a claim.
-HELD = (*nic(vfs=1), *nic(PF_1, vfs=1))
+#: It names the physical function, as one that is managed remotely.
+REMOTE = {"address": PF_0, **PF_IDS, "remote_managed": "yes"}
 
 
-def pci_policy(*specs: dict[str, str]) -> Policy:
-    return Policy(pci=PciPolicy(specs=parse_specs([json.dumps(each) for each in specs])))
+def pci_policy(*specs: dict[str, str], **other) -> Policy:
+    specs_ = parse_specs([json.dumps(each) for each in specs])
+    return Policy(pci=PciPolicy(specs=specs_, **other))
 
 
-#: Valid for a GPU, but not for a virtual function.
-USED_ONCE = pci_policy({"address": GPU_0}, {**VF_IDS, "one_time_use": "yes"})
 NOTHING_HELD = replace(devices_in_every_state(), claims=Map(), owners=Map(), domain_usages=Map())
 
 
-def pci_host(world, wanted: Policy = USED_ONCE, devices=CARD) -> Host:
+def pci_host(world, wanted: Policy, devices=CARD) -> Host:
     return Host(world, replace(NOTHING_HELD, policy=wanted), devices)
 
 
@@ -131,60 +130,51 @@ def test_specifications_that_fit_the_host_are_accepted(world):
     assert (ours.errors, ours.parts["devices"]) == ([], "pass")
 
 
-def test_property_that_a_device_cannot_have_is_fatal(world):
-    ours = pci_host(world)
+def test_specification_that_names_a_device_which_cannot_have_its_property_is_fatal(world):
+    ours = pci_host(world, pci_policy({"address": GPU_0}, REMOTE))
 
     assert not ours.checks.accept()
 
     assert [str(error) for error in ours.errors] == [
-        "[pci] device_spec 1: one_time_use = yes: is not supported for virtual functions;"
-        f" {vf(0)} is one"
+        "[pci] device_spec 1: remote_managed = yes: is supported only for virtual functions;"
+        f" {PF_0} is a physical function"
     ]
     assert "devices" not in ours.parts
 
 
-def test_card_beside_its_functions_cannot_be_reported_in_placement(world):
-    reported = PciPolicy(specs=SPECS, report_in_placement=True)
-    ours = pci_host(world, Policy(pci=reported))
-
-    assert not ours.checks.accept()
-
-    (error,) = ours.errors
-    assert str(error).startswith(f"[pci] device_spec 2: address = {vf(0)}: ")
-    ours.state, ours.devices = replace(devices_in_every_state(), policy=Policy(pci=reported)), HELD
-    assert ours.checks.accept()
-
-
-def test_physical_function_cannot_be_managed_remotely(world):
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        # A virtual function of the card matches.
+        pci_policy({"vendor_id": "8086", "one_time_use": "yes"}),
+        # The card and its virtual functions match.
+        pci_policy({"vendor_id": "8086"}, report_in_placement=True),
+        # The virtual functions differ.
+        pci_policy(
+            {**VF_IDS, "address": vf(0), "traits": "fast"}, VF_IDS, report_in_placement=True
+        ),
+        pci_policy({**PF_IDS, "remote_managed": "yes"}),
+    ],
+)
+@pytest.mark.parametrize("state", [NOTHING_HELD, devices_in_every_state()])
+def test_devices_that_do_not_fit_never_stop_the_start(world, wanted, state):
     cards = [replace(each, card_serial_number="MT1") for each in CARD]
-    ours = pci_host(world, pci_policy({**PF_IDS, "remote_managed": "yes"}), cards)
+    ours = Host(world, replace(state, policy=wanted), cards)
 
-    assert not ours.checks.accept()
+    assert ours.checks.accept()
+    ours.checks.check(wanted)
 
-    (error,) = ours.errors
-    assert str(error).startswith("[pci] device_spec 0: remote_managed = yes: ")
+    assert ours.errors == []
 
 
 def test_device_that_appears_later_is_not_fatal(world):
-    ours = pci_host(world, devices=[gpu()])
+    ours = pci_host(world, pci_policy(REMOTE), devices=[gpu()])
     assert ours.checks.accept()
 
     ours.devices = CARD
 
     assert ours.checks.accept()
     assert (ours.errors, ours.parts["devices"]) == ([], "pass")
-
-
-def test_device_in_use_is_not_fatal(world):
-    ours = pci_host(world, devices=HELD)
-    ours.state = replace(devices_in_every_state(), policy=USED_ONCE)
-
-    assert ours.checks.accept()
-
-    ours.checks.check(USED_ONCE)
-    ours.devices = CARD
-    with pytest.raises(PciConfigInvalidSpec, match="one_time_use"):
-        ours.checks.check(USED_ONCE)
 
 
 def test_missing_device_that_is_allocated_is_a_warning(world):
@@ -212,13 +202,13 @@ def test_specifications_of_a_reload_are_checked_against_the_host(world):
     ours = pci_host(world, Policy())
 
     ours.checks.check(pci_policy({"address": PF_0}))
-    with pytest.raises(PciConfigInvalidSpec, match="one_time_use"):
-        ours.checks.check(USED_ONCE)
+    with pytest.raises(PciConfigInvalidSpec, match="remote_managed"):
+        ours.checks.check(pci_policy(REMOTE))
 
 
 @pytest.mark.parametrize("devices", [None, ()])
 def test_devices_that_were_never_listed_allow_any_specification(world, devices):
-    ours = pci_host(world, devices=devices)
+    ours = pci_host(world, pci_policy(REMOTE), devices=devices)
 
     assert ours.checks.accept()
-    ours.checks.check(USED_ONCE)
+    ours.checks.check(pci_policy(REMOTE))
