@@ -70,14 +70,19 @@ def _emulator(
 ) -> frozenset[int]:
     """Return the CPUs of the emulator: its own CPU; the host's shared CPUs; or those of the vCPUs
     except realtime ones, next to which the emulator would starve.
+
+    With the policy ``share`` on a host without shared CPUs, the first of these vCPUs alone is next
+    to the emulator of a realtime guest.
     """
     if required.emulator_threads_policy == EMULATOR_ISOLATE:
         return cells[0].cpuset_reserved
-    if required.emulator_threads_policy == EMULATOR_SHARE and cells and shared:
+    shares = required.emulator_threads_policy == EMULATOR_SHARE
+    if shares and cells and shared:
         return shared
-    return frozenset(
-        pcpu
-        for cell in cells
-        for vcpu in sorted(cell.vcpus - required.realtime)
-        for pcpu in cell.pcpus_of(vcpu)
+    vcpus = sorted(
+        (vcpu, number)
+        for number, cell in enumerate(cells)
+        for vcpu in cell.vcpus - required.realtime
     )
+    beside = vcpus[:1] if shares and required.realtime else vcpus
+    return frozenset(pcpu for vcpu, number in beside for pcpu in cells[number].pcpus_of(vcpu))

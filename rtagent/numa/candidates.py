@@ -64,7 +64,7 @@ def _candidate(
     """Return the resources that a guest cell would take from a host cell, or every reason why it
     does not fit.
     """
-    cpus, size = _dedicated_cpus(required, cell), memory.page_size(required, cell)
+    cpus, size = _dedicated_cpus(required, cell), memory.page_size(required, cell, limits)
     others = (
         _shared_cpus_shortfall(required, cell, limits),
         memory.shortfall(required, cell, limits) if required.pagesize is None else None,

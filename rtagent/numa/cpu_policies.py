@@ -53,6 +53,15 @@ def cpu_policy(properties: Properties) -> str:
     return policy.value if policy else SHARED
 
 
+def cpu_policy_sources(properties: Properties) -> tuple[Property, ...]:
+    """Return the properties that set the CPU policy, for an error; none for the default policy."""
+    requested = (
+        *properties.in_request_groups("resources", "VCPU"),
+        *properties.in_request_groups("resources", "PCPU"),
+    )
+    return (*filter(None, properties.pair("hw:cpu_policy")), *requested)
+
+
 def requested_pcpus(properties: Properties) -> int:
     """Return the sum of ``resources:PCPU`` over the request groups; 0 without any."""
     return _total(tuple(properties.in_request_groups("resources", "PCPU")))
@@ -79,7 +88,7 @@ def thread_policy(properties: Properties, cpu_policy: str) -> str:
             "a thread policy requires dedicated CPUs",
             *pair,
             trait,
-            *properties.sources("hw:cpu_policy", cpu_policy),
+            *cpu_policy_sources(properties),
         )
     return policy or PREFER
 
@@ -120,7 +129,7 @@ def emulator_threads_policy(properties: Properties, cpu_policy: str) -> str | No
         raise conflict(
             "an isolated emulator requires dedicated CPUs",
             found,
-            *properties.sources("hw:cpu_policy", cpu_policy),
+            *cpu_policy_sources(properties),
         )
     return policy
 
@@ -143,7 +152,7 @@ def realtime_cpus(
         raise conflict(
             "realtime CPUs must be dedicated",
             enabled,
-            *properties.sources("hw:cpu_policy", cpu_policy),
+            *cpu_policy_sources(properties),
         )
     vcpus = frozenset(range(properties.vcpus))
     flavor, image = properties.pair("hw:cpu_realtime_mask")
@@ -170,7 +179,7 @@ def dedicated_cpus(
     :raises InvalidFlavor: the mask does not fit the CPU policy or the realtime vCPUs.
     """
     mask = properties.extra_spec("hw:cpu_dedicated_mask")
-    policy = properties.sources("hw:cpu_policy", cpu_policy)
+    policy = cpu_policy_sources(properties)
     if mask and cpu_policy != MIXED:
         raise conflict("a mask of dedicated CPUs requires the CPU policy mixed", mask, *policy)
     if mask and realtime:

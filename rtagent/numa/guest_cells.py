@@ -22,6 +22,11 @@ class GuestCell(Value, frozen=True, kw_only=True):
     memory: int
     pagesize: PageRequest | None = None
 
+    @property
+    def vcpus(self) -> frozenset[int]:
+        """All vCPUs of the cell."""
+        return self.cpuset | self.pcpuset
+
 
 def guest_cells(
     properties: Properties, dedicated: frozenset[int], pagesize: PageRequest | None
@@ -36,16 +41,16 @@ def guest_cells(
     """
     count = numa_nodes(properties)
     cpus, memory = _per_cell(properties, "hw:numa_cpus"), _per_cell(properties, "hw:numa_mem")
-    if not cpus and not memory:
+    described = (*cpus, *memory)
+    if not described:
         cells = _equal(properties, count or 1)
-    elif len(cpus) == len(memory) == (count or 1):
+    elif len(cpus) == len(memory) == (count or 1) and all(map(_has_value, described)):
         cells = _described(properties, cpus, memory)
     else:
         raise conflict(
-            "CPUs and memory must be given for each of the cells, or for none",
-            *properties.sources("hw:numa_nodes", "1"),
-            *cpus,
-            *memory,
+            f"CPUs and memory must be given for each guest cell ({count or 1}), or for none",
+            *properties.pair("hw:numa_nodes"),
+            *described,
         )
     return tuple(
         GuestCell(cpuset=vcpus - dedicated, pcpuset=vcpus & dedicated, memory=mb, pagesize=pagesize)
@@ -67,9 +72,9 @@ def numa_nodes(properties: Properties) -> int | None:
 
 def _per_cell(properties: Properties, name: str) -> tuple[Property, ...]:
     """Return the values for cells 0, 1, ... up to the first unset one. The flavor or the image may
-    set them, not both.
+    set them, not both. An empty value counts as set: it describes a cell incompletely.
     """
-    pairs = [properties.pair(f"{name}.{cell}") for cell in range(MAX_CELLS)]
+    pairs = [properties.given(f"{name}.{cell}") for cell in range(MAX_CELLS)]
     flavor, image = (_until_unset(values) for values in zip(*pairs, strict=True))
     if flavor and image:
         raise overriding("the image may not set what the flavor sets", *flavor, *image)
@@ -79,6 +84,10 @@ def _per_cell(properties: Properties, name: str) -> tuple[Property, ...]:
 def _until_unset(values: tuple[Property | None, ...]) -> tuple[Property, ...]:
     end = values.index(None) if None in values else len(values)
     return tuple(value for value in values[:end] if value)
+
+
+def _has_value(found: Property) -> bool:
+    return bool(found.value.strip())
 
 
 def _equal(properties: Properties, count: int) -> list[tuple[frozenset[int], int]]:

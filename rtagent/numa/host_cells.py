@@ -28,8 +28,8 @@ class CellLimits(Value, frozen=True, kw_only=True):
     """How far one host cell may be overcommitted.
 
     The ratios are exact, so that no rounding decides whether a guest fits. They apply to shared
-    vCPUs, and to memory without an explicit page size, unless all of the guest's CPUs are
-    dedicated.
+    vCPUs, and to memory in pages of the smallest size, requested or not, unless all of the guest's
+    CPUs are dedicated.
     """
 
     cpu_allocation_ratio: Decimal = Decimal(1)

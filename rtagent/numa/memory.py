@@ -12,7 +12,9 @@ from rtagent.numa.host_cells import CellCapacity, CellLimits
 from rtagent.numa.requirements import CellRequirements
 
 
-def page_size(required: CellRequirements, cell: CellCapacity) -> int | Reason | None:
+def page_size(
+    required: CellRequirements, cell: CellCapacity, limits: CellLimits
+) -> int | Reason | None:
     """Choose the size (KiB) of the pages that a guest cell takes: the largest that fits.
 
     :returns: None if it requests no explicit size; the reason if no size fits.
@@ -22,6 +24,8 @@ def page_size(required: CellRequirements, cell: CellCapacity) -> int | Reason | 
     reasons: list[Reason] = []
     for size in candidates(required.pagesize, cell.pages):
         reason = _too_few_pages(required.memory, size, cell)
+        if reason is None and size == min(cell.pages):
+            reason = _over_limit(required, cell, limits)
         if reason is None:
             return size
         reasons.append(reason)
@@ -34,22 +38,32 @@ def shortfall(required: CellRequirements, cell: CellCapacity, limits: CellLimits
     """Return why memory of no explicit page size does not fit; None: it fits.
 
     Such memory consists of pages of the smallest size. It must not exceed the total memory of these
-    pages in the cell; for a guest with dedicated CPUs, it must not exceed their free memory. If the
-    guest has shared CPUs, the ratio also limits the memory of all guests together.
+    pages in the cell; for a guest with dedicated CPUs, it must not exceed their free memory.
     """
     total, free = cell.small_pages_mb
     if required.memory > total:
         return _memory_reason(ReasonCode.EXCEEDS_CELL, required.memory, total, cell)
-    available = total
-    if required.cpu_policy != SHARED:
-        available = min(available, free)
-    if required.cpu_policy != DEDICATED:
-        limit = Decimal(cell.memory_mb) * limits.ram_allocation_ratio
-        limit_mb = int(limit.to_integral_value(ROUND_FLOOR))
-        available = min(available, limit_mb - cell.memory_used)
-    if required.memory > available:
-        return _memory_reason(ReasonCode.INSUFFICIENT, required.memory, max(0, available), cell)
-    return None
+    if required.cpu_policy != SHARED and required.memory > free:
+        return _memory_reason(ReasonCode.INSUFFICIENT, required.memory, max(0, free), cell)
+    return _over_limit(required, cell, limits)
+
+
+def _over_limit(
+    required: CellRequirements, cell: CellCapacity, limits: CellLimits
+) -> Reason | None:
+    """Return why memory in pages of the smallest size exceeds the limit of the ratio; None: it does
+    not.
+
+    The limit is that of all guests together. It applies to guests with shared CPUs. No ratio
+    applies to larger pages.
+    """
+    if required.cpu_policy == DEDICATED:
+        return None
+    limit = Decimal(cell.memory_mb) * limits.ram_allocation_ratio
+    available = int(limit.to_integral_value(ROUND_FLOOR)) - cell.memory_used
+    if required.memory <= available:
+        return None
+    return _memory_reason(ReasonCode.INSUFFICIENT, required.memory, max(0, available), cell)
 
 
 def _too_few_pages(memory: int, size: int, cell: CellCapacity) -> Reason | None:

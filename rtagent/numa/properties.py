@@ -82,7 +82,7 @@ class Pair(NamedTuple):
 class Properties(Value, frozen=True, kw_only=True):
     """The properties from which a guest's CPUs, cells and pages are derived.
 
-    A property with an empty value counts as unset, as in Nova.
+    A property with an empty value counts as unset, as in Nova, except in `given`.
 
     :ivar vcpus: and memory_mb (MB): the size of the flavor.
     :ivar image: the image's properties.
@@ -108,9 +108,19 @@ class Properties(Value, frozen=True, kw_only=True):
 
         :param name: of the extra spec; the image property has ``_`` instead of the colon.
         """
+        flavor, image = self.given(name)
+        return Pair(
+            flavor if flavor and flavor.value else None, image if image and image.value else None
+        )
+
+    def given(self, name: str) -> Pair:
+        """Return a property of both sides, as `pair` does; an empty value counts as set."""
         image_name = name.replace(":", "_", 1)
-        value = self.image.get(image_name)
-        return Pair(self.extra_spec(name), Property(image_name, value) if value else None)
+        flavor, image = self.extra_specs.get(name), self.image.get(image_name)
+        return Pair(
+            None if flavor is None else Property(name, flavor),
+            None if image is None else Property(image_name, image),
+        )
 
     def agreed(self, name: str) -> Property | None:
         """Return a property that either side may set. Both sides may set it to the same value.
@@ -128,10 +138,6 @@ class Properties(Value, frozen=True, kw_only=True):
         for name, value in self.extra_specs.items():
             if pattern.fullmatch(name):
                 yield Property(name, value)
-
-    def sources(self, name: str, default: str) -> tuple[Property, ...]:
-        """Return the properties that set a value, or else the default, for an error."""
-        return tuple(filter(None, self.pair(name))) or (Property(name, default),)
 
     @property
     def flavor_vcpus(self) -> Property:

@@ -24,7 +24,7 @@ def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
     if required.vcpus and not policy.shared(online):
         yield _unset("VCPU", required.vcpus, "vCPUs", SHARED_OPTION, host)
     shares = required.emulator_threads_policy == EMULATOR_SHARE
-    if shares and required.realtime and not policy.shared(online):
+    if shares and required.only_realtime and not policy.shared(online):
         # Among realtime vCPUs the emulator would starve.
         yield _unset("emulator threads", 1, "place", SHARED_OPTION, host)
     cells = host.topology.cells

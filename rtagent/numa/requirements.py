@@ -72,6 +72,11 @@ class NumaRequirements(Value, frozen=True, kw_only=True):
     cpu_topology: CpuTopology
     locked_memory: bool = False
 
+    @property
+    def only_realtime(self) -> bool:
+        """Whether all of its vCPUs are realtime."""
+        return bool(self.realtime) and all(cell.vcpus <= self.realtime for cell in self.cells)
+
     def by_cell(self) -> tuple[CellRequirements, ...]:
         """Return the requirements of each guest cell."""
         isolated = self.emulator_threads_policy == EMULATOR_ISOLATE
@@ -153,7 +158,7 @@ def page_request(properties: Properties) -> PageRequest | None:
     if image and (flavor is None or _parsed(flavor) not in (LARGE, ANY)):
         raise overriding(
             "the image may set a page size only where the flavor says large or any",
-            flavor or Property("hw:mem_page_size", "unset"),
+            flavor,
             image,
         )
     found = image or flavor

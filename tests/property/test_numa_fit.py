@@ -124,8 +124,17 @@ def guests(draw):
         cpu_policy=policy,
         cpu_thread_policy=draw(st.sampled_from(threads)),
         emulator_threads_policy=emulator_policy,
+        realtime=draw(realtime_vcpus(cells, first, emulator_policy)),
         cpu_topology=CpuTopology(sockets=max(first, 1), cores=1, threads=1),
     )
+
+
+@st.composite
+def realtime_vcpus(draw, cells, vcpus, emulator_policy):
+    """Draw realtime vCPUs, all of them only if the emulator has a policy."""
+    dedicated = sorted(frozenset[int]().union(*(one.pcpuset for one in cells)))
+    realtime = frozenset(cpu for cpu in dedicated if draw(st.booleans()))
+    return frozenset() if len(realtime) == vcpus and emulator_policy is None else realtime
 
 
 LIMITS = st.builds(CellLimits, cpu_allocation_ratio=RATIOS, ram_allocation_ratio=RATIOS)

@@ -52,7 +52,7 @@ def cell_faults(host, required, limits, place: int, cell: CellAssignment) -> lis
         and not set(cell.cpu_pinning.values()) & cell.cpuset_reserved,
         "threads": threads_ok(host, required, there, cell),
         "shared CPUs": shared_ok(host, limits, there, cell),
-        "pages": pages_ok(host, guest, there, cell),
+        "pages": pages_ok(host, required, limits, guest, there, cell),
         "huge pages": cell.hugepages
         == (cell.pagesize is not None and cell.pagesize != min(there.pages)),
         "memory": guest.pagesize is not None or memory_ok(host, required, limits, there, cell),
@@ -89,10 +89,13 @@ def emulator_faults(host, required, assignment: Assignment) -> list[str]:
     elif required.emulator_threads_policy == "share" and shared_cpus(host) - taken:
         right = shared_cpus(host) - taken
     else:
+        beside = {v: cell for cell in assignment.cells for v in cell.vcpus - required.realtime}
+        if required.emulator_threads_policy == "share" and required.realtime:
+            beside = {v: cell for v, cell in beside.items() if v == min(beside)}
         right = frozenset()
-        for cell in assignment.cells:
-            right |= {p for v, p in cell.cpu_pinning.items() if v not in required.realtime}
-            right |= cell.shared_pcpus
+        for vcpu, cell in beside.items():
+            pinned = cell.cpu_pinning.get(vcpu)
+            right |= cell.shared_pcpus if pinned is None else {pinned}
     return [] if here == right else [f"the emulator is on {set(here)}, not on {set(right)}"]
 
 
@@ -175,11 +178,23 @@ def pages_fit(host, there, size, memory) -> bool:
     return need.denominator == 1 and need <= page_free(host, there, size)
 
 
-def pages_ok(host, guest, there, cell) -> bool:
+def pages_ok(host, required, limits, guest, there, cell) -> bool:
     if guest.pagesize is None:
         return cell.pagesize is None
-    allowed = page_sizes(guest.pagesize, there)
-    return cell.pagesize in allowed and pages_fit(host, there, cell.pagesize, cell.memory)
+    return (
+        cell.pagesize in page_sizes(guest.pagesize, there)
+        and pages_fit(host, there, cell.pagesize, cell.memory)
+        and (
+            cell.pagesize != min(there.pages)
+            or required.cpu_policy == "dedicated"
+            or within_ratio(host, limits, there, cell)
+        )
+    )
+
+
+def within_ratio(host, limits, there, cell) -> bool:
+    used = host.usage.memory_mb.get(there.id, 0)
+    return used + cell.memory <= there.memory_mb * Fraction(limits.ram_allocation_ratio)
 
 
 def memory_ok(host, required, limits, there, cell) -> bool:
@@ -189,16 +204,28 @@ def memory_ok(host, required, limits, there, cell) -> bool:
         total, free = there.pages[size] * size, page_free(host, there, size) * size
     else:
         total, free = there.memory_mb * KIB, (there.memory_mb - used) * KIB
-    within = used + cell.memory <= there.memory_mb * Fraction(limits.ram_allocation_ratio)
     return (
         cell.memory * KIB <= total
         and (required.cpu_policy == "shared" or cell.memory * KIB <= free)
-        and (required.cpu_policy == "dedicated" or within)
+        and (required.cpu_policy == "dedicated" or within_ratio(host, limits, there, cell))
+    )
+
+
+def emulator_has_place(host, required) -> bool:
+    """Return whether the emulator would not starve among realtime vCPUs."""
+    others = any(cell.cpuset | cell.pcpuset - required.realtime for cell in required.cells)
+    return (
+        required.emulator_threads_policy != "share"
+        or not required.realtime
+        or others
+        or bool(shared_cpus(host))
     )
 
 
 def placements_exist(host, required, limits, devices=None) -> bool:
     """Return whether any placement is valid: try all CPUs, page sizes and orders of cells."""
+    if not emulator_has_place(host, required):
+        return False
     fits = [
         {
             there.id

@@ -1,5 +1,7 @@
 """Assignments: where the emulator runs, and where shared vCPUs float."""
 
+import pytest
+
 from tests.support.numa_hosts import (
     NO_SMT,
     TWO_CELLS,
@@ -60,6 +62,28 @@ def test_shared_emulator_runs_with_the_vcpus_on_a_host_without_shared_cpus():
     guest = pinned(emulator_threads_policy="share")
     answer = fit_guest(guest, host(TWO_CELLS, "0-15"))
     assert assigned_to(answer).emulator_pcpus == {0, 1}
+
+
+@pytest.mark.parametrize("mask", ["^0", "^0-1", "2-3"])
+def test_shared_emulator_of_a_realtime_guest_runs_with_its_first_other_vcpu(mask):
+    guest = pinned(4, emulator_threads_policy="share", cpu_realtime="yes", cpu_realtime_mask=mask)
+    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
+    assert assignment.emulator_pcpus == {assignment.cells[0].cpu_pinning[0]}
+    assert not assignment.emulator_pcpus & {
+        assignment.cells[0].cpu_pinning[vcpu] for vcpu in assignment.realtime
+    }
+
+
+def test_first_vcpu_that_is_not_realtime_may_be_in_any_guest_cell():
+    guest = pinned(
+        4,
+        numa_nodes="2",
+        emulator_threads_policy="share",
+        cpu_realtime="yes",
+        cpu_realtime_mask="^3",
+    )
+    assignment = assigned_to(fit_guest(guest, host(TWO_CELLS, "0-15")))
+    assert assignment.emulator_pcpus == {assignment.cells[1].cpu_pinning[3]}
 
 
 def test_emulator_without_a_policy_avoids_realtime_vcpus():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.errors import FlavorImageConflict
+from rtagent.errors import FlavorImageConflict, PropertyConflict
 from rtagent.numa.guest_cells import GuestCell
 from rtagent.numa.requirements import numa_requirements
 
@@ -51,3 +51,34 @@ def test_image_must_not_describe_cells_that_the_flavor_describes(name):
     with pytest.raises(FlavorImageConflict) as refused:
         derived({"hw:numa_nodes": "1", **cells}, image)
     assert refused.value.kwargs["properties"] == {name: cells[name], **image}
+
+
+CELLS = {
+    "hw:numa_cpus.0": "0-2",
+    "hw:numa_mem.0": "3072",
+    "hw:numa_cpus.1": "3",
+    "hw:numa_mem.1": "1024",
+}
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+@pytest.mark.parametrize("name", CELLS)
+def test_empty_cpus_or_memory_describe_a_cell_incompletely(name, empty):
+    specs = {"hw:numa_nodes": "2", **CELLS, name: empty}
+    image = {key.replace(":", "_"): value for key, value in specs.items()}
+    for flavor_specs, properties in ((specs, {}), ({}, image)):
+        with pytest.raises(PropertyConflict) as refused:
+            derived(flavor_specs, properties)
+        assert refused.value.kwargs["properties"] == {**flavor_specs, **properties}
+
+
+@pytest.mark.parametrize("name", ["hw:numa_cpus.0", "hw:numa_mem.0"])
+def test_empty_description_is_not_an_unset_one(name):
+    with pytest.raises(PropertyConflict) as refused:
+        derived({"hw:numa_nodes": "4", name: ""})
+    assert refused.value.kwargs["properties"] == {"hw:numa_nodes": "4", name: ""}
+
+
+def test_image_must_not_describe_cells_that_the_flavor_describes_with_an_empty_value():
+    with pytest.raises(FlavorImageConflict):
+        derived({"hw:numa_nodes": "1", "hw:numa_cpus.0": ""}, {"hw_numa_cpus.0": "0-3"})

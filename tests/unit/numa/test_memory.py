@@ -14,6 +14,7 @@ from tests.support.numa_hosts import (
     LARGE,
     ONE_CELL,
     PAGES,
+    TWO_CELLS,
     assigned_to,
     cell,
     fit_guest,
@@ -82,6 +83,30 @@ def test_pages_are_never_overcommitted():
     where = host(ALL_SIZES, usage=used)
     (reason,) = fit_guest(required(1, 2048, mem_page_size="1GB"), where, generous).reasons
     assert (reason.resource, reason.requested, reason.available) == ("1GiB pages", 2, 1)
+
+
+@pytest.mark.parametrize("request_", [None, "small", "4", "4KB", "any"])
+def test_ratio_below_one_limits_memory_in_the_smallest_pages(request_):
+    limits = CellLimits(ram_allocation_ratio=Decimal("0.9"))
+    specs = {"numa_nodes": "1"} if request_ is None else {"mem_page_size": request_}
+    answer = fit_guest(required(1, 8192, **specs), host(TWO_CELLS), limits)
+    assert [str(reason) for reason in answer.reasons] == [
+        f"MEMORY_MB: 8192 MB requested at cell {number}, 7372 available" for number in (0, 1)
+    ]
+    assert isinstance(fit_guest(required(1, 7372, **specs), host(TWO_CELLS), limits), Fitted)
+
+
+@pytest.mark.parametrize("request_", ["large", "any", "1GB"])
+def test_no_ratio_limits_memory_in_large_pages(request_):
+    limits = CellLimits(ram_allocation_ratio=Decimal("0.1"))
+    guest = required(1, 2048, mem_page_size=request_)
+    assert assigned_to(fit_guest(guest, host(ALL_SIZES), limits)).cells[0].pagesize == HUGE
+
+
+@pytest.mark.parametrize("specs", [{}, {"mem_page_size": "small"}])
+def test_no_ratio_limits_memory_of_a_guest_whose_cpus_are_all_dedicated(specs):
+    limits = CellLimits(ram_allocation_ratio=Decimal("0.1"))
+    assert isinstance(fit_guest(pinned(1, 8192, **specs), host(TWO_CELLS, "0-15"), limits), Fitted)
 
 
 def test_reserved_pages_are_not_assigned():

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from rtagent.errors import FlavorImageConflict, InvalidRequest, PropertyConflict, PropertyInvalid
+from rtagent.errors import (
+    FlavorImageConflict,
+    InvalidFlavor,
+    InvalidRequest,
+    PropertyConflict,
+    PropertyInvalid,
+)
 from rtagent.numa.requirements import numa_requirements
 
 
@@ -120,10 +126,32 @@ def test_error_names_the_properties_that_exclude_each_other(specs, image):
     with pytest.raises(PropertyConflict) as refused:
         derived(specs, image)
     named = refused.value.kwargs["properties"]
-    assert named
-    given = {**specs, **image}
-    assert all(named[name] == value for name, value in given.items() if name in named)
-    assert named.keys() & given.keys()
+    given = {**specs, **image, "flavor.vcpus": "4", "flavor.memory_mb": "4096"}
+    assert named.items() <= given.items()
+    assert named.keys() & (specs.keys() | image.keys())
+
+
+@pytest.mark.parametrize(
+    ("specs", "image", "named"),
+    [
+        ({"hw:pmem": ",", "hw:numa_mem.0": "1"}, {}, ["hw:numa_mem.0"]),
+        ({"hw:mem_page_size": "any", "hw:numa_cpus.0": "0"}, {}, ["hw:numa_cpus.0"]),
+        ({}, {"hw_mem_page_size": "2MB"}, ["hw_mem_page_size"]),
+        ({"hw:cpu_thread_policy": "require"}, {}, ["hw:cpu_thread_policy"]),
+        ({"hw:emulator_threads_policy": "isolate"}, {}, ["hw:emulator_threads_policy"]),
+        ({"hw:cpu_realtime": "yes"}, {}, ["hw:cpu_realtime"]),
+        ({"hw:cpu_dedicated_mask": "0"}, {}, ["hw:cpu_dedicated_mask"]),
+        (
+            {"hw:cpu_dedicated_mask": "0", "resources:PCPU": "4"},
+            {},
+            ["hw:cpu_dedicated_mask", "resources:PCPU"],
+        ),
+    ],
+)
+def test_error_leaves_out_defaults(specs, image, named):
+    with pytest.raises(InvalidFlavor) as refused:
+        derived(specs, image)
+    assert list(refused.value.kwargs["properties"]) == named
 
 
 def test_error_is_an_invalid_request_that_json_can_carry():

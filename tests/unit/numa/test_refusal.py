@@ -1,7 +1,10 @@
 """The reasons of a refusal."""
 
+import pytest
+
 from rtagent.model.decision import ReasonCode
 from rtagent.model.topology import Topology
+from rtagent.numa.fit import Fitted
 from tests.support.numa_hosts import (
     THREE_CELLS,
     TWO_CELLS,
@@ -34,6 +37,13 @@ def test_shared_emulator_is_refused_if_it_would_starve_among_realtime_vcpus():
     answer = fit_guest(guest, host(TWO_CELLS, "0-15"))
     assert reasons_of(answer) == [(ReasonCode.NOT_CONFIGURED, "emulator threads", "cn1")]
     assert "cpu_shared_set" in str(answer)
+
+
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}])
+def test_shared_emulator_needs_no_shared_cpus_if_a_vcpu_is_not_realtime(specs):
+    realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": "^0"}
+    guest = pinned(4, emulator_threads_policy="share", **realtime, **specs)
+    assert isinstance(fit_guest(guest, host(TWO_CELLS, "0-15")), Fitted)
 
 
 def test_guest_with_more_cells_than_the_host():

@@ -79,6 +79,19 @@ def test_mixed_cpus_and_realtime():
     assert inner(domain, "memoryBacking") == [("nosharepages", {}), ("locked", {})]
 
 
+@pytest.mark.parametrize("mask", ["^0", "^0-1"])
+def test_shared_emulator_of_a_realtime_guest_on_a_host_without_shared_cpus(mask):
+    realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": mask}
+    where = host(WHERE.topology, dedicated="4-15")
+    claim = granted(
+        where=where, cpu_policy="dedicated", emulator_threads_policy="share", **realtime
+    )
+    domain = etree.fromstring(apply(plain_domain(), claim))
+    (first,) = domain.findall("cputune/vcpupin[@vcpu='0']")
+    assert domain.find("cputune/emulatorpin").get("cpuset") == first.get("cpuset") == "4"
+    assert domain.find("vcpu").get("cpuset") == "4"
+
+
 def test_the_operators_realtime_priority():
     where = host(WHERE.topology, "4-15", "0-3", realtime_scheduler_priority=7)
     claim = granted(where=where, cpu_policy="dedicated", cpu_realtime="yes", cpu_realtime_mask="^0")
