@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rtagent.model import stats
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
-from rtagent.model.topology import Cell, Topology
+from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB, round_up
+from rtagent.numa.host_cells import CellCapacity, cell_capacities
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.pools import pools
 
@@ -87,27 +89,33 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
 
     Format: ``{"cells": [{"id", "cpuset", "pcpuset", "cpu_usage", "pinned_cpus", "siblings",
     "memory", "memory_usage", "mempages": [{"size_kb", "total", "used", "reserved"}]}]}``, with the
-    names of Nova's NUMACell. ``cpu_usage`` counts shared vCPUs. ``pinned_cpus`` includes the idle
-    thread siblings. Memory is in MB.
+    names of Nova's NUMACell.
+
+    The numbers are those by which claims are decided, so that a scheduler that computes with them
+    grants no more than the agent. ``cpuset`` leaves out shared CPUs that a guest is pinned to.
+    ``cpu_usage`` counts shared vCPUs. ``pinned_cpus`` includes the idle thread siblings. Memory is
+    in MB. Memory without an explicit page size uses pages of the smallest size. A guest without
+    NUMA cells uses nothing of a cell.
     """
     if state.topology is None or not state.topology.cells:
         return None
     numa, used = state.policy.numa, state.usage.numa
     pinned = used.pinned.keys() | used.kept.keys()
+    capacities = cell_capacities(state.topology, used, numa)
     return {
         "cells": [
             {
                 "id": cell.id,
-                "cpuset": sorted(numa.shared(cell.cpus)),
+                "cpuset": sorted(capacity.shared),
                 "pcpuset": sorted(numa.dedicated(cell.cpus)),
-                "cpu_usage": used.vcpus.get(cell.id, 0),
+                "cpu_usage": capacity.vcpus,
                 "pinned_cpus": sorted(pinned & (cell.cpus | cell.offline)),
                 "siblings": [sorted(threads) for threads in cell.siblings],
-                "memory": cell.memory_mb,
-                "memory_usage": used.memory_mb.get(cell.id, 0),
-                "mempages": _mempages(cell, state),
+                "memory": capacity.memory_mb,
+                "memory_usage": capacity.memory_used,
+                "mempages": list(_mempages(capacity, numa.reserved_huge_pages.get(cell.id, {}))),
             }
-            for cell in state.topology.cells
+            for cell, capacity in zip(state.topology.cells, capacities, strict=True)
         ]
     }
 
@@ -117,17 +125,10 @@ def pci_device_pools(state: NodeState) -> list[dict[str, Any]]:
     return [pool.as_dict() for pool in pools(device_allocations(state).available())]
 
 
-def _mempages(cell: Cell, state: NodeState) -> list[dict[str, int]]:
-    used, reserved = state.usage.numa.pages, state.policy.numa.reserved_huge_pages.get(cell.id, {})
-    return [
-        {
-            "size_kb": size,
-            "total": total,
-            "used": used.get((cell.id, size), 0),
-            "reserved": reserved.get(size, 0),
-        }
-        for size, total in sorted(cell.pages.items())
-    ]
+def _mempages(capacity: CellCapacity, reserved: Mapping[int, int]) -> Iterator[dict[str, int]]:
+    for size, (total, free) in capacity.pages.items():
+        kept = reserved.get(size, 0)
+        yield {"size_kb": size, "total": total, "used": total - kept - free, "reserved": kept}
 
 
 def ratios(policy: Policy) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def choice_faults(host, required, place: int, cell: CellAssignment) -> list[str]
     (there,) = [there for there in host.topology.cells if there.id == cell.id]
     request = required.cells[place].pagesize
     if request in ("large", "any"):
-        larger = [s for s in page_sizes(request, there) if s > (cell.pagesize or 0)]
+        larger = [s for s in page_sizes(request, there.pages) if s > (cell.pagesize or 0)]
         if any(pages_fit(host, there, size, cell.memory) for size in larger):
             faults.append("a larger page would have done")
     if required.cpu_thread_policy != "isolate":
@@ -156,8 +156,8 @@ def shared_ok(host, limits, there, cell) -> bool:
     )
 
 
-def page_sizes(request, there) -> list[int]:
-    sizes = sorted(there.pages)
+def page_sizes(request, pages) -> list[int]:
+    sizes = sorted(pages)
     return {"any": sizes, "large": sizes[1:], "small": sizes[:1]}.get(request) or [
         size for size in sizes if size == request
     ]
@@ -182,7 +182,7 @@ def pages_ok(host, required, limits, guest, there, cell) -> bool:
     if guest.pagesize is None:
         return cell.pagesize is None
     return (
-        cell.pagesize in page_sizes(guest.pagesize, there)
+        cell.pagesize in page_sizes(guest.pagesize, there.pages)
         and pages_fit(host, there, cell.pagesize, cell.memory)
         and (
             cell.pagesize != min(there.pages)

@@ -116,6 +116,42 @@ def test_record_shows_cells_and_their_usage():
     }
 
 
+def mempages(state):
+    cells = compute_node(state)["numa_topology"]["cells"]
+    return [{page["size_kb"]: page["used"] for page in cell["mempages"]} for cell in cells]
+
+
+@pytest.mark.parametrize("pages", [{}, {"hw:mem_page_size": "small"}])
+def test_memory_without_a_page_size_uses_pages_of_the_smallest_size(pages):
+    specs = {"hw:numa_nodes": "1", **pages}
+    state = with_claim(host(numa=NumaPolicy()), request(1, 1024, extra_specs=specs))
+    assert mempages(state) == [{4: 262144, 2048: 0}, {4: 0, 2048: 0}]
+    state = with_claim(state, request(1, 64, extra_specs={"hw:mem_page_size": "2MB"}))
+    assert mempages(state) == [{4: 262144, 2048: 0}, {4: 0, 2048: 32}]
+
+
+def test_memory_that_a_foreign_domain_binds_to_a_cell_uses_its_pages():
+    bound = Occupancy(memory_mb={1: 9}, pages={1: {2048: 2}})
+    held = DomainUsage(
+        domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=9, occupancy=bound
+    )
+    state = host().fold(Change(cause="audit", at=NOON, domain_usages=(held,)))
+    assert mempages(state) == [{4: 0, 2048: 0}, {4: 5 * 256, 2048: 2}]
+
+
+def test_guest_without_cells_uses_nothing_of_a_cell():
+    state = with_claim(host(), request(1, 1024))
+    assert compute_node(state)["memory_mb_used"] == 1024
+    assert mempages(state) == [{4: 0, 2048: 0}] * 2
+
+
+def test_shared_cpu_that_a_guest_is_pinned_to_is_not_in_the_cpuset():
+    sets = NumaPolicy(cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=frozenset({2, 3}))
+    state = host(numa=sets).fold(Change(cause="x", at=NOON, puts=(pinned_claim(1, 2),)))
+    (first, _) = compute_node(state)["numa_topology"]["cells"]
+    assert (first["cpuset"], first["pcpuset"], first["pinned_cpus"]) == ([0], [2, 3], [1, 2])
+
+
 def test_shared_vcpus_are_counted_at_the_cell_where_they_float():
     floating = Assignment(cells=(CellAssignment(id=3, memory=5, cpuset=frozenset({0, 1})),))
     claim = replace(pinned_claim(), numa_topology=floating, vcpus=2)
