@@ -16,6 +16,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.errors import InvariantViolated
+from rtagent.model import stats
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.change import Change
@@ -123,10 +124,11 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         """
         after = self._with_parts(change)
         sums = OwnerSums(self.usage, self.units, self.counters)
-        for owner in change.owners:
-            sums.remove(self.claims_of(owner), self.usage_of(owner))
-        for owner in change.owners:
-            sums.add(owner, after.claims_of(owner), after.usage_of(owner))
+        owners = change.owners | self._movers(change)
+        for owner in owners:
+            sums.remove(*self._parts_of(owner))
+        for owner in owners:
+            sums.add(owner, *after._parts_of(owner))
         if sums.conflict is not None:
             raise InvariantViolated(sums.conflict)
         usage = sums.usage
@@ -144,7 +146,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         """Sum up all owners, from zero."""
         sums = OwnerSums()
         for owner in {*self.owners, *self.domain_usages}:
-            sums.add(owner, self.claims_of(owner), self.usage_of(owner))
+            sums.add(owner, *self._parts_of(owner))
         return sums
 
     def check(self) -> None:
@@ -178,6 +180,16 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
             check_owner(owner, claims)
             for claim in claims:
                 _check_claim(self, owner, claim)
+
+    def _parts_of(self, owner_id: str) -> tuple[tuple[Claim, ...], Usage, tuple[str, ...]]:
+        """Return what an owner adds to the sums: its claims, its usage, its counters."""
+        claims = self.claims_of(owner_id)
+        return claims, self.usage_of(owner_id), stats.keys(claims, self.migrations)
+
+    def _movers(self, change: Change) -> frozenset[str]:
+        """Return the owners of the moves whose records change: these say where a guest is."""
+        removed = (self.migrations[uuid] for uuid in change.migration_removals)
+        return frozenset(record.instance_uuid for record in (*change.migrations, *removed))
 
     def _with_parts(self, change: Change) -> NodeState:
         """Replace the parts that a change names, one revision later. The sums stay as they are."""

@@ -8,7 +8,6 @@ from datetime import datetime
 from immutables import Map
 
 from rtagent.errors import InvariantViolated
-from rtagent.model import stats
 from rtagent.model.claim import ATTACH, INCOMING, MOVE_TYPES, Claim, Unit
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.usage import NOTHING, Usage
@@ -99,10 +98,12 @@ class OwnerSums:
         self.conflict: str | None = None
         self._units, self._counters = units.mutate(), counters.mutate()
 
-    def add(self, owner: str, claims: Sequence[Claim], usage: Usage) -> None:
-        """Add an owner with its claims."""
+    def add(
+        self, owner: str, claims: Sequence[Claim], usage: Usage, counters: Iterable[str]
+    ) -> None:
+        """Add an owner with its claims, and with the counters that its instance increments."""
         self.usage = self.usage.plus(usage)
-        self._count(claims, 1)
+        self._count(counters, 1)
         for unit in claimed_units(claims):
             if unit in self._units:
                 kind, name = unit
@@ -110,10 +111,10 @@ class OwnerSums:
                 self.conflict = f"{kind} {name} has two owners: {other} and {owner}"
             self._units[unit] = owner
 
-    def remove(self, claims: Sequence[Claim], usage: Usage) -> None:
-        """Remove an owner that was added with these claims."""
+    def remove(self, claims: Sequence[Claim], usage: Usage, counters: Iterable[str]) -> None:
+        """Remove an owner that was added with these claims and counters."""
         self.usage = self.usage.minus(usage)
-        self._count(claims, -1)
+        self._count(counters, -1)
         for unit in claimed_units(claims):
             del self._units[unit]
 
@@ -125,9 +126,9 @@ class OwnerSums:
     def counters(self) -> Map[str, int]:
         return self._counters.finish()
 
-    def _count(self, claims: Sequence[Claim], sign: int) -> None:
-        for key, number in stats.count([claims]).items():
-            total = self._counters.get(key, 0) + sign * number
+    def _count(self, counters: Iterable[str], number: int) -> None:
+        for key in counters:
+            total = self._counters.get(key, 0) + number
             if total:
                 self._counters[key] = total
             else:

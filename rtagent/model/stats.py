@@ -1,10 +1,11 @@
-"""Nova's host statistics, counted from the claims."""
+"""Nova's host statistics, counted from the claims of the instances that are on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from rtagent.model.claim import Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, INCOMING, LIVE_MIGRATION, OUTGOING, Claim
+from rtagent.model.migration import RETURNED, SUCCEEDED, Migration
 
 #: Counters of instances that load the host's disks (Nova's ``Stats.io_workload``).
 IO_HEAVY = frozenset(
@@ -21,9 +22,16 @@ IO_HEAVY = frozenset(
 )
 
 
-def keys(claim: Claim) -> tuple[str, ...]:
-    """Return the counters that a claim's instance increments by one."""
-    facts = claim.instance
+def keys(claims: Sequence[Claim], migrations: Mapping[str, Migration]) -> tuple[str, ...]:
+    """Return the counters that an owner's instance increments by one; none if the instance is on
+    another host.
+
+    :param claims: the live claims of the owner. Their instance facts are equal.
+    :param migrations: the node's records of moves, by uuid.
+    """
+    if not is_here(claims, migrations):
+        return ()
+    facts = claims[0].instance
     return (
         "num_instances",
         f"num_vm_{facts.vm_state}",
@@ -33,16 +41,29 @@ def keys(claim: Claim) -> tuple[str, ...]:
     )
 
 
-def count(owners: Iterable[Sequence[Claim]]) -> dict[str, int]:
-    """Count from zero. An instance counts once, for any number of claims.
+def is_here(claims: Sequence[Claim], migrations: Mapping[str, Migration]) -> bool:
+    """Return whether the instance is on this host, rather than on its way to it or gone from it.
 
-    :param owners: the live claims of each owner. Their instance facts are equal.
+    A guest is at its destination from its arrival on (Nova's ``instance.host``). It leaves its
+    source when the move begins, or at the end of a live migration. A guest that is resized on its
+    host stays there.
+
+    :param claims: and `migrations`: as for `keys`.
     """
-    counters: dict[str, int] = {}
-    for claims in owners:
-        for key in keys(claims[0]) if claims else ():
-            counters[key] = counters.get(key, 0) + 1
-    return counters
+    mains = [claim for claim in claims if claim.kind != ATTACH]
+    expected = {claim.migration_uuid for claim in mains if claim.state == INCOMING}
+    if any(claim.state in (BUILDING, ACTIVE) for claim in mains):
+        return True
+    moves = [claim.migration_uuid or "" for claim in mains if claim.state == OUTGOING]
+    return any(move in expected or _stays(migrations.get(move)) for move in moves)
+
+
+def _stays(record: Migration | None) -> bool:
+    """Return whether a guest is at its source, although its claim there is outgoing."""
+    if record is None:
+        return False
+    live = record.migration_type == LIVE_MIGRATION and record.status not in SUCCEEDED
+    return live or record.status in RETURNED
 
 
 def io_workload(counters: Mapping[str, int]) -> int:
