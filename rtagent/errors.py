@@ -175,6 +175,21 @@ class PciDeviceNotFound(RequestError):
     template = "no PCI device {address} is known here: rtagent pci list shows the known devices"
 
 
+class PciDevicesNotClaimed(RequestError):
+    """The attach claims that a call is for do not have these devices.
+
+    :ivar kwargs: ``owner_id``; ``devices``: the addresses; ``claimed``: those that they have.
+    """
+
+    @property
+    def message(self) -> str:
+        return (
+            f"{', '.join(self.kwargs['devices'])}: the attach claims of instance"
+            f" {self.kwargs['owner_id']} that this call is for have"
+            f" {', '.join(self.kwargs['claimed']) or 'no devices'}"
+        )
+
+
 class RestoreNotFound(RequestError):
     """No restored store awaits acceptance at ``revision``, but what ``pending`` says."""
 

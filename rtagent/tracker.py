@@ -202,10 +202,22 @@ class ResourceTracker:
             lambda state, now: attach.activate(state, owner_id, claim_uuid, call, now), call
         )
 
-    def end_pci_claims(self, owner_id: str, claim_uuid: str | None, verb: str, call: Call) -> None:
-        """Release attach claims: building ones (``unclaim``), or active ones (``free``)."""
+    def end_pci_claims(
+        self,
+        owner_id: str,
+        claim_uuid: str | None,
+        verb: str,
+        call: Call,
+        devices: Collection[str] = (),
+    ) -> None:
+        """Release attach claims, or these devices of them: building ones (``unclaim``), or active
+        ones (``free``).
+
+        :raises PciDevicesNotClaimed:
+        """
         self._operations.execute(
-            lambda state, now: attach.end(state, owner_id, claim_uuid, verb, call, now), call
+            lambda state, now: attach.end(state, owner_id, claim_uuid, verb, call, now, devices),
+            call,
         )
 
     def set_quarantine(self, address: str, reason: str | None, call: Call) -> None:

@@ -26,9 +26,15 @@ from rtagent.cmd.output import (
     timestamp,
 )
 from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable, InvalidRequest
-from rtagent.model.claim import ATTACH, Claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
 
 _Document = Mapping[str, Any]
+
+#: The method that releases devices of an attach claim, by its state.
+_RELEASING = {
+    BUILDING: "unclaim_pci_devices",
+    ACTIVE: "free_pci_device_allocations_for_instance",
+}
 
 REASON_COLUMNS = ("resource", "requested", "available", "unit", "where", "code")
 
@@ -308,12 +314,37 @@ class _End(Action):
 
 
 class ClaimRelease(_End):
-    """Release a claim and all its resources.
+    """Release a claim and all its resources, or some devices of a claim of kind attach.
 
     A domain that runs on it is not touched: it becomes an orphan.
     """
 
     method, ended = "release_claim", "released"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--device",
+            metavar="ADDRESS",
+            action="append",
+            help="Release this device only, like 0000:08:00.0; may be repeated. The claim, of kind"
+            " attach, keeps its other devices.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        if parsed_args.device is None:
+            super().take_action(parsed_args)
+            return
+        claim = self.app.client.read("claims", parsed_args.claim)["claim"]
+        if claim["kind"] != ATTACH:
+            rule = f"a claim of kind {claim['kind']} keeps its devices until it ends"
+            mistake = {"path": "--device", "message": rule}
+            raise InvalidRequest(method="claim release", errors=[mistake])
+        method = _RELEASING[claim["state"]]
+        devices = parsed_args.device
+        self.app.client.call(method, claim["owner_id"], parsed_args.claim, devices=devices)
+        self.app.LOG.info("claim %s gave back %s", parsed_args.claim, ", ".join(devices))
 
 
 class ClaimAbort(_End):

@@ -5,12 +5,13 @@ An owner may have any number of them besides its main claim. They end with that 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from rtagent.allocation.allocate import device_fit, reusable_by
-from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady
+from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, PciDevicesNotClaimed
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.assignment import Assignment
@@ -77,16 +78,20 @@ def end(
     verb: str,
     call: Call,
     now: datetime,
+    devices: Collection[str] = (),
 ) -> Decision:
-    """Release one attach claim of an instance, or all that are in the verb's state.
+    """Release one attach claim of an instance, or all that are in the verb's state; or only some of
+    their devices.
 
     :param verb: ``unclaim`` for building claims, ``free`` for active ones.
+    :param devices: the addresses to release; the claims keep their other devices. Empty: all.
     :raises ClaimNotFound: the claim is another instance's, or not an attach claim.
     :raises IllegalTransition: the claim is not in the verb's state.
+    :raises PciDevicesNotClaimed: the claims do not have all of these devices.
     """
     if claim_uuid is None:
         its_state = {"unclaim": BUILDING, "free": ACTIVE}[verb]
-        ends = tuple(
+        chosen = tuple(
             claim
             for claim in state.claims_of(owner_id)
             if claim.kind == ATTACH and claim.state == its_state
@@ -95,14 +100,44 @@ def end(
         operations = (call.operation(), ended_operation(claim_uuid))
         return Granted(call.change(now, operations=operations))
     else:
-        ends = (state.claims[claim_uuid],)
-        if ends[0].kind != ATTACH or ends[0].owner_id != owner_id:
+        chosen = (state.claims[claim_uuid],)
+        if chosen[0].kind != ATTACH or chosen[0].owner_id != owner_id:
             raise ClaimNotFound(claim_uuid=claim_uuid)
-    events = (
-        Event(before=claim, after=transition(claim, verb, state, now), action=verb)
-        for claim in ends
-    )
+    if devices:
+        chosen = _having(chosen, owner_id, devices)
+    events = (_without(claim, verb, devices, state, now) for claim in chosen)
     return granted(state, call, now, *events)
+
+
+def _having(
+    claims: tuple[Claim, ...], owner_id: str, devices: Collection[str]
+) -> tuple[Claim, ...]:
+    """The claims that have one of the devices.
+
+    :raises PciDevicesNotClaimed: no claim has some of them.
+    """
+    claimed = {device.address for claim in claims for device in claim.pci}
+    if missing := sorted({*devices} - claimed):
+        raise PciDevicesNotClaimed(owner_id=owner_id, devices=missing, claimed=sorted(claimed))
+    return tuple(
+        claim for claim in claims if not {*devices}.isdisjoint(each.address for each in claim.pci)
+    )
+
+
+def _without(
+    claim: Claim, verb: str, devices: Collection[str], state: NodeState, now: datetime
+) -> Event:
+    """The transition by which a claim gives back these devices. Without any device it ends.
+
+    :param devices: addresses; empty: all.
+    """
+    left = tuple(each for each in claim.pci if devices and each.address not in devices)
+    if not left:
+        return Event(before=claim, after=transition(claim, verb, state, now), action=verb)
+    verb = f"{verb}_devices"
+    given = ", ".join(each.address for each in claim.pci if each not in left)
+    after = transition(claim, verb, state, now, pci=left)
+    return Event(before=claim, after=after, action=verb, reason=f"gave back {given}")
 
 
 def _fit(state: NodeState, main: Claim, request: AttachRequest) -> FittedDevices | Refused:

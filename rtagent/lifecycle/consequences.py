@@ -119,6 +119,9 @@ def _status_after(state: NodeState, record: Migration, ends: Sequence[Event]) ->
 def _used_devices(state: NodeState, change: Change) -> tuple[PciDevice, ...]:
     """Devices for one use that the change frees, as they are recorded in quarantine."""
     freed = {device.address for claim in change.ends for device in claim.pci}
+    for claim in change.puts:  # an attach claim may give back some of its devices
+        before = state.claims.get(claim.uuid, claim)
+        freed |= {each.address for each in before.pci} - {each.address for each in claim.pci}
     changed = (usage.domain_uuid for usage in change.domain_usages)
     for uuid in (*change.domain_usage_removals, *changed):
         if uuid in state.domain_usages and state.domain_usages[uuid].active:

@@ -36,6 +36,9 @@ LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
     # Attach claims: their devices are not wanted any more / are detached from the guest.
     "unclaim": {BUILDING: RELEASED},
     "free": {ACTIVE: RELEASED},
+    # The same for some of the devices of an attach claim; the others stay claimed.
+    "unclaim_devices": {BUILDING: BUILDING},
+    "free_devices": {ACTIVE: ACTIVE},
     # Moves, at the source: the guest leaves; it is elsewhere for good; it is back.
     "start_move_out": {ACTIVE: OUTGOING, OUTGOING: OUTGOING},
     "drop_move_claim_at_source": {ACTIVE: RELEASED, OUTGOING: RELEASED},
@@ -64,9 +67,11 @@ METHOD_NAMES: Mapping[str, str] = {
     "release": "release_claim",
     "unclaim": "unclaim_pci_devices",
     "free": "free_pci_device_allocations_for_instance",
+    "unclaim_devices": "unclaim_pci_devices",
+    "free_devices": "free_pci_device_allocations_for_instance",
 }
 #: Verbs of attach claims only.
-ATTACH_VERBS = frozenset({"unclaim", "free"})
+ATTACH_VERBS = frozenset({"unclaim", "free", "unclaim_devices", "free_devices"})
 #: Verbs that no RPC method has.
 INTERNAL_VERBS = frozenset({"stay", "appear", "expire", "suspect", "trust", "evacuated"})
 
@@ -92,7 +97,7 @@ def illegal(claim: Claim, verb: str) -> IllegalTransition:
     """The error that names the claim's state, and the methods that are legal in it."""
     others = INTERNAL_VERBS if claim.kind == ATTACH else INTERNAL_VERBS | ATTACH_VERBS
     verbs = (each for each in LIFE_CYCLE.keys() - others if claim.state in LIFE_CYCLE[each])
-    legal = ", ".join(sorted(METHOD_NAMES.get(each, each) for each in verbs))
+    legal = ", ".join(sorted({METHOD_NAMES.get(each, each) for each in verbs}))
     method = METHOD_NAMES.get(verb, verb)
     return IllegalTransition(claim_uuid=claim.uuid, state=claim.state, verb=method, legal=legal)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from rtagent.model.base import Value
 
@@ -13,6 +15,11 @@ from rtagent.model.base import Value
 LIMITS: Mapping[str, int] = {"domain": 0xFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
 #: The number of hex digits of each field.
 WIDTHS: Mapping[str, int] = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
+
+#: The canonical form of an address.
+PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
+# The length refuses a final line feed, before which `$` matches too.
+PciAddress = Annotated[str, Meta(pattern=PCI_ADDRESS, max_length=12)]
 
 ANY = "*"
 _HEX = re.compile(r"[0-9a-fA-F]+")

@@ -30,6 +30,9 @@ BROKER_TIMEOUT = 5.0
 #: Seconds for which the call that probes the broker waits for its reply. The reply is ignored.
 PROBE_TIMEOUT = 1.0
 
+#: The version that added an argument to methods of an earlier one, by argument.
+SINCE: Mapping[str, str] = {"node_uuid": "1.1", "devices": "1.2"}
+
 #: Errors of a call that got no reply. It may have had its effect.
 UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure)
 
@@ -64,6 +67,9 @@ class AgentAPI:
     * 1.1 - ``node_uuid`` in the arguments of every method; ``node_uuid`` and ``agent_uuid`` in the
       reply of ``ping``; the methods ``get_restore`` and ``accept_restore``; the errors
       ``DuplicateHost``, ``StoreRestored`` and ``TooManyRequests``.
+    * 1.2 - ``migration`` is optional in `live_migration_claim` and `rebuild_claim`; ``devices`` in
+      the arguments of `unclaim_pci_devices`, `free_pci_device_claims_for_instance` and
+      `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``.
     """
 
     def __init__(
@@ -92,7 +98,7 @@ class AgentAPI:
         )
         self._timeout = transport.conf.rpc_response_timeout if timeout is None else timeout
         # An agent of an earlier version does not know the argument.
-        self._node_uuid = node_uuid if self._client.can_send_version("1.1") else None
+        self._node_uuid = node_uuid if self._client.can_send_version(SINCE["node_uuid"]) else None
         self._probe = broker_probe(transport)
         self._retrying = Retrying(
             stop_max_attempt_number=attempts,
@@ -114,8 +120,8 @@ class AgentAPI:
             arguments = {**arguments, "operation_id": str(uuid.uuid4())}
         document = _document({"node_uuid": self._node_uuid, **arguments})
         options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        if "node_uuid" in document:
-            options["version"] = "1.1"
+        if since := [SINCE[name] for name in SINCE if name in document]:
+            options["version"] = max(since)
         client = self._client.prepare(**options)
         seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
 

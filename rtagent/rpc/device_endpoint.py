@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from rtagent.model.address import PciAddress
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
 from rtagent.model.instance import Instance, PciRequest
@@ -13,6 +14,12 @@ from rtagent.model.request import AttachRequest
 from rtagent.rpc import replies
 from rtagent.rpc.method import CLAIM_ERRORS, Arguments, Change, rpc_method
 from rtagent.tracker import ResourceTracker
+
+#: Addresses of devices of one call, in the form in which claims have them.
+PciAddresses = Annotated[tuple[PciAddress, ...], Meta(min_length=1)]
+
+#: Errors of the calls that release devices.
+END_ERRORS = ("ClaimNotFound", "IllegalTransition", "PciDevicesNotClaimed")
 
 
 class ClaimPciDevices(Arguments, frozen=True, kw_only=True):
@@ -32,11 +39,23 @@ class PciClaimChange(Change, frozen=True, kw_only=True):
     claim_uuid: Uuid
 
 
+class PciClaimEnd(PciClaimChange, frozen=True, kw_only=True):
+    """:ivar devices: the devices to release, like 0000:08:00.0; the claim keeps the others. Null:
+    all, and the claim ends.
+    """
+
+    devices: PciAddresses | None = None
+
+
 class PciClaimsEnd(Change, frozen=True, kw_only=True):
-    """:ivar claim_uuid: null: every claim of the instance to which the method applies."""
+    """:ivar claim_uuid: null: every claim of the instance to which the method applies.
+    :ivar devices: the devices to release, like 0000:08:00.0; the claims keep the others. Null: all,
+        and the claims end.
+    """
 
     instance_uuid: Uuid
     claim_uuid: Uuid | None = None
+    devices: PciAddresses | None = None
 
 
 class QuarantinePciDevice(Change, frozen=True, kw_only=True):
@@ -83,21 +102,22 @@ class DeviceEndpoint:
         owner, claim = arguments.instance_uuid, arguments.claim_uuid
         return self._replies.claim(self._tracker.allocate_pci_devices(owner, claim, call))
 
-    @rpc_method(errors=("ClaimNotFound", "IllegalTransition"))
-    def unclaim_pci_devices(self, arguments: PciClaimChange, call: Call) -> None:
-        """Release a claim of kind ``attach`` that is still ``building``. Idempotent."""
+    @rpc_method(errors=END_ERRORS)
+    def unclaim_pci_devices(self, arguments: PciClaimEnd, call: Call) -> None:
+        """Release a claim of kind ``attach`` that is still ``building``, or some of its devices.
+        Idempotent."""
         self._end_claims(arguments, "unclaim", call)
 
-    @rpc_method(errors=("ClaimNotFound", "IllegalTransition"), by_position=("claim_uuid",))
+    @rpc_method(errors=END_ERRORS, by_position=("claim_uuid",))
     def free_pci_device_claims_for_instance(self, arguments: PciClaimsEnd, call: Call) -> None:
         """Release the claims of kind ``attach`` of an instance that are still ``building``, or one
-        of them. Idempotent."""
+        of them, or some of their devices. Idempotent."""
         self._end_claims(arguments, "unclaim", call)
 
-    @rpc_method(errors=("ClaimNotFound", "IllegalTransition"), by_position=("claim_uuid",))
+    @rpc_method(errors=END_ERRORS, by_position=("claim_uuid",))
     def free_pci_device_allocations_for_instance(self, arguments: PciClaimsEnd, call: Call) -> None:
-        """Release the ``active`` claims of kind ``attach`` of an instance, or one of them, when its
-        guest has detached their devices. Idempotent."""
+        """Release the ``active`` claims of kind ``attach`` of an instance, or one of them, or some
+        of their devices, when its guest has detached the devices. Idempotent."""
         self._end_claims(arguments, "free", call)
 
     @rpc_method(errors=("PciDeviceNotFound",))
@@ -111,5 +131,6 @@ class DeviceEndpoint:
         """End the quarantine of a device."""
         self._tracker.set_quarantine(arguments.address, None, call)
 
-    def _end_claims(self, arguments: PciClaimChange | PciClaimsEnd, verb: str, call: Call) -> None:
-        self._tracker.end_pci_claims(arguments.instance_uuid, arguments.claim_uuid, verb, call)
+    def _end_claims(self, arguments: PciClaimEnd | PciClaimsEnd, verb: str, call: Call) -> None:
+        owner, claim, devices = arguments.instance_uuid, arguments.claim_uuid, arguments.devices
+        self._tracker.end_pci_claims(owner, claim, verb, call, devices or ())

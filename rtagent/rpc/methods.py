@@ -12,7 +12,7 @@ from rtagent.rpc.node_endpoint import NodeEndpoint
 from rtagent.rpc.read_endpoint import ReadEndpoint
 
 TOPIC = "rtagent"
-VERSION = "1.1"
+VERSION = "1.2"
 
 #: In the order in which the reference lists their methods.
 GROUPS = (ClaimEndpoint, MoveEndpoint, DeviceEndpoint, ReadEndpoint, NodeEndpoint)

@@ -74,16 +74,21 @@ class ResizeClaim(MoveArguments, frozen=True, kw_only=True):
 
 
 class LiveMigrationClaim(MoveArguments, frozen=True, kw_only=True):
-    """Neither flavor nor image can change."""
+    """Neither flavor nor image can change.
 
-    migration: LiveMigrationFacts
+    :ivar migration: null: the agent creates a record, whose uuid is the claim's.
+    """
+
+    migration: LiveMigrationFacts | None = None
 
 
 class RebuildClaim(MoveArguments, frozen=True, kw_only=True):
-    """:ivar image: the new one; null: the instance's."""
+    """:ivar image: the new one; null: the instance's.
+    :ivar migration: null: the agent creates a record, whose uuid is the claim's.
+    """
 
     image: Image | None = None
-    migration: EvacuationFacts
+    migration: EvacuationFacts | None = None
 
 
 class MoveChange(Change, frozen=True, kw_only=True):
@@ -126,18 +131,20 @@ class MoveEndpoint:
         )
         return self._replies.startable(self._tracker.moves.move_claim(request, call))
 
-    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS))
+    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def live_migration_claim(self, arguments: LiveMigrationClaim, call: Call) -> replies.Claim:
         """Claim resources for a live migration to this host. The claim is ``incoming`` and
         leased."""
-        request = move_request(arguments, arguments.migration)
+        request = move_request(arguments, arguments.migration or "live-migration")
         return self._replies.startable(self._tracker.moves.move_claim(request, call))
 
-    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS))
+    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def rebuild_claim(self, arguments: RebuildClaim, call: Call) -> replies.Claim:
         """Claim resources for an instance that is evacuated to this host. The claim is ``incoming``
         and leased."""
-        request = move_request(arguments, arguments.migration, image=arguments.image)
+        request = move_request(
+            arguments, arguments.migration or "evacuation", image=arguments.image
+        )
         return self._replies.startable(self._tracker.moves.move_claim(request, call))
 
     @rpc_method(errors=CLAIM_ERRORS)

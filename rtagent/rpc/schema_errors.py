@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 from jsonschema import TypeChecker
 
+from rtagent.model.address import PCI_ADDRESS
 from rtagent.model.base import STORABLE, UUID
 from rtagent.rpc.schemas import Schema
 
@@ -39,6 +40,7 @@ _TYPES = {
 }
 #: The meaning of the patterns of the schemas.
 _PATTERNS = {
+    PCI_ADDRESS: "must be a PCI address like 0000:08:00.0, in lower case",
     UUID: "must be a uuid, in lower case and with its dashes",
     STORABLE: "must be text that can be stored, without NUL and without halves of characters",
 }

@@ -274,6 +274,21 @@ class DevicesMachine(RuleBasedStateMachine):
         self.model.end(uuid for uuid, claim in claims.items() if claim.state == state)
         self.model.quarantine_released(before)
 
+    @precondition(lambda self: self.claim_uuids("attach"))
+    @rule(data=st.data(), named=st.booleans())
+    def detach_some(self, data, named):
+        """End some devices of an attach claim; it ends with its last one."""
+        uuid = data.draw(st.sampled_from(self.claim_uuids("attach")))
+        claim = self.model.claims[uuid]
+        verb = {"building": "unclaim", "active": "free"}[claim.state]
+        given = data.draw(st.sets(st.sampled_from(sorted(claim.devices)), min_size=1))
+        before = self.model.claimed()
+        self.tracker.end_pci_claims(claim.owner, uuid if named else None, verb, call(verb), given)
+        claim.devices -= given
+        if not claim.devices:
+            self.model.end([uuid])
+        self.model.quarantine_released(before)
+
     @precondition(lambda self: self.model.devices)
     @rule(data=st.data(), reason=st.sampled_from(["for the operator", None, None]))
     def quarantine_or_clear(self, data, reason):

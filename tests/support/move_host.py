@@ -18,7 +18,7 @@ from rtagent.model.decision import Decision, Granted
 from rtagent.model.device import PciDevice
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
-from rtagent.model.migration import Migration, MigrationFacts
+from rtagent.model.migration import Migration, MigrationFacts, MigrationType
 from rtagent.model.move import MoveRequest, SourceFacts
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
@@ -80,7 +80,7 @@ class Host:
 
     def claim_move(
         self,
-        migration: MigrationFacts | None,
+        migration: MigrationFacts | MigrationType | None,
         flavor: Flavor = SMALL,
         owner: str = GUEST,
         *,
@@ -97,7 +97,7 @@ class Host:
 
     def move_rule(
         self,
-        migration: MigrationFacts | None,
+        migration: MigrationFacts | MigrationType | None,
         flavor: Flavor = SMALL,
         owner: str = GUEST,
         old: Flavor = SMALL,

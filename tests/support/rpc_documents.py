@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rtagent.model.address import PCI_ADDRESS
 from rtagent.rpc.schemas import Schema
 
 HUGE = 10**400
@@ -71,6 +72,8 @@ def _string(schema: Schema) -> st.SearchStrategy[str]:
     longest = schema["maxLength"]
     if longest == 36:
         return _UUIDS
+    if schema.get("pattern") == PCI_ADDRESS:
+        return st.from_regex(PCI_ADDRESS, fullmatch=True)
     least = schema.get("minLength", 0)
     return _SHORT.filter(lambda text: len(text) >= least) | st.just("x" * longest)
 

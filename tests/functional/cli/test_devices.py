@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import pytest
 from lxml import etree
+from oslo_context.context import RequestContext
 
+from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, edit, host_uri, simulate
 from tests.functional.cli.shell import Run, run
 from tests.functional.cli.test_agent import serving
@@ -16,6 +18,7 @@ from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.node_device_xml import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
+from tests.support.workload.deployment import open_transport
 
 ALIASES = [
     {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"},
@@ -110,6 +113,28 @@ def test_a_device_is_quarantined_until_it_is_cleared(rtagent):
     cleared = rtagent("pci", "clear", GPU_0)
     assert cleared == (0, "", f"rtagent: device {GPU_0} is no longer quarantined\n")
     assert rtagent("claim", "test", *requesting("gpu:2")).code == 0
+
+
+def test_single_devices_of_an_attach_claim_are_released(rtagent, agent, rabbitmq_server):
+    created = rtagent("claim", "create", *requesting("gpu:1"), "-f", "json").json
+    transport = open_transport(rabbitmq_server.transport_url)
+    api = AgentAPI(transport, agent.host, timeout=10)
+    try:
+        instance = {"uuid": created["instance_uuid"], "flavor": {"vcpus": 1, "memory_mb": 64}}
+        wanted = [{"count": 2, "alias_name": "vf"}]
+        claim = api.claim_pci_devices(RequestContext(overwrite=False), instance, wanted)
+        for address, rest in ((vf(1), {vf(0)}), (vf(0), set())):
+            released = rtagent("claim", "release", claim["uuid"], "--device", address)
+            expected = f"rtagent: claim {claim['uuid']} gave back {address}\n"
+            assert released == (0, "", expected)
+            statuses = by_address(rtagent, "status")
+            assert {each for each in (vf(0), vf(1)) if statuses[each] == "claimed"} == rest
+        wrong = rtagent("claim", "release", created["uuid"], "--device", GPU_0)
+        assert (wrong.code, wrong.out) == (2, "")
+        assert "a claim of kind build keeps its devices until it ends" in wrong.err
+    finally:
+        transport.cleanup()
+        rtagent("claim", "release", created["uuid"])
 
 
 @pytest.mark.parametrize("verb", [["show"], ["clear"], ["quarantine", "--reason", "odd"]])

@@ -9,7 +9,7 @@ import pytest
 from lxml import etree
 from oslo_context.context import RequestContext
 
-from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.errors import ComputeResourcesUnavailable, PciDevicesNotClaimed
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, SimulationError, domain_xml, edit, simulate
 from tests.servers.daemon import Daemon, wait_until
@@ -121,6 +121,18 @@ def test_guests_get_devices_and_release_them(daemon, agent):
     agent.free_pci_device_allocations_for_instance(CONTEXT, first["owner_id"])
     agent.update_available_resource(CONTEXT)
     assert status(daemon, vf(0), PF_0) == ["available", "available"]
+
+    two = agent.claim_pci_devices(CONTEXT, instance_of(first), [{**VF_REQUEST[0], "count": 2}])
+    named = {"devices": [vf(0)]}
+    agent.unclaim_pci_devices(CONTEXT, first["owner_id"], two["uuid"], **named)
+    fail_power(daemon)
+    assert devices(live(agent, two)) == [vf(1)]
+    assert status(daemon, vf(0), vf(1)) == ["available", "claimed"]
+    with pytest.raises(PciDevicesNotClaimed, match=vf(0)):
+        agent.free_pci_device_claims_for_instance(CONTEXT, first["owner_id"], **named)
+    agent.unclaim_pci_devices(CONTEXT, first["owner_id"], two["uuid"], devices=[vf(1)])
+    assert status(daemon, vf(1), PF_0) == ["available", "available"]
+
     agent.release_claim(CONTEXT, second["uuid"])
     assert devices(agent.instance_claim(CONTEXT, instance("gpu:1"))) == [GPU_1]
     assert daemon.read("drift")["drift"] == []

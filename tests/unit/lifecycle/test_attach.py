@@ -13,29 +13,33 @@ from rtagent.errors import (
     IllegalTransition,
     InvalidPciRequest,
     NodeNotReady,
+    PciDevicesNotClaimed,
 )
 from rtagent.lifecycle import attach
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, DAMAGED
+from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, DAMAGED, PCI
 from rtagent.model.decision import Refused
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.node_state import restore
+from rtagent.model.pci_devices import PciDevices
 from tests.support.device_states import (
+    ONE_TIME,
     addresses,
     after,
     attached,
     attaching,
     built,
     device_host,
+    policy,
     released,
     running,
 )
 from tests.support.hosts import NOON, call, host, stored, uid
-from tests.support.pci_hosts import GPU_0, GPU_1, vf
+from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, vf
 
 
-def ended(state, owner, verb, claim_uuid=None):
+def ended(state, owner, verb, claim_uuid=None, devices=()):
     method = "free_pci_device_claims_for_instance"
-    decision = attach.end(state, owner, claim_uuid, verb, call(method), NOON)
+    decision = attach.end(state, owner, claim_uuid, verb, call(method), NOON, devices)
     new = state.fold(decision.change)
     new.check()
     return new
@@ -129,6 +133,77 @@ def test_building_and_active_attach_claims_end_separately():
         ended(state, main.owner_id, "unclaim", first.uuid)
     with pytest.raises(IllegalTransition):
         ended(state, main.owner_id, "free", second.uuid)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("verb", ["unclaim", "free"])
+def test_one_of_several_devices_is_given_back(verb: str, named: bool):
+    state, main = built(device_host())
+    state, claim = attached(state, main, "gpu", "vf")
+    if verb == "free":
+        state, claim = activated(state, claim)
+    uuid = claim.uuid if named else None
+    state = ended(state, main.owner_id, verb, uuid, [GPU_0])
+    left = state.claims[claim.uuid]
+    assert addresses(left) == [vf(0)]
+    assert (left.state, left.expires_at) == (claim.state, claim.expires_at)
+    assert set(state.units) == {(PCI, vf(0))}
+    state, other = built(state, "gpu:2")
+    assert addresses(other) == [GPU_0, GPU_1]
+    with pytest.raises(PciDevicesNotClaimed, match=f"^{GPU_0}: .* have {vf(0)}$"):
+        ended(state, main.owner_id, verb, uuid, [GPU_0])
+    state = ended(state, main.owner_id, verb, uuid, [vf(0)])
+    assert claim.uuid not in state.claims
+
+
+def test_history_names_the_devices_that_were_given_back():
+    state, main = built(device_host())
+    state, claim = attached(state, main, "gpu", "vf")
+    decision = attach.end(state, main.owner_id, claim.uuid, "unclaim", call(), NOON, [GPU_0])
+    (event,) = decision.change.events
+    assert (event.action, event.reason) == ("unclaim_devices", f"gave back {GPU_0}")
+    assert (addresses(event.before), addresses(event.after)) == ([GPU_0, vf(0)], [vf(0)])
+
+
+def test_devices_of_several_attach_claims_are_given_back_in_one_call():
+    state, main = built(device_host())
+    state, first = attached(state, main, "gpu", "vf")
+    state, second = attached(state, main, "gpu")
+    state, third = attached(state, main, "vf")
+    state = ended(state, main.owner_id, "unclaim", None, [vf(0), GPU_1])
+    assert set(state.claims) == {main.uuid, first.uuid, third.uuid}
+    assert addresses(state.claims[first.uuid]) == [GPU_0]
+    assert second.uuid not in state.claims
+
+
+def test_devices_that_no_such_claim_has_are_refused_by_address():
+    state, main = built(device_host(), "gpu:1")
+    state, claim = attached(state, main, "vf")
+    state, _ = activated(state, claim)
+    for uuid, verb, wrong in (
+        (claim.uuid, "free", [GPU_0]),  # the main claim's
+        (None, "free", [vf(0), GPU_1, "0000:ff:00.0"]),
+        (None, "unclaim", [vf(0)]),  # of an active claim
+    ):
+        with pytest.raises(PciDevicesNotClaimed) as refused:
+            ended(state, main.owner_id, verb, uuid, wrong)
+        unknown = sorted({*wrong} - {vf(0)} if verb == "free" else wrong)
+        assert refused.value.kwargs["devices"] == unknown
+    with pytest.raises(IllegalTransition, match="free_pci_device_allocations_for_instance"):
+        ended(state, main.owner_id, "unclaim", claim.uuid, [vf(0)])
+
+
+def test_device_for_one_use_is_quarantined_when_it_alone_is_given_back():
+    state = device_host(pci=policy(ONE_TIME + SPECS))
+    tagged = {
+        address: replace(each, tags=replace(each.tags, one_time_use=address == GPU_0))
+        for address, each in state.devices.items()
+    }
+    state, main = built(replace(state, devices=PciDevices(tagged)))
+    state, claim = attached(state, main, "gpu", "vf")
+    state = ended(state, main.owner_id, "unclaim", claim.uuid, [GPU_0])
+    assert state.devices[GPU_0].quarantine
+    assert state.devices[vf(0)].quarantine is None
 
 
 def test_ending_no_claims_is_not_an_error():

@@ -29,6 +29,7 @@ def test_a_client_method_takes_the_arguments_of_its_schema(method: Method):
         ("instance_claim", ["instance"]),
         ("resize_claim", ["instance", "flavor", "migration"]),
         ("live_migration_claim", ["instance", "migration"]),
+        ("rebuild_claim", ["instance", "migration"]),
         ("finish_move", ["instance_uuid", "migration"]),
         ("claim_pci_devices", ["instance", "pci_requests"]),
         ("free_pci_device_claims_for_instance", ["instance_uuid", "claim_uuid"]),

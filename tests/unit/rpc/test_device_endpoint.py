@@ -2,7 +2,12 @@
 
 import pytest
 
-from rtagent.errors import ClaimNotFound, PciDeviceNotFound
+from rtagent.errors import (
+    ClaimNotFound,
+    InvalidRequest,
+    PciDeviceNotFound,
+    PciDevicesNotClaimed,
+)
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_0
 from tests.support.rpc import Agent, attach, build, operation
@@ -44,3 +49,40 @@ def test_a_device_is_quarantined_and_cleared(agent: Agent):
     assert agent.tracker.snapshot().devices[GPU_0].quarantine is None
     with pytest.raises(PciDeviceNotFound):
         agent.invoke("quarantine_pci_device", address="0000:ff:00.0", reason="x", **operation())
+
+
+def test_one_device_of_an_attach_claim_is_freed(agent: Agent):
+    instance = build()
+    agent.invoke("instance_claim", **instance)
+    wanted = attach(instance["instance"])
+    wanted["pci_requests"].append({"count": 1, "alias_name": "gpu"})
+    claim = agent.invoke("claim_pci_devices", **wanted)
+    held = [device["address"] for device in claim["pci"]]
+    one = {"instance_uuid": claim["owner_id"], "claim_uuid": claim["uuid"]}
+    freed = one | {"devices": held[:1]} | operation()
+    for _ in range(2):  # a repeat has no further effect
+        agent.invoke("unclaim_pci_devices", **freed)
+        now = agent.invoke("get_claim", claim_uuid=claim["uuid"])["claim"]
+        assert [device["address"] for device in now["pci"]] == held[1:]
+        assert held[0] not in now["guest"] and now["state"] == "building"
+    agent.invoke("allocate_pci_devices_for_instance", **one, **operation())
+    free = "free_pci_device_allocations_for_instance"
+    with pytest.raises(PciDevicesNotClaimed, match=f"^{held[0]}: "):
+        agent.invoke(free, **one, devices=held, **operation())
+    agent.invoke(free, instance_uuid=claim["owner_id"], devices=held[1:], **operation())
+    assert claim["uuid"] not in agent.tracker.snapshot().claims
+
+
+@pytest.mark.parametrize("wrong", ["08:00.0", "0000:08:00.0\n", "0000:08:20.0", "0000:0G:00.0", ""])
+def test_an_address_in_another_form_is_refused_with_its_path(agent: Agent, wrong: str):
+    for method in (
+        "unclaim_pci_devices",
+        "free_pci_device_claims_for_instance",
+        "free_pci_device_allocations_for_instance",
+    ):
+        arguments = {"instance_uuid": uid(), "claim_uuid": uid(), "devices": [GPU_0, wrong]}
+        with pytest.raises(InvalidRequest) as refused:
+            agent.invoke(method, **arguments, **operation())
+        assert {e["path"] for e in refused.value.kwargs["errors"]} == {"$.devices[1]"}
+        with pytest.raises(InvalidRequest):
+            agent.invoke(method, **{**arguments, "devices": []}, **operation())

@@ -28,6 +28,28 @@ def test_a_resize_without_a_migration_gets_a_record_with_the_uuid_of_the_claim(a
 
 
 @pytest.mark.parametrize(
+    ("method", "kind"),
+    [("live_migration_claim", "live-migration"), ("rebuild_claim", "evacuation")],
+)
+def test_moves_without_a_migration_get_a_record_of_their_own(agent: Agent, method: str, kind: str):
+    for end, left in (
+        ("finish_evacuation" if kind == "evacuation" else "finish_move", "active"),
+        ("drop_move_claim_at_dest", None),
+        ("drop_move_claim", None),
+    ):
+        arguments = build()
+        claim = agent.invoke(method, **arguments)
+        assert (claim["migration_uuid"], claim["kind"]) == (claim["uuid"], kind)
+        assert agent.invoke(method, **arguments) == claim  # a repeat
+        record = agent.tracker.snapshot().migrations[claim["uuid"]]
+        assert (record.migration_type, record.role) == (kind, "dest")
+        facts = {"uuid": claim["migration_uuid"], "migration_type": kind}
+        agent.invoke(end, instance_uuid=claim["owner_id"], migration=facts, **operation())
+        live = agent.tracker.snapshot().claims.get(claim["uuid"])
+        assert (live.state if live else None) == left
+
+
+@pytest.mark.parametrize(
     ("method", "other", "more"),
     [
         ("resize_claim", "evacuation", {"flavor": BIGGER}),

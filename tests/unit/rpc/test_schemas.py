@@ -10,7 +10,7 @@ STORED = json.loads(FILE.read_text())
 
 
 @pytest.mark.parametrize("section", list(STORED))
-def test_schemas_are_those_of_version_1_1(section: str):
+def test_schemas_are_those_of_version_1_2(section: str):
     now = published()[section]
     assert list(now) == list(STORED[section])
     for name, stored in STORED[section].items():

@@ -4,7 +4,7 @@ import pytest
 
 from rtagent import claims
 from rtagent.errors import ClaimConflict, ClaimExpired, IllegalTransition
-from rtagent.model.claim import LIVE_MIGRATION, RESIZE
+from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, RESIZE
 from rtagent.model.flavor import Flavor
 from rtagent.model.move import SourceFacts
 from tests.support.hosts import call, request
@@ -45,6 +45,31 @@ def test_agent_makes_a_record_if_the_caller_names_no_migration():
     assert record.source_compute is None
     migration = facts(uuid=record.uuid)
     assert dest.finish_move(migration).state == "active"
+
+
+@pytest.mark.parametrize("kind", [LIVE_MIGRATION, EVACUATION])
+def test_record_that_the_agent_made_serves_both_sides_of_the_move(kind):
+    source, dest = source_and_dest()
+    claim = dest.claim_move(kind)
+    assert (claim.kind, claim.migration_uuid) == (kind, claim.uuid)
+    migration = facts(kind, uuid=claim.migration_uuid)
+    if kind == LIVE_MIGRATION:
+        assert source.start_move_out(migration).migration_uuid == claim.uuid
+    assert dest.finish_move(migration).state == "active"
+    source.drop_at_source(migration)
+    assert (source.states, dest.states) == ([], ["active"])
+    assert source.status(migration) == "completed"
+
+
+@pytest.mark.parametrize("kind", [LIVE_MIGRATION, EVACUATION])
+def test_failed_move_with_a_record_of_the_agent_leaves_the_source_as_it_was(kind):
+    source, dest = source_and_dest()
+    migration = facts(kind, uuid=dest.claim_move(kind).migration_uuid)
+    source.start_move_out(migration)
+    dest.drop(migration)
+    source.drop(migration)
+    assert (source.states, dest.states) == (["active"], [])
+    assert (source.status(migration), dest.status(migration)) == ("error", "error")
 
 
 def test_new_record_has_the_status_that_the_caller_passes():
