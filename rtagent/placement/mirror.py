@@ -2,6 +2,10 @@
 
 It is level-triggered: a wake-up says that something may have changed, not what. Each round uses the
 state of that moment, so that wake-ups may coalesce, repeat or come late.
+
+The requests of a round carry the global request id of the call whose change caused the round; if
+several did, that of the most recent one. A round that no call caused (after a start, an audit, or a
+refresh) has an id of its own. A round that failed leaves its id to the next one.
 """
 
 from __future__ import annotations
@@ -12,8 +16,6 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 
-from oslo_context import context
-
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
 from rtagent.model.health import Status
@@ -21,6 +23,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.placement.client import INVENTORY_IN_USE, PROVIDER_IN_USE
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
+from rtagent.placement.request_id import current_request_id, request_id_of, use_request_id
 from rtagent.placement.schedule import Schedule
 from rtagent.placement.synchroniser import Outcome, Synchroniser
 from rtagent.placement.tree import affects_tree
@@ -60,6 +63,7 @@ class PlacementMirror:
         self._started = self._ended = 0
         self._stopping = False
         self._revision = -1
+        self._request_id = ""  # of the call that caused the next round
         self._error: PlacementError | None = None
         self._thread = threading.Thread(target=self._run, name="placement", daemon=True)
 
@@ -98,6 +102,9 @@ class PlacementMirror:
     def listener(self, state: NodeState, changes: Sequence[Change]) -> None:
         """Wake if the changes may affect the tree. For `ResourceTracker.listen`."""
         if affects_tree(state, changes):
+            caller = request_id_of(changes, lambda change: affects_tree(state, (change,)))
+            with self._condition:
+                self._request_id = caller or self._request_id
             self.wake()
 
     def wake(self) -> None:
@@ -113,7 +120,8 @@ class PlacementMirror:
             self._condition.notify_all()
 
     def sync_now(self, timeout: float, *, anew: bool = False) -> None:
-        """Publish the current state without any pause, and wait until that is done.
+        """Publish the current state without any pause, and wait until that is done. The requests
+        carry the request id of the caller's thread.
 
         :param timeout: seconds. :param anew: read everything first, because another client may
             have changed something.
@@ -123,6 +131,7 @@ class PlacementMirror:
             now = self._clock.monotonic()
             schedule = self._schedule.forget(now) if anew else self._schedule
             self._schedule = schedule.request(now)
+            self._request_id = current_request_id() or self._request_id
             self._condition.notify_all()
             round_ = self._started + 1
             if not self._condition.wait_for(lambda: self._ended >= round_, timeout):
@@ -165,7 +174,8 @@ class PlacementMirror:
                 return False
             self._schedule = self._schedule.start(now, self._refresh())
             self._started += 1
-        self._round()
+            request_id, self._request_id = self._request_id, ""
+        self._round(request_id)
         return True
 
     def _run(self) -> None:
@@ -184,22 +194,22 @@ class PlacementMirror:
                 self._condition.wait(None if math.isinf(pause) else pause)
             return not self._stopping
 
-    def _round(self) -> None:
+    def _round(self, request_id: str) -> None:
         started = self._clock.monotonic()
-        # Becomes the thread's context: its id is in the logs of the agent and of Placement.
-        context.RequestContext()
+        use_request_id(request_id)
         if self._schedule.reading:
             self._synchroniser.forget()
         tree = self._wanted()
         outcome = Outcome() if tree is None else self._synchroniser.sync(tree)
         self._reporter.timed(PART, "sync", self._clock.monotonic() - started)
-        self._end(outcome)
+        self._end(outcome, request_id)
         self._health.report(outcome, self.seconds_behind)
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: Outcome, request_id: str = "") -> None:
         with self._condition:
             now = self._clock.monotonic()
             if outcome.problems:
+                self._request_id = self._request_id or request_id
                 self._schedule = self._schedule.fail(now, self._jitter())
             else:
                 self._schedule = self._schedule.succeed(now)

@@ -12,11 +12,14 @@ from tests.servers.server import Server, accepts, free_port
 
 
 class Request(NamedTuple):
-    """One line of the access log. :ivar path: with the query. :ivar status: of HTTP."""
+    """One line of the access log. :ivar path: with the query. :ivar status: of HTTP.
+    :ivar request_id: the client's global request id, or "".
+    """
 
     method: str
     path: str
     status: int
+    request_id: str = ""
 
 
 class Placement(Server):

@@ -12,9 +12,12 @@ from typing import Any, TextIO
 import waitress
 from placement.wsgi.api import application
 
+#: The header ``X-Openstack-Request-Id``.
+REQUEST_ID = "HTTP_X_OPENSTACK_REQUEST_ID"
+
 
 class AccessLog:
-    """Writes ``[method, path, status]`` before the answer is sent."""
+    """Writes ``[method, path, status, global request id]`` before the answer is sent."""
 
     def __init__(self, app: Callable[..., Iterable[bytes]], log: TextIO) -> None:
         self._app = app
@@ -27,7 +30,8 @@ class AccessLog:
         target = f"{path}?{query}" if query else path
 
         def logged(status: str, *rest: Any) -> Any:
-            line = [environ["REQUEST_METHOD"], target, int(status.split(maxsplit=1)[0])]
+            code, caller = int(status.split(maxsplit=1)[0]), environ.get(REQUEST_ID, "")
+            line = [environ["REQUEST_METHOD"], target, code, caller]
             self._log.write(json.dumps(line) + "\n")
             return start_response(status, *rest)
 

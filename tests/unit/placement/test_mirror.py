@@ -15,8 +15,11 @@ from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.schedule import FIRST_RETRY, GATHER
 from rtagent.ports import NullReporter
-from tests.support.hosts import NOON, TOPOLOGY, ManualClock
+from tests.support.hosts import NOON, TOPOLOGY, ManualClock, uid
 from tests.unit.placement.values import ROOT, claim, state
+
+#: It does not change the tree.
+CLAIMED = Change(cause="instance_claim", at=NOON, puts=(claim(1, 1, 0),))
 
 
 class RecordingReporter(NullReporter):
@@ -220,32 +223,104 @@ def test_unknown_traits_are_reported_as_warn_and_not_retried(setup):
     assert (setup.mirror.error, setup.mirror.due_in) == (None, math.inf)
 
 
+class RecordingIds(MemoryPlacement):
+    """Records the request id of each request. :ivar down: no request succeeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.ids, self.down = [], False
+
+    def ensure_traits(self, names):
+        self.note()
+        return super().ensure_traits(names)
+
+    def provider(self, uuid):
+        self.note()
+        return super().provider(uuid)
+
+    def put_inventories(self, uuid, generation, inventories):
+        self.note()
+        return super().put_inventories(uuid, generation, inventories)
+
+    def note(self):
+        self.ids.append(context.get_current().global_id)
+        if self.down:
+            raise PlacementUnavailable("down")
+
+    def taken(self):
+        ids, self.ids = self.ids, []
+        return ids
+
+
 def test_all_requests_of_a_round_have_the_same_request_id(setup):
-    class RecordingIds(MemoryPlacement):
-        def __init__(self):
-            super().__init__()
-            self.ids = []
-
-        def ensure_traits(self, names):
-            self.note()
-            return super().ensure_traits(names)
-
-        def provider(self, uuid):
-            self.note()
-            return super().provider(uuid)
-
-        def note(self):
-            current = context.get_current()
-            self.ids.append(current and current.request_id)
-
     api, clock = RecordingIds(), ManualClock()
     mirror = PlacementMirror(api, setup.wanted, MemoryOwnership(), clock)
     for _ in range(2):
         mirror.forget()
         clock.advance(GATHER)
         mirror.turn()
-    first, second, third = api.ids
-    assert first == second != third
+    first, second, third, fourth = api.taken()
+    assert first == second == third != fourth
+
+
+@pytest.fixture
+def recorded():
+    """A mirror whose first round is over; nothing has caused the next one."""
+    recorded = Setup(RecordingIds())
+    recorded.mirror.wake()
+    recorded.turn()
+    recorded.api.taken()
+    return recorded
+
+
+def caused(setup, *callers):
+    """Change the tree, as calls with these request ids do; "": an audit."""
+    changes = [Change(cause="x", at=NOON, topology=TOPOLOGY, request_id=each) for each in callers]
+    setup.grow(1000 + setup.state.revision)
+    setup.mirror.listener(setup.state, changes)
+
+
+def test_a_round_has_the_request_id_of_the_call_that_caused_it(recorded):
+    caused(recorded, "req-a")
+    assert recorded.turn()
+    assert recorded.api.taken() == ["req-a"]
+    recorded.grow()  # no call
+    assert recorded.turn()
+    (own,) = recorded.api.taken()
+    assert own.startswith("req-") and own != "req-a"
+
+
+def test_a_round_of_several_calls_has_the_request_id_of_the_last_one(recorded):
+    caused(recorded, "req-a", "req-b")
+    caused(recorded, "req-c", "")
+    recorded.mirror.listener(recorded.state, [replace(CLAIMED, request_id="req-d")])
+    assert recorded.turn()
+    assert recorded.api.taken() == ["req-c"]
+
+
+def test_a_failed_round_leaves_its_request_id_to_the_next_one(recorded):
+    recorded.api.down = True
+    caused(recorded, "req-a")
+    recorded.turn()
+    recorded.api.down = False
+    recorded.turn(after=FIRST_RETRY)
+    assert set(recorded.api.taken()) == {"req-a"}
+    recorded.grow()
+    recorded.turn()
+    assert "req-a" not in recorded.api.taken()
+
+
+def test_a_requested_round_has_the_request_id_of_the_requester():
+    setup = Setup(RecordingIds())
+    setup.mirror.start()
+    try:
+        context.RequestContext(global_request_id=f"req-{uid(7)}")
+        setup.mirror.sync_now(timeout=60)
+        setup.api.taken()
+        setup.mirror.sync_now(timeout=60, anew=True)
+        assert set(setup.api.taken()) == {f"req-{uid(7)}"}
+    finally:
+        assert setup.mirror.stop(timeout=60)
 
 
 # -- with its thread ------------------------------------------------------------------------------
