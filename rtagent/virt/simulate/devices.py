@@ -16,16 +16,19 @@ from rtagent.model.address import Address, make_address
 from rtagent.model.base import Value
 from rtagent.virt.simulate.machine import Machine
 
-#: (vendor, product) of real devices: a Quadro M4000 and its sound device, an XL710 and its
-#: virtual functions, an NVMe controller of QEMU's.
+#: (vendor, product) of real devices: a Quadro M4000 and its sound device, a Tesla T4, an XL710 and
+#: its virtual functions, an NVMe controller of QEMU's.
 GPU, GPU_SOUND = ("10de", "13f1"), ("10de", "0fbb")
+SHARED_GPU = ("10de", "1eb8")
 NIC, NIC_VF = ("8086", "1583"), ("8086", "154c")
 NVME = ("1b36", "0010")
 
 #: First bus of each type within its cell's half; the functions of a network card use two buses.
-_GPU_BUS, _NIC_BUS, _NVME_BUS = 0x08, 0x20, 0x60
+_GPU_BUS, _NIC_BUS, _SHARED_GPU_BUS, _NVME_BUS = 0x08, 0x20, 0x48, 0x60
 _CLASSES = {GPU: "0x030000", GPU_SOUND: "0x040300", NIC: "0x020000", NIC_VF: "0x020000"}
-_CLASSES |= {NVME: "0x010802"}
+_CLASSES |= {SHARED_GPU: "0x030200", NVME: "0x010802"}
+#: The type of the mediated devices of a shared GPU, its name, and how many a GPU can have.
+MDEV_TYPE, _MDEV_NAME, _MDEVS = "nvidia-222", "GRID T4-1B", 4
 #: Offset of the first virtual function from the physical function, in functions.
 _FIRST_VF = 0x10
 COMPUTER = "computer"
@@ -71,6 +74,11 @@ def _functions(machine: Machine) -> Iterator[Function]:
         both = (_address(cell, _GPU_BUS + slot), _address(cell, _GPU_BUS + slot, 1))
         for address, make in zip(both, (GPU, GPU_SOUND), strict=True):
             yield Function(address=address, make=make, cell=cell, group=group, peers=both)
+        group += 1
+    for number in range(machine.shared_gpus):
+        cell, slot = _slot(machine, number)
+        address = _address(cell, _SHARED_GPU_BUS + slot)
+        yield Function(address=address, make=SHARED_GPU, cell=cell, group=group, peers=(address,))
         group += 1
     for number in range(machine.nics):
         for function in _nic(machine, number, group):
@@ -138,10 +146,23 @@ def _pci(function: Function) -> etree._Element:
         vfs = map(_element, function.vfs)
         most = str(function.max_vfs)
         capability.append(E.capability(*vfs, type="virt_functions", maxCount=most))
+    if function.make == SHARED_GPU:
+        capability.append(_mdev_types())
     capability.append(E.iommuGroup(*map(_element, function.peers), number=str(function.group)))
     capability.append(E.numa(node=str(function.cell)))
     document: etree._Element = E.device(E.name(function.name), E.parent(COMPUTER), capability)
     return document
+
+
+def _mdev_types() -> etree._Element:
+    type_ = E.type(
+        E.name(_MDEV_NAME),
+        E.deviceAPI("vfio-pci"),
+        E.availableInstances(str(_MDEVS)),
+        id=MDEV_TYPE,
+    )
+    capability: etree._Element = E.capability(type_, type="mdev_types")
+    return capability
 
 
 def _net(function: Function) -> etree._Element:

@@ -13,7 +13,7 @@ from rtagent.virt.simulate.world import SimulationError
 SMALLEST_PAGE = 4
 
 #: Upper bounds with which all devices get addresses even on one cell. `vfs` is per card.
-LIMITS = {"gpus": 16, "nics": 16, "vfs": 256, "nvmes": 16}
+LIMITS = {"gpus": 16, "shared_gpus": 16, "nics": 16, "vfs": 256, "nvmes": 16}
 
 
 class Cpu(Value, frozen=True, kw_only=True):
@@ -31,7 +31,8 @@ class Machine(Value, frozen=True, kw_only=True):
 
     :ivar cells: NUMA cells; cores and memory are spread evenly. Default: one per socket.
     :ivar pages: number of larger pages reserved in each cell, by size (KiB).
-    :ivar gpus: GPUs. :ivar nics: network cards, each with `vfs` virtual functions.
+    :ivar gpus: GPUs. :ivar shared_gpus: GPUs with mediated devices.
+    :ivar nics: network cards, each with `vfs` virtual functions.
     :ivar nvmes: NVMe controllers. All devices are spread over the cells in turn.
     :ivar hostname: the host's own name.
     """
@@ -44,6 +45,7 @@ class Machine(Value, frozen=True, kw_only=True):
     pages: Mapping[int, int] = {}
     hostname: str = "simulated-host"
     gpus: int = 0
+    shared_gpus: int = 0
     nics: int = 0
     vfs: int = 0
     nvmes: int = 0

@@ -12,7 +12,17 @@ from rtagent.virt.simulate.documents import host_document
 
 MACHINES = [
     Machine(gpus=2, nics=1, vfs=8, nvmes=1),
-    Machine(sockets=1, cores=1, threads=1, memory_mb=1, gpus=16, nics=16, vfs=256, nvmes=16),
+    Machine(
+        sockets=1,
+        cores=1,
+        threads=1,
+        memory_mb=1,
+        gpus=16,
+        nics=16,
+        vfs=256,
+        nvmes=16,
+        shared_gpus=16,
+    ),
     Machine(sockets=4, cores=1, threads=1, memory_mb=4, gpus=5, nics=5, vfs=2, nvmes=5),
 ]
 
@@ -44,9 +54,21 @@ def test_two_gpus_and_a_network_card(tmp_path):
     assert there["0000:60:00.0"].product_id == "0010"
 
 
+def test_a_shared_gpu_has_mediated_devices(tmp_path):
+    there = shown(Machine(shared_gpus=2), tmp_path)
+    assert {each.address: each.numa_node for each in there.values()} == {
+        "0000:48:00.0": 0,
+        "0000:c8:00.0": 1,
+    }
+    for gpu in there.values():
+        [type_] = gpu.mdev_types
+        assert (type_.id, type_.available_instances) == ("nvidia-222", 4)
+
+
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 def test_each_device_has_an_address_of_its_own(machine, tmp_path):
     number = 2 * machine.gpus + machine.nics * (1 + machine.vfs) + machine.nvmes
+    number += machine.shared_gpus
     assert len(shown(machine, tmp_path)) == number
 
 
