@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from rtagent.allocation import capacity
 from rtagent.allocation.requirements import Requirements
@@ -28,6 +29,7 @@ from rtagent.pci.assigned_resources import (
 )
 from rtagent.pci.fit import DeviceFit, FittedDevices
 from rtagent.pci.requests import DeviceRequest
+from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
 
 
 class Allocated(Value, frozen=True, kw_only=True):
@@ -112,6 +114,7 @@ def device_fit(
         device_allocations(state) if requests else DeviceAllocations(state.devices, ()),
         owner_id,
         where=state.node.hypervisor_hostname,
+        provider_of=partial(provider_of_device, state),
         sockets={cell.id: cell.sockets for cell in state.topology.cells},
         reusable=reusable.devices,
     )
@@ -152,6 +155,7 @@ def _resources(
         owner_id,
         asked,
         where=state.node.hypervisor_hostname,
+        provider_of=partial(provider_of_resource, state),
         reusable=reusable.identifiers,
     )
 

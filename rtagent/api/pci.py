@@ -138,7 +138,7 @@ def _device(state: NodeState, allocations: DeviceAllocations, address: str) -> D
 def _claim(state: NodeState, owner_id: str | None, address: str) -> Claim | None:
     """The owner's claim that has the device, or an mdev of it."""
     for claim in state.claims_of(owner_id) if owner_id is not None else ():
-        providers = (unit.provider for unit in claim.resources)
-        if address in (*(each.address for each in claim.pci), *providers):
+        parents = (unit.parent_addr for unit in claim.resources)
+        if address in (*(each.address for each in claim.pci), *parents):
             return claim
     return None

@@ -13,13 +13,15 @@ from rtagent.model.node_state import NodeState
 from rtagent.pci.assigned_resources import missing, resource_users
 from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
 from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.resource_providers import provider_of_resource
 
 
 class Resource(Value, frozen=True, kw_only=True):
     """One resource that is in an inventory or assigned to a claim.
 
     :ivar node: hypervisor_hostname.
-    :ivar provider: the address of its device, or "" for the host itself.
+    :ivar provider: the uuid of its resource provider in Placement.
+    :ivar parent_addr: the PCI address of its device; None: the host itself has it.
     :ivar mdev_uuid: the uuid of its mediated device, which may not exist yet; None: it has none.
     :ivar status: ``available``, ``claimed`` or ``allocated``, as for a PCI device.
     :ivar owner_id: as for a PCI device, like ``name`` and ``claim_uuid``.
@@ -28,6 +30,7 @@ class Resource(Value, frozen=True, kw_only=True):
 
     node: str
     provider: str
+    parent_addr: str | None
     resource_class: str
     identifier: str
     mdev_uuid: str | None
@@ -62,7 +65,9 @@ def _present(state: NodeState) -> Iterator[AssignedResource]:
     for each in state.resource_inventories:
         for name in each.identifiers:
             yield AssignedResource(
-                provider=each.provider, resource_class=each.resource_class, identifier=name
+                resource_class=each.resource_class,
+                identifier=name,
+                parent_addr=each.provider or None,
             )
 
 
@@ -77,10 +82,11 @@ def _resource(
     owner = owner_of(state, owners.get(unit.identifier), claim)
     return Resource(
         node=state.node.hypervisor_hostname,
-        provider=unit.provider,
+        provider=provider_of_resource(state, unit.parent_addr),
+        parent_addr=unit.parent_addr,
         resource_class=unit.resource_class,
         identifier=unit.identifier,
-        mdev_uuid=mdev_uuid(state.node.uuid, unit.identifier) if unit.provider else None,
+        mdev_uuid=mdev_uuid(state.node.uuid, unit.identifier) if unit.parent_addr else None,
         status=_status(owner, claim),
         owner_id=owner.owner_id,
         name=owner.name,

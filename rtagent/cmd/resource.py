@@ -8,7 +8,7 @@ from rtagent.cmd.base import List, Rows
 from rtagent.cmd.output import OrEmpty, YesNo
 
 COLUMNS = ("resource_class", "identifier", "status", "owner_id", "name", "present")
-LONG_COLUMNS = (*COLUMNS, "provider", "mdev_uuid", "claim_uuid", "node")
+LONG_COLUMNS = (*COLUMNS, "parent_addr", "provider", "mdev_uuid", "claim_uuid", "node")
 
 
 class ResourceList(List):

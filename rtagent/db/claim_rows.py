@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import field
+from msgspec.structs import asdict
 from sqlalchemy import Connection, Dialect, bindparam, insert, or_, select, update
 
 from rtagent.db.checked_rows import DIGEST, CheckedColumns, with_undecodable
@@ -56,6 +58,17 @@ _COLUMNS = (
 )
 
 
+class _Resource(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """An assigned resource, with the names of the first release: its "provider" was the address of
+    the parent device, or "".
+    """
+
+    resource_class: str
+    identifier: str
+    parent_addr: str = field(name="provider")
+    provider: str | None = field(default=None, name="provider_uuid")
+
+
 class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     """The fields of a claim that are not queried."""
 
@@ -68,7 +81,7 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     numa_topology: Assignment | None = None
     pci: tuple[AssignedDevice, ...] = ()
     pci_replaced: Mapping[str, Replacement] = {}
-    resources: tuple[AssignedResource, ...] = ()
+    resources: tuple[_Resource, ...] = ()
     tag: str | None = None
 
 
@@ -212,6 +225,7 @@ class _Reader:
     def _document(self, text: str) -> Fields:
         raw = _decode_document(text)
         parts = {name: getattr(raw, name) for name in _DOCUMENT}
+        parts["resources"] = tuple(map(_decoded_resource, raw.resources))
         parts["flavor"] = _shared(raw.flavor, self._flavors, _decode_flavor)
         parts["image"] = _shared(raw.image, self._images, _decode_image)
         return parts
@@ -261,10 +275,22 @@ def _with_units_of_rows(found: Sequence[Claim], units: UnitReader) -> tuple[Clai
 
 def _encode(claim: Claim) -> Fields:
     fields = {name: getattr(claim, name) for name in _COLUMNS}
-    document = _Document(**{name: getattr(claim, name) for name in _DOCUMENT})
+    parts = {name: getattr(claim, name) for name in _DOCUMENT}
+    parts["resources"] = tuple(map(_encoded_resource, claim.resources))
+    document = _Document(**parts)
     fields["document"] = to_document(document)
     fields[DIGEST] = CHECKED.digest(fields)
     return fields
+
+
+def _encoded_resource(resource: AssignedResource) -> _Resource:
+    parts = asdict(resource)
+    return _Resource(**parts | {"parent_addr": resource.parent_addr or ""})
+
+
+def _decoded_resource(stored: _Resource) -> AssignedResource:
+    parts = asdict(stored)
+    return AssignedResource(**parts | {"parent_addr": stored.parent_addr or None})
 
 
 def _shared(raw: Any, decoded: dict[bytes, _T], decode: Callable[[bytes], _T]) -> _T:

@@ -35,6 +35,7 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.instance import InstanceFacts
 from rtagent.model.node import Node
 from rtagent.model.units import MB_IN_GB
+from rtagent.pci.mdev import parent_address
 
 Fields = dict[str, Any]
 
@@ -164,4 +165,6 @@ def _device(address: str) -> AssignedDevice:
 
 
 def _resource(identifier: str) -> AssignedResource:
-    return AssignedResource(provider="", resource_class="", identifier=identifier)
+    return AssignedResource(
+        resource_class="", identifier=identifier, parent_addr=parent_address(identifier)
+    )

@@ -14,7 +14,7 @@ def claimed_usage(claim: Claim) -> DomainUsage:
     Thread siblings that are reserved for the guest are not part of it: nothing runs there.
     """
     assignment = claim.numa_topology or Assignment()
-    mediated = [unit for unit in claim.resources if unit.provider]
+    mediated = [unit for unit in claim.resources if unit.parent_addr]
     pages: dict[int, dict[int, int]] = {}
     memory: dict[int, int] = {}
     for cell in assignment.cells:
@@ -34,6 +34,6 @@ def claimed_usage(claim: Claim) -> DomainUsage:
             pages=pages,
             devices=frozenset(device.address for device in claim.pci),
             mdevs=frozenset(mdev_uuid(claim.node_uuid, unit.identifier) for unit in mediated),
-            mdev_parents=frozenset(unit.provider for unit in mediated),
+            mdev_parents=frozenset(unit.parent_addr for unit in mediated if unit.parent_addr),
         ),
     )

@@ -21,8 +21,14 @@ class ResourceInventory(Value, frozen=True, kw_only=True):
 
 
 class AssignedResource(Value, frozen=True, kw_only=True):
-    """One assigned resource, as a claim records it."""
+    """One assigned resource, as a claim records it.
 
-    provider: str
+    :ivar provider: the uuid of the resource provider that has it; None: its record was damaged, or
+        made by an earlier release.
+    :ivar parent_addr: the PCI address of the parent device; None: the host itself has it.
+    """
+
     resource_class: str
     identifier: str
+    provider: str | None = None
+    parent_addr: str | None = None

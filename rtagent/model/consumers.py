@@ -131,7 +131,7 @@ def own_providers(state: NodeClaims) -> frozenset[str]:
     parents = {each.provider for each in state.resource_inventories}
     for claim in state.claims.values():
         found.update(_device_suffix(device) for device in claim.pci)
-        parents.update(unit.provider for unit in claim.resources)
+        parents.update(unit.parent_addr or "" for unit in claim.resources)
     found.update(mdev_suffix(parent) for parent in parents if parent)
     return frozenset(provider_uuid(state.node, state.policy.placement, each) for each in found)
 
@@ -220,7 +220,7 @@ def _parts(
 def _pools(state: NodeClaims, unit: AssignedDevice | AssignedResource) -> Iterator[_Pool]:
     """Yield the pool of a unit; nothing for a device that is not reported to Placement."""
     if isinstance(unit, AssignedResource):
-        yield (mdev_suffix(unit.provider) if unit.provider else ""), unit.resource_class
+        yield (mdev_suffix(unit.parent_addr) if unit.parent_addr else ""), unit.resource_class
         return
     record = state.devices.get(unit.address)
     if record is None or not state.policy.pci.report_in_placement:

@@ -152,6 +152,7 @@ class AssignedDevice(Value, frozen=True, kw_only=True):
 
     :ivar request_id: the id of the request that the device satisfies. :ivar requester_id: the port
         that requested it, if any.
+    :ivar provider: the uuid of its resource provider; None: it was not reported to Placement.
     """
 
     address: str
@@ -166,6 +167,7 @@ class AssignedDevice(Value, frozen=True, kw_only=True):
     parent_addr: str | None = None
     managed: bool = True
     vdpa_dev: str | None = None
+    provider: str | None = None
 
     @property
     def purpose(self) -> str:

@@ -225,8 +225,8 @@ def all_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
     yield from whole_device_allocations(state)
     for claim in _by_owner(claim for claim in state.claims.values() if claim.resources):
         for resource in claim.resources:
-            if resource.provider:
-                yield _allocation_of_claim(claim, resource.provider)
+            if resource.parent_addr:
+                yield _allocation_of_claim(claim, resource.parent_addr)
     with_mdevs = (each for each in state.domain_usages.values() if each.occupancy.mdev_parents)
     for usage in _by_uuid(with_mdevs):
         yield from _allocations_of_domain(usage, usage.occupancy.mdev_parents)

@@ -5,7 +5,7 @@ A claim gets resources with identifiers, never only a number of resources.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -59,6 +59,7 @@ def fit_resources(
     requests: Mapping[str, ResourceRequest],
     *,
     where: str,
+    provider_of: Callable[[str], str],
     reusable: frozenset[str] = frozenset(),
 ) -> FittedResources | Refused:
     """Return all requested resources, or every reason why they are not available.
@@ -70,6 +71,7 @@ def fit_resources(
     :param users: the owner of each identifier in use.
     :param requests: by resource class.
     :param where: the node's name, for refusals.
+    :param provider_of: returns the uuid of the provider for `ResourceInventory.provider`.
     :param reusable: identifiers that the owner uses and may reuse (a move on one host); they are
         assigned first.
     """
@@ -82,13 +84,18 @@ def fit_resources(
             if each.resource_class == resource_class
         }
         names = dict.fromkeys(request if isinstance(request, tuple) else _choose(free, request))
-        found = [(provider, name) for name in names for provider in free if name in free[provider]]
+        found = [(parent, name) for name in names for parent in free if name in free[parent]]
         number = len(request) if isinstance(request, tuple) else request
         if len(found) < number:
             reasons.append(_reason(resource_class, where, number, len(found), bool(free)))
         fitted += (
-            AssignedResource(provider=provider, resource_class=resource_class, identifier=name)
-            for provider, name in found
+            AssignedResource(
+                resource_class=resource_class,
+                identifier=name,
+                provider=provider_of(parent),
+                parent_addr=parent or None,
+            )
+            for parent, name in found
         )
     return refuse(reasons) if reasons else FittedResources(tuple(fitted))
 

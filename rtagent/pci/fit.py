@@ -7,7 +7,7 @@ devices that a test of the claim has returned.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
@@ -28,12 +28,18 @@ class FittedDevices(Value, frozen=True):
     devices: tuple[AssignedDevice, ...]
 
 
+def _not_reported(_: str) -> None:
+    return None
+
+
 class DeviceFit:
     """The device requests of one owner, fitted to one host for any number of guest placements.
 
     The search for host NUMA cells uses it to find the possible cells.
 
     :param where: the node's name, for refusals.
+    :param provider_of: returns the uuid of the resource provider of a device, by address; None: it
+        is not reported to Placement.
     :param sockets: the sockets of each NUMA cell of the host, by cell id.
     :param reusable: devices that the owner uses and may reuse (a move on one host), by address; the
         values are their purposes (`AssignedDevice.purpose`). An attach claim reuses no devices.
@@ -46,12 +52,14 @@ class DeviceFit:
         owner_id: str,
         *,
         where: str,
+        provider_of: Callable[[str], str | None] = _not_reported,
         sockets: Mapping[int, frozenset[int]] | None = None,
         reusable: Mapping[str, str] | None = None,
         max_choices: int = MAX_CHOICES,
     ) -> None:
         self._requests, self._devices, self._where = requests, allocations.devices, where
         self._sockets, self._max_choices = sockets or {}, max_choices
+        self._provider_of = provider_of
         self._candidates = candidates(requests, allocations, owner_id, reusable or {})
         self._results: dict[frozenset[int], FittedDevices | Refused] = {}
 
@@ -148,7 +156,8 @@ class DeviceFit:
     def _assigned(self, matched: Sequence[Sequence[str]]) -> Iterator[AssignedDevice]:
         for request, addresses in zip(self._requests, matched, strict=True):
             for address in sorted(addresses):
-                yield _assigned_device(self._devices[address], request)
+                provider = self._provider_of(address)
+                yield _assigned_device(self._devices[address], request, provider)
 
 
 def addresses_by_purpose(devices: Iterable[AssignedDevice]) -> dict[str, tuple[str, ...]]:
@@ -160,7 +169,9 @@ def addresses_by_purpose(devices: Iterable[AssignedDevice]) -> dict[str, tuple[s
     return found
 
 
-def _assigned_device(recorded: PciDevice, request: DeviceRequest) -> AssignedDevice:
+def _assigned_device(
+    recorded: PciDevice, request: DeviceRequest, provider: str | None
+) -> AssignedDevice:
     device = recorded.device
     return AssignedDevice(
         address=device.address,
@@ -175,6 +186,7 @@ def _assigned_device(recorded: PciDevice, request: DeviceRequest) -> AssignedDev
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
+        provider=provider,
     )
 
 

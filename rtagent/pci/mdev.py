@@ -120,6 +120,19 @@ def mdev_uuid(node_uuid: str, identifier: str) -> str:
     return str(uuid5(UUID(node_uuid), identifier))
 
 
+def parent_address(identifier: str) -> str | None:
+    """Return the address of the parent device that an identifier names; None: it is no identifier
+    of a mediated device.
+    """
+    address, *rest = identifier.split("/")
+    if len(rest) != 2:
+        return None
+    try:
+        return str(parse_address(address))
+    except BadAddress:
+        return None
+
+
 def _prefix(address: str, type_: str) -> str:
     """Return the common prefix of the identifiers of one type on one device. An index
     follows it.

@@ -7,15 +7,17 @@ functions available, and all these virtual functions must have equal tags (Nova'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import os_traits
 from msgspec import UNSET
 
 from rtagent.errors import PciConfigInvalidSpec
 from rtagent.model.base import Value
+from rtagent.model.derived import derived
 from rtagent.model.device import VF_TYPES, Device, PciDevice, Tags
 from rtagent.model.device_spec import OPTION, DeviceSpec, find_spec
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import PciPolicy
 
 
@@ -63,6 +65,16 @@ def provider_devices(
             unreportable.append(conflict)
     found = (ProviderDevices(address, tuple(groups[address])) for address in sorted(groups))
     return tuple(found), tuple(unreportable)
+
+
+@derived
+def provider_addresses(devices: PciDevices) -> Mapping[str, str]:
+    """Return the address that names the provider of each recorded device that is reported.
+
+    A device that no specification matches any more is included, because a claim may have it.
+    """
+    groups, _ = provider_devices(devices.values())
+    return {each.address: group.address for group in groups for each in group.devices}
 
 
 def provider_traits(tags: Tags) -> frozenset[str]:

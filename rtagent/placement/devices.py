@@ -123,5 +123,7 @@ def _pools(state: NodeState) -> Mapping[_Pool, set[str]]:
             pools.setdefault((each.provider, each.resource_class), set()).add(name)
     for claim in state.claims.values():
         for unit in claim.resources:
-            pools.setdefault((unit.provider, unit.resource_class), set()).add(unit.identifier)
+            pools.setdefault((unit.parent_addr or "", unit.resource_class), set()).add(
+                unit.identifier
+            )
     return pools

@@ -191,7 +191,7 @@ def _mdevs(claim: Claim) -> Mapping[str, str]:
     return {
         mdev_uuid(claim.node_uuid, unit.identifier): f"{unit.resource_class} {unit.identifier}"
         for unit in claim.resources
-        if unit.provider
+        if unit.parent_addr
     }
 
 

@@ -69,7 +69,9 @@ class AgentAPI:
       ``DuplicateHost``, ``StoreRestored`` and ``TooManyRequests``.
     * 1.2 - ``migration`` is optional in `live_migration_claim` and `rebuild_claim`; ``devices`` in
       the arguments of `unclaim_pci_devices`, `free_pci_device_claims_for_instance` and
-      `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``.
+      `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``. In claims,
+      ``provider`` of a device and of an assigned resource is the uuid of its resource provider, and
+      ``parent_addr`` of an assigned resource is what was its ``provider``.
     """
 
     def __init__(

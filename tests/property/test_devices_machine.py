@@ -207,7 +207,7 @@ class DevicesMachine(RuleBasedStateMachine):
         for owner, usage in self.model.foreign.items():
             others |= usage.resources if owner != claim.owner_id else set()
         assert len(resources) == resource_count and not resources & others
-        assert len({each.provider for each in claim.resources if each.provider}) <= 1
+        assert len({each.parent_addr for each in claim.resources if each.parent_addr}) <= 1
         self.model.claims[claim.uuid] = ModelClaim(
             claim.owner_id,
             kind,

@@ -66,10 +66,8 @@ def claim_with_devices(owner: str, name: str, state: str, *devices: AssignedDevi
 WEB_CLAIM = replace(
     claim_with_devices(WEB, "web-1", ACTIVE, assigned(GPU_0, "gpu-0", "gpu")),
     resources=(
-        AssignedResource(provider=MDEV_GPU, resource_class="VGPU", identifier=VGPU[0]),
-        AssignedResource(
-            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifier="ns_9"
-        ),
+        AssignedResource(parent_addr=MDEV_GPU, resource_class="VGPU", identifier=VGPU[0]),
+        AssignedResource(resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifier="ns_9"),
     ),
 )
 DB_CLAIM = claim_with_devices(DB, "db-1", BUILDING, assigned(vf(0), "port-1"))

@@ -232,11 +232,17 @@ def odd_claim(number: int) -> Claim:
                 parent_addr="0000:81:00.0",
                 managed=False,
                 vdpa_dev="/dev/vhost-vdpa-0",
+                provider=uuid(11),
             ),
         ),
         pci_replaced={ODD: Replacement(before=(ODD,), after=("ffff:81:1f.7",))},
         resources=(
-            AssignedResource(provider="0000:08:00.0", resource_class="VGPU", identifier="a/b/1"),
+            AssignedResource(
+                resource_class="VGPU",
+                identifier="a/b/1",
+                provider=uuid(10),
+                parent_addr="0000:08:00.0",
+            ),
         ),
         tag=ODD,
         migration_uuid=uuid(9),

@@ -71,7 +71,7 @@ def children(claim: Granted) -> tuple[etree._Element, ...]:
 
 def devices(claim: Granted) -> tuple[etree._Element, ...]:
     """Return the children of ``<devices>`` for the claim's PCI devices, then mediated devices."""
-    mdevs = (unit for unit in claim.resources if unit.provider)
+    mdevs = (unit for unit in claim.resources if unit.parent_addr)
     return (*device_elements(claim.pci), *mdev_elements(claim.node_uuid, mdevs))
 
 
@@ -103,7 +103,7 @@ def node_devices(claim: Granted) -> tuple[str, ...]:
     return tuple(
         etree.tostring(mdev_document(claim.node_uuid, unit), encoding="unicode")
         for unit in claim.resources
-        if unit.provider
+        if unit.parent_addr
     )
 
 

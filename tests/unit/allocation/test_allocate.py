@@ -9,6 +9,8 @@ from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType
 from rtagent.model.instance import PciRequest
+from rtagent.model.placement_policy import PlacementPolicy
+from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.pci.assigned_resources import allocatable_inventories
 from tests.support.device_states import (
     PMEM,
@@ -22,7 +24,7 @@ from tests.support.device_states import (
     released,
     seen,
 )
-from tests.support.hosts import NOON, PINNED, call, request, uid
+from tests.support.hosts import NODE, NOON, PINNED, call, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
 
 NEAR = {"hw:pci_numa_affinity_policy": "required"}
@@ -158,7 +160,12 @@ def identifiers(claim):
 def test_units_are_assigned_one_by_one():
     state, first = built(vgpus(), extra_specs={"resources:VGPU": "1"})
     assert first.resources == (
-        AssignedResource(provider=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/0"),
+        AssignedResource(
+            resource_class="VGPU",
+            identifier=f"{GPU_0}/nvidia-11/0",
+            provider=provider_uuid(NODE, PlacementPolicy(), "pci_0000_08_00_0"),
+            parent_addr=GPU_0,
+        ),
     )
     state, second = built(state, extra_resource={"VGPU": 1})
     assert identifiers(second) == [f"{GPU_0}/nvidia-11/1"]
@@ -231,3 +238,14 @@ def test_adopted_orphan_is_assigned_the_devices_that_it_uses(owner):
     state = audited(device_host(), seen(device_host(), domain(uid(77), [GPU_0])))
     _, claim = built(state, "gpu:1", owner=owner)
     assert addresses(claim) == [GPU_0 if owner else GPU_1]
+
+
+def test_devices_name_the_provider_that_placement_has_for_them():
+    devices = record([gpu(GPU_0, 0), *tuple(nic())[1:]])
+    _, claim = built(device_host(devices, pci=policy(report_in_placement=True)), "gpu:1,vf:1")
+    providers = [
+        provider_uuid(NODE, PlacementPolicy(), device_suffix(address)) for address in (GPU_0, PF_0)
+    ]
+    assert [device.provider for device in claim.pci] == providers
+    _, claim = built(device_host(), "gpu:1,vf:1")
+    assert [device.provider for device in claim.pci] == [None, None]

@@ -127,7 +127,7 @@ def test_device_is_available_after_a_foreign_domain_releases_it(engine: Engine):
 def test_parent_of_an_assigned_resource_is_claimed(engine: Engine):
     store = SqlStore(engine)
     state = commit(store, enrolled(store), devices(GPU))
-    part = AssignedResource(provider=GPU.address, resource_class="VGPU", identifier="a part")
+    part = AssignedResource(parent_addr=GPU.address, resource_class="VGPU", identifier="a part")
     claim = replace(with_devices(1), resources=(part,))
     state = commit(store, state, created(claim))
     assert shown(engine) == {GPU.address: ("claimed", claim.owner_id, None)}

@@ -10,8 +10,20 @@ B = ResourceInventory(provider="b", resource_class="VGPU", identifiers=("b0", "b
 P = ResourceInventory(provider="", resource_class="CUSTOM_PMEM", identifiers=("ns0",))
 
 
+def fit(requests, users=None, owner="me", inventories=(A, B, P), **other):
+    return fit_resources(
+        inventories,
+        users or {},
+        owner,
+        requests,
+        where="cn1",
+        provider_of=lambda parent: f"provider of {parent or 'the host'}",
+        **other,
+    )
+
+
 def fitted(requests, users=None, owner="me", **other):
-    result = fit_resources([A, B, P], users or {}, owner, requests, where="cn1", **other)
+    result = fit(requests, users, owner, **other)
     return [resource.identifier for resource in result.resources]
 
 
@@ -49,7 +61,7 @@ def test_fit_returns_all_requested_resources(requests, users, expected):
     ],
 )
 def test_refusal_has_every_reason(requests, users, reasons):
-    result = fit_resources([A, B, P], users, "me", requests, where="cn1")
+    result = fit(requests, users)
     assert [str(reason) for reason in result.reasons] == reasons
 
 
@@ -57,13 +69,21 @@ def test_reusable_resources_are_shared_with_their_owner_only():
     users = {"a0": "me", "a1": "me", "a2": "me"}
     reusable = frozenset(users)
     assert fitted({"VGPU": 3}, users, reusable=reusable) == ["a0", "a1", "a2"]
-    other = fit_resources([A], users, "another", {"VGPU": 3}, where="cn1", reusable=reusable)
+    other = fit({"VGPU": 3}, users, "another", [A], reusable=reusable)
     assert hasattr(other, "reasons")
+
+
+def test_resources_name_their_provider_and_their_parent_device():
+    assigned = fit({"VGPU": 1, "CUSTOM_PMEM": 1}).resources
+    assert [(each.provider, each.parent_addr) for each in assigned] == [
+        ("provider of the host", None),
+        ("provider of b", "b"),
+    ]
 
 
 def test_assigned_resources_in_no_inventory_are_missing():
     assigned = [
-        AssignedResource(provider="a", resource_class="VGPU", identifier=name)
+        AssignedResource(parent_addr="a", resource_class="VGPU", identifier=name)
         for name in ("a0", "a9")
     ]
     assert [resource.identifier for resource in missing([A, B], assigned)] == ["a9"]

@@ -337,7 +337,7 @@ def test_all_mdevs_of_a_claimed_device_are_reserved():
 
 def test_a_device_with_a_claimed_mdev_is_reserved():
     state, claim = built(providing(report_in_placement=True), extra_resource={"VGPU": 1})
-    whole = claim.resources[0].provider.upper()
+    whole = claim.resources[0].parent_addr.upper()
     assert inventories(state)[whole] == {"CUSTOM_PCI_10DE_13F1": counts(1, reserved=1)}
 
 
@@ -346,7 +346,7 @@ def test_claimed_resources_of_a_removed_device_are_counted():
     less = replace(state.policy, pci=policy(mdev_types=(VGPU_TYPE,)))
     change = Change(cause="t", at=NOON, resource_inventories=(), policy=less)
     state = state.fold(change)
-    gone = "pci_" + claim.resources[-1].provider.replace(":", "_").replace(".", "_")
+    gone = "pci_" + claim.resources[-1].parent_addr.replace(":", "_").replace(".", "_")
     found = inventories(state)
     assert {gone: found[gone]} == {gone: {"VGPU": counts(1)}}
     assert found[""][PMEM_CLASS] == counts(2)

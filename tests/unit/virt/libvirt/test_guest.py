@@ -238,10 +238,12 @@ def given(*addresses, kind=BUILD, vgpus=0):
     """A claim of these GPUs, and of so many mediated devices of the first."""
     pci = (replace(GPU, address=address) for address in addresses)
     units = (
-        AssignedResource(provider=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{n}")
+        AssignedResource(
+            parent_addr=GPU_0, resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/{n}"
+        )
         for n in range(vgpus)
     )
-    named = AssignedResource(provider="", resource_class="CUSTOM_PMEM", identifier="ns0")
+    named = AssignedResource(resource_class="CUSTOM_PMEM", identifier="ns0")
     return dataclasses.replace(granted(), kind=kind, pci=tuple(pci), resources=(*units, named))
 
 

@@ -29,7 +29,7 @@ OF_A_PORT = replace(
     GPU, address=vf(3), dev_type=SRIOV_VF, source="neutron_port", requester_id="p", managed=False
 )
 VDPA_DEVICE = replace(OF_A_PORT, address=vf(4), dev_type=VDPA, vdpa_dev="/dev/vhost-vdpa-0")
-UNIT = AssignedResource(provider=GPU_1, resource_class="VGPU", identifier=f"{GPU_1}/nvidia-11/2")
+UNIT = AssignedResource(parent_addr=GPU_1, resource_class="VGPU", identifier=f"{GPU_1}/nvidia-11/2")
 
 
 def domain(*elements):
