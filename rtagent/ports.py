@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Protocol
 
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.migration import TakenOver
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState
@@ -93,6 +94,14 @@ class Store(Protocol):
 
         The other node has an active claim of kind ``evacuation`` for the same owner, made after the
         claim of this node. A database with one node only has no such claims.
+        """
+        ...
+
+    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
+        """Return how the last main claim of each of these owners ended on the node, by owner.
+
+        Left out are owners without a released claim (there was none, or it was purged) and owners
+        of a released claim whose row is damaged.
         """
         ...
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
@@ -28,6 +29,7 @@ ALL = frozenset(
         "position",
         "operation",
         "evacuated",
+        "ended",
         "retention",
         "purge",
     )
@@ -94,6 +96,9 @@ class FailingStore:
 
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         return self._do("evacuated", lambda: self._store.evacuated(node_uuid))
+
+    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
+        return self._do("ended", lambda: self._store.ended(node_uuid, owners))
 
     def retention(self, node_uuid: str) -> Retention:
         return self._do("retention", lambda: self._store.retention(node_uuid))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rtagent.errors import ConfigError
 from rtagent.model.change import Change, Operation
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
@@ -130,6 +131,9 @@ class FailpointStore:
 
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         return self._store.evacuated(node_uuid)
+
+    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
+        return self._store.ended(node_uuid, owners)
 
     def retention(self, node_uuid: str) -> Retention:
         return self._store.retention(node_uuid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOING, Claim, Unit
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import DEST, Migration, TakenOver
@@ -251,6 +252,22 @@ class MemoryStore:
             for claim in mine
             for other, migration in others
             if other.owner_id == claim.owner_id and other.created_at > claim.created_at
+        }
+
+    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
+        with self.disk.lock:
+            row = self.disk.node(node_uuid)
+            actions = {event.claim_uuid: event.action for event in row.events}
+            released = sorted(
+                (c for c in row.claims.values() if c.state not in LIVE_STATES and c.kind != ATTACH),
+                key=lambda claim: claim.revision,
+            )
+        return {
+            claim.owner_id: ClaimEnd(
+                claim_uuid=claim.uuid, action=actions.get(claim.uuid, ""), revision=claim.revision
+            )
+            for claim in released
+            if claim.owner_id in owners
         }
 
     def retention(self, node_uuid: str) -> Retention:

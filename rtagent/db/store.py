@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
 from rtagent.db.device_rows import read_devices
 from rtagent.db.domain_rows import read_domains
+from rtagent.db.ended_claims import read_ended
 from rtagent.db.findings import Findings
 from rtagent.db.first_digests import add_digests
 from rtagent.db.history import ClaimEvent, read_history
@@ -30,6 +31,7 @@ from rtagent.db.schema import compute_nodes
 from rtagent.db.transaction import Transactions
 from rtagent.db.unit_rows import UnitReader, UnitWriter, with_suspects
 from rtagent.model.change import Change, Operation
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
@@ -105,6 +107,10 @@ class SqlStore:
     def evacuated(self, node_uuid: str) -> Mapping[str, TakenOver]:
         with self._transactions.query() as connection:
             return read_evacuated(connection, node_uuid)
+
+    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
+        with self._transactions.query() as connection:
+            return read_ended(connection, node_uuid, owners)
 
     def retention(self, node_uuid: str) -> Retention:
         with self._transactions.query() as connection:

@@ -7,6 +7,7 @@ MODULES = (
     "commit",
     "device_rows",
     "domain_rows",
+    "ended_claims",
     "history",
     "migration_rows",
     "node_rows",
