@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oslo_config import cfg
 
-from rtagent.conf.types import CpuSet
+from rtagent.conf.types import CpuSet, StandardTrait
 from rtagent.model.base import Value
 
 GROUP = "compute"
+#: The beginning of the traits of image formats.
+IMAGE_TYPE = "COMPUTE_IMAGE_TYPE_"
 
 OPTS = [
     cfg.IntOpt(
@@ -45,6 +49,17 @@ guest is pinned to host CPUs.
 If a CPU leaves the set or the host while a guest is pinned to it, the guest keeps it.
 """,
     ),
+    cfg.ListOpt(
+        "image_type_exclude_list",
+        default=[],
+        item_type=StandardTrait(IMAGE_TYPE, implied=IMAGE_TYPE),
+        mutable=True,
+        help="""
+Image formats that guests of this host must not have, though libvirt supports them: ``qcow2`` with
+Ceph or LVM, or ``raw`` on a slow network, for example. Their traits (``COMPUTE_IMAGE_TYPE_QCOW2``)
+are not published.
+""",
+    ),
     cfg.BoolOpt(
         "packing_host_numa_cells_allocation_strategy",
         default=False,
@@ -67,4 +82,5 @@ class Compute(Value, frozen=True, kw_only=True):
     resource_provider_association_refresh: int
     cpu_shared_set: frozenset[int] | None
     cpu_dedicated_set: frozenset[int] | None
+    image_type_exclude_list: Sequence[str]
     packing_host_numa_cells_allocation_strategy: bool

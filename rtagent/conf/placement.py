@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 
+from rtagent.conf.types import StandardTrait
 from rtagent.model.base import Value
 from rtagent.model.placement_policy import ManageAllocations
 
@@ -33,6 +36,16 @@ Whether the agent writes the allocations of its claims to Placement.
 While Placement is down, claims go on with ``yes``; their allocations are written later, in order.
 With ``strict``, a call that creates a claim fails then, and the claim is aborted. This is for a
 cloud whose scheduler trusts Placement alone.
+""",
+    ),
+    cfg.ListOpt(
+        "withheld_traits",
+        default=[],
+        item_type=StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_"),
+        mutable=True,
+        help="""
+Traits of this host that are not published, though they hold for Nova's libvirt driver on it:
+``COMPUTE_TRUSTED_CERTS``, for example, if those who act on claims do not verify images.
 """,
     ),
     cfg.IntOpt(
@@ -73,6 +86,7 @@ class PlacementOptions(Value, frozen=True, kw_only=True):
     """
 
     manage_allocations: str
+    withheld_traits: Sequence[str]
     allocation_timeout: int
     allocation_audit_interval: int
 

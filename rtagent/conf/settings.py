@@ -17,7 +17,7 @@ from oslo_config import cfg
 from rtagent.conf import opts
 from rtagent.conf.api import Api
 from rtagent.conf.claims import Claims
-from rtagent.conf.compute import Compute
+from rtagent.conf.compute import IMAGE_TYPE, Compute
 from rtagent.conf.database import Database
 from rtagent.conf.default import Default
 from rtagent.conf.devices import Devices, mdev_group, mdev_options
@@ -73,8 +73,10 @@ class Settings(Value, frozen=True, kw_only=True):
     @property
     def placement_policy(self) -> PlacementPolicy:
         """The policy for Placement."""
+        images = (IMAGE_TYPE + each.upper() for each in self.compute.image_type_exclude_list)
         return PlacementPolicy(
-            manage_allocations=ManageAllocations(self.placement.manage_allocations)
+            manage_allocations=ManageAllocations(self.placement.manage_allocations),
+            withheld_traits=frozenset({*self.placement.withheld_traits, *images}),
         )
 
     @property

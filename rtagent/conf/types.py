@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import os_traits
 from oslo_config import types
 
 from rtagent.model.base import Value
 from rtagent.model.cpuset import format_cpu_spec, parse_cpu_spec
 from rtagent.model.pages import parse_size
+
+_TRAITS = frozenset(os_traits.get_traits())
 
 
 class CpuSet(types.ConfigType):
@@ -27,6 +30,29 @@ class CpuSet(types.ConfigType):
 
     def _formatter(self, value: frozenset[int]) -> str:
         return format_cpu_spec(value)
+
+
+class StandardTrait(types.String):
+    """A trait of os-traits that begins with one of the prefixes.
+
+    :param implied: what the operator leaves out at the beginning.
+    """
+
+    def __init__(self, *prefixes: str, implied: str = "") -> None:
+        super().__init__(type_name="trait")
+        self._prefixes, self._implied = prefixes, implied
+
+    def __call__(self, value: Any) -> str:
+        """:raises ValueError: there is no such trait."""
+        written = super().__call__(value)
+        name = self._implied + (written.upper() if self._implied else written)
+        if not name.startswith(self._prefixes) or name not in _TRAITS:
+            raise ValueError(f"{written!r} is not one of the standard traits {self._expected}")
+        return written
+
+    @property
+    def _expected(self) -> str:
+        return ", ".join(f"{prefix}*" for prefix in self._prefixes)
 
 
 class ReservedPages(Value, frozen=True, kw_only=True):

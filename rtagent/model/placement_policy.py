@@ -44,9 +44,11 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
     :ivar offered: inventories that provider configuration files add.
     :ivar offered_traits: traits that provider configuration files add, by the suffix of the
         provider.
+    :ivar withheld_traits: traits of the hypervisor that are not reported.
     """
 
     manage_allocations: ManageAllocations = ManageAllocations.NO
     adopted: Mapping[str, str] = {}
     offered: tuple[OfferedInventory, ...] = ()
     offered_traits: Mapping[str, frozenset[str]] = {}
+    withheld_traits: frozenset[str] = frozenset()

@@ -139,7 +139,8 @@ def _traits(state: NodeState, topology: Topology, disabled: bool) -> frozenset[s
         os_traits.COMPUTE_STATUS_DISABLED: disabled,
         os_traits.COMPUTE_REMOTE_MANAGED_PORTS: remote_managed,
     }
-    return topology.traits.union(name for name, true in own.items() if true)
+    capable = topology.traits - state.policy.placement.withheld_traits
+    return capable.union(name for name, true in own.items() if true)
 
 
 def _records(state: NodeState, topology: Topology) -> Iterator[tuple[str, InventoryRecord]]:

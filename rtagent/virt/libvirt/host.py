@@ -20,6 +20,7 @@ from rtagent.virt.libvirt.capabilities import (
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.connection import Session, optional
 from rtagent.virt.libvirt.document import parse, received
+from rtagent.virt.libvirt.driver_traits import Versions, driver_traits
 from rtagent.virt.libvirt.hostfile import simulated_capabilities, simulated_hostname
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 
@@ -100,6 +101,10 @@ def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
 
 
 def _traits(session: Session, capabilities: HostCapabilities) -> Iterator[str]:
+    virt = session.virt
+    versions = Versions(libvirt=virt.getLibVersion(), hypervisor=virt.getVersion())
+    arches = {arch for arch, _, _ in capabilities.guests}
+    yield from driver_traits(virt.getType(), versions, arches)
     yield from host_traits(capabilities, _all_features(session, capabilities))
     for machine in (None, *_MACHINES.get(capabilities.arch, ())):
         with optional(session):

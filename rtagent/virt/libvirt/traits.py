@@ -1,7 +1,6 @@
-"""Capability traits of the host, named by os-traits. Pure.
+"""Capability traits that documents of libvirt state, named by os-traits. Pure.
 
-Only facts that a document states are reported. Capabilities of the caller's own code (attaching
-volumes, config drives, image formats) must be published by the caller.
+`rtagent.virt.libvirt.driver_traits` has those that follow from versions.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os_traits
 from lxml import etree
 
 from rtagent.virt.libvirt.capabilities import HostCapabilities
-from rtagent.virt.libvirt.document import enum
+from rtagent.virt.libvirt.document import enum, integer
 
 _KNOWN = frozenset(os_traits.get_traits())
 
@@ -44,6 +43,13 @@ _X86 = {
     "vmx": ("VMX", "INTEL_VMX"),
 }
 
+#: x86 features whose trait is one of AVX-512. CPUs without AVX-512 may have them, too.
+_WITH_AVX512 = {
+    "gfni": "HW_CPU_X86_AVX512GFNI",
+    "vaes": "HW_CPU_X86_AVX512VAES",
+    "vpclmulqdq": "HW_CPU_X86_AVX512VPCLMULQDQ",
+}
+
 #: Enums in domain capabilities, and the prefix of the trait of each value.
 _ENUMS = (
     ("devices/disk/enum[@name='bus']", "COMPUTE_STORAGE_BUS_"),
@@ -56,8 +62,14 @@ _VALUES = (
     ("os/enum[@name='firmware']", "bios", "COMPUTE_FIRMWARE_BIOS"),
     ("os/enum[@name='firmware']", "efi", "COMPUTE_FIRMWARE_UEFI"),
     ("os/loader/enum[@name='secure']", "yes", "COMPUTE_SECURITY_UEFI_SECURE_BOOT"),
-    ("memoryBacking/enum[@name='sourceType']", "file", "COMPUTE_MEM_BACKING_FILE"),
     ("devices/filesystem/enum[@name='driverType']", "virtiofs", "COMPUTE_STORAGE_VIRTIO_FS"),
+)
+
+#: AMD's memory encryption: the number of guests that can have it, its default if the document of an
+#: older libvirt lacks it, and the trait.
+_SEV = (
+    ("maxGuests", "1", "HW_CPU_X86_AMD_SEV"),
+    ("maxESGuests", "0", "HW_CPU_X86_AMD_SEV_ES"),
 )
 
 _TPM = (
@@ -74,21 +86,28 @@ def host_traits(host: HostCapabilities, features: Iterable[str]) -> frozenset[st
     :param features: of the CPU, including those that its model implies.
     """
     named = {f"COMPUTE_ARCH_{arch.upper()}" for arch, _, _ in host.guests}
+    named.add(f"HW_ARCH_{host.arch.upper()}")
     if host.hyperthreading:
         named.add("HW_CPU_HYPERTHREADING")
-    prefix = _CPU_PREFIX.get(host.arch)
-    if prefix is not None:
-        renamed = _X86 if prefix == "HW_CPU_X86_" else {}
-        named |= {
-            prefix + name
-            for feature in features
-            for name in renamed.get(feature) or (re.sub(r"[^A-Z0-9]", "", feature.upper()),)
-        }
-    return frozenset(named & _KNOWN)
+    return frozenset((named | set(_cpu_names(host.arch, frozenset(features)))) & _KNOWN)
+
+
+def _cpu_names(arch: str, features: frozenset[str]) -> Iterator[str]:
+    prefix = _CPU_PREFIX.get(arch, "")
+    is_x86 = prefix == "HW_CPU_X86_"
+    for feature in features if prefix else ():
+        renamed = _X86.get(feature) if is_x86 else None
+        for name in renamed or (re.sub(r"[^A-Z0-9]", "", feature.upper()),):
+            yield prefix + name
+    if is_x86 and "avx512f" in features:
+        yield from (trait for feature, trait in _WITH_AVX512.items() if feature in features)
 
 
 def domain_traits(domain_capabilities: etree._Element) -> frozenset[str]:
-    """Return the traits of guests of one machine type."""
+    """Return the traits of guests of one machine type.
+
+    :raises BadDocument: a number is invalid.
+    """
     return frozenset(set(_domain_names(domain_capabilities)) & _KNOWN)
 
 
@@ -102,3 +121,7 @@ def _domain_names(root: etree._Element) -> Iterator[str]:
     for path, value, trait in _VALUES + (_TPM if emulated else ()):
         if value in enum(root, path):
             yield trait
+    for sev in root.iterfind("features/sev[@supported='yes']"):
+        for tag, default, trait in _SEV:
+            if integer(sev.findtext(tag, default), f"<{tag}>"):
+                yield trait

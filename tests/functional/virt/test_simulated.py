@@ -78,6 +78,7 @@ def test_the_host(connect, file):
     assert (topology.hypervisor_type, topology.hypervisor_version) == ("TEST", 2)
     assert topology.supported_hv_specs == (("x86_64", "test", "hvm"),)
     assert {"HW_CPU_HYPERTHREADING", "HW_CPU_X86_AVX2", "COMPUTE_ARCH_X86_64"} <= topology.traits
+    assert {"COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_NET_ATTACH_INTERFACE"} <= topology.traits
 
 
 def test_a_host_without_a_capabilities_document(connect, file):

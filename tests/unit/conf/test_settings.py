@@ -41,6 +41,19 @@ def test_defaults_are_those_of_nova(tmp_path):
     )
 
 
+def test_traits_are_withheld_by_name_and_by_image_format(tmp_path):
+    text = (
+        "[compute]\nimage_type_exclude_list = qcow2, iso\n"
+        "[placement]\nwithheld_traits = COMPUTE_TRUSTED_CERTS,HW_CPU_X86_SVM\n"
+    )
+    assert settings(tmp_path, text).placement_policy.withheld_traits == {
+        "COMPUTE_IMAGE_TYPE_QCOW2",
+        "COMPUTE_IMAGE_TYPE_ISO",
+        "COMPUTE_TRUSTED_CERTS",
+        "HW_CPU_X86_SVM",
+    }
+
+
 def test_each_option_has_a_field_and_each_field_an_option():
     types = {name: field.type for name, field in _fields(Settings).items()}
 
@@ -54,6 +67,16 @@ def test_each_option_has_a_field_and_each_field_an_option():
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
+        (
+            "[compute]\nimage_type_exclude_list = qcow3\n",
+            "[compute] image_type_exclude_list = qcow3: 'qcow3' is not one of the standard traits"
+            " COMPUTE_IMAGE_TYPE_*",
+        ),
+        (
+            "[placement]\nwithheld_traits = CUSTOM_A\n",
+            "[placement] withheld_traits = CUSTOM_A: 'CUSTOM_A' is not one of the standard traits"
+            " COMPUTE_*, HW_ARCH_*, HW_CPU_*",
+        ),
         (
             "[DEFAULT]\nreserved_host_cpus = -1\n",
             "[DEFAULT] reserved_host_cpus = -1: Should be greater than or equal to 0",

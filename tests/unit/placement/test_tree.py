@@ -14,6 +14,7 @@ from rtagent.allocation import capacity
 from rtagent.model.change import Change
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy
+from rtagent.model.placement_policy import PlacementPolicy
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.placement import tree
@@ -138,6 +139,15 @@ def test_traits_of_the_hypervisor_are_those_of_this_agent_alone():
         "HW_ARCH_X86_64",
     } <= exclusive
     assert exclusive.isdisjoint({"HW_NIC_SRIOV", "STORAGE_DISK_SSD", "OWNER_NOVA", "CUSTOM_GOLD"})
+
+
+def test_withheld_traits_are_those_of_the_hypervisor():
+    traits = frozenset({"COMPUTE_TRUSTED_CERTS", "COMPUTE_RESCUE_BFV"})
+    policy = PlacementPolicy(withheld_traits=traits - {"COMPUTE_RESCUE_BFV"} | {"COMPUTE_NODE"})
+    able = replace(
+        state(), topology=replace(TOPOLOGY, traits=traits), policy=Policy(placement=policy)
+    )
+    assert root(able).traits == {"COMPUTE_RESCUE_BFV", "COMPUTE_NODE", "OWNER_NOVA"}
 
 
 # -- dedicated CPUs -------------------------------------------------------------------------------

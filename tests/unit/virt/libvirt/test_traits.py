@@ -4,10 +4,11 @@ import os_traits
 import pytest
 
 from rtagent.virt.libvirt.capabilities import parse_capabilities
-from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 from tests.data import read
 
+X86 = {"COMPUTE_ARCH_X86_64", "HW_ARCH_X86_64"}
 HOSTS = ("one-socket", "two-sockets", "aarch64")
 
 
@@ -40,12 +41,23 @@ def test_every_name_is_known_to_os_traits(name):
     ],
 )
 def test_a_cpu_feature_becomes_its_trait(feature, expected):
-    assert host_traits(host("one-socket"), [feature]) == expected | {"COMPUTE_ARCH_X86_64"}
+    assert host_traits(host("one-socket"), [feature]) == expected | X86
+
+
+def test_features_of_cpus_with_avx512_are_traits_of_avx512():
+    features = ["avx512f", "vaes", "gfni", "vpclmulqdq"]
+    assert host_traits(host("one-socket"), features) == X86 | {
+        "HW_CPU_X86_AVX512F",
+        "HW_CPU_X86_AVX512GFNI",
+        "HW_CPU_X86_AVX512VAES",
+        "HW_CPU_X86_AVX512VPCLMULQDQ",
+    }
 
 
 def test_features_of_another_arch_have_its_own_traits():
     assert host_traits(host("aarch64"), ["aes", "sve"]) == {
         "COMPUTE_ARCH_AARCH64",
+        "HW_ARCH_AARCH64",
         "HW_CPU_AARCH64_AES",
         "HW_CPU_AARCH64_SVE",
     }
@@ -70,3 +82,35 @@ def test_traits_of_domain_capabilities():
         "COMPUTE_SECURITY_TPM_CRB",
         "COMPUTE_SECURITY_TPM_TIS",
     }
+
+
+def test_memory_that_a_file_can_back_is_no_trait():
+    # The trait is about the host's configuration.
+    assert "COMPUTE_MEM_BACKING_FILE" not in domain("q35")
+
+
+@pytest.mark.parametrize(
+    ("sev", "expected"),
+    [
+        ("<sev supported='no'/>", set()),
+        ("<sev supported='yes'><cbitpos>47</cbitpos></sev>", {"HW_CPU_X86_AMD_SEV"}),
+        (
+            "<sev supported='yes'><maxGuests>59</maxGuests><maxESGuests>0</maxESGuests></sev>",
+            {"HW_CPU_X86_AMD_SEV"},
+        ),
+        (
+            "<sev supported='yes'><maxGuests>59</maxGuests><maxESGuests>450</maxESGuests></sev>",
+            {"HW_CPU_X86_AMD_SEV", "HW_CPU_X86_AMD_SEV_ES"},
+        ),
+    ],
+)
+def test_memory_encryption(sev, expected):
+    document = f"<domainCapabilities><features>{sev}</features></domainCapabilities>"
+    assert domain_traits(parse(document)) == expected
+
+
+def test_number_of_encrypted_guests_must_be_a_number():
+    sev = "<sev supported='yes'><maxGuests>many</maxGuests></sev>"
+    document = parse(f"<domainCapabilities><features>{sev}</features></domainCapabilities>")
+    with pytest.raises(BadDocument, match="maxGuests"):
+        domain_traits(document)
