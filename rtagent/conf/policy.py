@@ -24,6 +24,7 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.mdev import MdevSettings, enabled_types
+from rtagent.pci.parsing import name_doubt
 from rtagent.pci.placement_reporting import check_no_devname
 from rtagent.pci.pmem import pmem_inventories
 from rtagent.pci.specs import parse_specs
@@ -103,7 +104,17 @@ class DeviceOptions(Value, frozen=True, kw_only=True):
         `policy`.
         """
         _, problems = enabled_types(self.devices.enabled_mdev_types, self.mdev)
-        return problems
+        return (*problems, *self._name_doubts())
+
+    def _name_doubts(self) -> Iterator[Problem]:
+        specs = [each.tags for each in parse_specs(self.pci.device_spec)]
+        criteria = [
+            each for alias in parse_aliases(self.pci.alias).values() for each in alias.alternatives
+        ]
+        for option, holders in (("device_spec", specs), ("alias", criteria)):
+            names = {name for each in holders for name in (*each.traits, each.resource_class or "")}
+            for doubt in filter(None, map(name_doubt, sorted(names))):
+                yield Problem(item=f"[pci] {option}", message=doubt)
 
     def _readers(self) -> dict[str, Callable[[], Any]]:
         """The function that computes each field of the policy."""

@@ -106,6 +106,21 @@ def parse_traits(value: object) -> frozenset[str]:
     )
 
 
+def name_doubt(name: str) -> str | None:
+    """Return why a parsed name of a class or trait is probably not what its writer meant, or None.
+
+    Nova's scheduler derives the same names without a word, so they cannot be errors.
+    """
+    own = name.removeprefix(_CUSTOM)
+    if own == name:
+        return None
+    if own in _TRAITS:
+        return f"{name} is not the standard trait {own}, which must be written in upper case"
+    if own.startswith("_"):
+        return f"{name} begins with an underscore: a blank before a name is a part of it"
+    return None
+
+
 def _parse_name(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue("must be a string")

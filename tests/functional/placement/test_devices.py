@@ -225,6 +225,20 @@ def test_a_removed_device_stays_while_it_is_claimed_or_allocated(host):
     assert host.shown == {}
 
 
+def test_a_device_is_found_by_the_names_that_nova_asks_for(host):
+    spec = {**GPU_IDS, "resource_class": "custom-foo", "traits": "hw_gpu_api_vulkan,my gpu"}
+    host.start_with(
+        *GPUS[:1], pci=policy(parse_specs([json.dumps(spec)]), report_in_placement=True)
+    )
+
+    traits = ["CUSTOM_HW_GPU_API_VULKAN", "CUSTOM_MY_GPU", "OWNER_NOVA"]
+    query = f"resources=CUSTOM_CUSTOM_FOO:1&required={','.join(traits)}&in_tree={host.node.uuid}"
+    found = host.node.server.client().get(f"/allocation_candidates?{query}").json()
+
+    child = host.children["0000:08:00.0"]
+    assert [set(each["allocations"]) for each in found["allocation_requests"]] == [{child}]
+
+
 def test_a_one_time_use_device_is_reserved_from_its_claim_on(host):
     name, consumer = "0000:08:00.0", uid()
     host.start_with(*GPUS[:1], pci=policy(ONE_TIME, report_in_placement=True))

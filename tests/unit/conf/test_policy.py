@@ -242,6 +242,20 @@ def test_mdev_types_without_device_addresses_are_doubted(tmp_path):
     assert settings(tmp_path, NOVA).doubts() == []
 
 
+def test_names_that_look_like_others_are_doubted(tmp_path):
+    text = (
+        "[pci]\n"
+        'device_spec = {"vendor_id": "10de", "traits": "hw_gpu_api_vulkan,fast"}\n'
+        'alias = {"name": "a", "resource_class": " gpu", "traits": "fast"}\n'
+    )
+
+    assert settings(tmp_path, text).doubts() == [
+        "[pci] device_spec: CUSTOM_HW_GPU_API_VULKAN is not the standard trait HW_GPU_API_VULKAN,"
+        " which must be written in upper case",
+        "[pci] alias: CUSTOM__GPU begins with an underscore: a blank before a name is a part of it",
+    ]
+
+
 def test_group_of_an_mdev_type_enabled_at_a_reload_is_read(tmp_path):
     conf_ = conf(tmp_path, NOVA)
     read(conf_)
