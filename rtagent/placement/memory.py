@@ -16,6 +16,7 @@ import os_traits
 
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.placement.client import (
+    CONCURRENT_UPDATE,
     DUPLICATE_NAME,
     INVENTORY_IN_USE,
     PROVIDER_IN_USE,
@@ -150,7 +151,15 @@ class MemoryPlacement:
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         self._request("allocations")
         found = self._part(uuid, "allocations")["allocations"]
-        return {"allocations": {c: {"resources": resources} for c, resources in found.items()}}
+        return {
+            "allocations": {
+                consumer: {
+                    "resources": resources,
+                    "consumer_generation": self._consumers[consumer]["consumer_generation"],
+                }
+                for consumer, resources in found.items()
+            }
+        }
 
     def consumer(self, uuid: str) -> Mapping[str, Any]:
         self._request("consumer")
@@ -242,7 +251,9 @@ class MemoryPlacement:
         for uuid, content in contents.items():
             known = self._consumers.get(uuid, {}).get("consumer_generation")
             if content.get("consumer_generation") != known:
-                raise PlacementConflict(f"consumer {uuid} has generation {known}")
+                raise PlacementConflict(
+                    f"consumer {uuid} has generation {known}", code=CONCURRENT_UPDATE
+                )
         before = deepcopy(self._providers)
         for uuid, content in contents.items():
             for provider in self._allocated(uuid):

@@ -1,0 +1,260 @@
+"""Compare the allocations on a node's providers with the node's claims. Pure.
+
+Each consumer that has an allocation here gets one of four verdicts. The reasons are positive facts
+of this agent: a claim that is live, a record that a claim or a move has ended, or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import StrEnum
+
+from rtagent.model.base import Value
+from rtagent.model.claim import ACTIVE, INCOMING, OUTGOING, Claim
+from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.consumers import Parts, consumers_of
+from rtagent.model.migration import ENDED, ERROR, RETURNED, Migration
+from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.placement.provider import Tree
+
+#: The resource classes of each provider, by uuid, that this agent publishes.
+Published = Mapping[str, Set[str]]
+
+
+class Verdict(StrEnum):
+    """What an allocation is in relation to the claims of the node.
+
+    :cvar MATCHING: of a claim; also if its guest is being built or moved, when the amounts change.
+    :cvar DIFFERENT: of a claim that holds other amounts.
+    :cvar ENDED: of a claim, or of a move, that has ended here.
+    :cvar UNKNOWN: of a consumer that has no record here.
+    """
+
+    MATCHING = "matching"
+    DIFFERENT = "different"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+class AllocatedConsumer(Value, frozen=True, kw_only=True):
+    """A consumer as Placement lists it on the providers of this node.
+
+    :ivar generation: of the consumer. :ivar parts: on this node's providers only.
+    """
+
+    uuid: str
+    generation: int | None
+    parts: Parts
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """The verdict on one consumer.
+
+    :ivar instance_uuid: the owner of the claim or of the move, if there is a record of it.
+    :ivar reason: of the verdict, for an operator.
+    :ivar removable: the agent may remove the allocation by itself.
+    :ivar expected: the parts that the claims hold, for the verdict `DIFFERENT`.
+    """
+
+    consumer: AllocatedConsumer
+    verdict: Verdict
+    reason: str
+    instance_uuid: str | None = None
+    removable: bool = False
+    expected: Parts = {}
+
+
+def allocated_consumers(
+    listings: Mapping[str, Mapping[str, Mapping[str, object]]],
+) -> dict[str, AllocatedConsumer]:
+    """Return the consumers of several providers, by uuid.
+
+    :param listings: by provider: the ``allocations`` of ``GET
+        /resource_providers/{uuid}/allocations``.
+    """
+    parts: dict[str, dict[str, Mapping[str, int]]] = {}
+    generations: dict[str, int | None] = {}
+    for provider, consumers in listings.items():
+        for uuid, allocation in consumers.items():
+            parts.setdefault(uuid, {})[provider] = allocation["resources"]  # type: ignore[assignment]
+            generations[uuid] = allocation.get("consumer_generation")  # type: ignore[assignment]
+    return {
+        uuid: AllocatedConsumer(uuid=uuid, generation=generations[uuid], parts=found)
+        for uuid, found in parts.items()
+    }
+
+
+def without_record(state: NodeState, uuids: Iterable[str]) -> frozenset[str]:
+    """Return the consumers of which only the history of claims may know something."""
+    return frozenset(
+        uuid for uuid in uuids if uuid not in state.owners and uuid not in state.migrations
+    )
+
+
+def published_classes(tree: Tree | None) -> Published:
+    """Return the resource classes of each provider that the agent publishes."""
+    providers = tree.providers if tree else ()
+    return {provider.uuid: provider.inventories.keys() for provider in providers}
+
+
+def classify(
+    state: NodeState,
+    consumers: Mapping[str, AllocatedConsumer],
+    ended: Mapping[str, ClaimEnd],
+    published: Published,
+) -> tuple[Finding, ...]:
+    """Return the verdict on each consumer, by uuid.
+
+    If the agent manages allocations, a consumer of a live claim that has no allocation here is
+    `DIFFERENT`, too.
+
+    :param consumers: with an allocation on this node's providers, by uuid.
+    :param ended: how claims ended, of the consumers `without_record`.
+    """
+    findings = _Findings(state, consumers, ended, published)
+    found = [findings.of(consumers[uuid]) for uuid in sorted(consumers)]
+    return (*found, *(findings.missing() if findings.managed else ()))
+
+
+class _Findings:
+    """The state with which the consumers are compared."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        consumers: Mapping[str, AllocatedConsumer],
+        ended: Mapping[str, ClaimEnd],
+        published: Published,
+    ) -> None:
+        self._state, self._consumers = state, consumers
+        self._ended, self._published = ended, published
+        self.managed = state.policy.placement.manage_allocations != ManageAllocations.NO
+
+    def of(self, consumer: AllocatedConsumer) -> Finding:
+        """Return the verdict on a consumer."""
+        uuid = consumer.uuid
+        if uuid in self._state.owners:
+            return self._of_claims(consumer, uuid)
+        if (record := self._state.migrations.get(uuid)) is not None:
+            return self._of_move(consumer, record)
+        if (end := self._ended.get(uuid)) is not None:
+            return self._of_end(consumer, end)
+        return Finding(
+            consumer=consumer,
+            verdict=Verdict.UNKNOWN,
+            reason="a domain of it is here, without a claim"
+            if uuid in self._state.domain_usages
+            else "there is no record of it on this node",
+        )
+
+    def missing(self) -> Iterator[Finding]:
+        """Yield a finding for each claim whose consumer has no allocation here."""
+        for owner in sorted(self._state.owners):
+            for uuid, expected in consumers_of(self._state, owner).items():
+                wanted = _published_parts(expected.parts, self._published)
+                if uuid not in self._consumers and wanted and self._is_settled(owner):
+                    yield Finding(
+                        consumer=AllocatedConsumer(uuid=uuid, generation=None, parts={}),
+                        verdict=Verdict.DIFFERENT,
+                        reason="it has a claim and no allocation",
+                        instance_uuid=owner,
+                        expected=wanted,
+                    )
+
+    def _of_claims(self, consumer: AllocatedConsumer, owner: str) -> Finding:
+        """The verdict on a consumer of live claims."""
+        expected = self._expected(consumer.uuid, owner)
+        found = _published_parts(consumer.parts, self._published)
+        if not self._is_settled(owner):
+            verdict, reason = Verdict.MATCHING, "its guest is being built or moved"
+        elif found == expected:
+            verdict, reason = Verdict.MATCHING, ""
+        else:
+            verdict, reason = Verdict.DIFFERENT, f"its claim holds {amounts(expected) or 'nothing'}"
+        return Finding(
+            consumer=consumer,
+            verdict=verdict,
+            reason=reason,
+            instance_uuid=owner,
+            expected=expected,
+        )
+
+    def _of_move(self, consumer: AllocatedConsumer, record: Migration) -> Finding:
+        """The verdict on a migration that has a record here."""
+        owner = record.instance_uuid
+        if record.status not in ENDED or any(
+            claim.migration_uuid == record.uuid and claim.state in (INCOMING, OUTGOING)
+            for claim in self._state.claims_of(owner)
+        ):
+            return self._of_claims(consumer, owner)
+        # An error may be the agent's own finding: that the lease of the destination has lapsed.
+        confirmed = self.managed or record.status != ERROR
+        reason = f"migration of instance {owner}: {record.status}"
+        if record.status in RETURNED and not self._is_back(owner):
+            confirmed = False
+            reason += "; the instance does not have its own allocation again yet"
+        return Finding(
+            consumer=consumer,
+            verdict=Verdict.ENDED,
+            reason=reason,
+            instance_uuid=owner,
+            removable=confirmed and self._is_known,
+        )
+
+    def _of_end(self, consumer: AllocatedConsumer, end: ClaimEnd) -> Finding:
+        """The verdict on a consumer whose claims have ended."""
+        here = consumer.uuid in self._state.domain_usages
+        reason = f"claim {end.claim_uuid} has ended: {end.action or 'its history was purged'}"
+        return Finding(
+            consumer=consumer,
+            verdict=Verdict.ENDED,
+            reason=f"{reason}; its domain is still here" if here else reason,
+            instance_uuid=consumer.uuid,
+            removable=(self.managed or end.confirmed) and self._is_known and not here,
+        )
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether it is known what is claimed on this node."""
+        return not self._state.unknown
+
+    def _expected(self, uuid: str, owner: str) -> Parts:
+        found = consumers_of(self._state, owner).get(uuid)
+        return _published_parts(found.parts if found else {}, self._published)
+
+    def _is_settled(self, owner: str) -> bool:
+        """Whether the amounts of an owner's claims can be compared: its guest is neither built
+        nor moved now, and no record is damaged.
+        """
+        claims: tuple[Claim, ...] = self._state.claims_of(owner)
+        return all(claim.state == ACTIVE and not claim.quarantined for claim in claims)
+
+    def _is_back(self, owner: str) -> bool:
+        """Whether an instance has no claim here, or the allocations of its claims."""
+        expected = self._expected(owner, owner)
+        consumer = self._consumers.get(owner)
+        found = _published_parts(consumer.parts if consumer else {}, self._published)
+        return expected == found
+
+
+def amounts(parts: Parts) -> str:
+    """Return the sums of parts, for a person to read: ``MEMORY_MB 512, VCPU 1``."""
+    sums: dict[str, int] = {}
+    for resources in parts.values():
+        for name, amount in resources.items():
+            sums[name] = sums.get(name, 0) + amount
+    return ", ".join(f"{name} {sums[name]}" for name in sorted(sums))
+
+
+def _published_parts(parts: Parts, published: Published) -> Parts:
+    """Leave out what this agent does not publish: other services rule that."""
+    found = {
+        provider: {
+            name: amount
+            for name, amount in resources.items()
+            if amount and name in published.get(provider, ())
+        }
+        for provider, resources in parts.items()
+    }
+    return {provider: resources for provider, resources in found.items() if resources}

@@ -1,0 +1,255 @@
+"""AllocationAuditor: reads the allocations on this node's providers and acts on the findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.model.base import Value
+from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.consumers import Parts
+from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.placement.allocation_audit import (
+    AllocatedConsumer,
+    Finding,
+    Published,
+    Verdict,
+    allocated_consumers,
+    amounts,
+    classify,
+    published_classes,
+    without_record,
+)
+from rtagent.placement.consumer_parts import ChangedConsumer, change_parts, tree_providers
+from rtagent.placement.healing import missing_parts
+from rtagent.placement.mending import mend
+from rtagent.placement.provider import Tree
+from rtagent.placement.sightings import Sightings
+from rtagent.ports import Clock, PlacementAPI, Reporter
+
+
+class NodeView(Value, frozen=True, kw_only=True):
+    """What the auditor reads of the node. Each callable returns the state of that moment.
+
+    :ivar state: the published state.
+    :ivar tree: what is published to Placement; None: nothing yet.
+    :ivar ended: how claims of these owners ended; raises `StoreUnavailable`.
+    :ivar trusted: whether the records are complete: the store is there, and has not gone back in
+        time.
+    :ivar term: seconds for which a finding must be unchanged before it counts.
+    """
+
+    state: Callable[[], NodeState]
+    tree: Callable[[], Tree | None]
+    ended: Callable[[Collection[str]], Mapping[str, ClaimEnd]]
+    trusted: Callable[[], bool]
+    term: Callable[[], float]
+
+
+class AuditReport(Value, frozen=True, kw_only=True):
+    """The result of one audit.
+
+    :ivar at: when it began. :ivar counts: consumers by verdict.
+    :ivar settled: the findings that are not matching and that count.
+    :ivar recheck: when the findings that do not count yet will, by the monotonic clock; None: there
+        are none.
+    :ivar removed: consumers whose allocations here were removed.
+    :ivar rewritten: consumers that are to be written again. :ivar healed: consumers that got
+        allocations of devices.
+    :ivar problems: what could not be corrected.
+    """
+
+    at: datetime
+    counts: Mapping[Verdict, int] = {}
+    settled: tuple[Finding, ...] = ()
+    recheck: float | None = None
+    removed: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    healed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def settled_count(self, verdict: Verdict) -> int:
+        """Return how many settled findings have this verdict."""
+        return sum(finding.verdict == verdict for finding in self.settled)
+
+
+class AllocationAuditor:
+    """For one thread at a time.
+
+    :ivar sightings: since when the findings are as they are.
+    """
+
+    def __init__(
+        self,
+        api: PlacementAPI,
+        view: NodeView,
+        clock: Clock,
+        reporter: Reporter,
+        *,
+        enqueue: Callable[[str], None],
+        republish: Callable[[], None],
+    ) -> None:
+        """:param enqueue: has the allocation of a consumer written again.
+        :param republish: has the inventories written again.
+        """
+        self._api, self._view, self._clock = api, view, clock
+        self._reporter = reporter.named(__name__)
+        self._enqueue, self._republish = enqueue, republish
+        self.sightings = Sightings()
+
+    def run(self) -> AuditReport:
+        """Compare every allocation with the claims, and correct what this agent may correct.
+
+        :raises PlacementError: the allocations cannot be read. :raises StoreUnavailable:
+        """
+        began, at = self._clock.monotonic(), self._clock.now()
+        read = self._read()
+        state = self._view.state()  # now: what was claimed during the requests counts
+        findings = self._classify(state, read)
+        self.sightings = self.sightings.after(findings, began, at)
+        term = self._view.term()
+        settled = [
+            finding
+            for finding in findings
+            if finding.verdict != Verdict.MATCHING
+            and self.sightings.settled(finding.consumer.uuid, began, term)
+        ]
+        work = _Work()
+        if self._view.trusted():
+            self._heal(state, read, work)
+            for finding in settled:
+                self._correct(finding, read, work)
+        done = {*work.removed, *work.rewritten}
+        return AuditReport(
+            at=at,
+            counts=Counter(finding.verdict for finding in findings),
+            settled=tuple(each for each in settled if each.consumer.uuid not in done),
+            recheck=self.sightings.unsettled_until(began, term),
+            removed=tuple(work.removed),
+            rewritten=tuple(work.rewritten),
+            healed=tuple(work.healed),
+            problems=tuple(work.problems),
+        )
+
+    def _read(self) -> _Read:
+        providers = tree_providers(self._api, self._view.state().node.uuid)
+        listings = {}
+        for provider in sorted(providers):
+            try:
+                listings[provider] = self._api.allocations(provider)["allocations"]
+            except PlacementConflict:
+                continue  # it was deleted meanwhile: then nothing was allocated from it
+        return _Read(
+            providers=providers,
+            consumers=allocated_consumers(listings),
+            published=published_classes(self._view.tree()),
+        )
+
+    def _classify(self, state: NodeState, read: _Read) -> tuple[Finding, ...]:
+        ended = self._view.ended(without_record(state, read.consumers))
+        return classify(state, read.consumers, ended, read.published)
+
+    # -- corrections ------------------------------------------------------------------------------
+
+    def _correct(self, finding: Finding, read: _Read, work: _Work) -> None:
+        uuid = finding.consumer.uuid
+        managed = self._view.state().policy.placement.manage_allocations != ManageAllocations.NO
+        if finding.verdict == Verdict.DIFFERENT and managed:
+            self._enqueue(uuid)
+            work.rewritten.append(uuid)
+        elif finding.verdict == Verdict.ENDED and finding.removable:
+            with work.of(uuid):
+                self._remove(finding, read, work)
+
+    def _remove(self, finding: Finding, read: _Read, work: _Work) -> None:
+        """Remove the allocation of a claim that has ended, unless anything has changed since."""
+
+        def nothing(now: AllocatedConsumer) -> Parts | None:
+            unchanged = now.parts and now.generation == finding.consumer.generation
+            return {} if unchanged and self._is_still_removable(now, finding, read) else None
+
+        uuid = finding.consumer.uuid
+        removed = change_parts(self._api, uuid, read.providers, nothing)
+        if removed is None:
+            return
+        if uuid in self._view.state().owners:  # a claim was made during the write
+            self._put_back(uuid, read, removed)
+            return
+        work.removed.append(uuid)
+        self._reporter.counted("placement", "allocation_removed")
+        what = amounts(removed.before)
+        self._log(f"removed the allocation of {uuid} ({what}): {finding.reason}")
+
+    def _is_still_removable(self, now: AllocatedConsumer, before: Finding, read: _Read) -> bool:
+        """Whether the verdict on a consumer is the same in the state of this moment."""
+        if not self._view.trusted():
+            return False
+        owner = before.instance_uuid or now.uuid
+        known = {owner: read.consumers[owner]} if owner in read.consumers else {}
+        read = replace(read, consumers={**known, now.uuid: now})
+        findings = self._classify(self._view.state(), read)
+        return any(each.consumer.uuid == now.uuid and each.removable for each in findings)
+
+    def _put_back(self, uuid: str, read: _Read, removed: ChangedConsumer) -> None:
+        def before(now: AllocatedConsumer) -> Parts | None:
+            return None if now.parts else removed.before
+
+        change_parts(self._api, uuid, read.providers, before, removed.identity)
+
+    def _heal(self, state: NodeState, read: _Read, work: _Work) -> None:
+        """Write the allocations of devices that their users lack.
+
+        If the agent manages allocations, it writes them with all others.
+        """
+        if state.policy.placement.manage_allocations != ManageAllocations.NO:
+            return
+        lifted = False
+        for each in missing_parts(state, read.consumers, read.published):
+            uuid, what = each.consumer.uuid, amounts(each.parts)
+            with work.of(uuid):
+                lifted = mend(self._api, each, self._view.state) or lifted
+                work.healed.append(uuid)
+                self._reporter.counted("placement", "allocation_healed")
+                self._log(f"{uuid} got the allocation of its devices, which was missing: {what}")
+        if lifted:
+            self._republish()
+
+    def _log(self, sentence: str) -> None:
+        self._reporter.log("info", f"placement: {sentence}")
+
+
+class _Read(Value, frozen=True, kw_only=True):
+    """What an audit has read. :ivar providers: all of the node's, by uuid."""
+
+    providers: frozenset[str]
+    consumers: Mapping[str, AllocatedConsumer]
+    published: Published
+
+
+class _Work:
+    """What an audit does, and what it cannot do."""
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+        self.rewritten: list[str] = []
+        self.healed: list[str] = []
+        self.problems: list[str] = []
+
+    @contextmanager
+    def of(self, uuid: str) -> Iterator[None]:
+        """Work on one consumer. A failure costs this consumer only, unless Placement is away.
+
+        :raises PlacementUnavailable:
+        """
+        try:
+            yield
+        except PlacementUnavailable:
+            raise
+        except PlacementError as error:
+            self.problems.append(f"{uuid}: {error.message}")

@@ -1,0 +1,288 @@
+"""Audits of the allocations on a node's providers."""
+
+import pytest
+
+from rtagent.errors import PlacementConflict, PlacementUnavailable
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.placement.allocation_audit import Verdict
+from tests.support.agents import GUEST, LARGE, OTHER, SMALL, Agent, facts
+from tests.support.audited_allocations import TERM, AuditedNode, managed
+from tests.support.hosts import uid
+
+YES = ManageAllocations.YES
+AMOUNTS = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
+
+
+@pytest.fixture
+def node():
+    return AuditedNode()
+
+
+def test_the_allocation_of_a_claim_matches(node):
+    node.agent.run()
+    node.allocate(GUEST, AMOUNTS)
+    report = node.settle()
+    assert (report.settled, report.counts) == ((), {Verdict.MATCHING: 1})
+    assert node.parts(GUEST) == {node.uuid: AMOUNTS}
+
+
+def test_other_amounts_are_reported_and_stay_if_others_write_allocations(node):
+    node.agent.run()
+    node.allocate(GUEST, {**AMOUNTS, "VCPU": 2})
+    report = node.settle()
+    (finding,) = report.settled
+    assert (finding.verdict, finding.instance_uuid) == (Verdict.DIFFERENT, GUEST)
+    assert finding.reason == "its claim holds DISK_GB 1, MEMORY_MB 1024, VCPU 1"
+    assert node.enqueued == []
+    assert node.parts(GUEST)[node.uuid]["VCPU"] == 2
+
+
+def test_other_and_missing_amounts_are_written_again_if_the_agent_manages_allocations():
+    node = AuditedNode(manage=YES)
+    node.agent.run()
+    node.agent.run(owner=OTHER)
+    node.allocate(GUEST, {**AMOUNTS, "VCPU": 2})
+    assert node.settle().rewritten == tuple(sorted([GUEST, OTHER]))
+    assert sorted(node.enqueued) == sorted([GUEST, OTHER])
+
+
+def test_nothing_is_missing_if_nobody_writes_allocations(node):
+    node.agent.run()
+    assert node.settle().settled == ()
+
+
+def test_the_allocation_of_a_released_claim_is_removed_and_other_hosts_keep_their_part(node):
+    claim = node.agent.run()
+    elsewhere = uid()
+    node.api.create_provider(elsewhere, "other")
+    node.api.put_inventories(elsewhere, 0, node.api.inventories(node.uuid)["inventories"])
+    node.write(GUEST, {node.uuid: AMOUNTS, elsewhere: {"VCPU": 3}})
+    node.agent.world.destroy(GUEST)
+    node.agent.release(claim)
+    assert node.settle().removed == (GUEST,)
+    assert node.parts(GUEST) == {elsewhere: {"VCPU": 3}}
+    assert node.settle().removed == ()
+
+
+def test_an_allocation_is_removed_only_after_it_has_not_changed_for_the_term(node):
+    """An allocation is written before its claim is made."""
+    node.agent.release(node.agent.build())
+    node.allocate(GUEST, AMOUNTS)
+    report = node.run()
+    assert (report.removed, report.settled) == ((), ())
+    assert report.recheck == node.agent.clock.monotonic() + TERM
+    node.agent.clock.advance(TERM - 1)
+    assert node.run().removed == ()
+    node.write(GUEST, {node.uuid: {**AMOUNTS, "VCPU": 2}})
+    node.agent.clock.advance(1)
+    assert node.run().removed == ()
+    node.restart()
+    node.agent.clock.advance(TERM)
+    assert node.run().removed == ()
+    node.agent.clock.advance(TERM)
+    assert node.run().removed == (GUEST,)
+
+
+@pytest.mark.parametrize(("manage", "removed"), [(ManageAllocations.NO, ()), (YES, (GUEST,))])
+def test_a_lapsed_lease_is_no_statement_of_the_caller(manage, removed):
+    node = AuditedNode(manage=manage)
+    node.agent.build()
+    node.allocate(GUEST, AMOUNTS)
+    node.agent.clock.advance(TERM + 1)
+    node.agent.audit()
+    assert node.agent.states() == []
+    report = node.settle()
+    assert report.removed == removed
+    if not removed:
+        (finding,) = report.settled
+        assert finding.reason.endswith("has ended: expire")
+
+
+def test_the_domain_of_an_ended_claim_keeps_its_allocation(node):
+    claim = node.agent.run()
+    node.allocate(GUEST, AMOUNTS)
+    node.agent.release(claim)
+    node.agent.audit()
+    (finding,) = node.settle().settled
+    assert finding.reason.endswith("its domain is still here")
+    assert node.parts(GUEST)
+
+
+def test_an_unknown_consumer_is_never_touched():
+    for manage in ManageAllocations:
+        node = AuditedNode(manage=manage)
+        node.allocate(OTHER, AMOUNTS)
+        assert node.verdicts() == {OTHER: Verdict.UNKNOWN}
+        node.agent.clock.advance(1e6)
+        node.run()
+        assert node.parts(OTHER) == {node.uuid: AMOUNTS}
+
+
+def test_a_purged_claim_is_unknown(node):
+    node.agent.release(node.agent.build())
+    node.allocate(GUEST, AMOUNTS)
+    retention = node.agent.store.retention(node.uuid)
+    node.agent.store.purge(node.uuid, node.agent.state.revision, retention)
+    assert node.verdicts() == {GUEST: Verdict.UNKNOWN}
+
+
+def test_nothing_is_changed_while_the_records_may_be_incomplete(node):
+    node.agent.release(node.agent.build())
+    node.allocate(GUEST, AMOUNTS)
+    node.trusted = False
+    (finding,) = node.settle().settled
+    assert finding.removable
+    assert node.parts(GUEST)
+
+
+# -- races ----------------------------------------------------------------------------------------
+
+
+def ended(node):
+    """An ended claim whose allocation is due to be removed."""
+    node.agent.release(node.agent.build())
+    node.allocate(GUEST, AMOUNTS)
+    node.run()
+    node.agent.clock.advance(TERM)
+
+
+@pytest.mark.parametrize("request_", ["tree", "allocations", "consumer", "put_consumer"])
+def test_a_claim_that_is_made_meanwhile_keeps_its_allocation(node, request_):
+    ended(node)
+    node.meddler.before[request_] = node.agent.build
+    assert node.run().removed == ()
+    assert node.parts(GUEST) == {node.uuid: AMOUNTS}
+    assert node.settle().counts == {Verdict.MATCHING: 1}
+
+
+@pytest.mark.parametrize("request_", ["tree", "allocations", "consumer", "put_consumer"])
+def test_an_allocation_that_is_written_meanwhile_stays(node, request_):
+    ended(node)
+    new = {**AMOUNTS, "VCPU": 4}
+    node.meddler.before[request_] = lambda: node.write(GUEST, {node.uuid: new})
+    assert node.run().removed == ()
+    assert node.parts(GUEST) == {node.uuid: new}
+
+
+def test_an_allocation_that_another_client_removes_meanwhile_is_no_error(node):
+    ended(node)
+    node.meddler.before["consumer"] = lambda: node.write(GUEST, {})
+    report = node.run()
+    assert (report.removed, report.problems) == ((), ())
+
+
+def test_a_refused_removal_costs_one_consumer_only(node):
+    node.agent.release(node.agent.build())
+    node.agent.release(node.agent.build(owner=OTHER))
+    for each in (GUEST, OTHER):
+        node.allocate(each, AMOUNTS)
+    node.run()
+    node.agent.clock.advance(TERM)
+    refused = []
+
+    def refuse_first():
+        refused.append(True)
+        raise PlacementConflict("no")
+
+    node.meddler.before["put_consumer"] = refuse_first
+    report = node.run()
+    assert refused
+    assert (len(report.removed), report.problems) == (1, (f"{GUEST}: no",))
+    assert node.run().removed == (GUEST,)
+
+
+def test_an_outage_in_the_middle_is_an_error_and_the_next_audit_goes_on(node):
+    ended(node)
+    node.api.failures["put_consumer"] = PlacementUnavailable("gone")
+    with pytest.raises(PlacementUnavailable):
+        node.run()
+    node.api.failures.clear()
+    assert node.run().removed == (GUEST,)
+
+
+def test_a_provider_that_is_deleted_meanwhile_is_left_out(node):
+    child = uid()
+    node.api.create_provider(child, "child", node.uuid)
+    node.meddler.before["allocations"] = lambda: node.api.delete(child)
+    assert node.run().counts == {}
+
+
+# -- moves ----------------------------------------------------------------------------------------
+
+
+def test_allocations_of_building_and_moving_guests_are_never_removed():
+    node = AuditedNode(manage=YES)
+    node.agent.build(owner=OTHER)
+    node.allocate(OTHER, {"VCPU": 4})
+    node.agent.run()
+    move = facts()
+    node.allocate(GUEST, AMOUNTS)
+    node.agent.claim_move(move, LARGE)
+    node.allocate(move.uuid, AMOUNTS)
+    for _ in range(2):
+        report = node.settle()
+        assert report.counts == {Verdict.MATCHING: 3}
+        assert (report.settled, node.enqueued) == ((), [])
+        node.agent.move("start_move_out", move)
+
+
+def test_a_migration_whose_guest_has_left_gives_its_allocation_up(node):
+    node.agent.run()
+    move = facts()
+    node.agent.move("start_move_out", move)
+    node.allocate(move.uuid, AMOUNTS)
+    assert node.settle().counts == {Verdict.MATCHING: 1}
+    node.agent.world.destroy(GUEST)
+    node.agent.move("drop_move_claim_at_source", move)
+    assert node.settle().removed == (move.uuid,)
+
+
+def test_a_reverted_migration_keeps_its_allocation_until_the_guest_has_its_own_again(node):
+    node.agent.run()
+    move = facts()
+    node.agent.claim_move(move, LARGE)
+    node.agent.move("start_move_out", move)
+    node.allocate(move.uuid, AMOUNTS)
+    node.agent.move("drop_move_claim_at_dest", move)
+    assert node.settle().counts == {Verdict.MATCHING: 1}
+    node.agent.move("finish_revert", move)
+    (finding,) = node.settle().settled
+    assert "does not have its own allocation again" in finding.reason
+    node.allocate(GUEST, AMOUNTS)
+    assert node.run().removed == (move.uuid,)
+    assert node.parts(GUEST) == {node.uuid: AMOUNTS}
+
+
+@pytest.mark.parametrize(("manage", "removed"), [(ManageAllocations.NO, False), (YES, True)])
+def test_a_migration_whose_lease_has_lapsed_is_not_the_agents_to_end(manage, removed):
+    node = AuditedNode(manage=manage)
+    node.agent.run()
+    move = facts()
+    node.agent.claim_move(move, LARGE)
+    node.allocate(GUEST, AMOUNTS)
+    node.allocate(move.uuid, AMOUNTS)
+    node.agent.clock.advance(TERM + 1)
+    node.agent.world.destroy(GUEST)
+    node.agent.audit()
+    assert node.agent.states() == ["active"]
+    assert (move.uuid in node.settle().removed) is removed
+
+
+def test_a_consumer_that_was_built_elsewhere_is_removed_after_its_destination_was_dropped():
+    node = AuditedNode(agent=Agent(policy=managed(ManageAllocations.NO)))
+    move = facts()
+    node.agent.claim_move(move, SMALL)
+    node.allocate(GUEST, AMOUNTS)
+    node.agent.move("drop_move_claim_at_dest", move)
+    assert node.settle().removed == (GUEST,)
+
+
+def test_an_audit_of_a_thousand_consumers_needs_two_requests(node):
+    node.agent.run()
+    node.allocate(GUEST, AMOUNTS)
+    for number in range(1000):
+        node.api.allocate(node.uuid, uid(10**6 + number), {"VCPU": 1})
+    before = len(node.api.requests)
+    report = node.run()
+    assert report.counts == {Verdict.MATCHING: 1, Verdict.UNKNOWN: 1000}
+    assert node.api.requests[before:] == ["tree", "allocations"]
