@@ -28,7 +28,7 @@ from rtagent.placement.allocation_audit import (
 )
 from rtagent.placement.consumer_parts import ChangedConsumer, change_parts, tree_providers
 from rtagent.placement.healing import missing_parts
-from rtagent.placement.mending import mend
+from rtagent.placement.mending import Mended, mend
 from rtagent.placement.provider import Tree
 from rtagent.placement.sightings import Sightings
 from rtagent.ports import Clock, PlacementAPI, Reporter
@@ -213,7 +213,10 @@ class AllocationAuditor:
         for each in missing_parts(state, read.consumers, read.published):
             uuid, what = each.consumer.uuid, amounts(each.parts)
             with work.of(uuid):
-                lifted = mend(self._api, each, self._view.state) or lifted
+                mended = mend(self._api, each, self._view.state)
+                if mended == Mended.NOTHING:
+                    continue
+                lifted = lifted or mended == Mended.BOTH
                 work.healed.append(uuid)
                 self._reporter.counted("placement", "allocation_healed")
                 self._log(f"{uuid} got the allocation of its devices, which was missing: {what}")

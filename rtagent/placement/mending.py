@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Any
 
 from rtagent.errors import PlacementConflict
@@ -14,14 +15,26 @@ from rtagent.placement.healing import MissingParts
 from rtagent.ports import PlacementAPI
 
 
-def mend(api: PlacementAPI, missing: MissingParts, state: Callable[[], NodeState]) -> bool:
+class Mended(Enum):
+    """What was written.
+
+    :cvar NOTHING: the claims have ended, or another client was first.
+    :cvar ALLOCATION: the consumer's allocation. :cvar BOTH: inventories, too; the mirror has to
+        publish them again.
+    """
+
+    NOTHING = auto()
+    ALLOCATION = auto()
+    BOTH = auto()
+
+
+def mend(api: PlacementAPI, missing: MissingParts, state: Callable[[], NodeState]) -> Mended:
     """Add what a consumer lacks to its allocations.
 
     A device that is reserved for its user cannot be allocated as it is. Then its reservation is
-    lifted in the same request; the mirror has to publish the inventories again.
+    lifted in the same request.
 
     :param state: returns the state of that moment.
-    :returns: whether a reservation was lifted.
     :raises PlacementConflict: other consumers have what is missing.
     """
     uuid, providers = missing.consumer.uuid, missing.parts.keys()
@@ -30,20 +43,20 @@ def mend(api: PlacementAPI, missing: MissingParts, state: Callable[[], NodeState
         return _completed(now, missing, state())
 
     try:
-        change_parts(api, uuid, providers, rule, identity_of(missing.consumer))
+        changed = change_parts(api, uuid, providers, rule, identity_of(missing.consumer))
     except PlacementConflict:
         content = api.consumer(uuid)
         consumer, elsewhere = read_consumer(content, uuid, providers)
         wanted = rule(consumer)
         if wanted is None:
-            return False
+            return Mended.NOTHING
         inventories = {p: _unreserved(api, p, missing.parts[p]) for p in sorted(providers)}
         if not any(inventories.values()):
             raise
         new = body(content, {**elsewhere, **wanted}, identity_of(missing.consumer))
         api.reshape({p: found for p, found in inventories.items() if found}, {uuid: new})
-        return True
-    return False
+        return Mended.BOTH
+    return Mended.NOTHING if changed is None else Mended.ALLOCATION
 
 
 def _completed(now: AllocatedConsumer, missing: MissingParts, state: NodeState) -> Parts | None:

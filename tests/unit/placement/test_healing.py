@@ -1,0 +1,158 @@
+"""Devices that are used and have no allocation."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.provider_names import device_suffix, provider_uuid
+from rtagent.placement.allocation_audit import Verdict
+from tests.support.agents import GUEST, OTHER, POLICY, Agent, facts, with_devices
+from tests.support.audited_allocations import AuditedNode, managed
+from tests.support.device_states import ONE_TIME
+from tests.support.device_states import policy as pci_policy
+from tests.support.hosts import uid
+from tests.support.pci_hosts import GPU_0, GPU_1
+
+GPU = "CUSTOM_PCI_10DE_13F1"
+ONE, TWO = with_devices("gpu:1"), with_devices("gpu:2")
+
+
+def gpu_node(manage=ManageAllocations.NO, **pci):
+    """A node with two GPUs that are published."""
+    policy = replace(managed(manage, POLICY), pci=pci_policy(report_in_placement=True, **pci))
+    return AuditedNode(agent=Agent(policy=policy, gpus=(GPU_0, GPU_1)))
+
+
+@pytest.fixture
+def node():
+    return gpu_node()
+
+
+def provider(node, address):
+    state = node.agent.state
+    return provider_uuid(state.node, state.policy.placement, device_suffix(address))
+
+
+def devices(node, *consumers):
+    """The addresses of the devices that these consumers have in Placement."""
+    parts = {name for each in consumers for name in node.parts(each)}
+    return {address for address in (GPU_0, GPU_1) if provider(node, address) in parts}
+
+
+def test_a_running_guest_gets_the_allocation_of_its_device(node):
+    claim = node.agent.run(ONE)
+    node.allocate(GUEST, {"VCPU": 1, "MEMORY_MB": 512})
+    assert node.run().healed == (GUEST,)
+    assert node.parts(GUEST) == {
+        node.uuid: {"VCPU": 1, "MEMORY_MB": 512},
+        provider(node, claim.pci[0].address): {GPU: 1},
+    }
+    assert node.run().healed == ()
+    assert node.settle().counts == {Verdict.MATCHING: 1}
+
+
+def test_a_guest_without_any_allocation_gets_that_of_its_device_only(node):
+    node.agent.run(ONE)
+    assert node.run().healed == (GUEST,)
+    assert node.uuid not in node.parts(GUEST)
+    assert node.api.consumer(GUEST)["consumer_type"] == "INSTANCE"
+
+
+def test_a_guest_that_is_built_is_left_to_its_builder(node):
+    node.agent.build(ONE)
+    assert node.run().healed == ()
+
+
+def test_nothing_is_healed_if_the_agent_writes_all_allocations():
+    node = gpu_node(ManageAllocations.YES)
+    node.agent.run(ONE)
+    assert node.settle().healed == ()
+    assert node.enqueued == [GUEST]
+
+
+def test_a_device_allocated_from_another_provider_is_a_difference_and_not_missing(node):
+    claim = node.agent.run(ONE)
+    (other,) = {GPU_0, GPU_1} - {claim.pci[0].address}
+    node.allocate(GUEST, {GPU: 1}, provider(node, other))
+    assert node.settle().healed == ()
+    assert devices(node, GUEST) == {other}
+
+
+def test_only_what_is_missing_is_added(node):
+    node.agent.run(TWO)
+    node.allocate(GUEST, {GPU: 1}, provider(node, GPU_1))
+    assert node.run().healed == (GUEST,)
+    assert devices(node, GUEST) == {GPU_0, GPU_1}
+
+
+def test_both_claims_of_a_resize_on_one_host_have_their_devices_until_it_ends(node):
+    node.agent.run(ONE)
+    move = facts()
+    node.agent.claim_move(move, TWO, old=ONE)
+    assert node.run().healed == ()
+    node.agent.move("start_move_out", move)
+    node.agent.move("finish_move", move)
+    node.run()
+    assert devices(node, GUEST, move.uuid) == {GPU_0, GPU_1}
+    assert node.run().healed == ()
+    node.agent.move("drop_move_claim_at_source", move)
+    node.settle()
+    node.run()
+    assert devices(node, GUEST) == {GPU_0, GPU_1}
+    assert node.parts(move.uuid) == {}
+
+
+def test_a_resize_on_one_host_whose_devices_the_instance_has_is_complete(node):
+    """Before the migration became a consumer the instance had everything."""
+    node.agent.run(ONE)
+    move = facts()
+    node.agent.claim_move(move, TWO, old=ONE)
+    node.agent.move("start_move_out", move)
+    node.agent.move("finish_move", move)
+    for address in (GPU_0, GPU_1):
+        node.allocate(GUEST, {GPU: 1}, provider(node, address))
+    assert node.run().healed == ()
+
+
+def test_the_reservation_of_a_device_in_its_one_use_is_lifted_for_its_allocation(node):
+    node = gpu_node(specs=ONE_TIME)
+    claim = node.agent.run(ONE)
+    device = provider(node, claim.pci[0].address)
+    found = node.api.inventories(device)
+    found["inventories"][GPU]["reserved"] = 1
+    node.api.put_inventories(device, found["resource_provider_generation"], found["inventories"])
+    assert node.run().healed == (GUEST,)
+    assert node.parts(GUEST) == {device: {GPU: 1}}
+    assert node.republished == 1
+    assert node.run().healed == ()
+
+
+def test_a_device_that_another_consumer_has_is_reported(node):
+    claim = node.agent.run(ONE)
+    node.allocate(OTHER, {GPU: 1}, provider(node, claim.pci[0].address))
+    report = node.run()
+    (problem,) = report.problems
+    assert (report.healed, problem.startswith(GUEST)) == ((), True)
+    assert node.parts(GUEST) == {}
+
+
+def test_a_claim_that_ends_meanwhile_gets_nothing(node):
+    claim = node.agent.run(ONE)
+    node.meddler.before["consumer"] = lambda: node.agent.release(claim)
+    assert node.run().healed == ()
+    assert node.parts(GUEST) == {}
+
+
+def test_an_allocation_that_is_written_meanwhile_is_not_written_twice(node):
+    claim = node.agent.run(ONE)
+    device = provider(node, claim.pci[0].address)
+    node.meddler.before["put_consumer"] = lambda: node.allocate(GUEST, {GPU: 1}, device)
+    assert node.run().healed == ()
+    assert node.parts(GUEST) == {device: {GPU: 1}}
+
+
+def test_devices_that_are_not_published_are_not_allocated():
+    policy = replace(managed(ManageAllocations.NO, POLICY), pci=pci_policy())
+    node = AuditedNode(agent=Agent(policy=policy, gpus=(GPU_0, GPU_1)))
+    node.agent.run(ONE, owner=uid())
+    assert node.run().healed == ()
