@@ -8,7 +8,7 @@ from typing import Any
 
 from rtagent.model import stats
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import Policy
+from rtagent.model.policy import NetworkPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.numa.host_cells import CellCapacity, cell_capacities
@@ -88,8 +88,8 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
     """Return the cells with their capacity and usage, or None if the host reports no cells.
 
     Format: ``{"cells": [{"id", "cpuset", "pcpuset", "cpu_usage", "pinned_cpus", "siblings",
-    "memory", "memory_usage", "mempages": [{"size_kb", "total", "used", "reserved"}]}]}``, with the
-    names of Nova's NUMACell.
+    "memory", "memory_usage", "mempages": [{"size_kb", "total", "used", "reserved"}],
+    "network_metadata": {"physnets", "tunneled"}}]}``, with the names of Nova's NUMACell.
 
     The numbers are those by which claims are decided, so that a scheduler that computes with them
     grants no more than the agent. ``cpuset`` leaves out shared CPUs that a guest is pinned to.
@@ -114,6 +114,7 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
                 "memory": capacity.memory_mb,
                 "memory_usage": capacity.memory_used,
                 "mempages": list(_mempages(capacity, numa.reserved_huge_pages.get(cell.id, {}))),
+                "network_metadata": _network_metadata(cell.id, numa.networks),
             }
             for cell, capacity in zip(state.topology.cells, capacities, strict=True)
         ]
@@ -129,6 +130,11 @@ def _mempages(capacity: CellCapacity, reserved: Mapping[int, int]) -> Iterator[d
     for size, (total, free) in capacity.pages.items():
         kept = reserved.get(size, 0)
         yield {"size_kb": size, "total": total, "used": total - kept - free, "reserved": kept}
+
+
+def _network_metadata(cell: int, networks: NetworkPolicy) -> dict[str, Any]:
+    physnets = sorted(name for name, cells in networks.physnets.items() if cell in cells)
+    return {"physnets": physnets, "tunneled": cell in networks.tunnels}
 
 
 def ratios(policy: Policy) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def from_request(
     numa = numa_requirements(
         flavor.vcpus, flavor.memory_mb, flavor.extra_specs, instance.image.properties
     )
+    if ratios.network_metadata is not None:
+        numa = replace(numa, networks=ratios.network_metadata)
     root_gb = 0 if instance.is_volume_backed else flavor.root_gb
     disk_gb = root_gb + flavor.ephemeral_gb + _number(extra, "DISK_GB")
     return Requirements(

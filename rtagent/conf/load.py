@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
@@ -104,6 +105,20 @@ def written(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> str:
     except cfg.Error:  # a $reference to an option that does not exist
         return "(unresolved)"
     return "; ".join(text) if option.multi else str(text)
+
+
+def sections(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, dict[str, dict[str, list[str]]]]]:
+    """Yield the files of a parsed configuration, with their groups, options and values as text."""
+    for file in _files(conf):
+        groups: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(file), groups).parse()
+        yield file, groups
+
+
+def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
+    yield from map(Path, conf.config_file or ())
+    for directory in conf.config_dir or ():
+        yield from sorted(Path(directory).glob("*.conf"))
 
 
 def _unusable(args: Sequence[str], rule: str) -> ExceptionGroup[ConfigError]:

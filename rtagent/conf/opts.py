@@ -14,6 +14,8 @@ from rtagent.conf import (
     default,
     devices,
     libvirt,
+    neutron,
+    neutron_tunnel,
     pci,
     placement,
     upgrade_levels,
@@ -27,6 +29,8 @@ _MODULES = (
     database,
     devices,
     libvirt,
+    neutron,
+    neutron_tunnel,
     pci,
     placement,
     upgrade_levels,
@@ -44,7 +48,9 @@ def section(group: str) -> str | None:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of rtagent, except those of `register_mdev`, and of keystoneauth1."""
+    """Register the options of rtagent, except those of `register_mdev` and `register_physnets`, and
+    of keystoneauth1.
+    """
     for group, options in groups():
         conf.register_opts(options, section(group))
     placement.register(conf)
@@ -56,9 +62,16 @@ def register_mdev(conf: cfg.ConfigOpts, types: Iterable[str]) -> None:
         conf.register_opts(devices.mdev_options(type_), devices.mdev_group(type_))
 
 
+def register_physnets(conf: cfg.ConfigOpts, names: Iterable[str]) -> None:
+    """Register the groups of the physical networks that the configuration names."""
+    for name in names:
+        conf.register_opts(neutron.physnet_options(), neutron.physnet_group(name))
+
+
 def list_opts() -> Sequence[tuple[str, Sequence[cfg.Opt]]]:
     """Return all options for oslo.config's generator and validator (``oslo.config.opts``)."""
     mdev = (devices.mdev_group("<type>"), devices.mdev_options("<type>"))
+    physnet = (neutron.physnet_group("<name>"), neutron.physnet_options())
     own = dict(groups())
     own[placement.GROUP] = [*own[placement.GROUP], *placement.documented()]
-    return [*own.items(), mdev]
+    return [*own.items(), mdev, physnet]

@@ -21,7 +21,7 @@ from rtagent.model.device_spec import DeviceSpec
 from rtagent.model.node import Ratios
 from rtagent.model.observation import Problem
 from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.mdev import MdevSettings, enabled_types
 from rtagent.pci.parsing import name_doubt
@@ -59,8 +59,12 @@ def make_policy(
     )
 
 
-def numa_policy(default: Default, compute: Compute, libvirt: Libvirt) -> NumaPolicy:
-    """Return the policy for CPUs, cells and pages: CPU sets, reserved pages, packing, priority."""
+def numa_policy(
+    default: Default, compute: Compute, libvirt: Libvirt, networks: NetworkPolicy
+) -> NumaPolicy:
+    """Return the policy for CPUs, cells and pages: CPU sets, reserved pages, packing, priority,
+    networks.
+    """
     reserved: dict[int, dict[int, int]] = {}
     for pages in default.reserved_huge_pages or ():
         reserved.setdefault(pages.node, {})[pages.size] = pages.count
@@ -70,6 +74,7 @@ def numa_policy(default: Default, compute: Compute, libvirt: Libvirt) -> NumaPol
         reserved_huge_pages=reserved,
         packing=compute.packing_host_numa_cells_allocation_strategy,
         realtime_scheduler_priority=libvirt.realtime_scheduler_priority,
+        networks=networks,
     )
 
 

@@ -22,7 +22,10 @@ from rtagent.conf.database import Database
 from rtagent.conf.default import Default
 from rtagent.conf.devices import Devices, mdev_group, mdev_options
 from rtagent.conf.libvirt import Libvirt
-from rtagent.conf.load import Mistakes, mistake, note, values
+from rtagent.conf.load import Mistakes, mistake, note, sections, values
+from rtagent.conf.networks import NetworkOptions
+from rtagent.conf.neutron import Neutron, physnet_group, physnet_options
+from rtagent.conf.neutron_tunnel import NeutronTunnel
 from rtagent.conf.pci import Pci
 from rtagent.conf.placement import PlacementOptions
 from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
@@ -43,6 +46,7 @@ class Settings(Value, frozen=True, kw_only=True):
     """One field for each option group, which has one field for each option.
 
     :ivar mdev: the groups of the enabled types of mediated devices, by type.
+    :ivar physnets: the NUMA cells of the listed physical networks, by name.
     """
 
     default: Default
@@ -52,10 +56,13 @@ class Settings(Value, frozen=True, kw_only=True):
     database: Database
     devices: Devices
     libvirt: Libvirt
+    neutron: Neutron
+    neutron_tunnel: NeutronTunnel
     pci: Pci
     placement: PlacementOptions
     upgrade_levels: UpgradeLevels
     mdev: Mapping[str, MdevSettings]
+    physnets: Mapping[str, Sequence[int]]
 
     def policy(self, recorded: Ratios) -> Policy:
         """Return the policy that results from these settings for a node with these
@@ -82,7 +89,13 @@ class Settings(Value, frozen=True, kw_only=True):
     @property
     def numa_policy(self) -> NumaPolicy:
         """The policy for CPUs, cells and pages."""
-        return numa_policy(self.default, self.compute, self.libvirt)
+        networks = self.network_options.policy()
+        return numa_policy(self.default, self.compute, self.libvirt, networks)
+
+    @property
+    def network_options(self) -> NetworkOptions:
+        """The options for networks."""
+        return NetworkOptions(neutron=self.neutron, tunnel=self.neutron_tunnel, cells=self.physnets)
 
     @property
     def device_options(self) -> DeviceOptions:
@@ -110,6 +123,8 @@ _GROUPS = {
     "database": Database,
     "devices": Devices,
     "libvirt": Libvirt,
+    "neutron": Neutron,
+    "neutron_tunnel": NeutronTunnel,
     "pci": Pci,
     "placement": PlacementOptions,
     "upgrade_levels": UpgradeLevels,
@@ -149,8 +164,11 @@ def judge(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
         for name, kind in _GROUPS.items()
     }
     mdev = _read_mdev(conf, groups["devices"].enabled_mdev_types, mistakes)
-    settings = Settings(mdev=mdev, **groups)
-    for error in broken_rules(settings):
+    physnets = _read_physnets(conf, groups["neutron"].physnets, mistakes)
+    settings = Settings(mdev=mdev, physnets=physnets, **groups)
+    written = {group for _, found in sections(conf) for group in found}
+    unlisted = settings.network_options.unlisted(written)
+    for error in (*broken_rules(settings), *unlisted):
         note(mistakes, error)
     return settings, mistakes
 
@@ -192,6 +210,7 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
     yield from _power(settings)
     yield from cpu_sets.contradictions(settings.numa_policy, default.reserved_host_cpus)
     yield from settings.device_options.mistakes()
+    yield from settings.network_options.mistakes()
 
 
 def _power(settings: Settings) -> Iterator[ConfigError]:
@@ -220,4 +239,14 @@ def _read_mdev(
     return {
         type_: MdevSettings(**values(conf, mdev_group(type_), mdev_options(type_), mistakes))
         for type_ in types
+    }
+
+
+def _read_physnets(
+    conf: cfg.ConfigOpts, names: Sequence[str], mistakes: Mistakes
+) -> dict[str, Sequence[int]]:
+    opts.register_physnets(conf, names)
+    return {
+        name: values(conf, physnet_group(name), physnet_options(), mistakes)["numa_nodes"]
+        for name in names
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from oslo_config import cfg
 
 from rtagent.conf import placement
 from rtagent.conf.devices import mdev_group, mdev_options, mdev_types
 from rtagent.conf.libraries import LIBRARIES, Group, listed
+from rtagent.conf.load import sections
+from rtagent.conf.neutron import physnet_group, physnet_options, physnets
 
 #: The namespaces of the options that a file may have.
 NAMESPACES = ("rtagent", *LIBRARIES)
@@ -17,11 +18,9 @@ NAMESPACES = ("rtagent", *LIBRARIES)
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Yield one sentence for each unknown option, in the order of the files."""
-    known = _known([*listed(NAMESPACES), *_mdev(conf), placement.chosen(conf)])
-    for file in _files(conf):
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(str(file), sections).parse()
-        for group, options in sections.items():
+    known = _known([*listed(NAMESPACES), *_named(conf), placement.chosen(conf)])
+    for file, groups_of_file in sections(conf):
+        for group, options in groups_of_file.items():
             for option in options:
                 if (group, option.replace("-", "_")) not in known:
                     yield f"{file}: [{group}] {option} is not an option of the agent"
@@ -29,12 +28,10 @@ def unknown(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 def deprecated(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Yield one sentence for each deprecated option or name that a file sets, in their order."""
-    groups = [*listed(NAMESPACES), *_mdev(conf), placement.chosen(conf)]
+    groups = [*listed(NAMESPACES), *_named(conf), placement.chosen(conf)]
     advice = _deprecated(groups)
-    for file in _files(conf):
-        sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(str(file), sections).parse()
-        for group, options in sections.items():
+    for file, groups_of_file in sections(conf):
+        for group, options in groups_of_file.items():
             for option in options:
                 if found := advice.get((group, option.replace("-", "_"))):
                     yield f"{file}: [{group}] {option} is deprecated{found}"
@@ -57,16 +54,12 @@ def _deprecated(groups: Iterable[Group]) -> dict[tuple[str, str], str]:
     return {name: text for name, text in advice.items() if name not in current}
 
 
-def _files(conf: cfg.ConfigOpts) -> Iterator[Path]:
-    yield from map(Path, conf.config_file or ())
-    for directory in conf.config_dir or ():
-        yield from sorted(Path(directory).glob("*.conf"))
-
-
-def _mdev(conf: cfg.ConfigOpts) -> Iterator[Group]:
-    """The groups of the enabled types; those of other types are not read."""
+def _named(conf: cfg.ConfigOpts) -> Iterator[Group]:
+    """The groups of the enabled types and of the listed networks; those of others are not read."""
     for type_ in mdev_types(conf):
         yield mdev_group(type_), mdev_options(type_)
+    for name in physnets(conf):
+        yield physnet_group(name), physnet_options()
 
 
 def _known(groups: Iterable[Group]) -> frozenset[tuple[str, str]]:

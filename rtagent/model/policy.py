@@ -10,6 +10,17 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.placement_policy import PlacementPolicy
 
 
+class NetworkPolicy(Value, frozen=True, kw_only=True):
+    """The NUMA affinity of networks.
+
+    :ivar physnets: the cells of each physical network that has an affinity, by its name.
+    :ivar tunnels: the cells of tunnelled networks; empty: they have no affinity.
+    """
+
+    physnets: Mapping[str, frozenset[int]] = {}
+    tunnels: frozenset[int] = frozenset()
+
+
 class NumaPolicy(Value, frozen=True, kw_only=True):
     """The policy for CPUs, cells and pages.
 
@@ -18,6 +29,7 @@ class NumaPolicy(Value, frozen=True, kw_only=True):
     :ivar packing: fill the most used cell first (Nova's
         ``packing_host_numa_cells_allocation_strategy``) instead of the least used one.
     :ivar realtime_scheduler_priority: of realtime vCPUs, 1 to 99.
+    :ivar networks: the cells of networks.
     """
 
     cpu_shared_set: frozenset[int] | None = None
@@ -25,6 +37,7 @@ class NumaPolicy(Value, frozen=True, kw_only=True):
     reserved_huge_pages: Mapping[int, Mapping[int, int]] = {}
     packing: bool = False
     realtime_scheduler_priority: int = 1
+    networks: NetworkPolicy = NetworkPolicy()
 
     def shared(self, online: frozenset[int]) -> frozenset[int]:
         """Return the CPUs for shared vCPUs: the online part of ``cpu_shared_set``. If that is

@@ -13,11 +13,25 @@ from rtagent.model.instance import Instance, PciRequest
 Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
 
 
+class NetworkMetadata(Document, frozen=True, kw_only=True):
+    """The networks that a guest is attached to.
+
+    :ivar physnets: names of physical networks.
+    :ivar tunneled: it is attached to a tunnelled network, too.
+    """
+
+    physnets: tuple[Name, ...] = ()
+    tunneled: bool = False
+
+
 class NumaLimits(Document, frozen=True, kw_only=True):
-    """Overcommit within one host cell."""
+    """Overcommit within one host cell, and networks to which the guest's cells must be near (Nova's
+    NUMATopologyLimits).
+    """
 
     cpu_allocation_ratio: Ratio | None = None
     ram_allocation_ratio: Ratio | None = None
+    network_metadata: NetworkMetadata | None = None
 
 
 class Limits(Document, frozen=True, kw_only=True):

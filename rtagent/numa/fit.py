@@ -17,6 +17,7 @@ from rtagent.numa.candidates import candidate_matrix
 from rtagent.numa.cell_order import ordered
 from rtagent.numa.cpu_policies import SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, cell_capacities
+from rtagent.numa.networks import NearNetworks, networks_with_affinity
 from rtagent.numa.refusal import no_placement, not_configured
 from rtagent.numa.requirements import NumaRequirements
 from rtagent.numa.search import STEPS, Devices, Search
@@ -47,10 +48,12 @@ def fit(
         return refuse(reasons)
     cells = _cells_to_try(required, host, devices) if required.cells else ()
     matrix = candidate_matrix(required.by_cell(), cells, limits)
-    search = Search([list(row.candidates) for row in matrix], devices, steps)
+    networks = networks_with_affinity(required.networks, host.policy.networks) if cells else ()
+    near = NearNetworks(networks, devices) if networks else devices
+    search = Search([list(row.candidates) for row in matrix], near, steps)
     placement = search.placement()
     if placement is None:
-        return refuse(no_placement(matrix, host, devices, search))
+        return refuse(no_placement(matrix, host, near, search, networks))
     chosen = [(cell, row.candidates[cell]) for cell, row in zip(placement, matrix, strict=True)]
     return Fitted(assignment(required, host, cells, chosen))
 

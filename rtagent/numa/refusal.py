@@ -9,6 +9,7 @@ from rtagent.model.decision import Reason, ReasonCode
 from rtagent.numa.candidates import CandidateRow
 from rtagent.numa.cpu_policies import EMULATOR_SHARE
 from rtagent.numa.host_cells import Host
+from rtagent.numa.networks import Network
 from rtagent.numa.requirements import NumaRequirements
 from rtagent.numa.search import Devices, Search, deficient
 
@@ -34,9 +35,16 @@ def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
 
 
 def no_placement(
-    matrix: Sequence[CandidateRow], host: Host, devices: Devices | None, search: Search
+    matrix: Sequence[CandidateRow],
+    host: Host,
+    devices: Devices | None,
+    search: Search,
+    networks: Sequence[Network] = (),
 ) -> Iterator[Reason]:
-    """Return why a search over this candidate matrix found no placement."""
+    """Return why a search over this candidate matrix found no placement.
+
+    :param networks: those with an affinity, which are a part of `devices`, too.
+    """
     crowded = deficient([list(row.candidates) for row in matrix])
     if crowded:
         yield from _too_few_cells([matrix[place] for place in sorted(crowded)])
@@ -46,6 +54,8 @@ def no_placement(
     preferred = Search([list(row.candidates) for row in matrix]).placement()
     if devices is not None and preferred is not None:
         yield from devices.refusal(preferred)
+        far = (network.cells for network in networks if network.cells.isdisjoint(preferred))
+        yield from _unfit(matrix, frozenset[int]().union(*far))
 
 
 def _too_few_cells(rows: Sequence[CandidateRow]) -> Iterator[Reason]:
@@ -56,8 +66,13 @@ def _too_few_cells(rows: Sequence[CandidateRow]) -> Iterator[Reason]:
     if fitting:
         where = f"cells {format_cpu_spec(fitting)}"
         yield _cells(ReasonCode.INSUFFICIENT, len(rows), len(fitting), where)
-    others = (row.reasons[cell] for row in rows for cell in row.reasons if cell not in fitting)
-    yield from dict.fromkeys(reason for reasons in others for reason in reasons)
+    yield from _unfit(rows, frozenset(cell for row in rows for cell in row.reasons) - fitting)
+
+
+def _unfit(rows: Sequence[CandidateRow], cells: frozenset[int]) -> Iterator[Reason]:
+    """Return why guest cells do not fit these host cells."""
+    reasons = (row.reasons[cell] for row in rows for cell in row.reasons if cell in cells)
+    yield from dict.fromkeys(reason for each in reasons for reason in each)
 
 
 def _cells(code: ReasonCode, requested: int, available: int, where: str) -> Reason:

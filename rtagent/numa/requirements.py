@@ -12,6 +12,7 @@ from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.device import PCI_NUMA_POLICIES
 from rtagent.model.pages import ANY, LARGE, BadPageSize, PageRequest, parse_request
+from rtagent.model.request import NetworkMetadata
 from rtagent.numa.cpu_policies import (
     EMULATOR_ISOLATE,
     PREFER,
@@ -59,6 +60,7 @@ class NumaRequirements(Value, frozen=True, kw_only=True):
     :ivar emulator_threads_policy: None: the emulator runs with the vCPUs.
     :ivar realtime: its realtime vCPUs.
     :ivar pci_numa_affinity_policy: None: neither flavor nor image sets one.
+    :ivar networks: those that the guest is attached to.
     """
 
     cells: tuple[GuestCell, ...] = ()
@@ -71,6 +73,7 @@ class NumaRequirements(Value, frozen=True, kw_only=True):
     pci_numa_affinity_policy: str | None = None
     cpu_topology: CpuTopology
     locked_memory: bool = False
+    networks: NetworkMetadata = NetworkMetadata()
 
     @property
     def only_realtime(self) -> bool:

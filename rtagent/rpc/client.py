@@ -30,8 +30,9 @@ BROKER_TIMEOUT = 5.0
 #: Seconds for which the call that probes the broker waits for its reply. The reply is ignored.
 PROBE_TIMEOUT = 1.0
 
-#: The version that added an argument to methods of an earlier one, by argument.
-SINCE: Mapping[str, str] = {"node_uuid": "1.1", "devices": "1.2"}
+#: The version that added an argument to methods of an earlier one, or a field to the limits of
+#: NUMA cells, by its name.
+SINCE: Mapping[str, str] = {"node_uuid": "1.1", "devices": "1.2", "network_metadata": "1.2"}
 
 #: Errors of a call that got no reply. It may have had its effect.
 UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure)
@@ -69,9 +70,10 @@ class AgentAPI:
       ``DuplicateHost``, ``StoreRestored`` and ``TooManyRequests``.
     * 1.2 - ``migration`` is optional in `live_migration_claim` and `rebuild_claim`; ``devices`` in
       the arguments of `unclaim_pci_devices`, `free_pci_device_claims_for_instance` and
-      `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``. In claims,
-      ``provider`` of a device and of an assigned resource is the uuid of its resource provider, and
-      ``parent_addr`` of an assigned resource is what was its ``provider``.
+      `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``;
+      ``network_metadata`` in ``numa_topology`` of the limits. In claims, ``provider`` of a device
+      and of an assigned resource is the uuid of its resource provider, and ``parent_addr`` of an
+      assigned resource is what was its ``provider``.
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class AgentAPI:
             arguments = {**arguments, "operation_id": str(uuid.uuid4())}
         document = _document({"node_uuid": self._node_uuid, **arguments})
         options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        if since := [SINCE[name] for name in SINCE if name in document]:
+        names = {*document, *_cell_limits(document)}
+        if since := [SINCE[name] for name in SINCE if name in names]:
             options["version"] = max(since)
         client = self._client.prepare(**options)
         seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
@@ -205,10 +208,20 @@ for _method in METHODS.values():
 
 
 def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON primitives, without the arguments that are None."""
+    """JSON primitives, without the arguments that are None, and without limits that are."""
     given = {name: value for name, value in arguments.items() if value is not None}
     document: dict[str, Any] = msgspec.to_builtins(given)
+    if cells := _cell_limits(document):
+        without_none = {name: value for name, value in cells.items() if value is not None}
+        document["limits"] = {**document["limits"], "numa_topology": without_none}
     return document
+
+
+def _cell_limits(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits of NUMA cells in a call's document; empty: there are none."""
+    limits = document.get("limits")
+    cells = limits.get("numa_topology") if isinstance(limits, Mapping) else None
+    return cells if isinstance(cells, Mapping) else {}
 
 
 def _may_succeed_later(error: BaseException) -> bool:

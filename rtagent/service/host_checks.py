@@ -16,13 +16,13 @@ from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
-from rtagent.numa import cpu_sets
+from rtagent.numa import cpu_sets, networks
 from rtagent.pci.specs import spec_errors
 from rtagent.reconcile.drift import CPU, absent
 from rtagent.service.context import NodeContext
 
 #: The parts of health that the checks report.
-CPUS, DEVICES = "cpus", "devices"
+CPUS, NETWORKS, DEVICES = "cpus", "networks", "devices"
 
 
 class Host(Protocol):
@@ -45,14 +45,14 @@ class HostChecks:
     def __init__(self, context: NodeContext, host: Host) -> None:
         self._context, self._host = context, host
         self._reporter = context.reporter.named(__name__)
-        self._cpus_accepted = self._devices_accepted = False
+        self._cpus_accepted = self._networks_accepted = self._devices_accepted = False
 
     def accept(self) -> bool:
         """Check the policy in force after a good audit; return whether the node can be served.
 
         A policy that does not fit at the first check is fatal.
         """
-        return self._accept_cpus() and self._accept_devices()
+        return self._accept_cpus() and self._accept_networks() and self._accept_devices()
 
     def check(self, policy: Policy) -> None:
         """Check a new policy. Any policy fits a host that was never observed.
@@ -60,6 +60,8 @@ class HostChecks:
         :raises ConfigError: the policy does not fit this host.
         """
         missing_cpus(self._host.state, policy)
+        if self._host.state.topology is not None:
+            networks.check(policy.numa.networks, self._host.state.topology)
         for wrong in self._wrong_specs(policy):
             raise wrong
 
@@ -77,6 +79,22 @@ class HostChecks:
         cpus = format_cpu_spec(missing)
         why = f"CPUs {cpus} are missing or offline, but stay allocated to their guests"
         self._reporter.health(CPUS, "warn" if missing else "pass", why if missing else "")
+        return True
+
+    def _accept_networks(self) -> bool:
+        state = self._host.state
+        if state.topology is None:
+            return True
+        try:
+            networks.check(state.policy.numa.networks, state.topology)
+        except ConfigError as error:
+            if not self._networks_accepted:
+                self._context.events.fatal(error)
+                return False
+            self._reporter.health(NETWORKS, "warn", error.message)
+            return True
+        self._networks_accepted = True
+        self._reporter.health(NETWORKS, "pass", "")
         return True
 
     def _accept_devices(self) -> bool:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rtagent.model.assignment import CpuTopology
 from rtagent.model.decision import Reason, ReasonCode, Refused
-from rtagent.model.policy import NumaPolicy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy
+from rtagent.model.request import NetworkMetadata
 from rtagent.model.usage import NUMA_NOTHING, NumaUsage, assignment_usage
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.guest_cells import GuestCell
@@ -19,6 +20,14 @@ from tests.support.numa_hosts import HUGE, LARGE, SMALL, cell, topology
 from tests.support.numa_oracle import placements_exist, verify
 
 RATIOS = st.sampled_from([Decimal(1), Decimal("0.5"), Decimal("1.5"), Decimal(4)])
+
+
+SOME_CELLS = st.frozensets(st.integers(0, 3), min_size=1)
+NETWORKS = st.builds(
+    NetworkPolicy,
+    physnets=st.dictionaries(st.sampled_from(["foo", "bar"]), SOME_CELLS),
+    tunnels=st.one_of(st.just(frozenset()), SOME_CELLS),
+)
 
 
 @st.composite
@@ -52,6 +61,7 @@ def hosts(draw):
             cpu_shared_set=draw(st.sampled_from([shared or None, None])),
             packing=draw(st.booleans()),
             reserved_huge_pages=draw(st.sampled_from([{}, {0: {LARGE: 100, HUGE: 1}}])),
+            networks=draw(NETWORKS),
         ),
     )
 
@@ -125,8 +135,16 @@ def guests(draw):
         cpu_thread_policy=draw(st.sampled_from(threads)),
         emulator_threads_policy=emulator_policy,
         realtime=draw(realtime_vcpus(cells, first, emulator_policy)),
+        networks=draw(st.one_of(st.just(NetworkMetadata()), ATTACHED)),
         cpu_topology=CpuTopology(sockets=max(first, 1), cores=1, threads=1),
     )
+
+
+ATTACHED = st.builds(
+    NetworkMetadata,
+    physnets=st.sampled_from([(), ("foo",), ("foo", "bar"), ("other",)]),
+    tunneled=st.booleans(),
+)
 
 
 @st.composite

@@ -32,6 +32,8 @@ def verify(host, required, limits, assignment: Assignment, devices=None) -> list
         faults += [f"guest cell {place}: {f}" for f in choice_faults(host, required, place, cell)]
     if devices is not None and cells and devices.refusal(tuple(cell.id for cell in cells)):
         faults.append("the devices refuse it")
+    if not near_networks(host, required, [cell.id for cell in cells]):
+        faults.append("a network is far")
     return faults + emulator_faults(host, required, assignment)
 
 
@@ -211,6 +213,15 @@ def memory_ok(host, required, limits, there, cell) -> bool:
     )
 
 
+def near_networks(host, required, cells) -> bool:
+    """Return whether the guest has a cell of each network that has an affinity."""
+    policy, wanted = host.policy.networks, required.networks
+    affinities = [policy.physnets[name] for name in wanted.physnets if name in policy.physnets]
+    if wanted.tunneled and policy.tunnels:
+        affinities.append(policy.tunnels)
+    return not cells or all(each & set(cells) for each in affinities)
+
+
 def emulator_has_place(host, required) -> bool:
     """Return whether the emulator would not starve among realtime vCPUs."""
     others = any(cell.cpuset | cell.pcpuset - required.realtime for cell in required.cells)
@@ -241,6 +252,7 @@ def placements_exist(host, required, limits, devices=None) -> bool:
     return any(
         all(cell in row for cell, row in zip(order, fits, strict=True))
         and (devices is None or not devices.refusal(order))
+        and near_networks(host, required, order)
         for order in itertools.permutations(ids, len(required.cells))
     )
 

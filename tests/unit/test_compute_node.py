@@ -8,7 +8,7 @@ from rtagent.compute_node import compute_node
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.change import Change
 from rtagent.model.domain_usage import DomainUsage, Occupancy
-from rtagent.model.policy import NumaPolicy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from rtagent.model.topology import Cell, Topology
 from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
 from tests.support.pinned_claims import pinned_claim
@@ -71,6 +71,9 @@ SETS = NumaPolicy(
     cpu_shared_set=frozenset({2, 7}),
     cpu_dedicated_set=frozenset({0, 1, 4, 5, 6}),
     reserved_huge_pages={0: {2048: 16}},
+    networks=NetworkPolicy(
+        physnets={"foo": frozenset({0, 3}), "bar": frozenset({0})}, tunnels=frozenset({3})
+    ),
 )
 
 
@@ -100,6 +103,7 @@ def test_record_shows_cells_and_their_usage():
                     {"size_kb": 4, "total": 2**18, "used": 0, "reserved": 0},
                     {"size_kb": 2048, "total": 512, "used": 32, "reserved": 16},
                 ],
+                "network_metadata": {"physnets": ["bar", "foo"], "tunneled": False},
             },
             {
                 "id": 3,
@@ -111,6 +115,7 @@ def test_record_shows_cells_and_their_usage():
                 "memory": 1024,
                 "memory_usage": 7,
                 "mempages": [],
+                "network_metadata": {"physnets": ["foo"], "tunneled": True},
             },
         ]
     }

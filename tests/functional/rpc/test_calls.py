@@ -26,6 +26,7 @@ from rtagent.errors import (
 )
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
+from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
 from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
@@ -216,6 +217,18 @@ def test_a_client_sends_the_node_that_it_means(station: Station):
         wrong.release_claim(station.context, claim["uuid"])
     assert claim_uuids(station) == {claim["uuid"]}
     assert wrong.ping(station.context, node_uuid=NODE.uuid)["node_uuid"] == NODE.uuid
+
+
+def test_a_client_sends_networks_only_to_agents_that_know_them(station: Station):
+    transport = station.transport()
+    transport.conf.set_override("rtagent", "1.1", group="upgrade_levels")
+    api = type(station.client())(transport, station.host)
+    ratio, networks = {"ram_allocation_ratio": 2.0}, NetworkMetadata(physnets=("foo",))
+    for limits in ({"numa_topology": ratio}, Limits(numa_topology=NumaLimits(**ratio))):
+        assert api.test_claim(station.context, instance(), limits=limits)["granted"]
+    with pytest.raises(oslo_messaging.RPCVersionCapError):
+        attached = Limits(numa_topology=NumaLimits(network_metadata=networks))
+        api.test_claim(station.context, instance(), limits=attached)
 
 
 def test_a_client_with_a_cap_of_1_0_does_not_send_the_node(station: Station):

@@ -17,7 +17,7 @@ from rtagent.model.flavor import Image
 from rtagent.model.instance import PciRequest
 from rtagent.model.move import MoveRequest, SourceFacts
 from rtagent.model.policy import Policy
-from rtagent.model.request import Limits, NumaLimits
+from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
 from tests.support.hosts import DEDICATED, NOON, PINNED, PINNING, call, host, request
 
 
@@ -191,3 +191,15 @@ def test_only_a_live_migration_keeps_the_page_sizes_of_the_source(kind, pagesize
     build = request(extra_specs={"hw:mem_page_size": "large"})
     found = from_move(move(kind, build, page_sizes=(2048,)), Policy())
     assert [cell.pagesize for cell in found.numa.cells] == [pagesize]
+
+
+NETWORKS = NetworkMetadata(physnets=("foo",), tunneled=True)
+ATTACHED = Limits(numa_topology=NumaLimits(network_metadata=NETWORKS))
+
+
+def test_networks_of_the_request_are_required_of_builds_and_moves():
+    asked = request(limits=ATTACHED)
+    assert from_request(asked, Policy()).numa.networks == NETWORKS
+    assert from_request(request(), Policy()).numa.networks == NetworkMetadata()
+    for kind in ("resize", "migration", "live-migration", "evacuation"):
+        assert from_move(move(kind, asked), Policy()).numa.networks == NETWORKS

@@ -13,7 +13,7 @@ from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.device import Tags
 from rtagent.model.node import Ratios
 from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.policy import NumaPolicy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy
 from tests.support.pci_hosts import GPU_0, GPU_1
 
 NOVA = """
@@ -267,3 +267,34 @@ def test_group_of_an_mdev_type_enabled_at_a_reload_is_read(tmp_path):
 
     (only,) = read(conf_).policy(Ratios()).pci.mdev_types
     assert (only.type, only.max_instances) == ("nvidia-36", 3)
+
+
+NETWORKS = """
+[neutron]
+physnets = foo, bar, foo
+[neutron_physnet_foo]
+numa_nodes = 0
+[neutron_physnet_bar]
+numa_nodes = 0, 1
+[neutron_tunnel]
+numa_nodes = 1
+"""
+
+
+def test_networks_have_the_cells_of_their_groups(tmp_path):
+    assert settings(tmp_path, "").numa_policy.networks == NetworkPolicy()
+    assert settings(tmp_path, NETWORKS).numa_policy.networks == NetworkPolicy(
+        physnets={"foo": frozenset({0}), "bar": frozenset({0, 1})}, tunnels=frozenset({1})
+    )
+
+
+def test_group_of_a_network_that_is_listed_at_a_reload_is_read(tmp_path):
+    conf_ = conf(tmp_path, NETWORKS)
+    read(conf_)
+    (tmp_path / "rtagent.conf").write_text(
+        "[neutron]\nphysnets = other\n[neutron_physnet_other]\nnuma_nodes = 1\n"
+    )
+
+    conf_.mutate_config_files()
+
+    assert read(conf_).numa_policy.networks == NetworkPolicy(physnets={"other": frozenset({1})})

@@ -60,7 +60,7 @@ def test_each_option_has_a_field_and_each_field_an_option():
     for group, options in opts.groups():
         fields = set(_fields(types[group.lower()]))
         assert fields == {option.dest for option in options}, group
-    dynamic = {"mdev"}  # a group for each type
+    dynamic = {"mdev", "physnets"}  # a group for each type, or network
     assert set(types) - dynamic == {group.lower() for group, _ in opts.groups()}
 
 
@@ -173,6 +173,30 @@ def test_each_option_has_a_field_and_each_field_an_option():
             "reserved_huge_pages = node:0,size:2MB,count:2\n",
             "[DEFAULT] reserved_huge_pages = node:0,size:2048,count:1: reserves pages of 2048 KiB"
             " in cell 0 twice",
+        ),
+        (
+            "[neutron]\nphysnets = foo, bar\n[neutron_physnet_foo]\nnuma_nodes = 0\n",
+            "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar, which is in"
+            " [neutron] physnets",
+        ),
+        (
+            "[neutron]\nphysnets = foo\n[neutron_physnet_foo]\nnuma_nodes = 0,one\n",
+            "[neutron_physnet_foo] numa_nodes = 0,one: invalid literal for int() with base 10:"
+            " 'one'",
+        ),
+        (
+            "[neutron]\nphysnets = foo\n[neutron_physnet_foo]\nnuma_nodes = 0\n"
+            "[neutron_physnet_bar]\nnuma_nodes = 0\n",
+            "[neutron] physnets = foo: must list bar, because there is a group"
+            " [neutron_physnet_bar]",
+        ),
+        (
+            "[neutron]\nphysnets = $nowhere\n",
+            "[neutron] physnets = (unresolved): no such option nowhere in group [neutron]",
+        ),
+        (
+            "[neutron_tunnel]\nnuma_nodes = -1\n",
+            "[neutron_tunnel] numa_nodes = -1: Should be greater than or equal to 0",
         ),
         (
             "[libvirt]\nrealtime_scheduler_priority = 100\n",

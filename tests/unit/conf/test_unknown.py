@@ -59,6 +59,12 @@ pci_alias = {}
     ]
 
 
+def test_groups_of_listed_networks_are_known(tmp_path):
+    text = "[neutron]\nphysnets = a\n[neutron_physnet_a]\nnuma_nodes = 0\nnodes = 0\n"
+
+    assert reported(tmp_path, text) == ["[neutron_physnet_a] nodes is not an option of the agent"]
+
+
 @pytest.mark.parametrize(
     ("text", "unknown"),
     [

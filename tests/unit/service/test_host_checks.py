@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
 from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import PciPolicy
-from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
 from rtagent.pci.specs import parse_specs
 from rtagent.service.host_checks import HostChecks
 from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
@@ -101,6 +101,52 @@ def test_reserved_cpus_and_cpu_sets_are_checked_together(world):
 
 def test_host_that_was_never_observed_allows_any_cpu_sets(world):
     Host(world, cpu_state(None)).checks.check(cpu_policy({99}))
+
+
+# -- networks --------------------------------------------------------------------------------------
+
+
+def network_state(cells, there=NO_SMT):
+    networks = NetworkPolicy(physnets={"foo": frozenset(cells)})
+    return replace(host(there), policy=Policy(numa=NumaPolicy(networks=networks)))
+
+
+FAR = "[neutron_physnet_foo] numa_nodes = 2: this host has no NUMA cells 2, its cells are 0-1"
+
+
+def test_networks_of_cells_that_the_host_has_are_accepted(world):
+    ours = Host(world, network_state({0, 1}))
+
+    assert ours.checks.accept()
+
+    assert (ours.errors, ours.parts["networks"]) == ([], "pass")
+
+
+def test_network_of_a_cell_that_the_host_does_not_have_is_fatal(world):
+    ours = Host(world, network_state({2}))
+
+    assert not ours.checks.accept()
+
+    assert [str(error) for error in ours.errors] == [FAR]
+
+
+def test_cell_of_a_network_that_disappears_later_is_a_warning(world):
+    more = topology(*NO_SMT.cells, cell(2, cores=1, threads=1, first=8))
+    ours = Host(world, network_state({2}, more))
+    assert ours.checks.accept()
+
+    ours.state = network_state({2})
+    assert ours.checks.accept()
+
+    assert (ours.errors, ours.parts["networks"]) == ([], f"warn: {FAR}")
+
+
+def test_networks_of_a_reload_are_checked_against_the_host(world):
+    ours = Host(world, network_state({0}))
+
+    ours.checks.check(network_state({1}).policy)
+    with pytest.raises(ConfigError, match="this host has no NUMA cells 2"):
+        ours.checks.check(network_state({2}).policy)
 
 
 # -- device specifications -------------------------------------------------------------------------

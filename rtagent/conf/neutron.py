@@ -1,0 +1,61 @@
+"""[neutron] and [neutron_physnet_<name>]: the NUMA cells of physical networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg, types
+
+from rtagent.model.base import MAX_INT, Value
+
+GROUP = "neutron"
+
+OPTS = [
+    cfg.ListOpt(
+        "physnets",
+        default=[],
+        mutable=True,
+        help="""
+The physical networks of this host whose traffic belongs to NUMA cells, for example ``foo, bar``.
+
+The group ``[neutron_physnet_<name>]`` of each of them must list these cells (``numa_nodes``). A
+guest with NUMA cells that is attached to such a network gets at least one of them. Other networks
+have no affinity. For tunnelled networks see ``[neutron_tunnel]``.
+""",
+    ),
+]
+
+
+class Neutron(Value, frozen=True, kw_only=True):
+    """:ivar physnets: as the operator wrote them."""
+
+    physnets: Sequence[str]
+
+
+def numa_nodes(whose: str) -> cfg.Opt:
+    """Return the option that lists NUMA cells. :param whose: of what, for the help."""
+    return cfg.ListOpt(
+        "numa_nodes",
+        default=[],
+        item_type=types.Integer(min=0, max=MAX_INT),
+        mutable=True,
+        help=f"The ids of the NUMA cells of {whose}: ``0,1``. They must exist on this host.",
+    )
+
+
+def physnet_group(name: str) -> str:
+    """Return the name of the option group of a physical network."""
+    return f"neutron_physnet_{name}"
+
+
+def physnet_options() -> list[cfg.Opt]:
+    """Return the options of that group."""
+    return [numa_nodes("the physical network, at least one")]
+
+
+def physnets(conf: cfg.ConfigOpts) -> Sequence[str]:
+    """Return the physical networks of a parsed configuration; none if they cannot be read."""
+    try:
+        return tuple(conf.neutron.physnets)
+    except (ValueError, cfg.Error):
+        return ()
