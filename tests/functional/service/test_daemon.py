@@ -210,7 +210,8 @@ def test_physical_function_named_as_remote_managed_ends_the_start_and_not_a_relo
         assert mistake in daemon.last_lines()
         assert rule in daemon.last_lines()
 
-    daemon.configure({"pci": {"device_spec": '{"vendor_id": "8086", "product_id": "154c"}'}})
+    valid = '{"vendor_id": "0x8086", "product_id": "0X154C", "traits": "", "resource_class": ""}'
+    daemon.configure({"pci": {"device_spec": valid}})
     with daemon:
         daemon.wait_ready()
         daemon.configure({"pci": {"device_spec": known}})
