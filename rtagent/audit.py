@@ -9,6 +9,7 @@ import msgspec
 from oslo_concurrency.lockutils import ReaderWriterLock
 
 from rtagent.errors import StoreUnavailable
+from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
@@ -77,6 +78,7 @@ class Auditor:
     """Runs audits of a tracker's host, one at a time, in the order in which they were requested.
 
     :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
+    :ivar namespaces: its persistent memory, as last observed.
     :ivar domains: those of the last complete observation.
     """
 
@@ -94,6 +96,7 @@ class Auditor:
         self._turns = ReaderWriterLock()
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
+        self.namespaces: Sequence[PmemNamespace] | None = None
         self.domains: ObservedDomains = NEVER_OBSERVED
 
     def run(self, cause: str) -> AuditSummary:
@@ -113,6 +116,7 @@ class Auditor:
             seconds = self._clock.monotonic() - began
             problems = (*seen.problems, *device_problems(base, seen))
             state, self.devices = self.tracker.snapshot(), seen.devices
+            self.namespaces = seen.namespaces
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
         self._report(self.last)
         return self.last

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rtagent.audit import Auditor
 from rtagent.conf.settings import Settings
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
+from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.device import Device
 from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
@@ -142,6 +143,11 @@ class EmbeddedNode:
     def devices(self) -> Sequence[Device] | None:
         """The host's devices as of the last audit; None before the first audit."""
         return self.auditor.devices
+
+    @property
+    def namespaces(self) -> Sequence[PmemNamespace] | None:
+        """The host's persistent memory namespaces as of the last audit; None: unknown."""
+        return self.auditor.namespaces
 
     def apply(self, settings: Settings) -> None:
         """Apply the policy of these settings. Existing allocations stay.

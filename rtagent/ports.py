@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from datetime import datetime
 from typing import Any, Protocol
 
+from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim_end import ClaimEnd
@@ -221,6 +222,21 @@ class Hypervisor(Protocol):
 
     def stop(self) -> None:
         """Stop watching, and close the connection."""
+        ...
+
+
+class PmemUnavailable(Exception):
+    """The host's namespaces cannot be listed now. The message says why."""
+
+
+class PersistentMemory(Protocol):
+    """Lists the host's persistent memory."""
+
+    def namespaces(self) -> Sequence[PmemNamespace]:
+        """Return the namespaces that guests can use, in bounded time.
+
+        :raises PmemUnavailable:
+        """
         ...
 
 

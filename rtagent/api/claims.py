@@ -8,6 +8,7 @@ from typing import Any
 from rtagent.errors import ClaimNotFound, InvalidRequest
 from rtagent.model.claim import LIVE_STATES
 from rtagent.model.node_state import NodeState
+from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile import drift as differences
 
 #: The filters of `claims`, and of `migrations`.
@@ -29,7 +30,7 @@ def claims(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:
         )
     owner = filters.get("instance")
     found = state.claims.values() if owner is None else state.claims_of(owner)
-    matching = (each for each in found if wanted in (None, each.state))
+    matching = (with_namespaces(each, state) for each in found if wanted in (None, each.state))
     return {"claims": sorted(matching, key=lambda each: (each.created_at, each.uuid))}
 
 
@@ -41,7 +42,7 @@ def claim(state: NodeState, uuid: str) -> Mapping[str, Any]:
     found = state.claims.get(uuid)
     if found is None:
         raise ClaimNotFound(claim_uuid=uuid)
-    return {"claim": found}
+    return {"claim": with_namespaces(found, state)}
 
 
 def migrations(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:

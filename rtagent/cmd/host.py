@@ -56,6 +56,14 @@ class HostSimulate(Text):
             " 2MB. May be repeated.",
         )
         parser.add_argument(
+            "--namespace",
+            metavar="NAME=MB",
+            type=_namespace,
+            action="append",
+            default=[],
+            help="Add a persistent memory namespace of this name and size. May be repeated.",
+        )
+        parser.add_argument(
             "--hostname",
             default=default.hostname,
             help="The name of the host. Default: %(default)s.",
@@ -81,6 +89,7 @@ class HostSimulate(Text):
             nics=parsed_args.nics,
             vfs=parsed_args.vfs,
             nvmes=parsed_args.nvmes,
+            namespaces=dict(parsed_args.namespace),
         )
         if parsed_args.domains < 0:
             raise SimulationError(f"domains = {parsed_args.domains}: it must be at least 0")
@@ -134,6 +143,15 @@ def _pages(text: str) -> tuple[int, int]:
         return parse_size(size), int(number)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not SIZE=N: {error}") from error
+
+
+def _namespace(text: str) -> tuple[str, int]:
+    """Return the name and the size in MB."""
+    name, _, size = text.rpartition("=")
+    try:
+        return name, int(size)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MB: {error}") from error
 
 
 def _document(text: str) -> str:

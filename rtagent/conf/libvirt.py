@@ -51,11 +51,13 @@ The priority of realtime vCPUs in the scheduler of Linux (SCHED_FIFO), from 1 to
         mutable=True,
         help="""
 The persistent memory namespaces for guests, by label: ``LABEL:namespace[|namespace][,LABEL:...]``,
-for example ``128G:ns0|ns1,MEDIUM:ns2``. The namespaces must exist. Each label makes a resource
-class ``CUSTOM_PMEM_NAMESPACE_LABEL``; flavors request labels (``hw:pmem``).
+for example ``128G:ns0|ns1,MEDIUM:ns2``. The namespaces must exist, in mode ``devdax`` and each
+under a name of its own: the agent lists them with the command ``ndctl``, which must be installed.
+Each label makes a resource class ``CUSTOM_PMEM_NAMESPACE_LABEL``; flavors request labels
+(``hw:pmem``).
 
-The agent only knows the namespaces by these names, and cannot see which of them a domain without a
-claim uses. Do not list namespaces that such domains use.
+A namespace that vanishes while a guest has it stays with the guest, and is reported. A namespace
+that a domain without a claim uses is not given to a guest.
 """,
     ),
     cfg.BoolOpt(

@@ -6,6 +6,7 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.pmem import assigned_namespaces
 
 
 def claimed_usage(claim: Claim) -> DomainUsage:
@@ -35,5 +36,6 @@ def claimed_usage(claim: Claim) -> DomainUsage:
             devices=frozenset(device.address for device in claim.pci),
             mdevs=frozenset(mdev_uuid(claim.node_uuid, unit.identifier) for unit in mediated),
             mdev_parents=frozenset(unit.parent_addr for unit in mediated if unit.parent_addr),
+            namespaces=frozenset(assigned_namespaces(claim.resources)),
         ),
     )

@@ -8,16 +8,32 @@ from __future__ import annotations
 from rtagent.model.base import Value
 
 
+class PmemNamespace(Value, frozen=True, kw_only=True):
+    """A persistent memory namespace of the host, in mode ``devdax``.
+
+    :ivar path: of its character device, for example ``/dev/dax0.0``. It may be another one after
+        the host was started again.
+    :ivar size_kb: KiB. :ivar align_kb: KiB.
+    """
+
+    name: str
+    path: str
+    size_kb: int
+    align_kb: int
+
+
 class ResourceInventory(Value, frozen=True, kw_only=True):
     """The resources of one class that one provider has.
 
     :ivar provider: the address of the parent device, or "" for the host itself.
     :ivar identifiers: each unique on the host, in the order in which they are assigned.
+    :ivar namespaces: the namespaces among them, as the host has them.
     """
 
     provider: str
     resource_class: str
     identifiers: tuple[str, ...]
+    namespaces: tuple[PmemNamespace, ...] = ()
 
 
 class AssignedResource(Value, frozen=True, kw_only=True):
@@ -26,9 +42,11 @@ class AssignedResource(Value, frozen=True, kw_only=True):
     :ivar provider: the uuid of the resource provider that has it; None: its record was damaged, or
         made by an earlier release.
     :ivar parent_addr: the PCI address of the parent device; None: the host itself has it.
+    :ivar namespace: for persistent memory, the namespace as it was when it was assigned.
     """
 
     resource_class: str
     identifier: str
     provider: str | None = None
     parent_addr: str | None = None
+    namespace: PmemNamespace | None = None

@@ -17,6 +17,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     :ivar devices: addresses of PCI devices.
     :ivar mdevs: uuids of mediated devices.
     :ivar mdev_parents: addresses of the parent devices of these.
+    :ivar namespaces: names of persistent memory namespaces.
     """
 
     pcpus: frozenset[int] = frozenset()
@@ -25,6 +26,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     devices: frozenset[str] = frozenset()
     mdevs: frozenset[str] = frozenset()
     mdev_parents: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
 
     @property
     def usage(self) -> NumaUsage:

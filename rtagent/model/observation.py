@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
+from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import Device, Mdev
 from rtagent.model.domain_usage import DomainUsage, Occupancy
@@ -61,6 +62,7 @@ class Observation(Value, frozen=True, kw_only=True):
     :ivar topology: None if the host itself could not be read.
     :ivar devices: all PCI devices of the host; None if they could not be listed.
     :ivar mdevs: the mediated devices that exist.
+    :ivar namespaces: the host's persistent memory namespaces; None if they could not be listed.
     :ivar disk_available_least: GB: free space minus the growth of sparse disks (Nova's meaning).
     """
 
@@ -69,6 +71,7 @@ class Observation(Value, frozen=True, kw_only=True):
     topology: Topology | None = None
     devices: tuple[Device, ...] | None = None
     mdevs: tuple[Mdev, ...] = ()
+    namespaces: tuple[PmemNamespace, ...] | None = None
     disk_available_least: int | None = None
     problems: tuple[Problem, ...] = ()
 

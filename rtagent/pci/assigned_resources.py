@@ -77,6 +77,7 @@ def fit_resources(
     """
     fitted: list[AssignedResource] = []
     reasons: list[Reason] = []
+    namespaces = {each.name: each for inventory in inventories for each in inventory.namespaces}
     for resource_class, request in sorted(requests.items()):
         free = {
             each.provider: _free(each, users, owner_id, reusable)
@@ -94,6 +95,7 @@ def fit_resources(
                 identifier=name,
                 provider=provider_of(parent),
                 parent_addr=parent or None,
+                namespace=namespaces.get(name),
             )
             for parent, name in found
         )
@@ -120,13 +122,19 @@ def _used_by_domains(state: NodeState) -> dict[str, str]:
         if usage.active
         for uuid in usage.occupancy.mdevs
     }
+    namespaces = {
+        name: usage.domain_uuid
+        for usage in state.domain_usages.values()
+        if usage.active
+        for name in usage.occupancy.namespaces
+    }
     if not used:
-        return {}
+        return namespaces
     names = (
         name for each in state.resource_inventories if each.provider for name in each.identifiers
     )
     uuids = {name: mdev_uuid(state.node.uuid, name) for name in names}
-    return {name: used[uuid] for name, uuid in uuids.items() if uuid in used}
+    return namespaces | {name: used[uuid] for name, uuid in uuids.items() if uuid in used}
 
 
 def _quarantined(state: NodeState, provider: str) -> bool:

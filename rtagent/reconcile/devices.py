@@ -12,6 +12,7 @@ from rtagent.pci.assigned_resources import resource_users
 from rtagent.pci.inventory import refresh
 from rtagent.pci.mdev import existing_identifiers, mdev_inventories
 from rtagent.pci.placement_reporting import placement_errors
+from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import device_errors
 from rtagent.reconcile.steps import Step
 
@@ -51,7 +52,8 @@ def touched_devices(base: NodeState, step: Step) -> frozenset[str]:
 
 def resource_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
     """One step if the inventories of assigned resources have changed: mediated devices that the
-    host's devices make, and persistent memory namespaces that the operator configures."""
+    host's devices make, and persistent memory namespaces that the operator configures and the host
+    has."""
     if seen.devices is None:
         mediated = tuple(each for each in base.resource_inventories if each.provider)
     else:
@@ -60,7 +62,8 @@ def resource_steps(base: NodeState, seen: Observation) -> Iterator[Step]:
         existing = existing_identifiers(base.node.uuid, seen.devices, seen.mdevs, in_use | recorded)
         types = base.policy.pci.mdev_types
         mediated = mdev_inventories(types, seen.devices, existing, in_use)
-    inventories: tuple[ResourceInventory, ...] = (*mediated, *base.policy.pci.pmem)
+    pmem = present_inventories(base.policy.pci.pmem, base.resource_inventories, seen.namespaces)
+    inventories: tuple[ResourceInventory, ...] = (*mediated, *pmem)
     if inventories != base.resource_inventories:
         yield Step(key=ASSIGNED_RESOURCES, resource_inventories=inventories)
 

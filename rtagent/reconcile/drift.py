@@ -14,6 +14,7 @@ from rtagent.model.usage import assignment_usage
 from rtagent.pci.assigned_resources import missing
 from rtagent.pci.device_states import absence_reason
 from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.pmem import assigned_namespaces
 
 #: Resource, unit, claimed, observed.
 _Difference = tuple[str, str, int, int]
@@ -110,6 +111,7 @@ def differences(
         *_pages(assignment, domain.occupancy),
         *_devices(_addresses, domain.occupancy.devices, claim, attached),
         *_devices(_mdevs, domain.occupancy.mdevs, claim, attached),
+        *_devices(_namespaces, domain.occupancy.namespaces, claim, attached),
     )
     for resource, unit, claimed, observed in found:
         if claimed != observed:
@@ -192,6 +194,13 @@ def _mdevs(claim: Claim) -> Mapping[str, str]:
         mdev_uuid(claim.node_uuid, unit.identifier): f"{unit.resource_class} {unit.identifier}"
         for unit in claim.resources
         if unit.parent_addr
+    }
+
+
+def _namespaces(claim: Claim) -> Mapping[str, str]:
+    return {
+        name: f"{unit.resource_class} {name}"
+        for name, unit in assigned_namespaces(claim.resources).items()
     }
 
 

@@ -102,7 +102,7 @@ class Endpoint:
         self._tracker, self._clock = tracker, clock
         self._reporter = reporter.named(__name__)
         self._in_flight = in_flight
-        claim_replies = ClaimReplies(guest, settle)
+        claim_replies = ClaimReplies(guest, settle, tracker.snapshot)
         groups = (
             ClaimEndpoint(tracker, claim_replies),
             MoveEndpoint(tracker, auditor, claim_replies),

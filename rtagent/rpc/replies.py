@@ -10,6 +10,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim as ModelClaim
 from rtagent.model.node_state import NodeState
 from rtagent.model.store_restore import StoreRestore
+from rtagent.pci.pmem import with_namespaces
 
 
 class Reason(Value, frozen=True, kw_only=True):
@@ -148,13 +149,21 @@ class Guest(Protocol):
 class ClaimReplies:
     """Converts claims to replies."""
 
-    def __init__(self, guest: Guest, settle: Callable[[ModelClaim], None]) -> None:
+    def __init__(
+        self,
+        guest: Guest,
+        settle: Callable[[ModelClaim], None],
+        state: Callable[[], NodeState],
+    ) -> None:
         """:param settle: prepares the host for the domain of a claim; raises `Unavailable` if the
-        domain must not be started yet."""
-        self._guest, self._settle = guest, settle
+        domain must not be started yet.
+        :param state: returns the node's current state.
+        """
+        self._guest, self._settle, self._state = guest, settle, state
 
     def claim(self, made: ModelClaim) -> Claim:
-        """The claim with the documents that enact it."""
+        """The claim with the documents that enact it, on the host as it is now."""
+        made = with_namespaces(made, self._state())
         fields = {name: getattr(made, name) for name in ModelClaim.__struct_fields__}
         guest, node_devices = self._guest.xml(made), self._guest.node_devices(made)
         return Claim(**fields, guest=guest, node_devices=node_devices)

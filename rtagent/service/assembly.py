@@ -17,12 +17,14 @@ from rtagent.db.engine import open_engine
 from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
-from rtagent.errors import RtAgentError
+from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.placement import loading
 from rtagent.ports import CpuPower, Hypervisor, PlacementAPI, Reporter, ServiceRegistry, Store
 from rtagent.virt import power
+from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
+from rtagent.virt.ndctl import Ndctl
 
 
 class Database(Value, frozen=True, kw_only=True):
@@ -86,12 +88,21 @@ def set_database_aside(settings: Settings, now: datetime) -> Sequence[Path]:
 
 
 def hypervisor(settings: Settings, reporter: Reporter) -> Hypervisor:
-    """Return the libvirt adapter. It is not connected yet."""
+    """Return the libvirt adapter. It is not connected yet.
+
+    :raises ConfigError: persistent memory is configured, and nothing can list it.
+    """
+    configured, pmem = settings.libvirt.pmem_namespaces, Ndctl()
+    if configured and host_file(settings.libvirt.uri) is None and not pmem.installed:
+        rule = "needs the command ndctl: install its package, or unset the option"
+        value = ", ".join(configured)
+        raise ConfigError(group="libvirt", option="pmem_namespaces", value=value, rule=rule)
     return LibvirtHypervisor(
         settings.libvirt.uri,
         settings.default.instances_path,
         call_timeout=settings.libvirt.call_timeout,
         reporter=reporter,
+        pmem=pmem,
     )
 
 

@@ -11,18 +11,20 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
-from rtagent.model.claim import PCPU
+from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.claim import PCPU, RESOURCE
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import Device
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
 from rtagent.numa import cpu_sets, networks
+from rtagent.pci.pmem import missing_error, missing_namespaces
 from rtagent.pci.specs import spec_errors
 from rtagent.reconcile.drift import CPU, absent
 from rtagent.service.context import NodeContext
 
 #: The parts of health that the checks report.
-CPUS, NETWORKS, DEVICES = "cpus", "networks", "devices"
+CPUS, NETWORKS, DEVICES, NAMESPACES = "cpus", "networks", "devices", "namespaces"
 
 
 class Host(Protocol):
@@ -38,6 +40,11 @@ class Host(Protocol):
         """The host's devices as last listed; None: they were never listed."""
         ...
 
+    @property
+    def namespaces(self) -> Sequence[PmemNamespace] | None:
+        """The host's persistent memory namespaces as last listed; None: they were never listed."""
+        ...
+
 
 class HostChecks:
     """Checks the policy against the host after each audit, and before a reload."""
@@ -46,13 +53,15 @@ class HostChecks:
         self._context, self._host = context, host
         self._reporter = context.reporter.named(__name__)
         self._cpus_accepted = self._networks_accepted = self._devices_accepted = False
+        self._namespaces_accepted = False
 
     def accept(self) -> bool:
         """Check the policy in force after a good audit; return whether the node can be served.
 
         A policy that does not fit at the first check is fatal.
         """
-        return self._accept_cpus() and self._accept_networks() and self._accept_devices()
+        checks = (self._accept_cpus, self._accept_networks, self._accept_namespaces)
+        return all(accept() for accept in (*checks, self._accept_devices))
 
     def check(self, policy: Policy) -> None:
         """Check a new policy. Any policy fits a host that was never observed.
@@ -64,6 +73,8 @@ class HostChecks:
             networks.check(policy.numa.networks, self._host.state.topology)
         for wrong in self._wrong_specs(policy):
             raise wrong
+        if absent_names := self._missing_namespaces(policy):
+            raise missing_error(absent_names)
 
     def _accept_cpus(self) -> bool:
         state = self._host.state
@@ -108,6 +119,27 @@ class HostChecks:
         why = f"missing or no longer configured, but still allocated to guests: {missing}"
         self._reporter.health(DEVICES, "warn" if missing else "pass", why if missing else "")
         return True
+
+    def _accept_namespaces(self) -> bool:
+        """Refuse namespaces that the host lacks, at the first list of them. Those that vanish later
+        are no longer available."""
+        state = self._host.state
+        absent_names = self._missing_namespaces(state.policy)
+        if absent_names and not self._namespaces_accepted:
+            self._context.events.fatal(missing_error(absent_names))
+            return False
+        if state.policy.pci.pmem:
+            listed = self._host.namespaces is not None
+            self._namespaces_accepted = self._namespaces_accepted or listed
+            status = "pass" if listed and not absent_names else "warn"
+            why = missing_error(absent_names).message if absent_names else "cannot be listed"
+            self._reporter.health(NAMESPACES, status, "" if status == "pass" else why)
+        return True
+
+    def _missing_namespaces(self, policy: Policy) -> Sequence[str]:
+        held = {name for kind, name in self._host.state.units if kind == RESOURCE}
+        seen = self._host.namespaces
+        return () if seen is None else missing_namespaces(policy.pci.pmem, seen, held)
 
     def _wrong_specs(self, policy: Policy) -> Iterator[PciConfigInvalidSpec]:
         """Return the specifications that name a device which cannot have their properties."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.device import Device, Mdev
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.observation import Domain, Observation, Problem
@@ -33,6 +34,7 @@ class FakeHypervisor:
 
     :ivar domains: by uuid; change them by the methods or as a dict.
     :ivar devices: PCI devices by address; `mdevs` by uuid. Change them likewise.
+    :ivar namespaces: persistent memory namespaces by name; change them as a dict.
     :ivar unlisted: while True, observations report that listing devices failed.
     :ivar topology: None: observations report that the host could not be read.
     :ivar lost: while True every call raises `HypervisorUnavailable`, during `observe` too.
@@ -60,6 +62,7 @@ class FakeHypervisor:
         self.domains: dict[str, Domain] = {}
         self.devices: dict[str, Device] = {}
         self.mdevs: dict[str, Mdev] = {}
+        self.namespaces: dict[str, PmemNamespace] = {}
         self.disk_available_least: int | None = None
         self.unreadable: set[str] = set()
         self.lost = False
@@ -96,6 +99,7 @@ class FakeHypervisor:
             topology=self.topology,
             devices=None if self.unlisted else devices,
             mdevs=mdevs,
+            namespaces=tuple(self.namespaces.values()),
             disk_available_least=self.disk_available_least,
             problems=tuple(problems),
         )

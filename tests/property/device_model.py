@@ -186,8 +186,10 @@ class DeviceModel:
         quarantined = device is not None and device.quarantined
         return min(free, len(own - used)) if quarantined else free
 
-    def free_namespaces(self) -> int:
+    def free_namespaces(self, owner: str) -> int:
         used = {name for claim in self.claims.values() for name in claim.resources}
+        for other, usage in self.foreign.items():
+            used |= usage.resources if other != owner else set()
         return len(set(self.namespaces) - used)
 
     def fits(
@@ -204,7 +206,7 @@ class DeviceModel:
         """
         return (
             (not vgpus or any(self.free_mdevs(address, owner) >= vgpus for address in CARDS))
-            and namespaces <= self.free_namespaces()
+            and namespaces <= self.free_namespaces(owner)
             and any(self._fits_on(owner, requested, cells) for cells in placements)
         )
 

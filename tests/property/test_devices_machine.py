@@ -17,7 +17,7 @@ from rtagent.compute_node import pci_device_pools
 from rtagent.db.device_rows import DeviceRow, net_devices
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
 from rtagent.model.node_state import restore
@@ -54,6 +54,10 @@ FOREIGN = [uid(n) for n in range(8, 10)]
 ADDRESSES = sorted(HARDWARE)
 LEASE = 300
 PMEM_CLASS = "CUSTOM_PMEM_NAMESPACE_4GB"
+HOST_NAMESPACES = {
+    name: PmemNamespace(name=name, path=f"/dev/dax{number}.0", size_kb=4096, align_kb=2048)
+    for number, name in enumerate(NAMESPACES)
+}
 #: Devices that flavors request, by name.
 REQUESTS = [
     {},
@@ -108,6 +112,7 @@ class DevicesMachine(RuleBasedStateMachine):
         self.clock, self.store = ManualClock(), RowStore()
         self.world = FakeHypervisor(TOPOLOGY)
         self.world.plug(*HARDWARE.values())
+        self.world.namespaces = dict(HOST_NAMESPACES)
         self.listed, self.one_time = set(PRODUCTS), set()
         self.vgpus = True
         self.namespaces: tuple[str, ...] = NAMESPACES
@@ -319,7 +324,8 @@ class DevicesMachine(RuleBasedStateMachine):
                 self.create_mdev(mdev_uuid(name), name.partition("/")[0]) for name in identifiers
             ]
             if all(uuids):
-                self.start_domain(owner, devices, uuids)
+                names = {name for claim in claims for name in claim.resources} & {*NAMESPACES}
+                self.start_domain(owner, devices, uuids, names)
 
     @rule(
         owner=st.sampled_from(OWNERS + FOREIGN),
@@ -334,10 +340,15 @@ class DevicesMachine(RuleBasedStateMachine):
         busy = {u for d in self.world.domains.values() if d.active for u in d.occupancy.mdevs}
         free = sorted(self.world.mdevs.keys() - busy)
         mdevs = data.draw(st.lists(st.sampled_from(free), max_size=1)) if free else []
-        self.start_domain(owner, chosen, mdevs)
+        running = [d for u, d in self.world.domains.items() if d.active and u != owner]
+        used = {name for domain in running for name in domain.occupancy.namespaces}
+        names = data.draw(st.sets(st.sampled_from(NAMESPACES), max_size=1)) - used
+        self.start_domain(owner, chosen, mdevs, names)
 
-    def start_domain(self, owner, devices, mdevs):
-        occupancy = Occupancy(devices=frozenset(devices), mdevs=frozenset(mdevs))
+    def start_domain(self, owner, devices, mdevs, namespaces):
+        occupancy = Occupancy(
+            devices=frozenset(devices), mdevs=frozenset(mdevs), namespaces=frozenset(namespaces)
+        )
         self.world.start_domain(owner, 1, 64, occupancy=occupancy)
 
     @precondition(lambda self: self.world.domains)
@@ -389,6 +400,11 @@ class DevicesMachine(RuleBasedStateMachine):
             replaced = what == "replaced" and not functions(address)
             self.world.plug(replace(device, product_id="ffff") if replaced else device)
 
+    @rule(name=st.sampled_from(NAMESPACES))
+    def create_or_destroy_namespace(self, name):
+        if self.world.namespaces.pop(name, None) is None:
+            self.world.namespaces[name] = HOST_NAMESPACES[name]
+
     # --- the operator ---
 
     @rule(
@@ -434,7 +450,9 @@ class DevicesMachine(RuleBasedStateMachine):
         self.audit_claims(complete)
         self.audit_domains(complete)
         running = [d for d in self.world.domains.values() if d.active]
-        self.model.namespaces = self.namespaces
+        self.model.namespaces = tuple(
+            n for n in self.namespaces if n in (self.world.namespaces or ())
+        )
         if listed:
             used = before.union(*(domain.occupancy.devices for domain in running))
             self.audit_devices(used)
@@ -466,14 +484,17 @@ class DevicesMachine(RuleBasedStateMachine):
             }
             allowed = {a for claim in claims for a in claim.devices}
             mdevs = {mdev_uuid(name) for c in claims for name in c.resources if "/" in name}
-            agrees = required <= used.devices <= allowed and used.mdevs == mdevs
+            names = {name for c in claims for name in c.resources} & {*NAMESPACES}
+            same = used.mdevs == mdevs and used.namespaces == names
+            agrees = required <= used.devices <= allowed and same
             if not domain.active or (self.model.claims_of(owner, "build") and agrees):
                 self.model.foreign[owner] = ModelUsage()
             else:
                 known = frozenset(IDENTIFIERS[uuid] for uuid in used.mdevs if uuid in IDENTIFIERS)
                 existing = [m for m in self.world.mdevs.values() if m.uuid in used.mdevs]
                 parents = frozenset(mdev.parent_addr for mdev in existing)
-                self.model.foreign[owner] = ModelUsage(used.devices, known, parents)
+                resources = known | used.namespaces
+                self.model.foreign[owner] = ModelUsage(used.devices, resources, parents)
 
     def audit_devices(self, used):
         devices = {}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.lifecycle import attach
-from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted
 from rtagent.model.device import Device, Mdev, PciDevice
@@ -22,6 +22,7 @@ from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
 from rtagent.model.request import AttachRequest
 from rtagent.pci.mdev import mdev_inventories
+from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import parse_specs
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.plan import plan
@@ -30,6 +31,11 @@ from tests.support.pci_hosts import ALIASES, GPU_IDS, SPECS, two_gpus_and_a_nic
 
 PMEM = ResourceInventory(
     provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifiers=("ns0", "ns1")
+)
+#: The host's persistent memory: the namespaces of `PMEM`.
+NAMESPACES = tuple(
+    PmemNamespace(name=name, path=f"/dev/dax{number}.0", size_kb=4 * 1024 * 1024, align_kb=2048)
+    for number, name in enumerate(PMEM.identifiers)
 )
 VGPU_TYPE = EnabledMdevType(
     type="nvidia-11", addresses=None, resource_class="VGPU", max_instances=None
@@ -54,9 +60,8 @@ def device_host(
     mdevs = mdev_inventories(
         state.policy.pci.mdev_types, (each.device for each in recorded.values()), {}
     )
-    return replace(
-        state, devices=PciDevices(recorded), resource_inventories=(*mdevs, *state.policy.pci.pmem)
-    )
+    pmem = present_inventories(state.policy.pci.pmem, (), NAMESPACES)
+    return replace(state, devices=PciDevices(recorded), resource_inventories=(*mdevs, *pmem))
 
 
 def built(
@@ -147,6 +152,7 @@ def seen(
     devices: Iterable[Device] | None = None,
     listed: bool = True,
     mdevs: Iterable[Mdev] = (),
+    namespaces: Iterable[PmemNamespace] = NAMESPACES,
 ) -> Observation:
     """Return an observation of the host.
 
@@ -159,6 +165,7 @@ def seen(
         topology=TOPOLOGY,
         devices=tuple(present) if listed else None,
         mdevs=tuple(mdevs),
+        namespaces=tuple(namespaces),
     )
 
 

@@ -28,10 +28,16 @@ class Confinement(Value, frozen=True, kw_only=True):
     pages: Mapping[int, Mapping[int, int]] = {}
     given: Given = Given()
 
-    def occupancy(self, online: frozenset[int], vdpas: Mapping[str, str]) -> Occupancy:
+    def occupancy(
+        self,
+        online: frozenset[int],
+        vdpas: Mapping[str, str],
+        namespaces: Mapping[str, str] = {},
+    ) -> Occupancy:
         """:param online: the host's CPUs; a set that contains all of them is not counted as
             pinning. Empty: unknown.
         :param vdpas: addresses of vDPA devices by path; a device without a path is omitted.
+        :param namespaces: names of persistent memory namespaces by path; others are omitted.
         """
         confining = (cpus for cpus in self.cpusets if not online or online - cpus)
         behind = (vdpas[path] for path in self.given.vdpas if path in vdpas)
@@ -41,6 +47,9 @@ class Confinement(Value, frozen=True, kw_only=True):
             pages=self.pages,
             devices=self.given.addresses.union(behind),
             mdevs=self.given.mdevs,
+            namespaces=frozenset(
+                namespaces[path] for path in self.given.namespaces if path in namespaces
+            ),
         )
 
 

@@ -82,6 +82,7 @@ class Domains:
         self._session: Session | None = None
         self._online = frozenset[int]()
         self._vdpas: Mapping[str, str] = {}
+        self._namespaces: Mapping[str, str] = {}
         self._looks = 0
         self._given = 0
         self._lock = threading.Lock()
@@ -92,16 +93,23 @@ class Domains:
         with self._lock:
             self._marked.add(uuid)
 
-    def look(self, session: Session, online: frozenset[int], vdpas: Mapping[str, str]) -> Look:
+    def look(
+        self,
+        session: Session,
+        online: frozenset[int],
+        vdpas: Mapping[str, str],
+        namespaces: Mapping[str, str] = {},
+    ) -> Look:
         """Observe all domains, running or defined.
 
         :param online: the host's CPUs. :param vdpas: addresses of its vDPA devices, by path.
+        :param namespaces: names of its persistent memory namespaces, by path.
         :raises libvirt.libvirtError: TimeoutError: the session is unusable.
         """
         if session is not self._session:
             self._begin(session)
-        if (online, vdpas) != (self._online, self._vdpas):
-            self._online, self._vdpas = online, vdpas
+        if (online, vdpas, namespaces) != (self._online, self._vdpas, self._namespaces):
+            self._online, self._vdpas, self._namespaces = online, vdpas, namespaces
             self._show_anew()
         # This precedes the listing, because a domain that is marked from now on may be newer than
         # the data read below.
@@ -236,7 +244,9 @@ class Domains:
             return Domain(uuid=each.uuid, name=name, active=active, vcpus=None, memory_mb=None)
         vcpus = each.stats.get("vcpu.current", known.facts.vcpus)
         kib = each.stats.get("balloon.maximum")
-        memory_mb = known.facts.memory_mb if kib is None else round_up(kib, KIB_IN_MIB)
+        memory_mb = known.facts.memory_mb
+        if kib is not None:
+            memory_mb = round_up(max(0, kib - known.facts.nvdimm_kib), KIB_IN_MIB)
         shown = (name, active, vcpus, memory_mb)
         if known.domain is None or known.shown != shown:
             known.shown = shown
@@ -247,7 +257,7 @@ class Domains:
                 active=active,
                 vcpus=vcpus,
                 memory_mb=memory_mb,
-                occupancy=bound.occupancy(self._online, self._vdpas),
+                occupancy=bound.occupancy(self._online, self._vdpas, self._namespaces),
             )
         return known.domain
 

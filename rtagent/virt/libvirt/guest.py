@@ -17,10 +17,17 @@ from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.guest_buses import put_buses
 from rtagent.virt.libvirt.guest_devices import (
     device_elements,
+    given_devices,
     mdev_document,
     mdev_elements,
     near,
     put_devices,
+)
+from rtagent.virt.libvirt.guest_memory import (
+    memory_elements,
+    namespace_elements,
+    namespaces,
+    only_cell,
 )
 
 #: Children of ``<domain>`` that the claim determines: the whole element, or only these children of
@@ -32,6 +39,9 @@ _OWNED: dict[str, tuple[str, ...]] = {
     "cpu": ("topology", "numa"),
     "memoryBacking": ("hugepages", "nosharepages", "locked"),
 }
+
+#: Children that the claim of a guest with persistent memory determines, too.
+_OWNED_MEMORY = ("maxMemory", "memory")
 
 
 class Granted(Protocol):
@@ -61,7 +71,7 @@ def children(claim: Granted) -> tuple[etree._Element, ...]:
     devices.
     """
     given = devices(claim)
-    alone = () if claim.kind == ATTACH else _numa_children(claim)
+    alone = () if claim.kind == ATTACH else _own_children(claim)
     if not given:
         return alone
     element = etree.Element("devices")
@@ -70,21 +80,38 @@ def children(claim: Granted) -> tuple[etree._Element, ...]:
 
 
 def devices(claim: Granted) -> tuple[etree._Element, ...]:
-    """Return the children of ``<devices>`` for the claim's PCI devices, then mediated devices."""
+    """Return the children of ``<devices>`` for the claim's PCI devices, then mediated devices, then
+    persistent memory."""
     mdevs = (unit for unit in claim.resources if unit.parent_addr)
-    return (*device_elements(claim.pci), *mdev_elements(claim.node_uuid, mdevs))
+    return (
+        *device_elements(claim.pci),
+        *mdev_elements(claim.node_uuid, mdevs),
+        *namespace_elements(namespaces(claim.resources)),
+    )
+
+
+def _own_children(claim: Granted) -> tuple[etree._Element, ...]:
+    """Return the children for CPUs, cells and pages, and for the memory of a guest with persistent
+    memory."""
+    assigned = namespaces(claim.resources)
+    memory = memory_elements(claim.flavor.memory_mb, assigned) if assigned else ()
+    return (*memory, *_numa_children(claim))
 
 
 def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
     """Return the children for CPUs, cells and pages."""
     assignment = claim.numa_topology or Assignment()
+    vcpus = claim.flavor.vcpus
+    # Libvirt refuses persistent memory to a guest without cells.
+    cells = assignment.cells or not namespaces(claim.resources)
+    more = () if cells else (only_cell(vcpus, claim.flavor.memory_mb),)
     parts = {
         "memoryBacking": guest_numa.memory_backing(assignment),
         "cputune": guest_numa.cputune(assignment),
         "numatune": guest_numa.numatune(assignment),
-        "cpu": guest_numa.cpu(assignment),
+        "cpu": (*guest_numa.cpu(assignment), *more),
     }
-    whole = [guest_numa.vcpu(assignment, claim.flavor.vcpus)]
+    whole = [guest_numa.vcpu(assignment, vcpus)]
     for tag, inner in parts.items():
         element = etree.Element(tag)
         element.extend(inner)
@@ -124,12 +151,24 @@ def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> 
         _clear(domain, tag, owned)
     for child in _numa_children(claim):
         _put(domain, child)
+    _put_memory(domain, claim)
     every = (claim, *attached)
     put_devices(domain, (each for one in every for each in devices(one)))
     given = [device for one in every for device in one.pci]
     put_buses(domain, claim.numa_topology or Assignment(), list(near(domain, given)))
     etree.indent(domain)
     return etree.tostring(domain, encoding="unicode")
+
+
+def _put_memory(domain: etree._Element, claim: Granted) -> None:
+    """Replace the sizes of the memory, if the guest has persistent memory, or no longer has it."""
+    assigned = namespaces(claim.resources)
+    if not assigned and not given_devices(domain).namespaces:
+        return
+    for tag in _OWNED_MEMORY:
+        _clear(domain, tag, ())
+    for child in memory_elements(claim.flavor.memory_mb, assigned):
+        _put(domain, child)
 
 
 def _clear(domain: etree._Element, tag: str, owned: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.requests import NEUTRON_PORT
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest_buses import Near
+from rtagent.virt.libvirt.guest_memory import is_namespace, paths
 
 #: Tag and type of the children of ``<devices>`` that assign a host device.
 _TYPES = frozenset(
@@ -29,11 +30,13 @@ class Given(Value, frozen=True, kw_only=True):
 
     :ivar addresses: of PCI devices. :ivar mdevs: uuids of mediated devices.
     :ivar vdpas: paths of the character devices of vDPA devices.
+    :ivar namespaces: paths of the devices of persistent memory namespaces.
     """
 
     addresses: frozenset[str] = frozenset()
     mdevs: frozenset[str] = frozenset()
     vdpas: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
 
 
 def device_elements(devices: Iterable[AssignedDevice]) -> tuple[etree._Element, ...]:
@@ -89,6 +92,8 @@ def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> N
             parent.remove(element)
         elif "managed" in same.attrib:
             element.set("managed", same.attrib["managed"])
+        elif element.tag == "memory":
+            _resize(element, same)
     parent.extend(wanted.values())
 
 
@@ -107,6 +112,7 @@ def given_devices(domain: etree._Element) -> Given:
         addresses=frozenset(map(_read_address, sources)),
         mdevs=frozenset(each.get("uuid", "").lower() for each in mdevs),
         vdpas=frozenset(each.get("dev", "") for each in vdpas),
+        namespaces=frozenset(paths(domain)),
     )
 
 
@@ -125,7 +131,7 @@ def near(domain: etree._Element, devices: Iterable[AssignedDevice]) -> Iterator[
 
 def _assigns(element: etree._Element) -> bool:
     """Return whether the element assigns a host device."""
-    return (element.tag, element.get("type")) in _TYPES
+    return (element.tag, element.get("type")) in _TYPES or is_namespace(element)
 
 
 def source(element: etree._Element) -> tuple[str | None, ...]:
@@ -133,7 +139,17 @@ def source(element: etree._Element) -> tuple[str | None, ...]:
     alone = etree.Element("domain")
     etree.SubElement(alone, "devices").append(deepcopy(element))
     given = given_devices(alone)
-    return (element.tag, *sorted(given.addresses | given.mdevs | given.vdpas))
+    names = given.addresses | given.mdevs | given.vdpas | given.namespaces
+    return (element.tag, *sorted(names))
+
+
+def _resize(element: etree._Element, wanted: etree._Element) -> None:
+    """Replace the sizes of a namespace that the document assigns already."""
+    for tag in ("source", "target"):
+        old, new = element.find(tag), wanted.find(tag)
+        if old is not None and new is not None:
+            element.replace(old, new)
+    element.attrib.update(wanted.attrib)
 
 
 def _element(device: AssignedDevice) -> etree._Element:

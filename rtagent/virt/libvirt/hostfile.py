@@ -20,6 +20,8 @@ from rtagent.virt.libvirt.events import silence
 
 #: The processing instruction in the capabilities document that names the host.
 HOST_INSTRUCTION = "rtagent-host"
+#: The one that lists its persistent memory namespaces.
+NAMESPACES_INSTRUCTION = "rtagent-namespaces"
 
 #: Seconds between two checks of the file.
 INTERVAL = 0.25
@@ -78,6 +80,22 @@ def simulated_hostname(capabilities: str | bytes) -> str | None:
     if name is not None and len(name) > MAX_TEXT:
         raise BadDocument(f"the name of the host has more than {MAX_TEXT} characters")
     return name
+
+
+def simulated_namespaces(file: Path) -> str:
+    """Return the persistent memory namespaces in the capabilities document of a host file, as
+    ``ndctl list -X`` prints them; "" without any.
+
+    :raises BadDocument: the document is invalid.
+    """
+    capabilities = simulated_capabilities(file)
+    return "" if capabilities is None else _instruction(capabilities, NAMESPACES_INSTRUCTION)
+
+
+def _instruction(capabilities: str | bytes, target: str) -> str:
+    siblings = parse(capabilities).itersiblings(preceding=True)
+    instructions = (each for each in siblings if isinstance(each, etree._ProcessingInstruction))
+    return next((each.text or "" for each in instructions if each.target == target), "")
 
 
 def rejection(file: Path) -> str:

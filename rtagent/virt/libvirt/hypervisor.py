@@ -11,13 +11,14 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
-from rtagent.ports import HostIdentity, NullReporter, Reporter
+from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
 from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domains import Domains
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.late_call import LateCall
+from rtagent.virt.libvirt.namespaces import Namespaces
 from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Probe, Storage, probe
 from rtagent.virt.libvirt.workers import Workers
@@ -33,6 +34,7 @@ class LibvirtHypervisor:
     :param instances_path: the directory of the guests' disks.
     :param call_timeout: seconds for each call; a call that takes longer fails only its own item.
     :param probe: returns the size of the file system of a path.
+    :param pmem: lists the persistent memory of a host that is not simulated; None: it has none.
 
     Call `observe` on one thread at a time, the other methods on any.
     """
@@ -45,11 +47,13 @@ class LibvirtHypervisor:
         call_timeout: float = 5.0,
         reporter: Reporter | None = None,
         probe: Probe = probe,
+        pmem: PersistentMemory | None = None,
     ) -> None:
         self._workers = Workers(call_timeout)
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
         self._devices = NodeDevices(self._workers)
+        self._namespaces = Namespaces(pmem)
         callbacks = Callbacks(domain=self._on_domain, device=self._on_device, lost=self._on_lost)
         self._connection = Connection(uri, self._workers, reporter or NullReporter(), callbacks)
         self._watch: FileWatch | None = None
@@ -74,13 +78,17 @@ class LibvirtHypervisor:
             host = self._try_host(session, problems)
             size = self._try_size(problems)
             found = self._devices.look(session)
-            seen = self._domains.look(session, self._online(), self._devices.vdpas)
+            problems += self._namespaces.look(session, self._connection.file)
+            seen = self._domains.look(
+                session, self._online(), self._devices.vdpas, self._namespaces.names
+            )
         return Observation(
             domains=seen.domains,
             complete=not session.lost,
             topology=self._topology(host),
             devices=found.devices,
             mdevs=found.mdevs,
+            namespaces=self._namespaces.listed,
             disk_available_least=(size.free - seen.growth) // BYTES_IN_GIB
             if size is not None
             else None,

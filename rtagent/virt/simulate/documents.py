@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from lxml import etree
 from lxml.builder import E
 
-from rtagent.model.units import KIB_IN_MIB
-from rtagent.virt.libvirt.hostfile import HOST_INSTRUCTION
+from rtagent.model.units import BYTES_IN_MIB, KIB_IN_MIB
+from rtagent.virt.libvirt.hostfile import HOST_INSTRUCTION, NAMESPACES_INSTRUCTION
 from rtagent.virt.simulate.devices import device_documents
 from rtagent.virt.simulate.machine import SMALLEST_PAGE, Cpu, Machine
 
@@ -17,6 +19,9 @@ _NEAR, _FAR = "10", "21"  # distances that firmware commonly reports
 #: Sizes (KiB) of the larger pages that the CPU supports, including sizes of which no page is
 #: reserved.
 _LARGE_PAGES = (2048, 1048576)
+
+#: Bytes at which the devices of persistent memory are aligned.
+_DAX_ALIGN = 2 * BYTES_IN_MIB
 
 
 def host_document(machine: Machine) -> etree._Element:
@@ -58,7 +63,20 @@ def capabilities_document(machine: Machine) -> etree._ElementTree:
         ),
     )
     root.addprevious(etree.ProcessingInstruction(HOST_INSTRUCTION, f'name="{machine.hostname}"'))
+    if machine.namespaces:
+        listed = json.dumps(list(_namespaces(machine)))
+        root.addprevious(etree.ProcessingInstruction(NAMESPACES_INSTRUCTION, listed))
     return root.getroottree()
+
+
+def _namespaces(machine: Machine) -> Iterator[Mapping[str, Any]]:
+    """Yield the namespaces as ``ndctl list -X`` shows them."""
+    for number, (name, size_mb) in enumerate(machine.namespaces.items()):
+        size = size_mb * BYTES_IN_MIB
+        device = {"chardev": f"dax{number}.0", "size": size}
+        region = {"id": number, "size": size, "align": _DAX_ALIGN, "devices": [device]}
+        mode = {"dev": f"namespace{number}.0", "mode": "devdax", "size": size}
+        yield {**mode, "daxregion": region, "name": name}
 
 
 def _cpu(machine: Machine) -> etree._Element:

@@ -35,6 +35,7 @@ class Machine(Value, frozen=True, kw_only=True):
     :ivar nics: network cards, each with `vfs` virtual functions.
     :ivar nvmes: NVMe controllers. All devices are spread over the cells in turn.
     :ivar hostname: the host's own name.
+    :ivar namespaces: MB of each persistent memory namespace, by name.
     """
 
     sockets: int = 2
@@ -49,6 +50,7 @@ class Machine(Value, frozen=True, kw_only=True):
     nics: int = 0
     vfs: int = 0
     nvmes: int = 0
+    namespaces: Mapping[str, int] = {}
 
     def __post_init__(self) -> None:
         for name in ("sockets", "cores", "threads", "memory_mb", "numa_cells"):
@@ -68,6 +70,12 @@ class Machine(Value, frozen=True, kw_only=True):
                 raise SimulationError(
                     f"{number} {what} cannot be spread evenly over {self.numa_cells} NUMA cells:"
                     " choose a number of cells that divides it"
+                )
+        for name, size in self.namespaces.items():
+            if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or size < 1:
+                raise SimulationError(
+                    f"namespace {name}={size}: the name has letters, digits and _.-, and the size"
+                    " is at least 1 MB"
                 )
         self._check_pages()
 

@@ -9,10 +9,12 @@ from lxml import etree
 
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply
 from tests.support.guest_devices import FAR, GPU, seats
 from tests.support.guests import combinations, granted, plain_domain
 from tests.support.numa_hosts import host, topology
+from tests.support.pmem import with_namespaces
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,21 @@ def test_every_combination_of_policies_can_be_defined(test_driver):
         domain.undefine()
         defined += 1
     assert defined > 200
+
+
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}, {"mem_page_size": "large"}])
+def test_persistent_memory_can_be_defined(test_driver, connection, specs):
+    claim = with_namespaces(granted(**specs), 4096, 512)
+    for kind, driver in (("test", test_driver), ("qemu", connection)):
+        document = apply(plain_domain(kind), claim)
+        domain = driver.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+        try:
+            facts = parse_domain(domain.XMLDesc())
+            assert apply(domain.XMLDesc(), claim).count("<memory model") == 2
+        finally:
+            domain.undefine()
+        assert (facts.memory_mb, facts.nvdimm_kib) == (2048, (4096 + 512) * 1024)
+        assert facts.confinement.given.namespaces == {"/dev/dax0.0", "/dev/dax1.0"}
 
 
 @pytest.fixture

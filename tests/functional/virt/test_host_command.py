@@ -65,6 +65,17 @@ def test_pages_are_reserved_in_each_cell(file):
     assert [(cell.pages[2048], cell.pages[1048576]) for cell in cells] == [(512, 2)] * 2
 
 
+def test_namespaces_are_listed(file):
+    made = run("host", "simulate", str(file), "--namespace", "ns0=4096", "--namespace", "a=b=1")
+    assert "namespace a=b=1" in made.err and not file.exists()
+    made = run("host", "simulate", str(file), "--namespace", "ns0=4096", "--namespace", "ns1=2")
+    found = observe(made.out.strip())[1].namespaces
+    assert [(each.name, each.path, each.size_kb) for each in found] == [
+        ("ns0", "/dev/dax0.0", 4096 * 1024),
+        ("ns1", "/dev/dax1.0", 2 * 1024),
+    ]
+
+
 @pytest.mark.parametrize("odd", ["2048", "2M=1", "2048=many", "=1"])
 def test_invalid_pages_are_refused(file, odd, capsys):
     with pytest.raises(SystemExit):

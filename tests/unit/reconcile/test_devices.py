@@ -3,16 +3,20 @@
 from msgspec.structs import replace
 
 from rtagent import claims
+from rtagent.lifecycle.claimed_usage import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
+from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import device_key
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.devices import ASSIGNED_RESOURCES, device_problems
-from rtagent.reconcile.drift import absent, drifts
+from rtagent.reconcile.drift import ABSENT, absent, drifts
 from rtagent.reconcile.plan import plan
 from tests.support.device_states import (
+    NAMESPACES,
     ONE_TIME,
     PMEM,
     VGPU_TYPE,
@@ -28,7 +32,7 @@ from tests.support.device_states import (
     running,
     seen,
 )
-from tests.support.hosts import NODE, NOON, call, request
+from tests.support.hosts import NODE, NOON, call, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, two_gpus_and_a_nic, vf
 
 EVERYTHING = [each.device for each in two_gpus_and_a_nic().values()]
@@ -361,3 +365,68 @@ def test_missing_mediated_device_is_drift():
     state = audited(state, seen(state, domain(claim.owner_id), devices=[with_type(2)]))
     (drift,) = drifts(state)
     assert drift.resource == f"VGPU {claim.resources[0].identifier}"
+
+
+# -- persistent memory ----------------------------------------------------------------------------
+
+
+def test_namespaces_are_offered_as_the_host_has_them():
+    state = device_host({}, pci=policy(pmem=(PMEM,)))
+    moved = replace(NAMESPACES[0], path="/dev/dax7.0")
+    state = audited(state, seen(state, namespaces=[moved]))
+    (inventory,) = state.resource_inventories
+    assert (inventory.identifiers, inventory.namespaces) == (("ns0",), (moved,))
+    _, claim = built(state, extra_specs={"hw:pmem": "4GB"})
+    assert claim.resources[0].namespace == moved
+    assert audited(state, replace(seen(state), namespaces=None)) == state
+
+
+def test_namespace_that_vanishes_stays_with_its_holder_and_is_reported():
+    state, claim = built(device_host({}, pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    (unit,) = claim.resources
+    state = audited(state, seen(state, namespaces=NAMESPACES[1:]))
+    assert state.claims[claim.uuid].resources == (unit,)
+    (found,) = absent(state)
+    assert (found.resource, found.problem) == (f"{PMEM.resource_class} ns0", ABSENT)
+    _, other = built(state, extra_specs={"hw:pmem": "4GB"})
+    assert [each.identifier for each in other.resources] == ["ns1"]
+    refused = claims.build(state, request(extra_specs={"hw:pmem": "4GB,4GB"}), call(), NOON)
+    assert [(r.requested, r.available) for r in refused.reasons] == [(2, 1)]
+
+
+def test_namespace_that_a_domain_without_a_claim_uses_is_not_granted():
+    state = device_host({}, pci=policy(pmem=(PMEM,)))
+    foreign = domain(uid())
+    foreign = replace(foreign, occupancy=Occupancy(namespaces=frozenset({"ns0"})))
+    state = audited(state, seen(state, foreign))
+    state, claim = built(state, extra_specs={"hw:pmem": "4GB"})
+    assert [each.identifier for each in claim.resources] == ["ns1"]
+    stopped = replace(foreign, active=False)
+    state = audited(state, seen(state, stopped, guest_with(claim)))
+    _, other = built(state, extra_specs={"hw:pmem": "4GB"})
+    assert [each.identifier for each in other.resources] == ["ns0"]
+
+
+def test_domain_with_other_namespaces_than_its_claim_is_drift():
+    state, claim = built(device_host({}, pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    state = audited(state, seen(state, guest_with(claim)))
+    assert drifts(state) == ()
+    wrong = replace(guest_with(claim), occupancy=Occupancy(namespaces=frozenset({"ns1"})))
+    state = audited(state, seen(state, wrong))
+    found = {each.resource: (each.claimed, each.observed) for each in drifts(state)}
+    assert found == {f"{PMEM.resource_class} ns0": (1, 0), "device ns1": (0, 1)}
+
+
+def guest_with(claim):
+    """The claim's domain, with its namespaces."""
+    usage = claimed_usage(claim)
+    return replace(guest(claim), occupancy=usage.occupancy)
+
+
+def test_a_claim_is_shown_with_its_namespaces_as_they_are_now():
+    state, claim = built(device_host({}, pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    moved = replace(NAMESPACES[0], path="/dev/dax7.0")
+    state = audited(state, seen(state, namespaces=[moved]))
+    assert with_namespaces(claim, state).resources[0].namespace == moved
+    state = audited(state, seen(state, namespaces=[]))
+    assert with_namespaces(claim, state) == claim

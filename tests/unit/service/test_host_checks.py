@@ -13,6 +13,7 @@ from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
 from rtagent.pci.specs import parse_specs
 from rtagent.service.host_checks import HostChecks
 from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
+from tests.support.device_states import NAMESPACES, PMEM, built, device_host, policy
 from tests.support.hosts import host, with_claims
 from tests.support.numa_hosts import NO_SMT, cell, topology
 from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, SPECS, VF_IDS, gpu, nic, vf
@@ -22,8 +23,8 @@ from tests.support.pinned_claims import pinned_claim
 class Host:
     """The state and the devices of the moment, the checks, and what they report."""
 
-    def __init__(self, world, state, devices=None) -> None:
-        self.state, self.devices = state, devices
+    def __init__(self, world, state, devices=None, namespaces=None) -> None:
+        self.state, self.devices, self.namespaces = state, devices, namespaces
         self.errors, self.parts = world.events.errors, world.notes.parts
         self.checks = HostChecks(world.context, self)
 
@@ -258,3 +259,55 @@ def test_devices_that_were_never_listed_allow_any_specification(world, devices):
 
     assert ours.checks.accept()
     ours.checks.check(pci_policy(REMOTE))
+
+
+# -- persistent memory -----------------------------------------------------------------------------
+
+
+def pmem_host(world, namespaces=NAMESPACES):
+    return Host(world, device_host({}, pci=policy(pmem=(PMEM,))), (), namespaces)
+
+
+def test_namespaces_of_this_host_are_accepted(world):
+    ours = pmem_host(world)
+    assert ours.checks.accept()
+    assert (ours.errors, ours.parts["namespaces"]) == ([], "pass")
+
+
+def test_namespace_that_the_host_lacks_is_fatal(world):
+    ours = pmem_host(world, NAMESPACES[:1])
+    assert not ours.checks.accept()
+    (error,) = ours.errors
+    assert str(error).startswith("[libvirt] pmem_namespaces = ns1: this host does not have it")
+
+
+def test_namespace_that_the_host_lacks_and_a_claim_has_is_not_fatal(world):
+    ours = pmem_host(world, NAMESPACES[:1])
+    ours.state, _ = built(ours.state, extra_resource={PMEM.resource_class: ("ns1",)})
+    assert ours.checks.accept()
+    assert (ours.errors, ours.parts["namespaces"]) == ([], "pass")
+
+
+def test_namespace_that_vanishes_later_is_a_warning(world):
+    ours = pmem_host(world)
+    ours.checks.accept()
+    ours.namespaces = ()
+    assert ours.checks.accept()
+    assert ours.errors == []
+    assert ours.parts["namespaces"].startswith("warn: [libvirt] pmem_namespaces = ns0, ns1: ")
+
+
+def test_namespaces_that_cannot_be_listed_are_a_warning(world):
+    ours = pmem_host(world, None)
+    assert ours.checks.accept()
+    assert ours.parts["namespaces"] == "warn: cannot be listed"
+    ours.namespaces = ()
+    assert not ours.checks.accept()
+
+
+def test_namespaces_of_a_reload_are_checked_against_the_host(world):
+    ours = Host(world, device_host({}), (), NAMESPACES[:1])
+    other = replace(PMEM, identifiers=("ns0",))
+    ours.checks.check(device_host({}, pci=policy(pmem=(other,))).policy)
+    with pytest.raises(ConfigError, match="pmem_namespaces = ns1: this host does not have it"):
+        ours.checks.check(device_host({}, pci=policy(pmem=(PMEM,))).policy)

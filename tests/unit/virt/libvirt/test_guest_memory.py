@@ -1,0 +1,103 @@
+"""Persistent memory in domain documents."""
+
+import dataclasses
+
+import pytest
+from lxml import etree
+from msgspec.structs import replace
+
+from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
+from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.guest import apply, xml
+from tests.support.guests import granted, plain_domain
+from tests.support.pmem import with_namespaces
+
+SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
+MIB = 1024
+
+
+def applied(claim, domain=None):
+    text = apply(domain or plain_domain(), claim)
+    SCHEMA.assertValid(etree.fromstring(text))
+    return text
+
+
+def sizes(document):
+    domain = etree.fromstring(document)
+    return [domain.findtext(tag) for tag in ("memory", "maxMemory", "cpu/numa/cell")]
+
+
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}, {"cpu_policy": "dedicated"}])
+def test_a_namespace_is_an_nvdimm_of_the_first_cell(specs):
+    claim = with_namespaces(granted(**specs), 4096, 512)
+    domain = etree.fromstring(applied(claim))
+    first, second = domain.findall("devices/memory")
+    assert (first.get("model"), first.get("access")) == ("nvdimm", "shared")
+    assert first.findtext("source/path") == "/dev/dax0.0"
+    assert first.findtext("source/alignsize") == "2048"
+    assert first.find("source/pmem") is not None
+    assert first.findtext("target/size") == str(4096 * MIB)
+    assert (first.findtext("target/node"), first.findtext("target/label/size")) == ("0", "2048")
+    assert second.findtext("source/path") == "/dev/dax1.0"
+    total = str((2048 + 4096 + 512) * MIB)
+    assert domain.findtext("memory") == domain.findtext("maxMemory") == total
+    assert domain.find("maxMemory").get("slots") == "2"
+    cells = domain.findall("cpu/numa/cell")
+    assert len(cells) == int(specs.get("numa_nodes", "1"))
+    if not specs:  # libvirt requires a cell
+        assert [cells[0].get(name) for name in ("cpus", "memory", "unit")] == ["0-3", "2048", "MiB"]
+
+
+def test_applying_a_claim_twice_changes_nothing():
+    claim = with_namespaces(granted(), 4096)
+    once = applied(claim)
+    assert applied(claim, once) == once
+
+
+def test_namespaces_that_the_claim_no_longer_has_are_removed():
+    both = applied(with_namespaces(granted(), 4096, 512))
+    one = applied(with_namespaces(granted(), 4096), both)
+    assert one.count("<path>") == 1
+    assert sizes(one)[:2] == [str((2048 + 4096) * MIB)] * 2
+    none = etree.fromstring(applied(granted(), one))
+    assert none.find("devices/memory") is None and none.find("maxMemory") is None
+    assert (none.findtext("memory"), none.find("cpu/numa")) == (str(2048 * MIB), None)
+
+
+def test_the_size_and_the_place_of_a_namespace_follow_the_claim():
+    claim = with_namespaces(granted(), 4096)
+    before = applied(claim).replace("</target>", "</target><alias name='ua-mine'/>")
+    domain = etree.fromstring(applied(with_namespaces(granted(), 512), before))
+    (device,) = domain.findall("devices/memory")
+    assert device.findtext("target/size") == str(512 * MIB)
+    assert device.find("alias").get("name") == "ua-mine"
+
+
+def test_an_nvdimm_in_a_file_is_the_callers():
+    own = """<memory model='nvdimm'><source><path>/images/nvdimm</path></source>
+             <target><size unit='MiB'>64</size><node>0</node></target></memory>"""
+    plain = plain_domain().replace("</devices>", f"{own}</devices>")
+    assert applied(granted(), plain).count("/images/nvdimm") == 1
+    assert sizes(applied(granted(), plain))[0] == "2048"
+
+
+def test_the_children_have_everything_for_a_caller_that_writes_documents():
+    tags = [each.tag for each in etree.fromstring(f"<d>{xml(with_namespaces(granted(), 64))}</d>")]
+    assert tags == ["maxMemory", "memory", "vcpu", "cpu", "devices"]
+
+
+def test_persistent_memory_is_not_host_memory():
+    facts = parse_domain(applied(with_namespaces(granted(), 4096, 512)))
+    assert (facts.memory_mb, facts.nvdimm_kib) == (2048, (4096 + 512) * MIB)
+    assert facts.confinement.given.namespaces == {"/dev/dax0.0", "/dev/dax1.0"}
+    names = {"/dev/dax0.0": "ns0"}
+    assert facts.confinement.occupancy(frozenset(), {}, names).namespaces == {"ns0"}
+
+
+def test_a_claim_without_details_of_its_namespace_adds_none():
+    unknown = AssignedResource(resource_class="CUSTOM_PMEM", identifier="ns0")
+    claim = dataclasses.replace(granted(), resources=(unknown,))
+    assert applied(claim) == applied(granted())
+    there = PmemNamespace(name="ns0", path="/dev/dax0.0", size_kb=64, align_kb=2048)
+    claim = dataclasses.replace(granted(), resources=(replace(unknown, namespace=there),))
+    assert applied(claim).count("<path>") == 1
