@@ -18,6 +18,9 @@ from rtagent.model.node_state import NodeState
 
 Query = Mapping[str, str]
 
+#: What is at ``/allocations`` before the first audit of the allocations in Placement.
+NO_AUDIT: Mapping[str, Any] = {"at": None, "counts": {}, "findings": (), "problems": ()}
+
 
 class Sources(Value, frozen=True, kw_only=True):
     """The sources of the views. The callables return at once, without a lock or a remote call.
@@ -26,6 +29,7 @@ class Sources(Value, frozen=True, kw_only=True):
     :ivar checks: the health of the agent's parts.
     :ivar creation_error: the error that calls that create claims get now, or None.
     :ivar registry: the metrics of the process.
+    :ivar allocations: the last audit of the allocations in Placement.
     """
 
     snapshot: Callable[[], NodeState]
@@ -33,6 +37,7 @@ class Sources(Value, frozen=True, kw_only=True):
     checks: Callable[[], Sequence[Check]]
     creation_error: Callable[[], RtAgentError | None]
     registry: CollectorRegistry
+    allocations: Callable[[], Mapping[str, Any]]
 
 
 class View(Value, frozen=True, kw_only=True):
@@ -80,6 +85,7 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
     "orphans": lambda view, _: view.reply(claims.orphans(view.state)),
     "drift": lambda view, _: view.reply(claims.drift(view.state)),
     "numa": lambda view, _: view.reply(numa.hosts(view.state)),
+    "allocations": lambda view, _: view.reply(view.sources.allocations()),
     "health": lambda view, _: _health(view),
     "ready": lambda view, _: _ready(view),
     "metrics": lambda view, _: _metrics(view),

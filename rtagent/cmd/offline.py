@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from prometheus_client import CollectorRegistry
 
 from rtagent.api.client import as_error
-from rtagent.api.routes import Sources, answer
+from rtagent.api.routes import NO_AUDIT, Sources, answer
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_existing
@@ -125,6 +125,7 @@ def _read(state: NodeState, target: str) -> dict[str, Any]:
         checks=tuple,
         creation_error=lambda: None,
         registry=CollectorRegistry(),
+        allocations=lambda: NO_AUDIT,
     )
     document: dict[str, Any] = json.loads(answer(sources, target).body)
     if "error" in document:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.base import Value
 from rtagent.model.claim_end import ClaimEnd
-from rtagent.model.consumers import Parts
+from rtagent.model.consumers import Parts, consumers_of
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement.allocation_audit import (
@@ -26,8 +26,13 @@ from rtagent.placement.allocation_audit import (
     published_classes,
     without_record,
 )
-from rtagent.placement.consumer_parts import ChangedConsumer, change_parts, tree_providers
-from rtagent.placement.healing import missing_parts
+from rtagent.placement.consumer_parts import (
+    ChangedConsumer,
+    change_parts,
+    read_consumer,
+    tree_providers,
+)
+from rtagent.placement.healing import is_healable, missing_parts
 from rtagent.placement.mending import Mended, mend
 from rtagent.placement.provider import Tree
 from rtagent.placement.sightings import Sightings
@@ -122,7 +127,7 @@ class AllocationAuditor:
         ]
         work = _Work()
         if self._view.trusted():
-            self._heal(state, read, work)
+            self._heal(state.owners, state, read, work)
             for finding in settled:
                 self._correct(finding, read, work)
         done = {*work.removed, *work.rewritten}
@@ -136,6 +141,24 @@ class AllocationAuditor:
             healed=tuple(work.healed),
             problems=tuple(work.problems),
         )
+
+    def heal(self, owners: Iterable[str]) -> None:
+        """Write the allocations of devices that the guests of these owners lack, without an audit.
+
+        A failure of one consumer is reported by the next audit.
+
+        :raises PlacementError: nothing can be read.
+        """
+        state, published = self._view.state(), published_classes(self._view.tree())
+        healable = [owner for owner in owners if is_healable(state, owner)]
+        consumers = {}
+        for owner in healable:
+            for uuid in {owner, *consumers_of(state, owner)}:
+                content = self._api.consumer(uuid)
+                consumers[uuid], _ = read_consumer(content, uuid, published.keys())
+        read = _Read(providers=frozenset(published), consumers=consumers, published=published)
+        if self._view.trusted():
+            self._heal(healable, state, read, _Work())
 
     def _read(self) -> _Read:
         providers = tree_providers(self._api, self._view.state().node.uuid)
@@ -202,7 +225,7 @@ class AllocationAuditor:
 
         change_parts(self._api, uuid, read.providers, before, removed.identity)
 
-    def _heal(self, state: NodeState, read: _Read, work: _Work) -> None:
+    def _heal(self, owners: Iterable[str], state: NodeState, read: _Read, work: _Work) -> None:
         """Write the allocations of devices that their users lack.
 
         If the agent manages allocations, it writes them with all others.
@@ -210,7 +233,7 @@ class AllocationAuditor:
         if state.policy.placement.manage_allocations != ManageAllocations.NO:
             return
         lifted = False
-        for each in missing_parts(state, read.consumers, read.published):
+        for each in missing_parts(state, read.consumers, read.published, owners):
             uuid, what = each.consumer.uuid, amounts(each.parts)
             with work.of(uuid):
                 mended = mend(self._api, each, self._view.state)

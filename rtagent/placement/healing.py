@@ -8,7 +8,7 @@ count until the resize ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rtagent.model.base import Value
 from rtagent.model.claim import ACTIVE, OUTGOING
@@ -31,7 +31,10 @@ class MissingParts(Value, frozen=True, kw_only=True):
 
 
 def missing_parts(
-    state: NodeState, consumers: Mapping[str, AllocatedConsumer], published: Published
+    state: NodeState,
+    consumers: Mapping[str, AllocatedConsumer],
+    published: Published,
+    owners: Iterable[str],
 ) -> tuple[MissingParts, ...]:
     """Return what the consumers of guests with devices lack in Placement.
 
@@ -39,13 +42,18 @@ def missing_parts(
     their allocations first. Devices that are allocated from another provider of this node than the
     one that the guest uses are not missing; that is a difference, see `allocation_audit`.
 
-    :param consumers: with an allocation on this node's providers, by uuid.
+    :param consumers: of these owners with an allocation on this node's providers, by uuid.
     """
-    owners = (owner for owner in sorted(state.owners) if _is_healable(state, owner))
-    return tuple(each for owner in owners for each in _of_owner(state, owner, consumers, published))
+    return tuple(
+        each
+        for owner in sorted(owners)
+        if is_healable(state, owner)
+        for each in _of_owner(state, owner, consumers, published)
+    )
 
 
-def _is_healable(state: NodeState, owner: str) -> bool:
+def is_healable(state: NodeState, owner: str) -> bool:
+    """Whether an owner's guest has devices here and is neither built nor expected."""
     claims = state.claims_of(owner)
     return any(claim.pci or claim.resources for claim in claims) and all(
         claim.state in (ACTIVE, OUTGOING) and not claim.quarantined for claim in claims

@@ -18,7 +18,7 @@ THREADS = 64
 #: How many calls of each slow method are served at once. All slow methods, and the calls that wait
 #: for host CPUs (`rtagent.service.power.SETTLING`), together leave a quarter of the
 #: threads to the others.
-SLOW_CALLS = 6
+SLOW_CALLS = 3
 
 
 class CallLimit:

@@ -73,7 +73,9 @@ class AgentAPI:
       `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``;
       ``network_metadata`` in ``numa_topology`` of the limits. In claims, ``provider`` of a device
       and of an assigned resource is the uuid of its resource provider, and ``parent_addr`` of an
-      assigned resource is what was its ``provider``.
+      assigned resource is what was its ``provider``. The methods
+      `delete_allocation_for_evacuated_instance`, `delete_allocation_for_migrated_instance` and
+      `delete_allocation_for_shelve_offloaded_instance`.
     """
 
     def __init__(

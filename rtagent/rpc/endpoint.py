@@ -16,6 +16,7 @@ from rtagent.errors import NodeNotFound, PlacementError, RequestError, RtAgentEr
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.ports import Clock, Reporter, ServiceRegistry
+from rtagent.rpc.allocation_endpoint import AllocationEndpoint, DeleteAllocation
 from rtagent.rpc.call_limit import CallLimit
 from rtagent.rpc.claim_endpoint import ClaimEndpoint
 from rtagent.rpc.context import actor, request_id
@@ -87,6 +88,7 @@ class Endpoint:
         in_flight: InFlight,
         guest: Guest,
         sync_placement: Callable[[], int],
+        delete_allocation: DeleteAllocation,
         settle: Callable[[Claim], None],
         duplicates: Duplicates,
     ) -> None:
@@ -94,6 +96,8 @@ class Endpoint:
         :param guest: makes the documents that enact a claim.
         :param sync_placement: updates Placement and returns the revision that Placement then has;
             raises `PlacementError`.
+        :param delete_allocation: deletes this node's part of an instance's allocations; raises
+            `PlacementError`.
         :param settle: prepares the host for the domain of a claim, before the caller may start the
             domain; raises `Unavailable` if the domain must not be started yet.
         :param duplicates: whether another agent serves this host name.
@@ -107,6 +111,7 @@ class Endpoint:
             ClaimEndpoint(tracker, claim_replies),
             MoveEndpoint(tracker, auditor, claim_replies),
             DeviceEndpoint(tracker, claim_replies),
+            AllocationEndpoint(tracker, delete_allocation),
             ReadEndpoint(tracker, claim_replies),
             NodeEndpoint(
                 tracker, auditor, registry, clock, version, sync_placement, duplicates.me.agent_uuid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtagent.rpc.allocation_endpoint import AllocationEndpoint
 from rtagent.rpc.claim_endpoint import ClaimEndpoint
 from rtagent.rpc.device_endpoint import DeviceEndpoint
 from rtagent.rpc.method import Method, declared
@@ -15,7 +16,14 @@ TOPIC = "rtagent"
 VERSION = "1.2"
 
 #: In the order in which the reference lists their methods.
-GROUPS = (ClaimEndpoint, MoveEndpoint, DeviceEndpoint, ReadEndpoint, NodeEndpoint)
+GROUPS = (
+    ClaimEndpoint,
+    MoveEndpoint,
+    DeviceEndpoint,
+    AllocationEndpoint,
+    ReadEndpoint,
+    NodeEndpoint,
+)
 
 #: By name.
 METHODS: Mapping[str, Method] = {

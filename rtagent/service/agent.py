@@ -141,6 +141,8 @@ class Agent:
                 hypervisor=hypervisor,
                 database=database,
                 placement=assembly.placement(self._configuration.conf),
+                allocation_audits=assembly.placement(self._configuration.conf),
+                allocation_calls=assembly.placement(self._configuration.conf),
                 cpu_power=assembly.cpu_power(settings),
             )
             make = partial(

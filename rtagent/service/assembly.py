@@ -39,11 +39,17 @@ class Database(Value, frozen=True, kw_only=True):
 
 
 class Adapters(Value, frozen=True, kw_only=True):
-    """The adapters of a node agent. :ivar placement: None if nothing is published."""
+    """The adapters of a node agent.
+
+    :ivar placement: None if nothing is published. :ivar allocation_audits: the same for the thread
+        that audits allocations. :ivar allocation_calls: for the one that deletes them for callers.
+    """
 
     hypervisor: Hypervisor
     database: Database
     placement: PlacementAPI | None
+    allocation_audits: PlacementAPI | None
+    allocation_calls: PlacementAPI | None
     cpu_power: CpuPower
 
 

@@ -23,6 +23,8 @@ from rtagent.reconcile.drift import orphans
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates, ascii_text
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.service.admission import Admission
+from rtagent.service.allocation_calls import AllocationCalls
+from rtagent.service.allocations import AllocationAudits
 from rtagent.service.assembly import Adapters
 from rtagent.service.audits import Audits
 from rtagent.service.context import NodeContext
@@ -84,6 +86,10 @@ class NodeAgent:
         self.publisher = Publisher(
             context, adapters.placement, node, self._admission, self._heartbeat
         )
+        self._allocations = AllocationAudits(
+            context, adapters.allocation_audits, node, store, self.publisher
+        )
+        self._allocation_calls = AllocationCalls(context, adapters.allocation_calls, node)
         self._claim_log = ClaimLog(telemetry)
         self.in_flight = InFlight(clock)
         me = _identity(node.node, settings.current.default.state_path)
@@ -102,10 +108,14 @@ class NodeAgent:
             "log": self._write_log,
             "power": self._power.turn,
             "audit": self._audits.turn,
+            "allocations": self._allocations.turn,
+            "allocation-calls": self._allocation_calls.turn,
         }
-        return {
+        loops = {
             name: Loop(name, turn, context.clock, context.reporter) for name, turn in turns.items()
         }
+        self._allocation_calls.attach(loops["allocation-calls"].wake)
+        return loops
 
     # -- for the process --------------------------------------------------------------------------
 
@@ -135,6 +145,7 @@ class NodeAgent:
             self.in_flight,
             guest,
             self.publisher.sync,
+            self._allocation_calls.delete,
             self._power.settle,
             self.duplicates,
         )
@@ -147,6 +158,7 @@ class NodeAgent:
             checks=self._telemetry.checks,
             creation_error=lambda: self._admission.why_closed,
             registry=self._telemetry.metrics.registry,
+            allocations=self._allocations.document,
         )
 
     def status(self) -> str:
@@ -163,6 +175,7 @@ class NodeAgent:
         """React to new settings, which are already in force."""
         self._loops["heartbeat"].wake()
         self._loops["power"].wake()
+        self._loops["allocations"].wake()
         self._audit("reload")
         self.publisher.reread()
 
@@ -222,6 +235,8 @@ class NodeAgent:
             self._loops["log"].wake()
         if self._power.managed:
             self._loops["power"].wake()
+        if self._allocations.listener(changes):
+            self._loops["allocations"].wake()
 
     def _audit(self, cause: str) -> None:
         self._audits.add_cause(cause)
@@ -239,6 +254,7 @@ class NodeAgent:
         )
         metrics.gauge("threads", "Threads of the process", threading.active_count)
         self.publisher.measure(metrics)
+        self._allocations.measure(metrics)
 
 
 def _identity(node: Node, state_path: str) -> AgentIdentity:

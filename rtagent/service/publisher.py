@@ -68,6 +68,12 @@ class Publisher:
             raise NodeNotReady("what to publish is known after the first audit")
         return self._mirror.revision
 
+    @property
+    def first_round_ended(self) -> bool:
+        """Whether the tree has been published once, or could not be."""
+        mirror = self._mirror
+        return mirror is not None and (mirror.revision >= 0 or mirror.error is not None)
+
     def measure(self, metrics: Metrics) -> None:
         """Register the gauges of the mirror, if there is one."""
         if (mirror := self._mirror) is not None:
@@ -86,12 +92,12 @@ class Publisher:
         context = self._context
         ownership = OwnershipFile(context.settings.current.default.state_path)
         mirror = PlacementMirror(
-            api, self._wanted, ownership, context.clock, context.reporter, refresh=self._refresh
+            api, self.wanted, ownership, context.clock, context.reporter, refresh=self._refresh
         )
         self._node.tracker.listen(mirror.listener)
         return mirror
 
-    def _wanted(self) -> Tree | None:
+    def wanted(self) -> Tree | None:
         """The content that Placement should show; None before the first good audit."""
         up = self._admission.hypervisor_up
         # The scheduler must not choose a host that refuses claims until an operator has acted.

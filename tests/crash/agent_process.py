@@ -82,6 +82,7 @@ class Child:
             InFlight(self._clock),
             guest,
             sync_placement=lambda: 0,
+            delete_allocation=lambda instance_uuid, departure: None,
             settle=lambda claim: None,
             duplicates=Duplicates(
                 AgentIdentity(agent_uuid=str(uuid.uuid4()), node_uuid=site.node.uuid, node="crash"),

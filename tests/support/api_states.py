@@ -6,7 +6,7 @@ from decimal import Decimal
 from prometheus_client import CollectorRegistry
 
 from rtagent import claims
-from rtagent.api.routes import Sources
+from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Call, Change
 from rtagent.model.decision import Granted
@@ -108,6 +108,7 @@ def sources(
         checks=lambda: checks,
         creation_error=lambda: creation_error,
         registry=CollectorRegistry(),
+        allocations=lambda: NO_AUDIT,
     )
 
 

@@ -13,6 +13,7 @@ from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.errors import HypervisorUnavailable, PlacementError
 from rtagent.model.claim import Claim
+from rtagent.model.departure import Departure
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
 from rtagent.model.pci_policy import PciPolicy
@@ -91,9 +92,11 @@ class Agent:
             self.in_flight,
             guest,
             self._sync_placement,
+            self._delete_allocation,
             self._settle,
             self.duplicates,
         )
+        self.deleted: list[tuple[str, Departure]] = []
         self.settled: list[str] = []
         self.settle_error: HypervisorUnavailable | None = None
         self.placement_error: PlacementError | None = None
@@ -102,6 +105,11 @@ class Agent:
         if self.settle_error is not None:
             raise self.settle_error
         self.settled.append(claim.uuid)
+
+    def _delete_allocation(self, instance_uuid: str, departure: Departure) -> None:
+        if self.placement_error is not None:
+            raise self.placement_error
+        self.deleted.append((instance_uuid, departure))
 
     def _sync_placement(self) -> int:
         if self.placement_error is not None:
@@ -187,6 +195,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "free_pci_device_allocations_for_instance": owner | operation(),
         "quarantine_pci_device": {"address": GPU_0, "reason": "it is hot"} | operation(),
         "clear_pci_device": {"address": GPU_0} | operation(),
+        **{each.method: {"instance_uuid": uid()} | operation() for each in Departure},
         "build_failed": operation(),
         "build_succeeded": operation(),
         "set_service": {"disabled": True} | operation(),

@@ -1,0 +1,103 @@
+"""AllocationCalls: RPC calls that delete allocations, on a thread of their own."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import PlacementError, PlacementUnavailable, StoreRestored, StoreUnavailable
+from rtagent.model.consumers import Parts
+from rtagent.model.departure import Departure
+from rtagent.model.node_state import NodeState
+from rtagent.placement.allocation_audit import AllocatedConsumer, amounts
+from rtagent.placement.consumer_parts import change_parts, tree_providers
+from rtagent.placement.departures import departed_consumers
+from rtagent.ports import PlacementAPI
+from rtagent.service.context import NodeContext
+from rtagent.service.loop import Rest
+
+#: Seconds for which a call waits for Placement. Less than the agent's stop waits for calls in
+#: flight.
+TIMEOUT = 20.0
+
+
+class AllocationCalls:
+    """Deletes allocations for callers, one after the other. Thread-safe.
+
+    A caller waits for a bounded time. Its thread is not the one that waits for Placement.
+    """
+
+    def __init__(self, context: NodeContext, api: PlacementAPI | None, node: EmbeddedNode) -> None:
+        """:param api: for this thread alone; None: nothing is published."""
+        self._api, self._tracker = api, node.tracker
+        self._reporter = context.reporter.named(__name__)
+        self._jobs: queue.SimpleQueue[tuple[Future[None], str, Departure]] = queue.SimpleQueue()
+        self._wake: Callable[[], None] = lambda: None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """:param wake: wakes the thread that makes the calls."""
+        self._wake = wake
+
+    def delete(self, instance_uuid: str, departure: Departure) -> None:
+        """Delete this node's part of what an instance has that has left. Idempotent.
+
+        :raises IllegalTransition: the instance has a claim here that needs it.
+        :raises PlacementError: it is not deleted; `PlacementUnavailable`: a repetition may succeed.
+        :raises StoreUnavailable: StoreRestored: it is not known which claims there are.
+        """
+        if self._api is None:
+            raise PlacementError("nothing is published: [placement] auth_type is unset")
+        departed_consumers(self._state, instance_uuid, departure)
+        job: Future[None] = Future()
+        self._jobs.put((job, instance_uuid, departure))
+        self._wake()
+        try:
+            job.result(TIMEOUT)
+        except TimeoutError as error:
+            job.cancel()
+            raise PlacementUnavailable(
+                f"Placement did not delete the allocation within {TIMEOUT:g} s: repeat the call"
+            ) from error
+
+    def turn(self) -> Rest:
+        """Make the calls that wait."""
+        while not self._jobs.empty():
+            job, instance_uuid, departure = self._jobs.get()
+            if not job.set_running_or_notify_cancel():
+                continue
+            try:
+                self._delete(instance_uuid, departure)
+            except BaseException as error:  # raised to the caller
+                job.set_exception(error)
+            else:
+                job.set_result(None)
+        return Rest()
+
+    @property
+    def _state(self) -> NodeState:
+        """The state, if it has every claim. :raises StoreUnavailable: StoreRestored:"""
+        if self._tracker.stale:
+            raise StoreUnavailable
+        if (restored := self._tracker.restored) is not None:
+            raise StoreRestored(restored=str(restored), revision=restored.revision)
+        return self._tracker.snapshot()
+
+    def _delete(self, instance_uuid: str, departure: Departure) -> None:
+        assert self._api is not None
+
+        def nothing(now: AllocatedConsumer) -> Parts | None:
+            consumers = departed_consumers(self._state, instance_uuid, departure)
+            return {} if now.uuid in consumers else None
+
+        providers = tree_providers(self._api, self._state.node.uuid)
+        for uuid in departed_consumers(self._state, instance_uuid, departure):
+            changed = change_parts(self._api, uuid, providers, nothing)
+            if changed is not None:
+                what = amounts(changed.before)
+                self._reporter.log(
+                    "info",
+                    f"placement: deleted the allocation of {uuid} here ({what}), because instance"
+                    f" {instance_uuid} was {departure.value}",
+                )

@@ -1,0 +1,183 @@
+"""AllocationAudits: compares allocations in Placement with the claims, on a thread of its own."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rtagent.api.routes import NO_AUDIT
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import PlacementError, StoreUnavailable
+from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE
+from rtagent.model.health import Status
+from rtagent.placement.allocation_audit import Verdict
+from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
+from rtagent.ports import PlacementAPI, Store
+from rtagent.service.context import NodeContext
+from rtagent.service.loop import Backoff, Rest, every
+from rtagent.service.publisher import Publisher
+from rtagent.telemetry.metrics import Metrics
+
+#: The part's name in health.
+PART = "allocations"
+#: Seconds between two looks at whether the first round of the mirror has ended.
+FIRST_LOOK = 1.0
+#: The longest pause after an audit that failed, in seconds.
+LAST_RETRY = 300.0
+#: Seconds for which changes of devices are gathered.
+GATHER = 2.0
+
+
+class AllocationAudits:
+    """The turns of the thread ``allocations``.
+
+    If Placement stalls, only this thread waits.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        api: PlacementAPI | None,
+        node: EmbeddedNode,
+        store: Store,
+        publisher: Publisher,
+    ) -> None:
+        """:param api: for this thread alone; None: nothing is published."""
+        self._context, self._node, self._publisher = context, node, publisher
+        self._reporter = context.reporter.named(__name__)
+        self._backoff = Backoff(last=LAST_RETRY)
+        self._audited_at, self._recheck = -math.inf, math.inf
+        self._lock = threading.Lock()
+        self._changed: set[str] = set()
+        self._report: AuditReport | None = None
+        self._auditor = None if api is None else self._make(api, store)
+
+    def listener(self, changes: Sequence[Change]) -> bool:
+        """Note the owners whose devices may lack their allocations now. Return whether there are
+        any, so that the thread should wake.
+        """
+        owners = {
+            claim.owner_id
+            for change in changes
+            for claim in change.puts
+            if claim.state == ACTIVE and (claim.pci or claim.resources)
+        }
+        if owners:
+            with self._lock:
+                self._changed |= owners
+        return bool(owners)
+
+    def turn(self) -> Rest:
+        """Audit if that is due, else look at the owners whose devices have changed."""
+        if self._auditor is None:
+            return Rest()
+        if not self._publisher.first_round_ended:
+            return every(FIRST_LOOK)
+        with self._lock:
+            owners, self._changed = self._changed, set()
+        try:
+            if self._context.clock.monotonic() >= self._due:
+                self._audit(self._auditor)
+            elif owners:
+                self._auditor.heal(owners)
+        except (PlacementError, StoreUnavailable) as error:
+            with self._lock:
+                self._changed |= owners
+            output = f"the allocations in Placement cannot be compared: {error.message}"
+            self._reporter.health(PART, Status.WARN, output)
+            return every(self._backoff.pause())
+        self._backoff.reset()
+        left = self._due - self._context.clock.monotonic()
+        return Rest(at_least=GATHER, at_most=max(GATHER, left))
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the last report, for the read API."""
+        report, auditor = self._report, self._auditor
+        if report is None or auditor is None:
+            return NO_AUDIT
+        seen = auditor.sightings.by_consumer
+        findings = [
+            {
+                "consumer_uuid": each.consumer.uuid,
+                "verdict": each.verdict,
+                "reason": each.reason,
+                "instance_uuid": each.instance_uuid,
+                "allocations": each.consumer.parts,
+                "since": seen[each.consumer.uuid].at if each.consumer.uuid in seen else report.at,
+            }
+            for each in report.settled
+        ]
+        counts = {verdict: report.counts.get(verdict, 0) for verdict in Verdict}
+        return {
+            "at": report.at,
+            "counts": counts,
+            "findings": findings,
+            "problems": report.problems,
+        }
+
+    def measure(self, metrics: Metrics) -> None:
+        """Register the gauges, if there are audits."""
+        if self._auditor is None:
+            return
+        for verdict in (Verdict.UNKNOWN, Verdict.ENDED, Verdict.DIFFERENT):
+            what = f"Consumers whose allocations on this node are {verdict}"
+            metrics.gauge(f"allocations_{verdict}", what, self._counter(verdict))
+
+    def _counter(self, verdict: Verdict) -> Callable[[], float]:
+        return lambda: self._report.settled_count(verdict) if self._report else 0
+
+    @property
+    def _due(self) -> float:
+        """When the next audit is due, by the monotonic clock."""
+        interval = self._context.settings.current.placement.allocation_audit_interval
+        return min(self._recheck, self._audited_at + (interval or math.inf))
+
+    def _audit(self, auditor: AllocationAuditor) -> None:
+        """Audit. What is not settled after a regular audit is looked at once more, when it is."""
+        now, rechecks = self._context.clock.monotonic(), self._recheck < math.inf
+        report = auditor.run()
+        if rechecks:
+            self._recheck = math.inf
+        else:
+            self._audited_at = now
+            self._recheck = math.inf if report.recheck is None else report.recheck
+        self._report = report
+        self._report_health(report)
+
+    def _report_health(self, report: AuditReport) -> None:
+        unknown, ended, different = (
+            report.settled_count(each)
+            for each in (Verdict.UNKNOWN, Verdict.ENDED, Verdict.DIFFERENT)
+        )
+        parts = []
+        if unknown or ended:
+            parts.append(
+                f"{unknown + ended} consumers have allocations on this node and no claim"
+                " (rtagent placement orphans lists them)"
+            )
+        if different:
+            parts.append(f"{different} consumers have other allocations than their claims")
+        if report.problems:
+            parts.append(f"{len(report.problems)} were not corrected: {report.problems[0]}")
+        self._reporter.health(PART, Status.WARN if parts else Status.PASS, "; ".join(parts))
+
+    def _make(self, api: PlacementAPI, store: Store) -> AllocationAuditor:
+        tracker = self._node.tracker
+        view = NodeView(
+            state=tracker.snapshot,
+            tree=self._publisher.wanted,
+            ended=lambda owners: store.ended(tracker.snapshot().node.uuid, owners),
+            trusted=lambda: tracker.restored is None and not tracker.stale,
+            term=lambda: self._context.settings.current.claims.claim_expiry_time,
+        )
+        return AllocationAuditor(
+            api,
+            view,
+            self._context.clock,
+            self._context.reporter,
+            enqueue=lambda uuid: None,
+            republish=self._publisher.reread,
+        )
