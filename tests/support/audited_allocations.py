@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from rtagent.model.consumers import consumers_of
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from rtagent.model.policy import Policy
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
-from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
 from rtagent.ports import NullReporter, PlacementAPI
 from tests.support.agents import POLICY, Agent
+from tests.support.hosts import uid
 
 #: Seconds for which a finding must be unchanged.
 TERM = 300.0
+
+_numbers = itertools.count(10)
 
 
 class MeddlingPlacement:
     """Placement with another client, which acts right before a request.
 
     :ivar before: what the other client does, by name of the request. It happens once.
+    :ivar requests: the names of the requests, oldest first.
     """
 
     def __init__(self, api: PlacementAPI) -> None:
         self._api = api
         self.before: dict[str, Callable[[], object]] = {}
+        self.requests: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
+        self.requests.append(name)
         meddle = self.before.pop(name, None)
         if meddle is not None:
             meddle()
@@ -43,19 +50,21 @@ class MeddlingPlacement:
 class AuditedNode:
     """A node, its agent's tracker, and Placement.
 
-    :ivar api: Placement; a fake by default. :ivar enqueued: consumers to be written again.
+    :ivar api: Placement. :ivar enqueued: consumers to be written again.
     :ivar republished: how often the inventories were to be written again.
     """
 
     def __init__(
         self,
-        *,
+        api: PlacementAPI,
         manage: ManageAllocations = ManageAllocations.NO,
-        api: PlacementAPI | None = None,
-        agent: Agent | None = None,
+        policy: Policy = POLICY,
+        gpus: Iterable[str] = (),
     ) -> None:
-        self.agent = agent or Agent(policy=managed(manage))
-        self.api = api or MemoryPlacement()
+        policy = replace(policy, placement=PlacementPolicy(manage_allocations=manage))
+        # Each has a name of its own, because a real Placement has those of earlier tests, too.
+        self.agent = Agent(next(_numbers), policy=policy, gpus=gpus)
+        self.api = api
         self.meddler = MeddlingPlacement(self.api)
         self.trusted = True
         self.enqueued: list[str] = []
@@ -63,6 +72,13 @@ class AuditedNode:
         self._synchroniser = Synchroniser(self.api, MemoryOwnership())
         self.sync()
         self.restart()
+
+    def other_host(self) -> str:
+        """Create the provider of another host, with the same inventories. Return its uuid."""
+        uuid = uid()
+        self.api.create_provider(uuid, f"p{uuid}")
+        self.api.put_inventories(uuid, 0, self.api.inventories(self.uuid)["inventories"])
+        return uuid
 
     @property
     def uuid(self) -> str:
@@ -148,8 +164,3 @@ class AuditedNode:
         """What Placement has for a consumer, by provider."""
         content = self.api.consumer(consumer)
         return {name: part["resources"] for name, part in content["allocations"].items()}
-
-
-def managed(manage: ManageAllocations, policy=POLICY):
-    """The policy with this choice for `[placement] manage_allocations`."""
-    return replace(policy, placement=PlacementPolicy(manage_allocations=manage))

@@ -22,6 +22,8 @@ from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
 from tests.servers import Placement
 from tests.servers.placement import Request
+from tests.support.agents import GUEST, OTHER
+from tests.support.audited_allocations import AuditedNode
 from tests.support.hosts import NODE, TOPOLOGY, host, uid, with_claims
 
 #: Seconds; nothing here takes as long.
@@ -152,3 +154,15 @@ def node(server: Placement, tmp_path: Path) -> Iterator[MirroredNode]:
     yield node
     stopped = [mirror.stop(PATIENCE) for mirror in node.mirrors]
     assert all(stopped)
+
+
+@pytest.fixture
+def make_node(server: Placement) -> Iterator[Callable[..., AuditedNode]]:
+    """Makes nodes whose allocations are audited."""
+    server.start()
+    auth = token_endpoint.Token(server.url, server.token)
+    keystone = session.Session(auth=auth, timeout=PATIENCE)
+    api = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+    yield lambda *arguments, **named: AuditedNode(api, *arguments, **named)
+    for consumer in (GUEST, OTHER):
+        server.client().delete(f"/allocations/{consumer}")

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.placement.allocation_audit import Verdict
-from tests.support.agents import GUEST, OTHER, POLICY, Agent, facts, with_devices
-from tests.support.audited_allocations import AuditedNode, managed
+from tests.support.agents import GUEST, OTHER, POLICY, facts, with_devices
 from tests.support.device_states import ONE_TIME
 from tests.support.device_states import policy as pci_policy
 from tests.support.hosts import uid
@@ -17,14 +16,19 @@ GPU = "CUSTOM_PCI_10DE_13F1"
 ONE, TWO = with_devices("gpu:1"), with_devices("gpu:2")
 
 
-def gpu_node(manage=ManageAllocations.NO, **pci):
-    """A node with two GPUs that are published."""
-    policy = replace(managed(manage, POLICY), pci=pci_policy(report_in_placement=True, **pci))
-    return AuditedNode(agent=Agent(policy=policy, gpus=(GPU_0, GPU_1)))
+@pytest.fixture
+def gpu_node(make_node):
+    """Makes nodes with two GPUs."""
+
+    def make(manage=ManageAllocations.NO, *, report_in_placement=True, **pci):
+        reported = pci_policy(report_in_placement=report_in_placement, **pci)
+        return make_node(manage, replace(POLICY, pci=reported), (GPU_0, GPU_1))
+
+    return make
 
 
 @pytest.fixture
-def node():
+def node(gpu_node):
     return gpu_node()
 
 
@@ -63,7 +67,7 @@ def test_a_guest_that_is_built_is_left_to_its_builder(node):
     assert node.run().healed == ()
 
 
-def test_nothing_is_healed_if_the_agent_writes_all_allocations():
+def test_nothing_is_healed_if_the_agent_writes_all_allocations(gpu_node):
     node = gpu_node(ManageAllocations.YES)
     node.agent.run(ONE)
     assert node.settle().healed == ()
@@ -114,7 +118,7 @@ def test_a_resize_on_one_host_whose_devices_the_instance_has_is_complete(node):
     assert node.run().healed == ()
 
 
-def test_the_reservation_of_a_device_in_its_one_use_is_lifted_for_its_allocation(node):
+def test_the_reservation_of_a_device_in_its_one_use_is_lifted_for_its_allocation(gpu_node):
     node = gpu_node(specs=ONE_TIME)
     claim = node.agent.run(ONE)
     device = provider(node, claim.pci[0].address)
@@ -151,8 +155,7 @@ def test_an_allocation_that_is_written_meanwhile_is_not_written_twice(node):
     assert node.parts(GUEST) == {device: {GPU: 1}}
 
 
-def test_devices_that_are_not_published_are_not_allocated():
-    policy = replace(managed(ManageAllocations.NO, POLICY), pci=pci_policy())
-    node = AuditedNode(agent=Agent(policy=policy, gpus=(GPU_0, GPU_1)))
+def test_devices_that_are_not_published_are_not_allocated(gpu_node):
+    node = gpu_node(report_in_placement=False)
     node.agent.run(ONE, owner=uid())
     assert node.run().healed == ()

@@ -1,0 +1,23 @@
+from collections.abc import Callable
+
+import pytest
+
+from rtagent.placement.memory import MemoryPlacement
+from tests.support.audited_allocations import AuditedNode
+
+
+@pytest.fixture
+def make_node() -> Callable[..., AuditedNode]:
+    """Makes nodes whose allocations are audited; tests/functional has them in a real Placement."""
+    return lambda *arguments, **named: AuditedNode(MemoryPlacement(), *arguments, **named)
+
+
+@pytest.fixture
+def many() -> int:
+    """The number of consumers in a test with many."""
+    return 1000
+
+
+@pytest.fixture
+def node(make_node: Callable[..., AuditedNode]) -> AuditedNode:
+    return make_node()
