@@ -1,0 +1,162 @@
+"""Reshapes of any tree: nothing is lost, nothing is exceeded, and a second plan is empty."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rtagent.placement.provider import InventoryRecord
+from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
+from rtagent.placement.shape import Amounts, Shape, WantedShape
+from tests.unit.placement.shapes import A, B, C, consumers, shape, wanted
+from tests.unit.placement.values import ROOT, record
+
+CLASSES = ("VGPU", "CUSTOM_PCI_10DE_13F1")
+PLACES = (ROOT, A, B, C, "elsewhere")
+NAMES = ("one", "two", "three", "four")
+
+numbers = st.integers(0, 3)
+amounts = st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 3), min_size=1, max_size=2)
+records = st.builds(
+    lambda total, part: record(total, total * part // 2), st.integers(1, 6), numbers
+)
+large = st.just(record(20))
+devices = st.one_of(
+    st.fixed_dictionaries({A: st.fixed_dictionaries(dict.fromkeys(CLASSES, large))}),
+    st.fixed_dictionaries(
+        {uuid: st.fixed_dictionaries(dict.fromkeys(CLASSES, large)) for uuid in (A, B)}
+    ),
+    st.dictionaries(
+        st.sampled_from((A, B)), st.dictionaries(st.sampled_from(CLASSES), records, min_size=1)
+    ),
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Shape, WantedShape]:
+    """Draw what Placement has, in which no inventory lacks that has an allocation, and what the
+    agent wants.
+    """
+    drawn = draw(
+        st.dictionaries(
+            st.sampled_from(NAMES), st.dictionaries(st.sampled_from(PLACES), amounts, min_size=1)
+        )
+    )
+    known = consumers(**drawn)
+    there = draw(st.sets(st.sampled_from((ROOT, A, B, C))))
+    inventories: dict[str, dict[str, InventoryRecord]] = {
+        uuid: draw(st.dictionaries(st.sampled_from(CLASSES), records)) for uuid in there
+    }
+    for parts in drawn.values():
+        for uuid, part in parts.items():
+            if uuid != "elsewhere":
+                of_provider = inventories.setdefault(uuid, {})
+                for name in part:
+                    of_provider.setdefault(name, draw(records))
+    children = draw(devices)
+    pools = [(uuid, name) for uuid, part in children.items() for name in part]
+    units = st.dictionaries(st.sampled_from(pools), st.integers(1, 3)) if pools else st.just({})
+    holders = st.dictionaries(st.sampled_from((*NAMES, "five")), units, max_size=4)
+    claimed = draw(holders)
+    for consumer, parts in drawn.items():
+        if consumer not in claimed and pools and draw(st.booleans()):
+            claimed[consumer] = draw(matching(parts.get(ROOT, {}), pools))
+    return shape(inventories, known), wanted(children, claimed, draw(holders))
+
+
+def matching(part: Amounts, pools: list[tuple[str, str]]) -> st.SearchStrategy[dict[Any, int]]:
+    """Return claims of as many units as a consumer's allocation has."""
+    units = [
+        st.sampled_from([pool for pool in pools if pool[1] == name])
+        for name, amount in part.items()
+        for _ in range(amount)
+        if any(pool[1] == name for pool in pools)
+    ]
+    return st.tuples(*units).map(lambda chosen: dict(Counter(chosen)))
+
+
+def total(parts: dict[str, Amounts]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for part in parts.values():
+        found.update(part)
+    return found
+
+
+def after(now: Shape, plan: Reshape) -> Shape:
+    """Return what Placement has after the request."""
+    known = {**now.consumers, **plan.consumers}
+    inventories = {
+        uuid: each.inventories for uuid, each in {**now.providers, **plan.providers}.items()
+    }
+    return shape(inventories, known)
+
+
+def usage(of: Shape) -> Counter[tuple[str, str]]:
+    return Counter(
+        {
+            (uuid, name): sum(part.get(name, 0) for part in provider.allocations.values())
+            for uuid, provider in of.providers.items()
+            for name in CLASSES
+        }
+    )
+
+
+@given(cases())
+def test_a_reshape_keeps_what_every_consumer_has(case):
+    now, want = case
+    plan = plan_reshape(now, want)
+    if not isinstance(plan, Reshape):
+        return
+    for name, consumer in plan.consumers.items():
+        before = now.consumers[name]
+        added = total(
+            {
+                str(number): {each.resource_class: each.amount}
+                for number, each in enumerate(plan.transfers)
+                if each.consumer == name and each.source is None
+            }
+        )
+        assert total(consumer.allocations) == total(before.allocations) + added
+        claimed = total({u: {n: k} for (u, n), k in want.claimed.get(name, {}).items()})
+        ours = total({u: p for u, p in consumer.allocations.items() if u != "elsewhere"})
+        assert all(ours[each] <= claimed[each] for each in added)
+        assert replace(consumer, allocations={}) == replace(before, allocations={})
+        assert consumer.allocations.get("elsewhere") == before.allocations.get("elsewhere")
+    assert all(
+        each.generation == (now.providers[uuid].generation if uuid in now.providers else 0)
+        for uuid, each in plan.providers.items()
+    )
+
+
+@given(cases())
+def test_a_reshape_fits_its_inventories(case):
+    now, want = case
+    plan = plan_reshape(now, want)
+    if not isinstance(plan, Reshape):
+        return
+    used, before = usage(after(now, plan)), usage(now)
+    for uuid, provider in plan.providers.items():
+        for name in CLASSES:
+            amount = used[uuid, name]
+            if name not in provider.inventories:
+                assert amount == 0, "an inventory with allocations would be removed"
+                continue
+            each = provider.inventories[name]
+            capacity = math.floor((each.total - each.reserved) * each.allocation_ratio)
+            assert amount <= max(capacity, before[uuid, name])
+
+
+@given(cases())
+def test_the_result_of_a_reshape_needs_no_further_one(case):
+    now, want = case
+    plan = plan_reshape(now, want)
+    if isinstance(plan, Reshape):
+        assert plan_reshape(after(now, plan), want) is None
+    if isinstance(plan, Refusal):
+        assert plan.consumer in now.consumers
+        assert plan.amount > 0

@@ -1,0 +1,70 @@
+"""Builders of shapes: what Placement has, and what the agent wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.placement.provider import InventoryRecord, Provider, Tree
+from rtagent.placement.shape import Amounts, Consumer, Pool, Shape, ShapedProvider, WantedShape
+from tests.unit.placement.values import ROOT, record
+
+A, B, C = "gpu-a", "gpu-b", "gpu-c"
+VGPU = "VGPU"
+
+
+def consumers(**allocations: Mapping[str, Amounts]) -> dict[str, Consumer]:
+    """Return consumers by name, each with a generation of its own."""
+    return {
+        name: Consumer(
+            generation=number,
+            project_id=f"project-{name}",
+            user_id="user",
+            consumer_type="INSTANCE",
+            allocations=parts,
+        )
+        for number, (name, parts) in enumerate(allocations.items(), start=3)
+    }
+
+
+def shape(
+    inventories: Mapping[str, Mapping[str, InventoryRecord]],
+    known: Mapping[str, Consumer] | None = None,
+) -> Shape:
+    """Return a shape whose providers have the allocations of these consumers."""
+    known = known or {}
+    return Shape(
+        providers={
+            uuid: ShapedProvider(
+                name=f"name-{uuid}",
+                generation=number,
+                inventories=records,
+                allocations={
+                    name: each.allocations[uuid]
+                    for name, each in known.items()
+                    if uuid in each.allocations
+                },
+            )
+            for number, (uuid, records) in enumerate(inventories.items(), start=7)
+        },
+        consumers=known,
+    )
+
+
+def wanted(
+    children: Mapping[str, Mapping[str, InventoryRecord]],
+    claimed: Mapping[str, Mapping[Pool, int]] | None = None,
+    observed: Mapping[str, Mapping[Pool, int]] | None = None,
+) -> WantedShape:
+    """Return a host with VCPU on the root, and children."""
+    root = Provider(uuid=ROOT, name="cn1", inventories={"VCPU": record(8)}, traits=frozenset())
+    devices = (
+        Provider(
+            uuid=uuid, name=f"cn1_{uuid}", parent=ROOT, inventories=records, traits=frozenset()
+        )
+        for uuid, records in children.items()
+    )
+    return WantedShape(
+        tree=Tree(revision=1, providers=(root, *devices)),
+        claimed=claimed or {},
+        observed=observed or {},
+    )
