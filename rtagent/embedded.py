@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.stored import Stored
+from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
 from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter, Store, Witness
 from rtagent.tracker import ResourceTracker
 
@@ -60,7 +62,10 @@ def open_node(
             stack.callback(identity.release)
         stored = identity.enroll(store, hypervisor, clock)
         policy, witness = settings.policy(stored.ratios), identity.witness(stored)
-        node = EmbeddedNode(stored, policy, hypervisor, store, clock, reporter, witness)
+        adoption = AdoptionFile(settings.default.state_path).read(stored.node.uuid)
+        node = EmbeddedNode(
+            stored, adoption.applied_to(policy), hypervisor, store, clock, reporter, witness
+        )
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
     return node
@@ -121,6 +126,8 @@ class EmbeddedNode:
         """
         self.closing = ExitStack()
         self._made: tuple[Settings, Policy] | None = None
+        # Held while the policy is set: settings and adoption must not overwrite each other.
+        self._policy_lock = threading.Lock()
         # Whether the node's row may still have values from an earlier configuration.
         self._row_is_old = True
         # Different ratios are a change, which `apply` writes.
@@ -158,17 +165,28 @@ class EmbeddedNode:
 
         :raises StoreUnavailable: TrackerBusy: the policy is not in force; try again later.
         """
-        if self._made is None or self._made[0] is not settings:
-            self._made = settings, self.policy_from(settings)
-        # Without the host's capacity the row cannot be computed.
-        anew = self._row_is_old and self.state.topology is not None
-        self.tracker.set_policy(self._made[1], anew=anew)
-        self._row_is_old = self._row_is_old and not anew
+        with self._policy_lock:
+            if self._made is None or self._made[0] is not settings:
+                self._made = settings, self.policy_from(settings)
+            # Without the host's capacity the row cannot be computed.
+            anew = self._row_is_old and self.state.topology is not None
+            self.tracker.set_policy(self._made[1], anew=anew)
+            self._row_is_old = self._row_is_old and not anew
+
+    def adopt(self, adoption: Adoption) -> None:
+        """Put in force which providers in Placement are those of this node.
+
+        :raises StoreUnavailable: TrackerBusy: it is not in force; try again later.
+        """
+        with self._policy_lock:
+            self.tracker.set_policy(adoption.applied_to(self.state.policy))
+            self._made = None  # was made without it
 
     def policy_from(self, settings: Settings) -> Policy:
         """Return the policy that these settings make on this node.
 
-        An allocation ratio that the settings leave unset stays unchanged.
+        An allocation ratio that the settings leave unset stays unchanged, and so do adopted
+        providers.
         """
         now = self.state.policy
         in_force = Ratios(
@@ -176,7 +194,7 @@ class EmbeddedNode:
             ram=now.ram_allocation_ratio,
             disk=now.disk_allocation_ratio,
         )
-        return settings.policy(in_force)
+        return adoption_of(self.state).applied_to(settings.policy(in_force))
 
     def close(self) -> None:
         """Release the locks of the node's identity, unless the caller owns the identity.

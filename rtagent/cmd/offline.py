@@ -23,6 +23,7 @@ from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAge
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Stored
+from rtagent.placement.adoption import AdoptionFile
 from rtagent.ports import Service
 
 
@@ -84,7 +85,8 @@ class OfflineDatabase:
         return self._nodes.remove(found[0].uuid, rule, now)
 
     def _state(self, stored: Stored) -> NodeState:
-        return restore(stored, self._settings.policy(stored.ratios))
+        adoption = AdoptionFile(self._settings.default.state_path).read(stored.node.uuid)
+        return restore(stored, adoption.applied_to(self._settings.policy(stored.ratios)))
 
 
 class OfflineReader:

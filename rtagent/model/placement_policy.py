@@ -41,6 +41,8 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
     """What the operator has decided about Placement.
 
     :ivar adopted: the uuids of child providers that another publisher had made, by suffix.
+    :ivar disk_provider: the uuid of the provider that shares its disk with this host: allocations
+        of DISK_GB are on it, and the root has no DISK_GB. None: the disk is the host's own.
     :ivar offered: inventories that provider configuration files add.
     :ivar offered_traits: traits that provider configuration files add, by the suffix of the
         provider.
@@ -49,6 +51,7 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
 
     manage_allocations: ManageAllocations = ManageAllocations.NO
     adopted: Mapping[str, str] = {}
+    disk_provider: str | None = None
     offered: tuple[OfferedInventory, ...] = ()
     offered_traits: Mapping[str, frozenset[str]] = {}
     withheld_traits: frozenset[str] = frozenset()

@@ -46,14 +46,18 @@ class PlacementMirror:
         clock: Clock,
         reporter: Reporter | None = None,
         *,
+        prepare: Callable[[bool], bool] = lambda reading: False,
         refresh: Callable[[], float] = lambda: 0.0,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """:param wanted: returns the tree that Placement should have now; None if it is unknown.
+        :param prepare: called before each round publishes, with whether the round reads everything;
+            returns whether the wanted tree has changed. If it raises `PlacementError`, nothing is
+            published.
         :param refresh: returns the seconds after which everything is read again; 0: never.
         :param jitter: returns a number from 0 to 1, called for each pause after a failure.
         """
-        self._wanted, self._clock = wanted, clock
+        self._wanted, self._prepare, self._clock = wanted, prepare, clock
         self._refresh, self._jitter = refresh, jitter
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         self._synchroniser = Synchroniser(api, ownership, self._reporter)
@@ -199,11 +203,21 @@ class PlacementMirror:
         use_request_id(request_id)
         if self._schedule.reading:
             self._synchroniser.forget()
-        tree = self._wanted()
-        outcome = Outcome() if tree is None else self._synchroniser.sync(tree)
+        outcome = self._publish()
         self._reporter.timed(PART, "sync", self._clock.monotonic() - started)
         self._end(outcome, request_id)
         self._health.report(outcome, self.seconds_behind)
+
+    def _publish(self) -> Outcome:
+        tree = self._wanted()
+        if tree is None:
+            return Outcome()
+        try:
+            if self._prepare(self._schedule.reading):
+                tree = self._wanted() or tree
+        except PlacementError as error:
+            return Outcome(revision=tree.revision, problems=(error,))
+        return self._synchroniser.sync(tree)
 
     def _end(self, outcome: Outcome, request_id: str = "") -> None:
         with self._condition:

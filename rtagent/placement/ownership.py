@@ -26,8 +26,16 @@ class Ownership(Protocol):
         """
         ...
 
+    def knows(self, uuid: str) -> bool:
+        """Return whether this agent has created or adopted a provider.
+
+        :raises PlacementError: the records cannot be read.
+        """
+        ...
+
     def children(self, parent: str) -> tuple[Provider, ...]:
-        """Return the providers that this agent has created below a parent, without contents.
+        """Return the providers that this agent has created or adopted below a parent, without
+        contents.
 
         :raises PlacementError: the records cannot be read.
         """
@@ -75,6 +83,9 @@ class MemoryOwnership:
         found = self._all().get(uuid, Contents())
         return Contents(classes=found.classes, traits=found.traits)
 
+    def knows(self, uuid: str) -> bool:
+        return uuid in self._all()
+
     def children(self, parent: str) -> tuple[Provider, ...]:
         return tuple(
             Provider(uuid=uuid, name=child.name, parent=parent, inventories={}, traits=frozenset())
@@ -121,7 +132,7 @@ class OwnershipFile(MemoryOwnership):
 
     def _replace(self, owned: Mapping[str, OwnedProvider]) -> None:
         try:
-            _write(self._path, msgspec.json.encode(owned, order="deterministic"))
+            write_durably(self._path, msgspec.json.encode(owned, order="deterministic"))
         except OSError as exc:
             raise PlacementError(f"{self._path} cannot be written: {exc.strerror}") from exc
         self._owned = owned
@@ -139,7 +150,7 @@ class OwnershipFile(MemoryOwnership):
             ) from exc
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_durably(path: Path, content: bytes) -> None:
     """Replace a file atomically. The content is durable when this returns."""
     draft = path.with_suffix(".new")
     with draft.open("wb") as file:

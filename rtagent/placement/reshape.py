@@ -267,7 +267,7 @@ class _Planner:
         return sum(amount for (_, each), amount in self._used.items() if each == pool)
 
     def _found(self, uuid: str) -> ShapedProvider:
-        missing = ShapedProvider(name=self._name(uuid), generation=0)
+        missing = ShapedProvider(name=self._name(uuid), generation=0, absent=True)
         return self._now.providers.get(uuid, missing)
 
     def _name(self, uuid: str) -> str:

@@ -18,12 +18,14 @@ class ShapedProvider(Value, frozen=True, kw_only=True):
 
     :ivar generation: at which the inventories were read.
     :ivar allocations: by consumer; {} unless they are needed for a reshape.
+    :ivar absent: Placement has no such provider yet.
     """
 
     name: str
     generation: int
     inventories: Mapping[str, InventoryRecord] = {}
     allocations: Mapping[str, Amounts] = {}
+    absent: bool = False
 
 
 class Consumer(Value, frozen=True, kw_only=True):

@@ -93,7 +93,7 @@ class Synchroniser:
         problems: list[PlacementError] = []
         try:
             for provider in (*tree.providers, *obsolete_providers(self._ownership, tree)):
-                problems += self._sync_provider(provider)
+                problems += self.sync_provider(provider)
         except PlacementError as error:  # no response, or the ownership records cannot be read
             return Outcome(revision=tree.revision, problems=(error,))
         wanted = frozenset[str]().union(*(provider.traits for provider in tree.providers))
@@ -103,10 +103,11 @@ class Synchroniser:
             unknown_traits=wanted & self._queried_traits - self._known_traits,
         )
 
-    def _sync_provider(self, wanted: Provider) -> list[PlacementError]:
-        """Retry while other clients write to the provider, each time from its current contents.
+    def sync_provider(self, wanted: Provider) -> list[PlacementError]:
+        """Make one provider match, and return what failed.
 
-        An outage is not retried here but raised: the mirror repeats the whole pass later.
+        Retry while other clients write to the provider, each time from its current contents. An
+        outage is not retried here but raised: the mirror repeats the whole pass later.
         """
         retrying = Retrying(
             stop_max_attempt_number=ATTEMPTS,
@@ -265,7 +266,10 @@ def _name_taken(request: CreateProvider, other: str) -> PlacementError:
         " or restore the old identity of this host: write that uuid to the file compute_id in"
         " state_path. If it belongs to another host, one of the two hosts must be renamed."
     )
-    of_child = f"An earlier publisher of this host's devices left it behind: delete it ({delete})."
+    of_child = (
+        "The agent adopts providers of its devices when it starts: restart it. If that one belongs"
+        f" to another service or another host, rename or delete it ({delete})."
+    )
     return PlacementError(
         f"Placement already has a provider named {request.name}, with uuid {other}; the uuid of"
         f" this one is {request.uuid}. {of_root if request.parent is None else of_child}",

@@ -37,7 +37,7 @@ _OF_HYPERVISORS = ("COMPUTE_", "HW_ARCH_", "HW_CPU_")
 #: What only the agent of a host sets on its root provider. An agent that replaces another publisher
 #: on this host removes these where they are not true.
 ROOT_EXCLUSIVE = Contents(
-    classes=frozenset({orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB}),
+    classes=frozenset({orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB, orc.VGPU}),
     traits=frozenset(name for name in os_traits.get_traits() if name.startswith(_OF_HYPERVISORS)),
 )
 
@@ -152,7 +152,8 @@ def _records(state: NodeState, topology: Topology) -> Iterator[tuple[str, Invent
         (orc.MEMORY_MB, _record(host.memory_mb, _unscaled(used.memory_mb, host.memory_mb))),
         (orc.DISK_GB, _record(host.disk_mb, _unscaled(used.disk_mb, host.disk_mb), MB_IN_GB)),
     ):
-        if record.total:
+        shared = resource == orc.DISK_GB and state.policy.placement.disk_provider is not None
+        if record.total and not shared:
             yield resource, record
 
 

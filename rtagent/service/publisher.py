@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import NodeNotReady, PlacementError
+from rtagent.errors import (
+    NodeNotReady,
+    PlacementError,
+    PlacementUnavailable,
+    StoreUnavailable,
+    TrackerBusy,
+)
 from rtagent.placement import tree
+from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
+from rtagent.placement.takeover import Takeover
 from rtagent.ports import PlacementAPI
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
@@ -90,9 +98,24 @@ class Publisher:
 
     def _make(self, api: PlacementAPI) -> PlacementMirror:
         context = self._context
-        ownership = OwnershipFile(context.settings.current.default.state_path)
+        state_path = context.settings.current.default.state_path
+        ownership = OwnershipFile(state_path)
+        takeover = Takeover(
+            api,
+            ownership,
+            AdoptionFile(state_path),
+            lambda: self._node.state,
+            self.wanted,
+            self._adopt,
+        )
         mirror = PlacementMirror(
-            api, self.wanted, ownership, context.clock, context.reporter, refresh=self._refresh
+            api,
+            self.wanted,
+            ownership,
+            context.clock,
+            context.reporter,
+            prepare=takeover.prepare,
+            refresh=self._refresh,
         )
         self._node.tracker.listen(mirror.listener)
         return mirror
@@ -103,6 +126,14 @@ class Publisher:
         # The scheduler must not choose a host that refuses claims until an operator has acted.
         disabled = self._heartbeat.disabled or self._node.tracker.restored is not None
         return None if up is None else tree.build(self._node.state, disabled, up)
+
+    def _adopt(self, adoption: Adoption) -> None:
+        try:
+            self._node.adopt(adoption)
+        except (StoreUnavailable, TrackerBusy) as error:
+            raise PlacementUnavailable(
+                f"adopted providers are not in force yet: {error.message}"
+            ) from error
 
     def _refresh(self) -> float:
         return self._context.settings.current.compute.resource_provider_association_refresh

@@ -78,7 +78,7 @@ def test_diff_lists_what_the_agent_would_change(agent):
     agent.start()
     agent.daemon.terminate()
     vcpus = agent.node.inventories["VCPU"]
-    agent.node.set_inventories({"VCPU": {**vcpus, "total": 1}, "VGPU": {"total": 4}})
+    agent.node.set_inventories({"VCPU": {**vcpus, "total": 1}, "FPGA": {"total": 4}})
     agent.node.set_traits((agent.node.traits - {"COMPUTE_NODE"}) | {"CUSTOM_GOLD"})
 
     rows = agent.rows()

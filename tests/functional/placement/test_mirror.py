@@ -104,13 +104,13 @@ def test_a_restart_without_changes_only_reads(node):
 def test_contents_of_other_writers_survive_a_restart_and_obsolete_ones_do_not(node):
     synced(node).stop()
     node.set_traits(node.traits | {"CUSTOM_GOLD"})
-    node.set_inventories({**node.inventories, "VGPU": {"total": 2}})
+    node.set_inventories({**node.inventories, "FPGA": {"total": 2}})
 
     node.change(traits=frozenset({"HW_CPU_X86_AVX"}), disk_mb=0)
     synced(node)
 
     assert node.traits == {*OURS, "HW_CPU_X86_AVX", "CUSTOM_GOLD"}
-    assert set(node.inventories) == {"VCPU", "MEMORY_MB", "VGPU"}
+    assert set(node.inventories) == {"VCPU", "MEMORY_MB", "FPGA"}
 
 
 def test_traits_of_the_hypervisor_that_a_predecessor_set_are_withdrawn(node):

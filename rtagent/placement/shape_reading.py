@@ -1,0 +1,135 @@
+"""Read from Placement what a reshape depends on, and write its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from rtagent.model.node_state import NodeState
+from rtagent.model.provider_names import provider_uuid
+from rtagent.placement.adoption import device_children
+from rtagent.placement.holders import wanted_shape
+from rtagent.placement.provider import InventoryRecord, Tree
+from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
+from rtagent.placement.shape import (
+    Amounts,
+    Consumer,
+    Shape,
+    ShapedProvider,
+    WantedShape,
+    holders,
+    new_pools,
+    old_pools,
+)
+from rtagent.ports import PlacementAPI
+
+
+def read_and_plan(api: PlacementAPI, state: NodeState, tree: Tree) -> Reshape | Refusal | None:
+    """Read what is needed, and plan the reshape of a state's tree."""
+    wanted = wanted_shape(state, tree)
+    now = _read_inventories(api, state, tree)
+    return plan_reshape(_with_allocations(api, now, wanted), wanted)
+
+
+def reshape_documents(plan: Reshape) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the inventories and the allocations of ``POST /reshaper``."""
+    inventories = {
+        uuid: {
+            "inventories": msgspec.to_builtins(each.inventories),
+            "resource_provider_generation": each.generation,
+        }
+        for uuid, each in plan.providers.items()
+    }
+    allocations = {
+        uuid: {
+            "allocations": {
+                provider: {"resources": dict(part)} for provider, part in each.allocations.items()
+            },
+            "consumer_generation": each.generation,
+            "consumer_type": each.consumer_type,
+            "project_id": each.project_id,
+            "user_id": each.user_id,
+        }
+        for uuid, each in plan.consumers.items()
+    }
+    return inventories, allocations
+
+
+def records(document: Mapping[str, Any]) -> dict[str, InventoryRecord]:
+    """Return the inventories of a provider's document."""
+    return msgspec.convert(document["inventories"], dict[str, InventoryRecord])
+
+
+def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Shape:
+    """Read the inventories of this agent's providers: the root, and the children of devices."""
+    node, policy = state.node, state.policy.placement
+    listing = api.tree(node.uuid)
+    own = {provider.uuid for provider in tree.providers} | {
+        child.uuid
+        for child in device_children(node, listing)
+        if child.uuid == provider_uuid(node, policy, child.suffix)
+    }
+    return Shape(
+        providers={
+            each["uuid"]: ShapedProvider(
+                name=each["name"],
+                generation=found["resource_provider_generation"],
+                inventories=records(found),
+            )
+            for each in listing
+            if each["uuid"] in own
+            for found in [api.inventories(each["uuid"])]
+        }
+    )
+
+
+def _with_allocations(api: PlacementAPI, now: Shape, wanted: WantedShape) -> Shape:
+    """Read the allocations that the plan depends on; none, if no inventory moves or is new."""
+    moving = set(old_pools(now, wanted))
+    users = {user for pool in new_pools(now, wanted) for user in holders(wanted, pool)}
+    if not moving and not users:
+        return now
+    names = {name for _, name in moving}
+    targets = {uuid for uuid, name in wanted.inventories if name in names}
+    listed: dict[str, Mapping[str, Amounts]] = {
+        uuid: {user: part["resources"] for user, part in found["allocations"].items()}
+        for uuid in sorted((targets | {uuid for uuid, _ in moving}) & now.providers.keys())
+        for found in [api.allocations(uuid)]
+    }
+    users |= {user for uuid, name in moving for user, part in listed[uuid].items() if name in part}
+    consumers = dict(_consumers(api, users))
+    providers = {
+        uuid: replace(
+            provider,
+            allocations={
+                # A consumer may have changed since its providers were read.
+                **{user: a for user, a in listed.get(uuid, {}).items() if user not in users},
+                **{u: c.allocations[uuid] for u, c in consumers.items() if uuid in c.allocations},
+            },
+        )
+        for uuid, provider in now.providers.items()
+    }
+    return Shape(providers=providers, consumers=consumers)
+
+
+def _consumers(api: PlacementAPI, uuids: Set[str]) -> Iterator[tuple[str, Consumer]]:
+    """Yield those that have allocations."""
+    for uuid in sorted(uuids):
+        found = api.consumer(uuid)
+        if found["allocations"]:
+            yield (
+                uuid,
+                Consumer(
+                    generation=found["consumer_generation"],
+                    project_id=found["project_id"],
+                    user_id=found["user_id"],
+                    consumer_type=found["consumer_type"],
+                    allocations={
+                        provider: part["resources"]
+                        for provider, part in found["allocations"].items()
+                    },
+                ),
+            )

@@ -1,0 +1,234 @@
+"""Takeover: what an agent does in Placement at its start, before it publishes anything.
+
+It adopts the providers that another publisher made for this host, and reshapes what is older than
+the agent's tree. Each step may be interrupted and repeated: the next start sees in Placement what
+was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import os_resource_classes as orc
+from msgspec.structs import replace
+
+from rtagent.errors import PlacementConflict, PlacementError
+from rtagent.model.base import Value
+from rtagent.model.node_state import NodeState
+from rtagent.model.provider_names import provider_name
+from rtagent.placement.adoption import (
+    Adoption,
+    AdoptionFile,
+    Child,
+    adopt,
+    adopted_contents,
+    adoption_of,
+    can_adopt,
+    device_children,
+)
+from rtagent.placement.ownership import Ownership
+from rtagent.placement.provider import (
+    CUSTOM,
+    Contents,
+    CurrentProvider,
+    Provider,
+    Tree,
+)
+from rtagent.placement.reshape import Refusal, Reshape
+from rtagent.placement.shape_reading import read_and_plan, records, reshape_documents
+from rtagent.placement.synchroniser import Synchroniser
+from rtagent.ports import PlacementAPI
+
+Listing = Sequence[Mapping[str, Any]]
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """What was found in Placement.
+
+    :ivar owned: what the agent owns of the providers that it adopts.
+    """
+
+    adoption: Adoption
+    owned: tuple[tuple[Provider, Contents], ...] = ()
+
+
+class Takeover:
+    """For the thread of the mirror.
+
+    :ivar done: Placement has the shape of the agent's tree.
+    """
+
+    def __init__(
+        self,
+        api: PlacementAPI,
+        ownership: Ownership,
+        file: AdoptionFile,
+        state: Callable[[], NodeState],
+        wanted: Callable[[], Tree | None],
+        put_in_force: Callable[[Adoption], None],
+    ) -> None:
+        """:param wanted: returns the tree of the state.
+        :param put_in_force: makes an adoption a part of the policy; raises `PlacementError` if it
+            cannot.
+        """
+        self._api, self._ownership, self._file = api, ownership, file
+        self._state, self._wanted, self._put_in_force = state, wanted, put_in_force
+        self._synchroniser = Synchroniser(api, ownership)
+        self.done = False
+        self._disk_is_known = False
+
+    def prepare(self, reading: bool) -> bool:
+        """Do what has to be done before a round publishes, and return whether the wanted tree has
+        changed.
+
+        :param reading: the round reads everything again.
+        :raises PlacementError: nothing may be published in this round.
+        """
+        before = self._adoption
+        if not self.done:
+            self._adopt(self._api.tree(self._root))
+        if reading or not self._disk_is_known:
+            self._disk_is_known = False
+            self._apply(replace(self._adoption, disk_provider=disk_provider(self._api, self._root)))
+            self._disk_is_known = True
+        if not self.done:
+            self._reshape()
+            self.done = True
+        return self._adoption != before
+
+    @property
+    def _root(self) -> str:
+        return self._state().node.uuid
+
+    @property
+    def _adoption(self) -> Adoption:
+        return adoption_of(self._state())
+
+    def _adopt(self, listing: Listing) -> None:
+        finding = find(self._api, self._ownership, self._state(), self._wanted(), listing)
+        self._apply(finding.adoption)
+        for provider, contents in finding.owned:
+            self._ownership.remember(provider, contents)
+
+    def _apply(self, adoption: Adoption) -> None:
+        """Put the adoption in force, durably, if it differs from that in force."""
+        if adoption != self._adoption:
+            self._file.write(adoption)
+            self._put_in_force(adoption)
+
+    def _reshape(self) -> None:
+        plan = self._plan()
+        if isinstance(plan, Reshape):
+            self._create(plan)
+            plan = self._plan()  # the providers now exist, and have generations
+        if isinstance(plan, Refusal):
+            raise refused(plan)
+        if isinstance(plan, Reshape):
+            self._send(plan)
+
+    def _plan(self) -> Reshape | Refusal | None:
+        tree = self._wanted()
+        return None if tree is None else read_and_plan(self._api, self._state(), tree)
+
+    def _create(self, plan: Reshape) -> None:
+        """Create the providers that the plan needs and Placement lacks, without inventories."""
+        tree = self._wanted()
+        for provider in tree.providers if tree else ():
+            each = plan.providers.get(provider.uuid)
+            if each is not None and each.absent:
+                for problem in self._synchroniser.sync_provider(replace(provider, inventories={})):
+                    raise problem
+        self._synchroniser.forget()
+
+    def _send(self, plan: Reshape) -> None:
+        names = {name for each in plan.providers.values() for name in each.inventories}
+        custom = sorted(name for name in names if name.startswith(CUSTOM))
+        if custom:
+            self._api.ensure_classes(custom)
+        try:
+            self._api.reshape(*reshape_documents(plan))
+        except PlacementError as error:
+            if error.kwargs.get("status") != HTTPStatus.FORBIDDEN:
+                raise
+            raise PlacementError(
+                f"Placement does not allow this agent's user to reshape: {error.message}. Give the"
+                " user of [placement] the role service (openstack role add --user USER --project"
+                " PROJECT service), or let it do placement:reshaper:reshape in Placement's policy",
+                status=HTTPStatus.FORBIDDEN,
+            ) from error
+
+
+def find(
+    api: PlacementAPI,
+    ownership: Ownership,
+    state: NodeState,
+    wanted: Tree | None,
+    listing: Listing,
+) -> Finding:
+    """Find the providers of this host that the agent adopts. Only providers that it does not own
+    yet are read.
+
+    :param listing: the providers of the node's tree.
+    """
+    node = state.node
+    names = {provider.name for provider in wanted.providers} if wanted else set()
+    present = device_children(node, listing)
+    own: list[Child] = []
+    owned: list[tuple[Provider, Contents]] = []
+    for child in present:
+        if ownership.knows(child.uuid):
+            own.append(child)
+        elif can_adopt((current := _read(api, child.uuid)).traits, wanted=child.name in names):
+            own.append(child)
+            owned.append(_adopted(child.uuid, child.name, node.uuid, current))
+    if any(each["uuid"] == node.uuid for each in listing) and not ownership.knows(node.uuid):
+        current = _read(api, node.uuid)
+        owned.append(_adopted(node.uuid, provider_name(node, ""), None, current))
+    return Finding(adoption=adopt(node, adoption_of(state), present, own), owned=tuple(owned))
+
+
+def disk_provider(api: PlacementAPI, root: str) -> str | None:
+    """Return the provider that shares disk with a root, or None. The first by uuid, if there are
+    several.
+    """
+    try:
+        aggregates = api.aggregates(root)
+    except PlacementConflict:  # there is no such provider yet
+        return None
+    shared = sorted(str(each["uuid"]) for each in api.sharing_providers(aggregates))
+    return next((uuid for uuid in shared if uuid != root and _has_disk(api, uuid)), None)
+
+
+def refused(refusal: Refusal) -> PlacementError:
+    """Return the error for a refusal, with its remedy."""
+    return PlacementError(
+        f"Placement's older records of this host cannot be reshaped: {refusal}. Nothing is"
+        " published until that is resolved. Claim the guest here with the device that it has. If"
+        " the guest is gone, delete its allocations (openstack resource provider allocation delete"
+        f" {refusal.consumer}). rtagent placement reshape --dry-run shows the plan",
+        consumer_uuid=refusal.consumer,
+    )
+
+
+def _read(api: PlacementAPI, uuid: str) -> CurrentProvider:
+    traits, inventories = api.traits(uuid), api.inventories(uuid)
+    return CurrentProvider(
+        generation=inventories["resource_provider_generation"],
+        traits_generation=traits["resource_provider_generation"],
+        inventories=records(inventories),
+        traits=frozenset(traits["traits"]),
+    )
+
+
+def _adopted(
+    uuid: str, name: str, parent: str | None, current: CurrentProvider
+) -> tuple[Provider, Contents]:
+    contents = adopted_contents(current, root=parent is None)
+    provider = Provider(uuid=uuid, name=name, parent=parent, inventories={}, traits=frozenset())
+    return provider, contents
+
+
+def _has_disk(api: PlacementAPI, uuid: str) -> bool:
+    return orc.DISK_GB in api.inventories(uuid)["inventories"]
