@@ -1,0 +1,236 @@
+"""A host that nova-compute has published, the agent that takes it over, and failing requests."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+from keystoneauth1 import adapter, exceptions, session
+from msgspec.structs import replace
+
+from rtagent.model.device import Device
+from rtagent.model.node_state import NodeState
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.placement.adoption import Adoption, AdoptionFile
+from rtagent.placement.client import CONCURRENT_UPDATE, HttpPlacement
+from rtagent.placement.mirror import PlacementMirror
+from rtagent.placement.ownership import OwnershipFile
+from rtagent.placement.takeover import Takeover
+from rtagent.telemetry.telemetry import Telemetry
+from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.servers.placement import Request
+from tests.support.device_states import audited, device_host, seen
+from tests.support.hosts import ManualClock
+from tests.support.pci_hosts import record
+
+#: Seconds after which every pause of a mirror is over.
+LATER = 1000.0
+
+Resources = Mapping[str, int]
+
+
+class NovaCompute:
+    """Writes to Placement what Nova's documentation says that nova-compute writes.
+
+    - The root has the compute node's uuid and name, VCPU, MEMORY_MB and DISK_GB.
+    - Up to Stein it also has VGPU; since then each GPU has a child, named after libvirt's device.
+    - With ``[pci] report_in_placement`` each PCI device, or physical function, has a child, named
+      after its address.
+    """
+
+    def __init__(self, node: MirroredNode) -> None:
+        self.node = node
+
+    def root(self, traits: tuple[str, ...] = (), **more: int) -> str:
+        """Create the root with these further inventories."""
+        amounts = {"VCPU": 64, "MEMORY_MB": 65536, "DISK_GB": 1000, **more}
+        self._create(self.node.uuid, self.node.name, None)
+        return self._fill(self.node.uuid, amounts, ("COMPUTE_NODE", "OWNER_NOVA", *traits))
+
+    def child(self, suffix: str, amounts: Resources, traits: tuple[str, ...] = ()) -> str:
+        """Create a child with a random uuid, and return that."""
+        body = {"name": f"{self.node.name}_{suffix}", "parent_provider_uuid": self.node.uuid}
+        uuid = str(self.node.admin.post("/resource_providers", json=body).json()["uuid"])
+        return self._fill(uuid, amounts, ("OWNER_NOVA", *traits))
+
+    def allocate(self, consumer: str, **parts: Resources) -> None:
+        """Allocate for an instance. :param parts: by provider; "root" is the root."""
+        self.put(consumer, {self.node.uuid if p == "root" else p: r for p, r in parts.items()})
+
+    def put(self, consumer: str, parts: Mapping[str, Resources], generation: Any = None) -> None:
+        body = {
+            "allocations": {uuid: {"resources": resources} for uuid, resources in parts.items()},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_type": "INSTANCE",
+            "consumer_generation": generation,
+        }
+        admin = self.node.server.client("1.38")
+        assert admin.put(f"/allocations/{consumer}", json=body).status_code == 204
+
+    def _create(self, uuid: str, name: str, parent: str | None) -> None:
+        body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
+        assert self.node.admin.post("/resource_providers", json=body).status_code == 200
+
+    def _fill(self, uuid: str, amounts: Resources, traits: tuple[str, ...]) -> str:
+        admin = self.node.admin
+        for name in amounts:
+            if name.startswith("CUSTOM_"):
+                admin.put(f"/resource_classes/{name}")
+        for name in traits:
+            if name.startswith("CUSTOM_"):
+                admin.put(f"/traits/{name}")
+        path = f"/resource_providers/{uuid}"
+        generation = admin.get(path).json()["generation"]
+        inventories = {name: {"total": total, "max_unit": total} for name, total in amounts.items()}
+        for part, content in (("traits", list(traits)), ("inventories", inventories)):
+            body = {"resource_provider_generation": generation, part: content}
+            answer = admin.put(f"{path}/{part}", json=body)
+            assert answer.status_code == 200, answer.text
+            generation = answer.json()["resource_provider_generation"]
+        return uuid
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+class Fault(enum.Enum):
+    """What happens to one request."""
+
+    KILLED_BEFORE = enum.auto()
+    KILLED_AFTER = enum.auto()
+    CONFLICT = enum.auto()
+    SERVER_ERROR = enum.auto()
+    TIMEOUT = enum.auto()  # Placement executes it, and the answer does not arrive
+
+
+class FaultyAdapter(adapter.Adapter):
+    """An adapter whose n-th request fails. :ivar sent: method and path of each request."""
+
+    def __init__(self, keystone: session.Session, at: int = 0, fault: Fault | None = None) -> None:
+        super().__init__(keystone, service_type="placement")
+        self.at, self.fault = at, fault
+        self.sent: list[tuple[str, str]] = []
+
+    def request(self, url: str, method: str, **more: Any) -> requests.Response:
+        self.sent.append((method, url))
+        if len(self.sent) != self.at or self.fault is None:
+            return super().request(url, method, **more)
+        match self.fault:
+            case Fault.KILLED_BEFORE:
+                raise Killed
+            case Fault.CONFLICT:
+                return _answer(409, method, url)
+            case Fault.SERVER_ERROR:
+                return _answer(500, method, url)
+        super().request(url, method, **more)
+        if self.fault is Fault.KILLED_AFTER:
+            raise Killed
+        raise exceptions.ConnectTimeout(f"{method} {url} timed out")
+
+    @property
+    def hit(self) -> tuple[str, str] | None:
+        """The request that failed, if it was sent."""
+        return self.sent[self.at - 1] if 0 < self.at <= len(self.sent) else None
+
+
+class Agent:
+    """The part of an agent that publishes, in the test's thread. `start` is a new process."""
+
+    def __init__(self, node: MirroredNode) -> None:
+        self.node, self.clock = node, ManualClock()
+        self.telemetry = Telemetry(self.clock)
+
+    def host(self, *devices: Device, pci: PciPolicy) -> None:
+        """Audit a host with these devices."""
+        state = device_host(record(devices), pci=pci)
+        state = replace(state, node=self.node.state.node)
+        self.state = audited(state, seen(state, devices=devices))
+
+    @property
+    def state(self) -> NodeState:
+        return self.node.state
+
+    @state.setter
+    def state(self, state: NodeState) -> None:
+        self.node.state = state
+
+    def start(self, at: int = 0, fault: Fault | None = None) -> FaultyAdapter:
+        """Start a new process, and let its first round run. Return its connection."""
+        keystone = session.Session(auth=self.node.auth, timeout=PATIENCE)
+        connection = FaultyAdapter(keystone, at, fault)
+        api, file = HttpPlacement(connection), AdoptionFile(self.node.state_path)
+        self.put_in_force(file.read(self.node.uuid))
+        ownership = OwnershipFile(self.node.state_path)
+        takeover = Takeover(
+            api, ownership, file, lambda: self.state, self.node.wanted, self.put_in_force
+        )
+        self.mirror = PlacementMirror(
+            api,
+            self.node.wanted,
+            ownership,
+            self.clock,
+            self.telemetry,
+            prepare=takeover.prepare,
+            refresh=lambda: self.node.refresh,
+        )
+        self.mirror.forget()
+        self.turn()
+        return connection
+
+    def turn(self) -> None:
+        """Run a round in the test's thread."""
+        self.mirror.wake()
+        self.clock.seconds += LATER
+        assert self.mirror.turn()
+
+    def put_in_force(self, adoption: Adoption) -> None:
+        state = self.state
+        policy = adoption.applied_to(state.policy)
+        self.state = replace(state, policy=policy, revision=state.revision + 1)
+
+    def requests(self) -> list[Request]:
+        """Return the requests of a round."""
+        return self.node.requests_of(self.turn)
+
+    @property
+    def health(self) -> tuple[str, str]:
+        """The status, and what is wrong."""
+        (check,) = (each for each in self.telemetry.checks() if each.part == "placement")
+        return check.status.value, check.output
+
+    # -- Placement -----------------------------------------------------------------------------
+
+    @property
+    def children(self) -> dict[str, str]:
+        """The uuids by the end of the name."""
+        tree = self.node.admin.get(f"/resource_providers?in_tree={self.node.uuid}").json()
+        return {
+            each["name"].removeprefix(f"{self.node.name}_"): each["uuid"]
+            for each in tree["resource_providers"]
+            if each["parent_provider_uuid"] == self.node.uuid
+        }
+
+    def inventories(self, uuid: str) -> dict[str, tuple[int, int]]:
+        found = self.node.admin.get(f"/resource_providers/{uuid}/inventories").json()["inventories"]
+        return {name: (each["total"], each["reserved"]) for name, each in found.items()}
+
+    def traits(self, uuid: str) -> set[str]:
+        return set(self.node.admin.get(f"/resource_providers/{uuid}/traits").json()["traits"])
+
+    def allocations(self, consumer: str) -> dict[str, Resources]:
+        found = self.node.admin.get(f"/allocations/{consumer}").json()["allocations"]
+        return {uuid: part["resources"] for uuid, part in found.items()}
+
+
+def _answer(status: int, method: str, url: str) -> requests.Response:
+    answer = requests.Response()
+    answer.status_code = status
+    error = {"status": status, "detail": "injected", "code": CONCURRENT_UPDATE}
+    answer._content = json.dumps({"errors": [error]}).encode()
+    answer.request = requests.Request(method, f"http://placement{url}").prepare()
+    return answer

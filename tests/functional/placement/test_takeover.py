@@ -1,0 +1,356 @@
+"""An agent takes over a host that nova-compute has published: adoption, reshape, and faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from keystoneauth1 import token_endpoint
+from msgspec.structs import replace
+
+from rtagent.model.device import MdevType
+from rtagent.pci.specs import parse_specs
+from rtagent.placement.synchroniser import ATTEMPTS
+from tests.functional.placement.conftest import MirroredNode
+from tests.functional.placement.takeovers import Agent, Fault, Killed, NovaCompute
+from tests.servers import Placement
+from tests.support.device_states import VGPU_TYPE, audited, built, policy, running, seen
+from tests.support.hosts import uid
+from tests.support.pci_hosts import GPU_0, GPU_1, VF_IDS, gpu, nic
+
+MDEV = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
+GPUS = (gpu(GPU_0, 0, mdev_types=(MDEV,)), gpu(GPU_1, 1, mdev_types=(MDEV,)))
+VFS = tuple(nic(vfs=2))[1:]
+GPU_CLASS, VF_CLASS = "CUSTOM_PCI_10DE_13F1", "CUSTOM_PCI_8086_154C"
+#: The providers' names, without the host's.
+VGPU_0, VGPU_1, CARD = "pci_0000_08_00_0", "pci_0000_88_00_0", "0000:20:00.0"
+VGPUS_AND_VFS = policy(
+    parse_specs([json.dumps(VF_IDS)]), mdev_types=(VGPU_TYPE,), report_in_placement=True
+)
+MANAGED = ("COMPUTE_MANAGED_PCI_DEVICE",)
+
+
+@pytest.fixture
+def nova(node: MirroredNode) -> NovaCompute:
+    return NovaCompute(node)
+
+
+@pytest.fixture
+def agent(node: MirroredNode) -> Agent:
+    agent = Agent(node)
+    agent.host(*GPUS, *VFS, pci=VGPUS_AND_VFS)
+    return agent
+
+
+def claim_vgpu(agent: Agent, consumer: str, number: int = 1) -> str:
+    """Claim virtual GPUs, and return the name of their provider."""
+    specs = {"resources:VGPU": str(number)}
+    agent.state, claim = built(agent.state, extra_specs=specs, owner=consumer)
+    agent.state = running(agent.state, claim)
+    (parent,) = {unit.provider for unit in claim.resources}
+    return {GPU_0: VGPU_0, GPU_1: VGPU_1}[parent]
+
+
+def claim_device(agent: Agent, consumer: str, alias: str = "vf:1") -> None:
+    agent.state, claim = built(agent.state, alias, owner=consumer)
+    agent.state = running(agent.state, claim)
+
+
+def assert_idle(agent: Agent) -> None:
+    """The last round succeeded, and another one sends nothing."""
+    assert agent.mirror.error is None
+    assert agent.requests() == []
+
+
+# -- adoption --------------------------------------------------------------------------------------
+
+
+def test_children_of_nova_compute_are_adopted_with_their_allocations(node, nova, agent):
+    nova.root()
+    uuids = {
+        VGPU_0: nova.child(VGPU_0, {"VGPU": 4}),
+        VGPU_1: nova.child(VGPU_1, {"VGPU": 4}, ("CUSTOM_GOLD",)),
+        CARD: nova.child(CARD, {VF_CLASS: 2}, MANAGED),
+    }
+    guest, other = uid(), uid()
+    provider = claim_vgpu(agent, guest)
+    nova.allocate(guest, root={"VCPU": 1}, **{uuids[provider]: {"VGPU": 1}})
+    nova.allocate(other, **{uuids[CARD]: {VF_CLASS: 1}})
+
+    agent.start()
+
+    assert_idle(agent)
+    assert agent.children == uuids
+    assert agent.inventories(node.uuid).keys() == {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
+    assert agent.inventories(uuids[CARD]) == {VF_CLASS: (2, 0)}
+    assert "CUSTOM_GOLD" in agent.traits(uuids[VGPU_1])
+    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, uuids[provider]: {"VGPU": 1}}
+    assert agent.allocations(other) == {uuids[CARD]: {VF_CLASS: 1}}
+    assert dict(agent.state.policy.placement.adopted) == uuids
+
+
+def test_a_restart_knows_adopted_children_while_placement_is_down(node, nova, agent):
+    nova.root()
+    uuid = nova.child(VGPU_0, {"VGPU": 4})
+    agent.start()
+    with node.server.outage():
+        agent.start()
+        assert agent.mirror.error is not None
+        assert uuid in {each.uuid for each in node.wanted().providers}
+    agent.turn()
+    assert_idle(agent)
+    assert agent.children[VGPU_0] == uuid
+
+
+def test_a_restart_over_adopted_children_only_reads(nova, agent):
+    nova.root()
+    nova.child(VGPU_0, {"VGPU": 4})
+    nova.child(CARD, {VF_CLASS: 2}, MANAGED)
+    agent.start()
+    sent = agent.start().sent
+    assert {method for method, _ in sent} == {"GET"}
+    assert_idle(agent)
+
+
+def test_adoption_waits_until_placement_is_reached(node, nova, agent):
+    nova.root()
+    uuid = nova.child(VGPU_0, {"VGPU": 4})
+    with node.server.outage():
+        agent.start()
+    assert agent.mirror.error is not None
+    agent.turn()
+    assert_idle(agent)
+    assert agent.children[VGPU_0] == uuid
+
+
+def test_contents_of_adopted_children_are_replaced_and_custom_traits_kept(nova, agent):
+    """nova-compute counted another class, and knew a trait that is no longer true."""
+    nova.root()
+    traits = ("HW_PCI_LIVE_MIGRATABLE", "CUSTOM_GOLD", *MANAGED)
+    uuid = nova.child(CARD, {"CUSTOM_OLD_CLASS": 2}, traits)
+    agent.start()
+    assert_idle(agent)
+    assert agent.inventories(uuid) == {VF_CLASS: (2, 0)}
+    assert agent.traits(uuid) == {"OWNER_NOVA", "CUSTOM_GOLD", *MANAGED}
+
+
+def test_unwanted_children_of_nova_compute_are_withdrawn_and_those_of_others_stay(
+    node, nova, agent
+):
+    nova.root()
+    gone = nova.child("0000:09:00.0", {GPU_CLASS: 1}, MANAGED)
+    in_use = nova.child("0000:0A:00.0", {GPU_CLASS: 1}, MANAGED)
+    cyborg = nova.child("0000:0B:00.0", {"FPGA": 1}, ("OWNER_CYBORG",))
+    neutron = nova.child("eth0", {"NET_BW_EGR_KILOBIT_PER_SEC": 1000})
+    consumer = uid()
+    nova.allocate(consumer, **{in_use: {GPU_CLASS: 1}})
+
+    agent.start()
+
+    assert agent.health[0] == "warn"
+    assert gone not in agent.children.values()
+    assert agent.inventories(in_use) == {GPU_CLASS: (1, 1)}
+    assert agent.inventories(cyborg) == {"FPGA": (1, 0)}
+    assert agent.inventories(neutron) == {"NET_BW_EGR_KILOBIT_PER_SEC": (1000, 0)}
+
+    node.allocate(consumer, {})
+    agent.turn()
+    assert_idle(agent)
+    assert in_use not in agent.children.values()
+
+
+def test_a_wanted_name_of_another_service_is_an_error(nova, agent):
+    nova.root()
+    uuid = nova.child(CARD, {"FPGA": 1}, ("OWNER_CYBORG",))
+    agent.start()
+    status, why = agent.health
+    assert status == "fail"
+    assert f"resource provider delete {uuid}" in why
+    assert agent.inventories(uuid) == {"FPGA": (1, 0)}
+
+
+def test_a_root_with_another_uuid_stays_an_error(node, nova, agent):
+    other = node.admin.post("/resource_providers", json={"name": node.name}).json()["uuid"]
+    agent.start()
+    assert f"resource provider delete {other}" in agent.health[1]
+    assert "compute_id" in agent.health[1]
+
+
+def test_a_device_that_changes_its_address_gets_a_provider_of_its_own(nova, agent):
+    nova.root()
+    uuid = nova.child(VGPU_0, {"VGPU": 4})
+    agent.start()
+    moved = gpu("0000:0a:00.0", 0, mdev_types=(MDEV,))
+    agent.state = audited(agent.state, seen(agent.state, devices=(moved, *GPUS[1:], *VFS)))
+    agent.start()
+    assert_idle(agent)
+    assert agent.children.keys() == {"pci_0000_0a_00_0", VGPU_1, CARD}
+
+    agent.state = audited(agent.state, seen(agent.state, devices=(*GPUS, *VFS)))
+    agent.turn()
+    assert_idle(agent)
+    assert agent.children[VGPU_0] == uuid
+
+
+def test_a_state_directory_of_another_node_adopts_nothing_for_this_one(node, nova, agent, tmp_path):
+    nova.root()
+    uuid = nova.child(VGPU_0, {"VGPU": 4})
+    agent.start()
+    file = Path(node.state_path) / "placement-adopted.json"
+    assert json.loads(file.read_text())["children"] == {VGPU_0: uuid}
+    file.write_text(file.read_text().replace(node.uuid, uid()))
+    agent.start()
+    assert_idle(agent)
+    assert json.loads(file.read_text())["node"] == node.uuid
+
+
+# -- reshape ---------------------------------------------------------------------------------------
+
+
+def test_virtual_gpus_move_from_the_root_to_the_devices_of_the_claims(node, nova, agent):
+    nova.root(VGPU=8)
+    one, two = uid(), uid()
+    places = {one: claim_vgpu(agent, one, 3), two: claim_vgpu(agent, two, 2)}
+    assert set(places.values()) == {VGPU_0, VGPU_1}
+    for consumer, number in ((one, 3), (two, 2)):
+        nova.allocate(consumer, root={"VCPU": 1, "VGPU": number})
+
+    sent = agent.start().sent
+
+    assert sent.count(("POST", "/reshaper")) == 1
+    assert_idle(agent)
+    children = agent.children
+    assert "VGPU" not in agent.inventories(node.uuid)
+    assert agent.inventories(children[VGPU_0]) == {"VGPU": (4, 0)}
+    for consumer, number in ((one, 3), (two, 2)):
+        place = children[places[consumer]]
+        assert agent.allocations(consumer) == {node.uuid: {"VCPU": 1}, place: {"VGPU": number}}
+    assert ("POST", "/reshaper") not in agent.start().sent
+
+
+def test_virtual_gpus_on_the_root_without_allocations_need_no_reshape(node, nova, agent):
+    nova.root(VGPU=8)
+    assert ("POST", "/reshaper") not in agent.start().sent
+    assert_idle(agent)
+    assert "VGPU" not in agent.inventories(node.uuid)
+
+
+def test_devices_that_were_not_reported_get_the_allocations_of_their_claims(node, nova, agent):
+    nova.root()
+    guest, unknown = uid(), uid()
+    claim_device(agent, guest)
+    claim_device(agent, unknown)
+    nova.allocate(guest, root={"VCPU": 1})
+
+    agent.start()
+
+    assert_idle(agent)
+    card = agent.children[CARD]
+    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, card: {VF_CLASS: 1}}
+    assert agent.allocations(unknown) == {}
+    assert agent.inventories(card) == {VF_CLASS: (2, 0)}
+
+
+def test_an_ambiguous_consumer_is_refused_and_the_old_shape_stays(node, nova, agent):
+    nova.root(VGPU=8)
+    consumer = uid()
+    nova.allocate(consumer, root={"VCPU": 1, "VGPU": 1})
+    before = agent.inventories(node.uuid)
+
+    agent.start()
+
+    status, why = agent.health
+    assert status == "fail"
+    for words in (consumer, "1 VGPU", VGPU_0, VGPU_1, "allocation delete"):
+        assert words in why
+    assert agent.inventories(node.uuid) == before
+    assert agent.children == {}
+    agent.turn()
+    assert agent.inventories(node.uuid) == before
+
+    # A claim says which device it is: the agent goes on without a restart.
+    place = claim_vgpu(agent, consumer)
+    agent.turn()
+    assert_idle(agent)
+    assert agent.allocations(consumer)[agent.children[place]] == {"VGPU": 1}
+
+
+def test_a_user_without_the_role_is_an_error_that_names_it(node, nova, agent):
+    nova.root(VGPU=8)
+    consumer = uid()
+    claim_vgpu(agent, consumer)
+    nova.allocate(consumer, root={"VGPU": 1})
+    node.auth = token_endpoint.Token(node.server.url, "admin:without-role")
+    agent.start()
+    status, why = agent.health
+    assert status == "fail"
+    assert "role service" in why
+    assert agent.inventories(node.uuid)["VGPU"] == (8, 0)
+
+
+def test_allocations_of_moves_go_with_the_claims(node, nova, agent):
+    """During a move the source's part belongs to the migration."""
+    nova.root(VGPU=8)
+    owner, migration = uid(), uid()
+    place = claim_vgpu(agent, owner)
+    (claim,) = agent.state.claims.values()
+    moving = replace(claim, state="outgoing", migration_uuid=migration)
+    agent.state = replace(agent.state, claims=agent.state.claims.set(claim.uuid, moving))
+    nova.allocate(migration, root={"VCPU": 1, "VGPU": 1})
+    agent.start()
+    assert_idle(agent)
+    assert agent.allocations(migration)[agent.children[place]] == {"VGPU": 1}
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def take_over(
+    server: Placement, directory: Path, at: int = 0, fault: Fault | None = None
+) -> list[tuple[str, str]]:
+    """Take over a host while the n-th request fails. Return the requests of the first round."""
+    directory.mkdir()
+    node = MirroredNode(server, directory)
+    nova, agent = NovaCompute(node), Agent(node)
+    agent.host(*GPUS[:1], *VFS, pci=VGPUS_AND_VFS)
+    nova.root(VGPU=4)
+    card = nova.child(CARD, {VF_CLASS: 2}, MANAGED)
+    guest, other = uid(), uid()
+    claim_vgpu(agent, guest, 2)
+    claim_device(agent, other)
+    nova.allocate(guest, root={"VCPU": 1, "VGPU": 2})
+    nova.allocate(other, **{"root": {"VCPU": 3}, card: {VF_CLASS: 1}})
+
+    sent: list[tuple[str, str]] = []
+    try:
+        sent = agent.start(at, fault).sent
+    except Killed:
+        agent.start()
+    for _ in range(ATTEMPTS):
+        if agent.mirror.error is not None:
+            agent.turn()
+
+    assert_idle(agent)
+    children = agent.children
+    assert children == {CARD: card, VGPU_0: children[VGPU_0]}
+    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, children[VGPU_0]: {"VGPU": 2}}
+    assert agent.allocations(other) == {node.uuid: {"VCPU": 3}, card: {VF_CLASS: 1}}
+    assert "VGPU" not in agent.inventories(node.uuid)
+    assert agent.inventories(children[VGPU_0]) == {"VGPU": (4, 0)}
+    assert agent.inventories(card) == {VF_CLASS: (2, 0)}
+    return sent
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_fault_at_any_request_of_a_takeover_loses_nothing(server, tmp_path, fault, long):
+    server.start()
+    sent = take_over(server, tmp_path / "complete")
+    assert ("POST", "/reshaper") in sent
+    before = "POST"
+    for at, (method, _) in enumerate(sent, start=1):
+        # Between two writes it makes little difference which read fails, and none how.
+        distinct = before != "GET" and fault is Fault.SERVER_ERROR
+        if method != "GET" or distinct or long:
+            take_over(server, tmp_path / str(at), at, fault)
+        before = method
