@@ -48,7 +48,7 @@ def claim_vgpu(agent: Agent, consumer: str, number: int = 1) -> str:
     specs = {"resources:VGPU": str(number)}
     agent.state, claim = built(agent.state, extra_specs=specs, owner=consumer)
     agent.state = running(agent.state, claim)
-    (parent,) = {unit.provider for unit in claim.resources}
+    (parent,) = {unit.parent_addr or "" for unit in claim.resources}
     return {GPU_0: VGPU_0, GPU_1: VGPU_1}[parent]
 
 
