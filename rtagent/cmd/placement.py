@@ -46,15 +46,15 @@ class PlacementDiff(List):
     nouns = "differences"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_node(super().get_parser(prog_name))
+        return with_node(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client
-        api, ownership = _api(client), OwnershipFile(client.settings.default.state_path)
-        wanted_tree = _wanted_tree(client, parsed_args.node)
+        api, ownership = placement_api(client), OwnershipFile(client.settings.default.state_path)
+        tree_ = wanted_tree(client, node_state(client, parsed_args.node))
         return COLUMNS, [
             _row(difference)
-            for wanted in (*wanted_tree.providers, *obsolete_providers(ownership, wanted_tree))
+            for wanted in (*tree_.providers, *obsolete_providers(ownership, tree_))
             for difference in differences(
                 read_provider(api, wanted), wanted, ownership.of(wanted.uuid)
             )
@@ -69,12 +69,12 @@ class PlacementShow(Show):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_node(super().get_parser(prog_name))
+        return with_node(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client
-        api, ownership = _api(client), OwnershipFile(client.settings.default.state_path)
-        root = _wanted_tree(client, parsed_args.node).providers[0]
+        api, ownership = placement_api(client), OwnershipFile(client.settings.default.state_path)
+        root = wanted_tree(client, node_state(client, parsed_args.node)).providers[0]
         current = read_provider(api, root)
         if current is None:
             raise PlacementError(f"Placement has no provider {root.name} ({root.uuid})")
@@ -116,7 +116,8 @@ class Side(Column[Any]):
         return [self._value if isinstance(self._value, str) else _summary(self._value)]
 
 
-def _with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the argument that names a node."""
     parser.add_argument(
         "node",
         nargs="?",
@@ -125,7 +126,8 @@ def _with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def _api(client: Client) -> HttpPlacement:
+def placement_api(client: Client) -> HttpPlacement:
+    """Return the client of Placement. :raises ConfigError: nothing is published."""
     api = load(client.conf)
     if api is None:
         raise ConfigError(
@@ -134,9 +136,8 @@ def _api(client: Client) -> HttpPlacement:
     return api
 
 
-def _wanted_tree(client: Client, name: str | None) -> Tree:
+def wanted_tree(client: Client, state: NodeState) -> Tree:
     """Return what Placement should have of a node."""
-    state = _state(client, name)
     services = {service.host: service for service in client.database.services()}
     service = services.get(state.node.host)
     disabled = service is not None and (service.disabled or service.forced_down)
@@ -146,7 +147,11 @@ def _wanted_tree(client: Client, name: str | None) -> Tree:
     return wanted
 
 
-def _state(client: Client, name: str | None) -> NodeState:
+def node_state(client: Client, name: str | None) -> NodeState:
+    """Return the state of a node from the database.
+
+    :param name: its uuid or hypervisor_hostname; None: the node of this host.
+    """
     states = client.database.states()
     host = client.settings.default.host
     found = [

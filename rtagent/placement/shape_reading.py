@@ -27,11 +27,13 @@ from rtagent.placement.shape import (
 from rtagent.ports import PlacementAPI
 
 
-def read_and_plan(api: PlacementAPI, state: NodeState, tree: Tree) -> Reshape | Refusal | None:
+def read_and_plan(
+    api: PlacementAPI, state: NodeState, tree: Tree
+) -> tuple[Shape, Reshape | Refusal | None]:
     """Read what is needed, and plan the reshape of a state's tree."""
     wanted = wanted_shape(state, tree)
-    now = _read_inventories(api, state, tree)
-    return plan_reshape(_with_allocations(api, now, wanted), wanted)
+    now = _with_allocations(api, _read_inventories(api, state, tree), wanted)
+    return now, plan_reshape(now, wanted)
 
 
 def reshape_documents(plan: Reshape) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

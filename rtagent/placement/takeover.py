@@ -130,7 +130,7 @@ class Takeover:
 
     def _plan(self) -> Reshape | Refusal | None:
         tree = self._wanted()
-        return None if tree is None else read_and_plan(self._api, self._state(), tree)
+        return None if tree is None else read_and_plan(self._api, self._state(), tree)[1]
 
     def _create(self, plan: Reshape) -> None:
         """Create the providers that the plan needs and Placement lacks, without inventories."""
