@@ -13,6 +13,7 @@ from functools import partial
 from rtagent import claims
 from rtagent.errors import RtAgentError, StoreUnavailable, Unavailable
 from rtagent.lifecycle import attach, moves, quarantine
+from rtagent.lifecycle.recorded_providers import claims_with_new_providers
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision
@@ -241,15 +242,18 @@ class ResourceTracker:
     # -- audits and the operator ------------------------------------------------------------------
 
     def set_policy(self, policy: Policy, *, anew: bool = False) -> None:
-        """Set reserves and ratios. What is held stays held (P10).
+        """Set reserves and ratios. What is held stays held (P10). Claims name the providers that
+        the policy has adopted.
 
         :param anew: write the node's row even if they are unchanged.
         """
 
         def decide(state: NodeState) -> tuple[Change | None, None]:
             now = self._clock.now()
-            changed = anew or policy != state.policy
-            return (Change(cause="policy", at=now, policy=policy) if changed else None), None
+            if not anew and policy == state.policy:
+                return None, None
+            puts = claims_with_new_providers(state, policy, now)
+            return Change(cause="policy", at=now, policy=policy, puts=puts), None
 
         self._writer.submit(decide, "policy")
 

@@ -15,6 +15,7 @@ from rtagent.errors import IdentityError, NodeNotReady, StoreUnavailable, Writer
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.node import Node, Writer
+from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import ManualClock, call, request, uid
 
@@ -167,3 +168,23 @@ def test_given_identity_needs_no_files(make_settings, hypervisor, tmp_path):
     hypervisor.hostname = "elsewhere"
     with pytest.raises(IdentityError):
         open_node(make_settings(), hypervisor, store, ManualClock(), identity=identity)
+
+
+def test_adopted_providers_stay_in_force_under_new_settings_and_after_a_restart(
+    make_settings, hypervisor, tmp_path
+):
+    store = MemoryStore()
+    with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
+        node.auditor.run("start")
+        node.apply(make_settings())
+        adoption = Adoption(node=node.node.uuid, children={"0000:08:00.0": uid(60)})
+        AdoptionFile(tmp_path / "state").write(adoption)
+        node.adopt(adoption)
+        assert adoption_of(node.state) == adoption
+
+        node.apply(make_settings(reserved_host_memory_mb=1024))
+        assert adoption_of(node.state) == adoption
+        assert node.state.policy.reserved_memory_mb == 1024
+
+    with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
+        assert adoption_of(node.state) == adoption
