@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from rtagent.allocation import requirements
 from rtagent.allocation.allocate import allocate
+from rtagent.allocation.shares import shares_of
 from rtagent.errors import ClaimConflict
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.change import Call, Event, ended_operation
-from rtagent.model.claim import Claim
+from rtagent.model.claim import BUILD, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.instance import InstanceFacts, InstanceUpdate, is_gone
 from rtagent.model.new_claim import new_claim
@@ -27,13 +28,15 @@ from rtagent.model.request import BuildRequest
 def build(state: NodeState, request: BuildRequest, call: Call, now: datetime) -> Decision:
     """Claim resources for a build: a claim in state `building`, leased.
 
+    :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimConflict: the owner has a live claim, or another claim has the uuid.
     :raises NodeNotReady: the host was never observed.
     """
     owner_id = request.instance.uuid
     _check_no_claim(state, owner_id, call.operation_id)
     required = requirements.from_request(request, state.policy)
-    allocated = allocate(state, owner_id, required)
+    shares = shares_of(state, request, required, BUILD)
+    allocated = allocate(state, owner_id, required, shares)
     if isinstance(allocated, Refused):
         return allocated
     claim = replace(
@@ -41,6 +44,7 @@ def build(state: NodeState, request: BuildRequest, call: Call, now: datetime) ->
         numa_topology=allocated.numa_topology,
         pci=allocated.pci,
         resources=allocated.resources,
+        amounts=allocated.amounts,
     )
     return created(call, claim, now)
 

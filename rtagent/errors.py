@@ -18,6 +18,7 @@
     │   ├── NodeNotFound
     │   ├── PciDeviceNotFound            no device with that address is recorded
     │   ├── RestoreNotFound              no restored store awaits acceptance at that revision
+    │   ├── AllocationMismatch           the claim's allocations are not what it needs
     │   └── ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                      the same call may succeed later; expected; crosses RPC
     │   ├── NodeNotReady                 the first successful audit has not finished
@@ -231,6 +232,18 @@ class NodeNotFound(RequestError):
     """
 
     template = "node {node} is not served here: this agent serves {served}"
+
+
+class AllocationMismatch(RequestError):
+    """The claim's allocations in Placement are not what the claim needs.
+
+    :ivar kwargs: ``mismatches``: a list of ``{"provider", "resource_class", "allocated", "needed",
+        "message"}``. ``provider`` is a uuid; null: all providers of the node together.
+    """
+
+    @property
+    def message(self) -> str:
+        return "; ".join(each["message"] for each in self.kwargs.get("mismatches", ()))
 
 
 class ComputeResourcesUnavailable(RequestError):

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.allocation import capacity
+from rtagent.allocation.amounts import FittedAmounts, fit_amounts
+from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.allocation.requirements import Requirements
+from rtagent.allocation.shares import Shares, foreign
 from rtagent.errors import NodeNotReady
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
@@ -30,6 +33,7 @@ from rtagent.pci.assigned_resources import (
 from rtagent.pci.fit import DeviceFit, FittedDevices
 from rtagent.pci.requests import DeviceRequest
 from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
+from rtagent.pci.shares import DeviceShares
 
 
 class Allocated(Value, frozen=True, kw_only=True):
@@ -40,6 +44,7 @@ class Allocated(Value, frozen=True, kw_only=True):
     numa_topology: Assignment
     pci: tuple[AssignedDevice, ...] = ()
     resources: tuple[AssignedResource, ...] = ()
+    amounts: tuple[AssignedAmount, ...] = ()
 
 
 class Reusable(Value, frozen=True, kw_only=True):
@@ -53,12 +58,15 @@ class Reusable(Value, frozen=True, kw_only=True):
     identifiers: frozenset[str] = frozenset()
 
 
-def allocate(state: NodeState, owner_id: str, required: Requirements) -> Allocated | Refused:
+def allocate(
+    state: NodeState, owner_id: str, required: Requirements, shares: Shares | None = None
+) -> Allocated | Refused:
     """Choose cells, CPUs, pages, devices and assigned resources for a new claim.
 
     The resources of the owner's other claims on this host are reused first (a move on one host).
     Every step runs even if another one fails, so that a refusal has all reasons.
 
+    :param shares: what Placement allocated to the claim; None: the agent chooses.
     :raises NodeNotReady: the host has not been observed yet.
     """
     if state.topology is None:
@@ -66,17 +74,23 @@ def allocate(state: NodeState, owner_id: str, required: Requirements) -> Allocat
     reusable = reusable_by(state, owner_id, state.claims_of(owner_id))
     shortfalls = tuple(capacity.shortfalls(state, owner_id, required.usage, required.limits))
     host = _host(state, state.topology, owner_id)
-    pci = device_fit(state, owner_id, required.devices, reusable)
+    pci = device_fit(
+        state, owner_id, required.devices, reusable, shares.devices if shares else None
+    )
     cells = fit(required.numa, host, required.cell_limits, pci)
     devices = pci.fit(_host_cells(cells)) if pci is not None else None
-    resources = _resources(state, owner_id, required.assigned_resources, reusable)
-    reasons = (*shortfalls, *_reasons(cells, devices, resources))
+    others = foreign(ProviderPools(state), required.assigned_resources)
+    units = {k: v for k, v in required.assigned_resources.items() if k not in others}
+    resources = _resources(state, owner_id, units, reusable, shares)
+    amounts = fit_amounts(state, owner_id, others, shares.amounts if shares else None)
+    reasons = (*shortfalls, *_reasons(cells, devices, resources, amounts))
     if reasons or not isinstance(cells, Fitted):
         return refuse(dict.fromkeys(reasons))
     return Allocated(
         numa_topology=cells.assignment,
         pci=devices.devices if isinstance(devices, FittedDevices) else (),
         resources=resources.resources if isinstance(resources, FittedResources) else (),
+        amounts=amounts.amounts if isinstance(amounts, FittedAmounts) else (),
     )
 
 
@@ -99,7 +113,11 @@ def reusable_by(state: NodeState, owner_id: str, claims: Sequence[Claim]) -> Reu
 
 
 def device_fit(
-    state: NodeState, owner_id: str, requests: Sequence[DeviceRequest], reusable: Reusable
+    state: NodeState,
+    owner_id: str,
+    requests: Sequence[DeviceRequest],
+    reusable: Reusable,
+    shares: DeviceShares | None = None,
 ) -> DeviceFit | None:
     """Prepare the fit of an owner's device requests; None: there are no requests, and the host has
     no devices.
@@ -117,6 +135,7 @@ def device_fit(
         provider_of=partial(provider_of_device, state),
         sockets={cell.id: cell.sockets for cell in state.topology.cells},
         reusable=reusable.devices,
+        shares=shares,
     )
 
 
@@ -147,7 +166,11 @@ def _host_cells(cells: Fitted | Refused) -> frozenset[int]:
 
 
 def _resources(
-    state: NodeState, owner_id: str, asked: Mapping[str, ResourceRequest], reusable: Reusable
+    state: NodeState,
+    owner_id: str,
+    asked: Mapping[str, ResourceRequest],
+    reusable: Reusable,
+    shares: Shares | None,
 ) -> FittedResources | Refused:
     return fit_resources(
         allocatable_inventories(state) if asked else (),
@@ -157,6 +180,7 @@ def _resources(
         where=state.node.hypervisor_hostname,
         provider_of=partial(provider_of_resource, state),
         reusable=reusable.identifiers,
+        shares=shares.resources if shares else None,
     )
 
 

@@ -9,6 +9,8 @@ from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
+from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.provider_names import provider_name
 from rtagent.model.usage import Usage
 
 #: Resource class, field of `Usage` and of `Inventories`, unit.
@@ -44,17 +46,17 @@ class _Check(Value, frozen=True, kw_only=True):
     def shortfall(self, where: str) -> Reason | None:
         """Return why the new claim does not fit; None: it fits."""
         if self.alone > self.inventory.total:
-            return self._reason(ReasonCode.EXCEEDS_HOST, where, self.alone, self.inventory.total)
+            return self.reason(ReasonCode.EXCEEDS_HOST, where, self.alone, self.inventory.total)
         if self.limit is None:
             claimable = self.inventory.claimable
         else:
             claimable = self.limit - self.inventory.reserved
         added, available = self.after - self.before, claimable - self.others - self.before
         if added and added > available:
-            return self._reason(ReasonCode.INSUFFICIENT, where, added, max(0, available))
+            return self.reason(ReasonCode.INSUFFICIENT, where, added, max(0, available))
         return None
 
-    def _reason(self, code: ReasonCode, where: str, requested: int, available: int) -> Reason:
+    def reason(self, code: ReasonCode, where: str, requested: int, available: int) -> Reason:
         return Reason(
             code=code,
             resource=self.resource,
@@ -79,6 +81,44 @@ def shortfalls(
         reason = check.shortfall(state.node.hypervisor_hostname)
         if reason is not None:
             yield reason
+
+
+def offered_shortfall(
+    state: NodeState, owner_id: str, offered: OfferedInventory, amount: int
+) -> Reason | None:
+    """Return why a new claim cannot have an amount of what a provider configuration file offers;
+    None: it can.
+    """
+    check = _offered_check(state, owner_id, offered, amount)
+    where = provider_name(state.node, offered.suffix)
+    if amount > offered.max_unit:
+        return check.reason(ReasonCode.EXCEEDS_HOST, where, amount, offered.max_unit)
+    if amount < offered.min_unit:
+        return check.reason(ReasonCode.BELOW_MINIMUM, where, amount, offered.min_unit)
+    if amount % offered.step_size:
+        return check.reason(ReasonCode.NOT_A_MULTIPLE, where, amount, offered.step_size)
+    return check.shortfall(where)
+
+
+def _offered_check(
+    state: NodeState, owner_id: str, offered: OfferedInventory, amount: int
+) -> _Check:
+    pool, reuse = (offered.suffix, offered.resource_class), state.policy.same_host_resize_reuse
+    claims, new = state.claims_of(owner_id), Usage(amounts={pool: amount})
+    used = state.usage.amounts.get(pool, 0)
+    before = owner_usage(claims, None, reuse=reuse).amounts.get(pool, 0)
+    return _Check(
+        resource=offered.resource_class,
+        unit="units",
+        inventory=Inventory(
+            total=offered.total, reserved=offered.reserved, ratio=offered.allocation_ratio
+        ),
+        alone=amount,
+        before=before,
+        after=owner_usage(claims, None, reuse=reuse, new=new).amounts.get(pool, 0),
+        others=used - before,
+        limit=None,
+    )
 
 
 def _checks(

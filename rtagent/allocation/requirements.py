@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
+from rtagent.model.instance import Instance
 from rtagent.model.move import MoveRequest
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, ExtraResource, Limits, NumaLimits
-from rtagent.model.units import MB_IN_GB
+from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.model.usage import Usage
 from rtagent.numa.host_cells import CellLimits, cell_limits
 from rtagent.numa.properties import Property
@@ -27,6 +29,10 @@ from rtagent.pci.requests import DeviceRequest, device_requests, requests_of_mov
 COUNTED_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 
 
+#: A resource class in the flavor, of the request itself or of a request group. Nova's grammar.
+_GROUP = re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
+
+
 class Requirements(Value, frozen=True, kw_only=True):
     """The requirements of a new claim.
 
@@ -37,6 +43,8 @@ class Requirements(Value, frozen=True, kw_only=True):
     :ivar cell_limits: how far one host cell may be overcommitted. :ivar devices: PCI devices.
     :ivar assigned_resources: by resource class, for all other classes: the number of units, or
         their identifiers.
+    :ivar allocated: by resource class that is counted: what an allocation in Placement has for this
+        request. ``resources:CLASS`` in the flavor overrides what the flavor itself says.
     """
 
     vcpus: int
@@ -48,6 +56,7 @@ class Requirements(Value, frozen=True, kw_only=True):
     cell_limits: CellLimits = CellLimits()
     devices: tuple[DeviceRequest, ...] = ()
     assigned_resources: Mapping[str, ResourceRequest] = {}
+    allocated: Mapping[str, int] = {}
 
     @property
     def usage(self) -> Usage:
@@ -78,13 +87,13 @@ def from_request(
     )
     if ratios.network_metadata is not None:
         numa = replace(numa, networks=ratios.network_metadata)
-    root_gb = 0 if instance.is_volume_backed else flavor.root_gb
-    disk_gb = root_gb + flavor.ephemeral_gb + _number(extra, "DISK_GB")
+    disk_mb = _disk_mb(instance)
+    own = Usage(vcpus=numa.vcpus, pcpus=numa.pcpus, memory_mb=flavor.memory_mb, disk_mb=disk_mb)
     return Requirements(
         vcpus=numa.vcpus + _number(extra, "VCPU"),
         pcpus=numa.pcpus,
         memory_mb=flavor.memory_mb + _number(extra, "MEMORY_MB"),
-        disk_mb=disk_gb * MB_IN_GB + flavor.swap,
+        disk_mb=disk_mb + _number(extra, "DISK_GB") * MB_IN_GB,
         numa=numa,
         limits=_limits(limits),
         cell_limits=cell_limits(ratios.cpu_allocation_ratio, ratios.ram_allocation_ratio, policy),
@@ -92,6 +101,7 @@ def from_request(
         devices=requests_of(
             flavor, instance.pci_requests, policy.pci.aliases, numa.pci_numa_affinity_policy
         ),
+        allocated=_allocated(own, flavor.extra_specs, extra),
     )
 
 
@@ -108,6 +118,31 @@ def from_move(request: MoveRequest, policy: Policy) -> Requirements:
     if request.kind != LIVE_MIGRATION:
         return required
     return replace(required, numa=required.numa.with_page_sizes(request.source.page_sizes))
+
+
+def _disk_mb(instance: Instance) -> int:
+    """Return the local disk of a guest in MB."""
+    flavor = instance.flavor
+    root_gb = 0 if instance.is_volume_backed else flavor.root_gb
+    return (root_gb + flavor.ephemeral_gb) * MB_IN_GB + flavor.swap
+
+
+def _allocated(own: Usage, extra_specs: Mapping[str, str], extra: ExtraResource) -> dict[str, int]:
+    """Return what an allocation has of each class that is counted.
+
+    :param own: what the guest's own properties say. The flavor's request groups override it, as in
+        Nova; PCPU must be the same in both.
+    """
+    overridden = _in_request_groups(extra_specs)
+    numbers = {
+        "VCPU": own.vcpus,
+        "MEMORY_MB": own.memory_mb,
+        "DISK_GB": round_up(own.disk_mb, MB_IN_GB),
+    }
+    return {
+        "PCPU": own.pcpus,
+        **{n: overridden.get(n, number) + _number(extra, n) for n, number in numbers.items()},
+    }
 
 
 def _limits(limits: Limits) -> dict[str, int]:
@@ -134,8 +169,9 @@ def _assigned_resources(
     :raises PropertyInvalid: a number in the flavor is not an integer.
     """
     numbers = Counter(pmem)
-    for resource, number in _resources(extra_specs):
-        numbers[resource] += number
+    for resource, number in _in_request_groups(extra_specs).items():
+        if number and resource not in COUNTED_CLASSES:
+            numbers[resource] += number
     named: dict[str, tuple[str, ...]] = {}
     for resource, wanted in extra.items():
         if not isinstance(wanted, int):
@@ -152,11 +188,14 @@ def _assigned_resources(
     return {**numbers, **named}
 
 
-def _resources(extra_specs: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """Return ``resources:CLASS`` of each class that is not counted."""
+def _in_request_groups(extra_specs: Mapping[str, str]) -> Mapping[str, int]:
+    """Return the sum of ``resources:CLASS`` and ``resources<group>:CLASS``, by class.
+
+    :raises PropertyInvalid: a number is not an integer.
+    """
+    sums = Counter[str]()
     for key, value in extra_specs.items():
-        group, _, name = key.partition(":")
-        if value and group.startswith("resources") and name not in COUNTED_CLASSES:
-            number = Property(key, value).integer(least=0)
-            if number:
-                yield name, number
+        found = _GROUP.fullmatch(key)
+        if value and found is not None:
+            sums[found["name"]] += Property(key, value).integer(least=0)
+    return sums

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 
 from rtagent.errors import (
+    AllocationMismatch,
     ClaimConflict,
     ClaimExpired,
     ClaimNotFound,
@@ -44,6 +45,7 @@ MEANINGS: Mapping[Exit, str] = {
 
 _CODES: Mapping[type[RtAgentError], Exit] = {
     InvalidRequest: Exit.USAGE,
+    AllocationMismatch: Exit.USAGE,
     ComputeResourcesUnavailable: Exit.REFUSED,
     ClaimNotFound: Exit.NOT_FOUND,
     NodeNotFound: Exit.NOT_FOUND,

@@ -22,7 +22,7 @@ from rtagent.db.schema import claims, compute_nodes, to_document
 from rtagent.db.transaction import Statement
 from rtagent.db.unit_rows import UnitReader
 from rtagent.errors import RevisionConflict
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.change import Change
@@ -31,7 +31,7 @@ from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.request import ExtraResource, Limits
+from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
 
 _T = TypeVar("_T")
 
@@ -58,14 +58,12 @@ _COLUMNS = (
 )
 
 
-class _Resource(Value, frozen=True, kw_only=True, omit_defaults=True):
+class _Resource(AssignedResource, frozen=True, kw_only=True, omit_defaults=True):
     """An assigned resource, with the names of the first release: its "provider" was the address of
     the parent device, or "".
     """
 
-    resource_class: str
-    identifier: str
-    parent_addr: str = field(name="provider")
+    parent_addr: str | None = field(name="provider")
     provider: str | None = field(default=None, name="provider_uuid")
 
 
@@ -82,6 +80,9 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     pci: tuple[AssignedDevice, ...] = ()
     pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[_Resource, ...] = ()
+    amounts: tuple[AssignedAmount, ...] = ()
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping = {}
     tag: str | None = None
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.allocation.allocate import device_fit, reusable_by
+from rtagent.allocation.shares import attached_shares
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, PciDevicesNotClaimed
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import live, transition
@@ -31,6 +32,7 @@ def claim_devices(state: NodeState, request: AttachRequest, call: Call, now: dat
 
     A request's own NUMA policy applies; without one, the guest's does.
 
+    :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimNotFound: the instance has no live claim that they could be added to.
     :raises ClaimConflict: another claim has the uuid.
     :raises NodeNotReady: the host was never observed.
@@ -48,9 +50,13 @@ def claim_devices(state: NodeState, request: AttachRequest, call: Call, now: dat
     fitted = _fit(state, main, request)
     if isinstance(fitted, Refused):
         return fitted
-    instance = replace(request.instance, pci_requests=request.pci_requests)
+    build = BuildRequest(
+        instance=replace(request.instance, pci_requests=request.pci_requests),
+        allocations=request.allocations,
+        provider_mapping=request.provider_mapping,
+    )
     claim = replace(
-        new_claim(state, BuildRequest(instance=instance), call, now),
+        new_claim(state, build, call, now),
         kind=ATTACH,
         pci=fitted.devices,
     )
@@ -147,7 +153,8 @@ def _fit(state: NodeState, main: Claim, request: AttachRequest) -> FittedDevices
     )
     policy = numa.pci_numa_affinity_policy
     requests = attached_requests(request.pci_requests, state.policy.pci.aliases, policy)
-    devices = device_fit(state, owner, requests, reusable_by(state, owner, ()))
+    shares = attached_shares(state, request, requests)
+    devices = device_fit(state, owner, requests, reusable_by(state, owner, ()), shares)
     assert devices is not None, "an attach request names at least one device"
     cells = (main.numa_topology or Assignment()).cells
     return devices.fit(frozenset(cell.id for cell in cells))

@@ -5,7 +5,7 @@ Examples are vPMEM namespaces and mediated devices (Nova's ``Resource``).
 
 from __future__ import annotations
 
-from rtagent.model.base import Value
+from rtagent.model.base import Positive, Value
 
 
 class PmemNamespace(Value, frozen=True, kw_only=True):
@@ -34,6 +34,20 @@ class ResourceInventory(Value, frozen=True, kw_only=True):
     resource_class: str
     identifiers: tuple[str, ...]
     namespaces: tuple[PmemNamespace, ...] = ()
+
+
+class AssignedAmount(Value, frozen=True, kw_only=True):
+    """An amount of a resource class that a provider configuration file offers, as a claim records
+    it.
+
+    :ivar provider: the uuid of the resource provider. :ivar suffix: of its name, see
+        `provider_names`; "" is the root.
+    """
+
+    provider: str
+    suffix: str
+    resource_class: str
+    amount: Positive
 
 
 class AssignedResource(Value, frozen=True, kw_only=True):

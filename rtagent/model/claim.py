@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
-from rtagent.model.request import ExtraResource, Limits
+from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
 from rtagent.model.usage import Usage, assignment_usage
 
 #: Held for a build that does not run yet. Leased.
@@ -63,6 +63,9 @@ class Claim(Value, frozen=True, kw_only=True):
     :ivar pci_replaced: for a move, the devices before and after it, by purpose (an alias name or a
         request id).
     :ivar resources: assigned resources (Nova's ``Instance.resources``).
+    :ivar amounts: amounts of the resource classes that provider configuration files offer.
+    :ivar allocations: the allocations in Placement that the claim follows; None: the agent chose.
+    :ivar provider_mapping: which of them the PCI requests follow.
     :ivar suspect: why the claim's domain is missing although it should exist, or why its record
         cannot be relied upon; or None.
     :ivar migration_uuid: the current or last move of the claim.
@@ -96,6 +99,9 @@ class Claim(Value, frozen=True, kw_only=True):
     pci: tuple[AssignedDevice, ...] = ()
     pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[AssignedResource, ...] = ()
+    amounts: tuple[AssignedAmount, ...] = ()
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping = {}
     tag: str | None = None
     migration_uuid: str | None = None
     expires_at: datetime | None = None
@@ -116,6 +122,7 @@ class Claim(Value, frozen=True, kw_only=True):
             memory_mb=self.memory_mb,
             disk_mb=self.disk_mb,
             numa=assignment_usage(self.numa_topology),
+            amounts={(each.suffix, each.resource_class): each.amount for each in self.amounts},
         )
 
     @property

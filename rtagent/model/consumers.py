@@ -166,12 +166,12 @@ def _consumer_of(state: NodeClaims, claim: Claim, mains: Sequence[Claim]) -> str
     return uuid
 
 
-def _amounts(claims: Iterable[Claim], *, reuse: bool) -> Counter[str]:
-    """Return the amounts on the root provider.
+def _amounts(claims: Iterable[Claim], *, reuse: bool) -> Counter[_Pool]:
+    """Return the amounts on the root provider, and those that provider configuration files offer.
 
     :param reuse: of two main claims, the larger one counts, as it does for the node's usage.
     """
-    mains, others = Counter[str](), Counter[str]()
+    mains, others = Counter[_Pool](), Counter[_Pool]()
     for claim in claims:
         if claim.kind == ATTACH:
             others += _amounts_of(claim)
@@ -182,14 +182,15 @@ def _amounts(claims: Iterable[Claim], *, reuse: bool) -> Counter[str]:
     return mains + others
 
 
-def _amounts_of(claim: Claim) -> Counter[str]:
+def _amounts_of(claim: Claim) -> Counter[_Pool]:
     return Counter(
         {
-            orc.VCPU: claim.vcpus,
-            orc.PCPU: claim.pcpus,
-            orc.MEMORY_MB: claim.memory_mb,
+            ("", orc.VCPU): claim.vcpus,
+            ("", orc.PCPU): claim.pcpus,
+            ("", orc.MEMORY_MB): claim.memory_mb,
             # Rounded up for each consumer, as Nova's flavors are.
-            orc.DISK_GB: -(-claim.disk_mb // MB_IN_GB),
+            ("", orc.DISK_GB): -(-claim.disk_mb // MB_IN_GB),
+            **{(each.suffix, each.resource_class): each.amount for each in claim.amounts},
         }
     )
 
@@ -205,10 +206,10 @@ def _units(claims: Iterable[Claim]) -> dict[tuple[str, str], AssignedDevice | As
 
 def _parts(
     state: NodeClaims,
-    amounts: Mapping[str, int],
+    amounts: Mapping[_Pool, int],
     units: Iterable[AssignedDevice | AssignedResource],
 ) -> Parts:
-    pools = Counter({("", name): amount for name, amount in amounts.items() if amount})
+    pools = Counter({pool: amount for pool, amount in amounts.items() if amount})
     pools.update(chain.from_iterable(_pools(state, unit) for unit in units))
     found: dict[str, dict[str, int]] = {}
     for (suffix, resource_class), amount in pools.items():

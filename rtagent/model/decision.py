@@ -22,6 +22,7 @@ class ReasonCode(enum.StrEnum):
     NOT_OFFERED = "not_offered"
     NOT_CONFIGURED = "not_configured"
     NOT_A_MULTIPLE = "not_a_multiple"
+    BELOW_MINIMUM = "below_minimum"
     UNDECIDED = "undecided"
 
 
@@ -55,7 +56,12 @@ class Reason(Value, frozen=True, kw_only=True):
             case ReasonCode.NOT_CONFIGURED:
                 return f"{asked}, which this host offers only with {self.option}"
             case ReasonCode.NOT_A_MULTIPLE:
-                return f"{asked}, which is no whole number of pages"
+                unit = (
+                    f"multiple of {self.available}" if self.available else "whole number of pages"
+                )
+                return f"{asked}, which is no {unit}"
+            case ReasonCode.BELOW_MINIMUM:
+                return f"{asked}, the least that one claim may have is {self.available}"
             case ReasonCode.UNDECIDED:
                 return f"{asked}, and the search for a place reached its bound without finding one"
 

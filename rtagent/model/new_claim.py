@@ -48,6 +48,8 @@ def new_claim(
         pci_requests=instance.pci_requests,
         extra_resource=request.extra_resource,
         tag=request.tag,
+        allocations=request.allocations,
+        provider_mapping=request.provider_mapping,
     )
 
 

@@ -52,8 +52,7 @@ ExtraResource = Mapping[Name, Positive | tuple[Name, ...]]
 
 
 class Allocation(Document, frozen=True, kw_only=True):
-    """An allocation from one resource provider, as Placement shows it. Only its form is checked:
-    the agent decides by what it counts itself.
+    """An allocation from one resource provider, as Placement shows it.
 
     :ivar resources: numbers by resource class. :ivar generation: of the provider.
     """
@@ -65,18 +64,31 @@ class Allocation(Document, frozen=True, kw_only=True):
 #: The consumer's allocations in Placement, by provider uuid.
 Allocations = Mapping[Uuid, Allocation]
 
+#: By id of a PCI request: uuids of the providers from which its devices come.
+ProviderMapping = Mapping[Name, Annotated[tuple[Uuid, ...], Meta(min_length=1)]]
+
 
 class AttachRequest(Value, frozen=True, kw_only=True):
-    """Claim devices for a guest that is here."""
+    """Claim devices for a guest that is here.
+
+    :ivar allocations: see `BuildRequest`: of the whole guest, with the devices to attach.
+    """
 
     instance: Instance
     pci_requests: tuple[PciRequest, ...]
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping = {}
 
 
 class BuildRequest(Value, frozen=True, kw_only=True):
-    """Claim resources for a build."""
+    """Claim resources for a build.
+
+    :ivar allocations: the consumer's allocations, which the claim follows; None: the agent chooses.
+    """
 
     instance: Instance
     limits: Limits = Limits()
     extra_resource: ExtraResource = {}
     tag: Name | None = None
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping = {}

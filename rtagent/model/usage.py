@@ -17,6 +17,9 @@ from rtagent.model.base import Value
 
 K = TypeVar("K")
 
+#: Amounts by the suffix of a provider's name and by resource class.
+Amounts = Mapping[tuple[str, str], int]
+
 
 class NumaUsage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     """The host CPUs, cells and pages in use.
@@ -71,6 +74,8 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
     :ivar disk_mb: MB. :ivar numa: the same use by host CPU and by cell.
+    :ivar amounts: of the resource classes that provider configuration files offer, by the suffix of
+        the provider's name and by class.
     """
 
     vcpus: int = 0
@@ -78,6 +83,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     memory_mb: int = 0
     disk_mb: int = 0
     numa: NumaUsage = NUMA_NOTHING
+    amounts: Amounts = {}
 
     def plus(self, other: Usage) -> Usage:
         """Add, resource by resource."""
@@ -87,6 +93,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             memory_mb=self.memory_mb + other.memory_mb,
             disk_mb=self.disk_mb + other.disk_mb,
             numa=self.numa.plus(other.numa),
+            amounts=self._amounts(other, lambda ours, theirs: ours + theirs),
         )
 
     def minus(self, other: Usage) -> Usage:
@@ -97,6 +104,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             memory_mb=self.memory_mb - other.memory_mb,
             disk_mb=self.disk_mb - other.disk_mb,
             numa=self.numa.minus(other.numa),
+            amounts=self._amounts(other, lambda ours, theirs: ours - theirs),
         )
 
     def larger(self, other: Usage) -> Usage:
@@ -107,7 +115,13 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             memory_mb=max(self.memory_mb, other.memory_mb),
             disk_mb=max(self.disk_mb, other.disk_mb),
             numa=self.numa.larger(other.numa),
+            amounts=self._amounts(other, max),
         )
+
+    def _amounts(self, other: Usage, combine: Callable[[int, int], int]) -> Amounts:
+        if not other.amounts:  # most hosts offer no other classes
+            return self.amounts
+        return _combined(self.amounts, other.amounts, combine)
 
 
 NOTHING = Usage()

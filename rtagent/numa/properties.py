@@ -134,7 +134,7 @@ class Properties(Value, frozen=True, kw_only=True):
 
     def in_request_groups(self, prefix: str, rest: str) -> Iterator[Property]:
         """Return an extra spec of every request group: ``resources:PCPU``, ``resources1:PCPU``."""
-        pattern = re.compile(rf"{re.escape(prefix)}([1-9][0-9]*)?:{re.escape(rest)}")
+        pattern = re.compile(rf"{re.escape(prefix)}([a-zA-Z0-9_-]{{1,64}})?:{re.escape(rest)}")
         for name, value in self.extra_specs.items():
             if pattern.fullmatch(name):
                 yield Property(name, value)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assigned_resources import AssignedResource, PmemNamespace, ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import RESOURCE
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
@@ -61,19 +61,21 @@ def fit_resources(
     where: str,
     provider_of: Callable[[str], str],
     reusable: frozenset[str] = frozenset(),
+    shares: Mapping[str, Mapping[str, int]] | None = None,
 ) -> FittedResources | Refused:
     """Return all requested resources, or every reason why they are not available.
 
-    If a number of resources of a class is requested, all of them come from one provider, as in
-    Placement. Of the providers with enough free resources, the one with the fewest is chosen, so
-    that the others can still satisfy larger requests.
+    If a number of resources of a class is requested and the claim follows no allocation, all of
+    them come from one provider, as in Placement. Of the providers with enough free resources, the
+    one with the fewest is chosen, so that the others can still satisfy larger requests.
 
-    :param users: the owner of each identifier in use.
-    :param requests: by resource class.
-    :param where: the node's name, for refusals.
+    :param users: the owner of each identifier in use. :param requests: by resource class.
+    :param where: the node's name.
     :param provider_of: returns the uuid of the provider for `ResourceInventory.provider`.
     :param reusable: identifiers that the owner uses and may reuse (a move on one host); they are
         assigned first.
+    :param shares: by class: the numbers that Placement allocated, by `ResourceInventory.provider`.
+        They are what is requested. None: the claim follows no allocation.
     """
     fitted: list[AssignedResource] = []
     reasons: list[Reason] = []
@@ -84,19 +86,12 @@ def fit_resources(
             for each in inventories
             if each.resource_class == resource_class
         }
-        names = dict.fromkeys(request if isinstance(request, tuple) else _choose(free, request))
-        found = [(parent, name) for name in names for parent in free if name in free[parent]]
+        found = _found(free, request, None if shares is None else shares.get(resource_class, {}))
         number = len(request) if isinstance(request, tuple) else request
         if len(found) < number:
             reasons.append(_reason(resource_class, where, number, len(found), bool(free)))
         fitted += (
-            AssignedResource(
-                resource_class=resource_class,
-                identifier=name,
-                provider=provider_of(parent),
-                parent_addr=parent or None,
-                namespace=namespaces.get(name),
-            )
+            _assigned(resource_class, name, parent, provider_of(parent), namespaces.get(name))
             for parent, name in found
         )
     return refuse(reasons) if reasons else FittedResources(tuple(fitted))
@@ -175,6 +170,35 @@ def _free(
         if name in reusable and users.get(name, owner_id) == owner_id
     ]
     return own + [name for name in inventory.identifiers if name not in users]
+
+
+def _assigned(
+    resource_class: str,
+    identifier: str,
+    parent: str,
+    provider: str,
+    namespace: PmemNamespace | None,
+) -> AssignedResource:
+    return AssignedResource(
+        resource_class=resource_class,
+        identifier=identifier,
+        provider=provider,
+        parent_addr=parent or None,
+        namespace=namespace,
+    )
+
+
+def _found(
+    free: Mapping[str, list[str]], request: ResourceRequest, share: Mapping[str, int] | None
+) -> list[tuple[str, str]]:
+    """Return what is assigned of one class, with the parent's address.
+
+    :param share: as in `fit_resources`, of this class.
+    """
+    if share is not None and not isinstance(request, tuple):
+        return [(p, name) for p, number in share.items() for name in free.get(p, ())[:number]]
+    names = request if isinstance(request, tuple) else _choose(free, request)
+    return [(p, name) for name in dict.fromkeys(names) for p in free if name in free[p]]
 
 
 def _choose(free: Mapping[str, list[str]], number: int) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from operator import itemgetter
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.device import VF_TYPES, PciDevice
@@ -14,6 +16,7 @@ from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.matching import Eligible
 from rtagent.pci.pools import DeviceClass, device_classes
 from rtagent.pci.requests import DeviceRequest
+from rtagent.pci.shares import DeviceShares
 
 #: The affinity of a device to its guest, best first: on one of the guest's cells; on a cell of the
 #: same socket, or without a known NUMA node; elsewhere.
@@ -24,6 +27,10 @@ REMOTE: Final = 2
 #: Ranks of devices that the owner already uses: for the same purpose, or for another one. The ranks
 #: of free devices follow: `FREE` plus their affinity.
 SAME_PURPOSE, OTHER_PURPOSE, FREE = 0, 1, 2
+
+#: Added to the ranks of devices that are not reported to Placement, for a claim that follows an
+#: allocation: the devices that were allocated come first, because the claim must get all of them.
+NOT_ALLOCATED: Final = 100
 
 
 class GuestCells(Value, frozen=True):
@@ -83,12 +90,15 @@ class Candidates(Value, frozen=True, kw_only=True):
     :ivar available: the devices available to the owner, by class, in the order of preference.
     :ivar reusable: ranks of the devices that the owner already uses, by address.
     :ivar total: the number of suitable devices on the host, used or not.
+    :ivar shares: the devices that Placement allocated; None: the claim follows no allocation. The
+        available devices are those that it accepts.
     """
 
     request: DeviceRequest
     available: tuple[DeviceClass, ...]
     reusable: Mapping[str, int]
     total: int
+    shares: DeviceShares | None = None
 
     @property
     def number(self) -> int:
@@ -107,13 +117,22 @@ class Candidates(Value, frozen=True, kw_only=True):
         for each in self.available:
             affinity = 0 if guest is None else policy(each.example.device.numa_node, guest)
             if affinity is not None:
-                ranks.update(dict.fromkeys(each.addresses[:limit], FREE + affinity))
-                ranks.update(
-                    (address, self.reusable[address])
-                    for address in each.addresses
-                    if address in self.reusable
-                )
+                for offset, addresses in self._by_offset(each.addresses):
+                    ranks.update(dict.fromkeys(addresses[:limit], offset + FREE + affinity))
+                    ranks.update(
+                        (address, offset + self.reusable[address])
+                        for address in addresses
+                        if address in self.reusable
+                    )
         return dict(sorted(ranks.items(), key=itemgetter(1)))
+
+    def _by_offset(self, addresses: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the devices with what is added to their ranks."""
+        if self.shares is None:
+            yield 0, addresses
+            return
+        yield 0, tuple(filter(self.shares.is_reported, addresses))
+        yield NOT_ALLOCATED, tuple(filterfalse(self.shares.is_reported, addresses))
 
 
 def candidates(
@@ -121,13 +140,17 @@ def candidates(
     allocations: DeviceAllocations,
     owner_id: str,
     reusable: Mapping[str, str],
+    shares: DeviceShares | None = None,
 ) -> tuple[Candidates, ...]:
     """Return the candidates of each request.
 
     :param reusable: the purposes of devices that the owner uses and may reuse, by address.
+    :param shares: see `Candidates`.
     """
     available = allocations.available(owner_id, reusable)
-    return tuple(_candidates(request, allocations, available, reusable) for request in requests)
+    return tuple(
+        _candidates(request, allocations, available, reusable, shares) for request in requests
+    )
 
 
 def _candidates(
@@ -135,27 +158,38 @@ def _candidates(
     allocations: DeviceAllocations,
     available: Iterable[DeviceClass],
     reusable: Mapping[str, str],
+    shares: DeviceShares | None,
 ) -> Candidates:
     suitable = (
-        each for each in device_classes(allocations.devices) if _suits(each.example, request)
+        each for each in device_classes(allocations.devices) if suits(each.example, request)
     )
+    fitting = tuple(each for each in available if suits(each.example, request))
+    if shares is not None:
+        fitting = tuple(_accepted(fitting, request, shares))
     return Candidates(
         request=request,
-        available=tuple(
-            sorted(
-                (each for each in available if _suits(each.example, request)),
-                key=lambda each: _preference(each.example, allocations),
-            )
-        ),
+        available=tuple(sorted(fitting, key=lambda each: _preference(each.example, allocations))),
         reusable={
             address: SAME_PURPOSE if purpose == request.purpose else OTHER_PURPOSE
             for address, purpose in reusable.items()
         },
         total=sum(len(each.addresses) for each in suitable),
+        shares=shares,
     )
 
 
-def _suits(recorded: PciDevice, request: DeviceRequest) -> bool:
+def _accepted(
+    classes: Iterable[DeviceClass], request: DeviceRequest, shares: DeviceShares
+) -> Iterator[DeviceClass]:
+    """Yield the classes with the devices that the shares allow the request to get."""
+    for each in classes:
+        addresses = tuple(a for a in each.addresses if shares.accept(a, request))
+        if addresses:
+            yield replace(each, addresses=addresses)
+
+
+def suits(recorded: PciDevice, request: DeviceRequest) -> bool:
+    """Return whether a device meets the criteria of a request."""
     return any(criteria.matches(recorded) for criteria in request.alternatives)
 
 

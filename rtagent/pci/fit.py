@@ -7,6 +7,7 @@ devices that a test of the claim has returned.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rtagent.model.base import Value
@@ -17,6 +18,7 @@ from rtagent.pci.candidates import GuestCells, candidates
 from rtagent.pci.matching import Eligible, function_choices, match
 from rtagent.pci.pools import DeviceClass, device_classes
 from rtagent.pci.requests import DeviceRequest
+from rtagent.pci.shares import DeviceShares
 
 #: The maximum number of choices of physical functions to try.
 MAX_CHOICES = 2000
@@ -43,6 +45,8 @@ class DeviceFit:
     :param sockets: the sockets of each NUMA cell of the host, by cell id.
     :param reusable: devices that the owner uses and may reuse (a move on one host), by address; the
         values are their purposes (`AssignedDevice.purpose`). An attach claim reuses no devices.
+    :param shares: the devices that Placement allocated: all of them are assigned, and of reported
+        devices no others. None: any devices.
     """
 
     def __init__(
@@ -55,12 +59,14 @@ class DeviceFit:
         provider_of: Callable[[str], str | None] = _not_reported,
         sockets: Mapping[int, frozenset[int]] | None = None,
         reusable: Mapping[str, str] | None = None,
+        shares: DeviceShares | None = None,
         max_choices: int = MAX_CHOICES,
     ) -> None:
         self._requests, self._devices, self._where = requests, allocations.devices, where
         self._sockets, self._max_choices = sockets or {}, max_choices
         self._provider_of = provider_of
-        self._candidates = candidates(requests, allocations, owner_id, reusable or {})
+        self._shares = shares
+        self._candidates = candidates(requests, allocations, owner_id, reusable or {}, shares)
         self._results: dict[frozenset[int], FittedDevices | Refused] = {}
 
     def fit(self, cells: frozenset[int] = frozenset()) -> FittedDevices | Refused:
@@ -105,16 +111,17 @@ class DeviceFit:
         impossible = tuple(self._impossible(eligible, guest))
         if impossible:
             return refuse(impossible)
-        choices = function_choices(eligible, self._devices, sum(needs))
+        choices = function_choices(eligible, self._devices, sum(needs), self._shares)
         best: list[list[str]] | None = None
         for choice in itertools.islice(choices, self._max_choices):
-            matched = match(needs, choice)
-            if _complete(needs, matched):
+            matched = match(needs, choice, self._shares)
+            if _complete(needs, matched) and not self._missing(matched):
                 return FittedDevices(tuple(self._assigned(matched)))
             if best is None or _total(matched) > _total(best):
                 best = matched
-        undecided = next(choices, None) is not None
-        return refuse(self._incomplete(best or [[] for _ in needs], undecided, guest))
+        code = ReasonCode.INSUFFICIENT if next(choices, None) is None else ReasonCode.UNDECIDED
+        matched = best or [[] for _ in needs]
+        return refuse((*self._incomplete(matched, code, guest), *self._not_assigned(matched, code)))
 
     def _impossible(
         self, eligible: Sequence[Eligible], guest: GuestCells | None
@@ -131,11 +138,37 @@ class DeviceFit:
             elif len(near) < needed:
                 yield self._reason(ReasonCode.INSUFFICIENT, each.request, len(near), guest)
 
+    def _missing(self, matched: Sequence[Sequence[str]]) -> dict[str, int]:
+        """Return the number of allocated devices that no request got, by provider."""
+        if self._shares is None:
+            return {}
+        providers = self._shares.providers
+        got = Counter(providers[a] for each in matched for a in each if a in providers)
+        missing = Counter(self._shares.numbers)
+        missing.subtract(got)
+        return {provider: number for provider, number in missing.items() if number > 0}
+
+    def _not_assigned(self, matched: Sequence[Sequence[str]], code: ReasonCode) -> Iterator[Reason]:
+        """Yield a reason for each provider of which the claim cannot get what is allocated, if all
+        requests could get their devices elsewhere.
+        """
+        if self._shares is None or not _complete([r.count for r in self._requests], matched):
+            return
+        for provider, number in self._missing(matched).items():
+            allocated = self._shares.numbers[provider]
+            yield Reason(
+                code=code,
+                resource="PCI allocated",
+                where=f"{self._where} {provider}",
+                requested=allocated,
+                available=allocated - number,
+                unit="devices",
+            )
+
     def _incomplete(
-        self, best: Sequence[Sequence[str]], undecided: bool, guest: GuestCells | None
+        self, best: Sequence[Sequence[str]], code: ReasonCode, guest: GuestCells | None
     ) -> Iterator[Reason]:
         """Yield the reasons of the requests for which the other requests leave too few devices."""
-        code = ReasonCode.UNDECIDED if undecided else ReasonCode.INSUFFICIENT
         for each, matched in zip(self._candidates, best, strict=True):
             if len(matched) < each.request.count:
                 yield self._reason(code, each.request, len(matched), guest)

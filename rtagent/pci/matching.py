@@ -1,8 +1,9 @@
 """Assign devices to requests: bipartite matching, and the choice between physical and virtual
 functions.
 
-Matching alone distributes devices that are not related to each other. A physical function and its
-virtual functions exclude each other. The choice of physical functions is found by trying, within a
+Matching alone distributes devices that are not related to each other, except that a provider may
+give only as many devices as Placement allocated there. A physical function and its virtual
+functions exclude each other. The choice of physical functions is found by trying, within a
 limit that the caller sets.
 """
 
@@ -11,19 +12,23 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from rtagent.model.base import Value
 from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.relations import virtual_functions
+from rtagent.pci.shares import DeviceShares
 
 #: The devices that one request accepts, with their ranks. Lower ranks are preferred. Within a rank,
 #: the devices are preferred in the order of the mapping.
 Eligible = Mapping[str, int]
 
-#: The rank of a device for each request; None where the request does not accept it. Devices with
-#: equal signatures are interchangeable.
+#: The rank of a device for each request, None where the request does not accept it; at the end, the
+#: share of its provider. Devices with equal signatures are interchangeable.
 _Signature = tuple[int | None, ...]
 
 
-def match(needs: Sequence[int], eligible: Sequence[Eligible]) -> list[list[str]]:
+def match(
+    needs: Sequence[int], eligible: Sequence[Eligible], shares: DeviceShares | None = None
+) -> list[list[str]]:
     """Return the devices of each request: as many in total as possible, the lowest ranks first.
 
     Ranks are filled one after the other, so that as many devices as possible have the lowest ranks.
@@ -32,54 +37,88 @@ def match(needs: Sequence[int], eligible: Sequence[Eligible]) -> list[list[str]]
 
     :param needs: the number of devices that each request needs. A request gets fewer only if there
         are not enough devices for all requests.
+    :param shares: how many devices each provider may give; None: any number.
     """
-    owners: dict[str, int] = {}
+    matching = _Matching(shares)
     missing = list(needs)
     for rank in sorted({rank for each in eligible for rank in each.values()}):
         open_now = [[device for device, at in each.items() if at <= rank] for each in eligible]
         for request in range(len(missing)):
-            while missing[request] and _augment(request, open_now, owners):
+            while missing[request] and matching.augment(request, open_now):
                 missing[request] -= 1
     return [
-        [device for device in each if owners.get(device) == request]
+        [device for device in each if matching.owners.get(device) == request]
         for request, each in enumerate(eligible)
     ]
 
 
-def _augment(request: int, eligible: Sequence[Sequence[str]], owners: dict[str, int]) -> bool:
-    """Assign one more device to the request, along the shortest augmenting path."""
-    reached: dict[int, tuple[str, int]] = {}
-    queue = deque([request])
-    while queue:
-        taker = queue.popleft()
-        for device in eligible[taker]:
-            owner = owners.get(device)
-            if owner is None:
-                _reassign(device, taker, request, reached, owners)
-                return True
-            if owner != request and owner not in reached:
-                reached[owner] = (device, taker)
-                queue.append(owner)
-    return False
+class _Step(Value, frozen=True):
+    """A step of an augmenting path: a request gives up a device so that another request can take
+    one.
+
+    :ivar given: the device that is given up. :ivar taken: the device that is taken: the same one,
+        or a free one of the same provider, which can give no more devices.
+    :ivar taker: the request that takes it.
+    """
+
+    given: str
+    taken: str
+    taker: int
 
 
-def _reassign(
-    device: str,
-    taker: int,
-    request: int,
-    reached: Mapping[int, tuple[str, int]],
-    owners: dict[str, int],
-) -> None:
-    """Assign the free device at the end of the path, and pass devices on back to the request."""
-    owners[device] = taker
-    while taker != request:
-        given, to = reached[taker]
-        owners[given] = to
-        taker = to
+class _Matching:
+    """Devices and the requests that own them. :ivar owners: the request, by device."""
+
+    def __init__(self, shares: DeviceShares | None) -> None:
+        self.owners: dict[str, int] = {}
+        self._shares = shares
+
+    def augment(self, request: int, eligible: Sequence[Sequence[str]]) -> bool:
+        """Assign one more device to the request, along the shortest augmenting path."""
+        reached: dict[int, _Step] = {}
+        queue = deque([request])
+        while queue:
+            taker = queue.popleft()
+            for device in eligible[taker]:
+                in_the_way = self._in_the_way(device)
+                if not in_the_way:
+                    self._reassign(device, taker, request, reached)
+                    return True
+                for given in in_the_way:
+                    owner = self.owners[given]
+                    if owner != request and owner not in reached:
+                        reached[owner] = _Step(given, device, taker)
+                        queue.append(owner)
+        return False
+
+    def _in_the_way(self, device: str) -> Sequence[str]:
+        """Return the owned devices of which one must be given up before this one can be taken."""
+        if device in self.owners:
+            return (device,)
+        if self._shares is None or not self._shares.is_reported(device):
+            return ()
+        provider = self._shares.providers[device]
+        given = [each for each in self.owners if self._shares.providers.get(each) == provider]
+        return given if len(given) >= self._shares.numbers.get(provider, 0) else ()
+
+    def _reassign(
+        self, device: str, taker: int, request: int, reached: Mapping[int, _Step]
+    ) -> None:
+        """Assign the device at the end of the path, and pass devices on back to the request."""
+        self.owners[device] = taker
+        while taker != request:
+            step = reached[taker]
+            if step.given != step.taken:
+                del self.owners[step.given]
+            self.owners[step.taken] = step.taker
+            taker = step.taker
 
 
 def function_choices(
-    eligible: Sequence[Eligible], devices: PciDevices, limit: int
+    eligible: Sequence[Eligible],
+    devices: PciDevices,
+    limit: int,
+    shares: DeviceShares | None = None,
 ) -> Iterator[list[dict[str, int]]]:
     """Yield the eligible devices for each choice of physical functions to assign.
 
@@ -87,10 +126,10 @@ def function_choices(
     contested physical functions. The fewest are chosen first. Of interchangeable physical functions
     only the number is varied.
 
-    :param limit: the number of devices that all requests need.
+    :param limit: the number of devices that all requests need. :param shares: as for `match`.
     """
     contested = _contested(eligible, devices)
-    groups = _interchangeable(eligible, contested)
+    groups = _interchangeable(eligible, contested, shares)
     for number in range(min(limit, len(contested)) + 1):
         for counts in _distributions(number, [len(group) for group in groups]):
             chosen = {pf for group, n in zip(groups, counts, strict=True) for pf in group[:n]}
@@ -112,14 +151,17 @@ def _contested(eligible: Sequence[Eligible], devices: PciDevices) -> dict[str, l
 
 
 def _interchangeable(
-    eligible: Sequence[Eligible], contested: Mapping[str, Sequence[str]]
+    eligible: Sequence[Eligible],
+    contested: Mapping[str, Sequence[str]],
+    shares: DeviceShares | None,
 ) -> list[list[str]]:
     """Group physical functions with equal signatures, including the signatures of their virtual
     functions.
     """
 
     def signature(address: str) -> _Signature:
-        return tuple(each.get(address) for each in eligible)
+        share = shares.number(address) if shares is not None else None
+        return (*(each.get(address) for each in eligible), share)
 
     groups: dict[tuple[_Signature, frozenset[tuple[_Signature, int]]], list[str]] = {}
     for pf, vfs in contested.items():

@@ -77,6 +77,13 @@ def provider_addresses(devices: PciDevices) -> Mapping[str, str]:
     return {each.address: group.address for group in groups for each in group.devices}
 
 
+@derived
+def provider_classes(devices: PciDevices) -> Mapping[str, str]:
+    """Return the resource class of each provider, by the address that names it."""
+    groups, _ = provider_devices(devices.values())
+    return {group.address: group.devices[0].resource_class for group in groups}
+
+
 def provider_traits(tags: Tags) -> frozenset[str]:
     """Return the traits of a provider of devices with these tags."""
     derived = {

@@ -25,8 +25,8 @@ def resource_class(label: str) -> str:
     return str(os_resource_classes.normalize_name(f"PMEM_NAMESPACE_{label}"))
 
 
-#: The beginning of the classes of all namespaces.
-_PREFIX = resource_class("")
+#: The beginning of the resource class of every label.
+CLASS_PREFIX = resource_class("")
 
 
 def pmem_inventories(values: Sequence[str]) -> tuple[ResourceInventory, ...]:
@@ -98,7 +98,9 @@ def missing_error(names: Sequence[str]) -> ConfigError:
 
 def assigned_namespaces(resources: Iterable[AssignedResource]) -> Mapping[str, AssignedResource]:
     """Return the persistent memory namespaces among these resources, by name."""
-    return {each.identifier: each for each in resources if each.resource_class.startswith(_PREFIX)}
+    return {
+        each.identifier: each for each in resources if each.resource_class.startswith(CLASS_PREFIX)
+    }
 
 
 def with_namespaces(claim: Claim, state: NodeState) -> Claim:

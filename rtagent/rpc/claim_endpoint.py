@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
 from rtagent.model.instance import Instance, InstanceUpdate
-from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits
+from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits, ProviderMapping
 from rtagent.rpc import replies
 from rtagent.rpc.method import (
     CLAIM_ERRORS,
@@ -19,11 +19,19 @@ from rtagent.tracker import ResourceTracker
 
 
 class BuildArguments(Arguments, frozen=True, kw_only=True):
-    """The facts from which a build's claim is decided."""
+    """The facts from which a build's claim is decided.
+
+    :ivar allocations: the instance's allocations in Placement, all of them. The claim gets its
+        devices and other resources from the providers that they name, in the same numbers; null:
+        the agent chooses.
+    :ivar provider_mapping: by the id of a PCI request (or the name of its request group, which is
+        the id, a hyphen and the number of the device): the providers of its devices.
+    """
 
     instance: Instance
     limits: Limits | None = None
     allocations: Allocations | None = None
+    provider_mapping: ProviderMapping | None = None
     tag: Name | None = None
     extra_resource: ExtraResource | None = None
 
@@ -97,4 +105,6 @@ def build_request(arguments: BuildArguments) -> BuildRequest:
         limits=arguments.limits or Limits(),
         extra_resource=arguments.extra_resource or {},
         tag=arguments.tag,
+        allocations=arguments.allocations,
+        provider_mapping=arguments.provider_mapping or {},
     )

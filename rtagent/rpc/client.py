@@ -75,7 +75,10 @@ class AgentAPI:
       and of an assigned resource is the uuid of its resource provider, and ``parent_addr`` of an
       assigned resource is what was its ``provider``. The methods
       `delete_allocation_for_evacuated_instance`, `delete_allocation_for_migrated_instance` and
-      `delete_allocation_for_shelve_offloaded_instance`.
+      `delete_allocation_for_shelve_offloaded_instance`. A claim follows its allocations:
+      ``provider_mapping`` in the arguments of the methods that take ``allocations``, which
+      `claim_pci_devices` does, too; both and ``amounts`` in claims; the error
+      ``AllocationMismatch``.
     """
 
     def __init__(

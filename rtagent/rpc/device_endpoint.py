@@ -10,7 +10,7 @@ from rtagent.model.address import PciAddress
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
 from rtagent.model.instance import Instance, PciRequest
-from rtagent.model.request import AttachRequest
+from rtagent.model.request import Allocations, AttachRequest, ProviderMapping
 from rtagent.rpc import replies
 from rtagent.rpc.method import CLAIM_ERRORS, Arguments, Change, rpc_method
 from rtagent.tracker import ResourceTracker
@@ -25,10 +25,14 @@ END_ERRORS = ("ClaimNotFound", "IllegalTransition", "PciDevicesNotClaimed")
 class ClaimPciDevices(Arguments, frozen=True, kw_only=True):
     """:ivar operation_id: becomes the claim's uuid.
     :ivar pci_requests: the devices to add. The flavor's aliases are not included.
+    :ivar allocations: as for ``instance_claim``, with the devices to add.
+    :ivar provider_mapping: as for ``instance_claim``.
     """
 
     instance: Instance
     pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)]
+    allocations: Allocations | None = None
+    provider_mapping: ProviderMapping | None = None
     operation_id: Uuid
 
 
@@ -80,6 +84,7 @@ class DeviceEndpoint:
     @rpc_method(
         errors=(
             *("InvalidPciRequest", "PciRequestAliasNotDefined", "ComputeResourcesUnavailable"),
+            "AllocationMismatch",
             *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "StoreRestored"),
             "HypervisorUnavailable",
         )
@@ -90,6 +95,8 @@ class DeviceEndpoint:
         request = AttachRequest(
             instance=arguments.instance,
             pci_requests=arguments.pci_requests,
+            allocations=arguments.allocations,
+            provider_mapping=arguments.provider_mapping or {},
         )
         return self._replies.claim(self._tracker.claim_pci_devices(request, call))
 

@@ -13,7 +13,7 @@ from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import Instance
 from rtagent.model.migration import MigrationFacts, MigrationType
 from rtagent.model.move import MoveRequest, SourceFacts
-from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits
+from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits, ProviderMapping
 from rtagent.rpc import replies
 from rtagent.rpc.method import (
     CLAIM_ERRORS,
@@ -49,6 +49,8 @@ class MoveArguments(Arguments, frozen=True, kw_only=True):
 
     :ivar operation_id: becomes the claim's uuid.
     :ivar instance: the instance in its state at the source.
+    :ivar allocations: as for ``instance_claim``: what the instance has at the destination.
+    :ivar provider_mapping: as for ``instance_claim``.
     :ivar source: the guest's resources at the source. They determine the replacement of each
         device, and the page sizes that a live migration keeps.
     """
@@ -57,6 +59,7 @@ class MoveArguments(Arguments, frozen=True, kw_only=True):
     instance: Instance
     limits: Limits | None = None
     allocations: Allocations | None = None
+    provider_mapping: ProviderMapping | None = None
     tag: Name | None = None
     extra_resource: ExtraResource | None = None
     source: SourceFacts | None = None
@@ -219,6 +222,8 @@ def move_request(
         limits=arguments.limits or Limits(),
         extra_resource=arguments.extra_resource or {},
         tag=arguments.tag,
+        allocations=arguments.allocations,
+        provider_mapping=arguments.provider_mapping or {},
     )
     return MoveRequest(
         build=build,

@@ -83,6 +83,7 @@ class ReadEndpoint:
     @rpc_method(
         errors=(
             *FLAVOR_ERRORS,
+            "AllocationMismatch",
             *("ClaimConflict", "ClaimNotFound", "StoreUnavailable", "NodeNotReady"),
             *("StoreRestored", "HypervisorUnavailable"),
         )
@@ -146,11 +147,15 @@ def _request(arguments: TestClaim) -> BuildRequest | AttachRequest | MoveRequest
         return AttachRequest(
             instance=arguments.instance,
             pci_requests=arguments.pci_requests or (),
+            allocations=arguments.allocations,
+            provider_mapping=arguments.provider_mapping or {},
         )
     move = MoveArguments(
         operation_id=TEST_CALL.operation_id,
         instance=arguments.instance,
         limits=arguments.limits,
+        allocations=arguments.allocations,
+        provider_mapping=arguments.provider_mapping,
         tag=arguments.tag,
         extra_resource=arguments.extra_resource,
         source=arguments.source,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
@@ -12,6 +13,7 @@ from rtagent.model.device_criteria import DeviceCriteria
 from rtagent.pci.allocations import DeviceAllocation
 from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import DeviceRequest
+from rtagent.pci.shares import DeviceShares
 from tests.support.pci_hosts import device_fit
 
 SOCKETS = {0: frozenset({0}), 1: frozenset({0}), 2: frozenset({1})}
@@ -141,7 +143,46 @@ def compatible(chosen, devices):
     return not any(devices[address].device.parent_addr in chosen for address in chosen)
 
 
-def can_be_granted(devices, allocations, reusable, requests, cells):
+@st.composite
+def shares_of(draw, devices, requests):
+    """What Placement allocated: virtual functions are counted on their physical function, and some
+    devices are not reported."""
+    providers = {
+        address: (recorded.device.dev_type == SRIOV_VF and recorded.device.parent_addr) or address
+        for address, recorded in devices.items()
+        if not recorded.tags.live_migratable or draw(st.booleans())
+    }
+    # Mostly providers of suitable devices: other allocations are refused whatever the fit does.
+    numbers: Counter[str] = Counter()
+    mapped: dict[str, frozenset[str]] = {}
+    for request in requests:
+        suitable = sorted(a for a, recorded in devices.items() if meets(request, recorded))
+        for _ in range(request.count if suitable else 0):
+            chosen = providers.get(draw(st.sampled_from(suitable)))
+            numbers.update([chosen] if chosen else [])
+        known = sorted({*numbers, *(providers[a] for a in suitable if a in providers)})
+        if known and draw(st.sampled_from([False, False, True])):
+            some = st.frozensets(st.sampled_from(known), min_size=1, max_size=2)
+            mapped[request.request_id] = draw(some)
+    return DeviceShares(numbers=numbers, providers=providers, mapped=mapped)
+
+
+def follows(choice, requests, shares):
+    """Whether the devices of each request are those that Placement allocated."""
+    if shares is None:
+        return True
+    providers = [shares.providers.get(address) for part in choice for address in part]
+    if Counter(filter(None, providers)) != Counter(shares.numbers):
+        return False
+    return all(
+        shares.providers.get(address) in shares.mapped[request.request_id]
+        for request, part in zip(requests, choice, strict=True)
+        for address in part
+        if request.request_id in shares.mapped
+    )
+
+
+def can_be_granted(devices, allocations, reusable, requests, cells, shares=None):
     """Try every combination of devices."""
     choices = []
     for request in requests:
@@ -155,6 +196,7 @@ def can_be_granted(devices, allocations, reusable, requests, cells):
         choices.append(list(itertools.combinations(suitable, request.count)))
     return any(
         compatible([address for part in choice for address in part], devices)
+        and follows(choice, requests, shares)
         for choice in itertools.product(*choices)
     )
 
@@ -181,6 +223,28 @@ def test_fit_grants_exactly_what_can_be_granted(case, cells):
             assert device.request_id == request.request_id
             assert meets(request, recorded)
             assert near(request, recorded.device.numa_node, cells)
+
+
+@settings(max_examples=3 * settings.default.max_examples)  # most allocations do not fit
+@given(cases(), cell_sets, st.data())
+def test_fit_that_follows_an_allocation_grants_exactly_what_can_be_granted(case, cells, data):
+    devices, allocations, reusable, requests = case
+    shares = data.draw(shares_of(devices, requests))
+    options = {"sockets": SOCKETS, "reusable": reusable, "shares": shares}
+    result = device_fit(devices, requests, allocations, **options).fit(cells)
+    granted = isinstance(result, FittedDevices)
+    assert granted is can_be_granted(devices, allocations, reusable, requests, cells, shares)
+    if not granted:
+        assert result.reasons
+        return
+    chosen = [device.address for device in result.devices]
+    assert compatible(chosen, devices)
+    remaining, choice = list(chosen), []
+    for request in requests:
+        choice.append(remaining[: request.count])
+        remaining = remaining[request.count :]
+    assert not remaining
+    assert follows(choice, requests, shares)
 
 
 @given(cases(), st.frozensets(st.integers(0, 2), min_size=1), st.integers(0, 2))

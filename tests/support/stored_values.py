@@ -8,7 +8,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
+from rtagent.model.assigned_resources import (
+    AssignedAmount,
+    AssignedResource,
+    PmemNamespace,
+    ResourceInventory,
+)
 from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, RESIZE, Claim, Replacement
@@ -20,7 +25,7 @@ from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import NumaPolicy, Policy
-from rtagent.model.request import Limits, NumaLimits
+from rtagent.model.request import Allocation, Limits, NumaLimits
 from rtagent.model.stored import Stored
 from rtagent.model.topology import Cell, Topology
 from rtagent.ports import Enroll
@@ -243,7 +248,18 @@ def odd_claim(number: int) -> Claim:
                 provider=uuid(10),
                 parent_addr="0000:08:00.0",
             ),
+            AssignedResource(
+                resource_class="CUSTOM_PMEM",
+                identifier=ODD,
+                provider=uuid(13),
+                namespace=PmemNamespace(name=ODD, path="/dev/dax0.0", size_kb=2048, align_kb=2048),
+            ),
         ),
+        amounts=(
+            AssignedAmount(provider=uuid(12), suffix=ODD, resource_class="CUSTOM_FOO", amount=3),
+        ),
+        allocations={uuid(12): Allocation(resources={"CUSTOM_FOO": 3}, generation=7)},
+        provider_mapping={ODD: (uuid(11),)},
         tag=ODD,
         migration_uuid=uuid(9),
     )

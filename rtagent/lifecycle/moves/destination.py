@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from rtagent.allocation import requirements
 from rtagent.allocation.allocate import allocate
+from rtagent.allocation.shares import shares_of
 from rtagent.errors import ClaimConflict
 from rtagent.lifecycle.moves.context import MoveContext, move_context
 from rtagent.model.change import Call
@@ -39,6 +40,7 @@ def move_claim(state: NodeState, request: MoveRequest, call: Call, now: datetime
     """Claim resources for a guest that is to arrive: a claim in state `incoming`, leased, and the
     destination's record of the move. What the owner has here already is reused first.
 
+    :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimConflict: the owner's claims here do not allow another; the migration is under way
         here, or has ended.
     :raises NodeNotReady: the host was never observed.
@@ -48,7 +50,8 @@ def move_claim(state: NodeState, request: MoveRequest, call: Call, now: datetime
     move = move_context(state, owner_id, facts, call.method, call, now)
     _check_no_conflict(move)
     required = requirements.from_move(request, state.policy)
-    allocated = allocate(state, owner_id, required)
+    shares = shares_of(state, request.build, required, request.kind)
+    allocated = allocate(state, owner_id, required, shares)
     if isinstance(allocated, Refused):
         return allocated
     claim = replace(
@@ -60,6 +63,7 @@ def move_claim(state: NodeState, request: MoveRequest, call: Call, now: datetime
         pci=allocated.pci,
         pci_replaced=_replacements(request, state.claims_of(owner_id), allocated.pci),
         resources=allocated.resources,
+        amounts=allocated.amounts,
     )
     return created(call, claim, now, _record(move, request, claim))
 

@@ -98,14 +98,18 @@ def renamed(value: Any) -> Any:
     return value
 
 
-def with_providers(claim: dict[str, Any]) -> dict[str, Any]:
-    """Return a claim of the old release, which did not know of resource providers."""
+def completed(claim: dict[str, Any]) -> dict[str, Any]:
+    """Return a claim of the old release with the fields of today, which it did not have."""
     resources = [
-        each | {"parent_addr": each["provider"] or None, "provider": None}
+        each | {"parent_addr": each["provider"] or None, "provider": None, "namespace": None}
         for each in claim["resources"]
     ]
     devices = [device | {"provider": None} for device in claim["pci"]]
-    return claim | {"pci": devices, "resources": resources}
+    new: dict[str, Any] = {"amounts": [], "allocations": None, "provider_mapping": {}}
+    if claim["limits"]["numa_topology"] is not None:
+        numa = claim["limits"]["numa_topology"] | {"network_metadata": None}
+        new["limits"] = claim["limits"] | {"numa_topology": numa}
+    return claim | new | {"pci": devices, "resources": resources}
 
 
 def by_id(stored: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +127,7 @@ def test_upgraded_database_loads_the_state_of_the_old_release(upgraded: Engine, 
     expected = renamed(before["stored"])
     expected["epoch"] += 2  # each upgrade fences a process of the older release that still runs
     expected |= {"damage": [], "unknown": []}
-    expected["claims"] = [with_providers(claim) for claim in expected["claims"]]
+    expected["claims"] = [completed(claim) for claim in expected["claims"]]
     assert by_id(plain(stored)) == by_id(expected)
     assert plain(store.history(node)) == before["history"]
     for operation_id, outcome in before["operations"].items():

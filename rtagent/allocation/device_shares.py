@@ -1,0 +1,154 @@
+"""The shares of a consumer in PCI devices, and whether they are what its requests need."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rtagent.allocation.mismatches import NOT_ALLOCATED, NOT_NEEDED, NOT_OURS, Mismatch
+from rtagent.allocation.provider_pools import ProviderPools
+from rtagent.model.base import Value
+from rtagent.model.node_state import NodeState
+from rtagent.model.request import Allocations, ProviderMapping
+from rtagent.pci.candidates import suits
+from rtagent.pci.pools import device_classes
+from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest
+from rtagent.pci.shares import DeviceShares
+
+#: What Nova adds to a request's id in the name of a request group: the number of the device.
+_DEVICE_NUMBER = re.compile(r"-[0-9]+$")
+
+
+def build(
+    pools: ProviderPools,
+    state: NodeState,
+    requests: Sequence[DeviceRequest],
+    allocations: Allocations,
+    mapping: ProviderMapping,
+    held: Mapping[str, int] | None = None,
+) -> tuple[DeviceShares, tuple[Mismatch, ...]]:
+    """Return the shares, and all differences from what the requests need.
+
+    :param held: the number of devices of each provider that other claims of the consumer have.
+    """
+    numbers = Counter[str]()
+    classes: dict[str, str] = {}
+    for (uuid, name), address in pools.devices.items():
+        classes[address] = name
+        if uuid in allocations:
+            numbers[address] = allocations[uuid].resources.get(name, 0)
+    numbers -= Counter(held or {})
+    mapped, mismatches = _mapped(pools, requests, allocations, mapping)
+    shares = DeviceShares(numbers=+numbers, providers=pools.device_providers, mapped=mapped)
+    demands = tuple(_Demand.of(state, request, shares) for request in requests)
+    return shares, (*mismatches, *_differences(shares, classes, demands))
+
+
+def unallocated(mapping: ProviderMapping) -> Iterator[Mismatch]:
+    """Yield a difference for each provider that a mapping without allocations names."""
+    for key, uuids in mapping.items():
+        for uuid in uuids:
+            yield _unmapped(uuid, "", None, f"{NOT_ALLOCATED} ({key})")
+
+
+class _Demand(Value, frozen=True, kw_only=True):
+    """What one request may take.
+
+    :ivar classes: the resource classes of reported devices that suit it, available or not.
+    :ivar elsewhere: a device that is not reported suits it, too.
+    """
+
+    request: DeviceRequest
+    classes: frozenset[str]
+    elsewhere: bool
+
+    @classmethod
+    def of(cls, state: NodeState, request: DeviceRequest, shares: DeviceShares) -> _Demand:
+        """Return what a request may take."""
+        mapped, names, elsewhere = shares.mapped.get(request.request_id), set[str](), False
+        for each in device_classes(state.devices):
+            if not each.example.listed or not suits(each.example, request):
+                continue
+            for provider in map(shares.providers.get, each.addresses):
+                if provider is None:
+                    elsewhere = elsewhere or mapped is None
+                elif mapped is None or provider in mapped:
+                    names.add(each.example.resource_class)
+        return cls(request=request, classes=frozenset(names), elsewhere=elsewhere)
+
+    @property
+    def least(self) -> int:
+        """The number of reported devices that it takes at least."""
+        return self.request.count if self.classes and not self.elsewhere else 0
+
+    @property
+    def most(self) -> int:
+        """The number of reported devices that it may take."""
+        return self.request.count if self.classes else 0
+
+
+def _mapped(
+    pools: ProviderPools,
+    requests: Sequence[DeviceRequest],
+    allocations: Allocations,
+    mapping: ProviderMapping,
+) -> tuple[dict[str, frozenset[str]], tuple[Mismatch, ...]]:
+    """Return the providers of each request, by address, and the providers that it cannot have."""
+    providers = {uuid: (address, name) for (uuid, name), address in pools.devices.items()}
+    by_id = {request.request_id: request for request in requests}
+    mapped: dict[str, set[str]] = {}
+    mismatches: list[Mismatch] = []
+    for key, uuids in mapping.items():
+        request = by_id.get(key) or by_id.get(_DEVICE_NUMBER.sub("", key))
+        for uuid in uuids:
+            address, name = providers.get(uuid, ("", ""))
+            if uuid not in allocations:
+                mismatches.append(_unmapped(uuid, name, request, f"{NOT_ALLOCATED} ({key})"))
+            elif request is not None and address:
+                mapped.setdefault(request.request_id, set()).add(address)
+            elif request is not None and request.source == FLAVOR_ALIAS:
+                mismatches.append(_unmapped(uuid, name, request, f"{NOT_OURS} ({key})"))
+    return {key: frozenset(addresses) for key, addresses in mapped.items()}, tuple(mismatches)
+
+
+def _unmapped(uuid: str, name: str, request: DeviceRequest | None, rule: str) -> Mismatch:
+    needed = request.count if request is not None else 1
+    return Mismatch(provider=uuid, resource_class=name, allocated=0, needed=needed, rule=rule)
+
+
+def _differences(
+    shares: DeviceShares, classes: Mapping[str, str], demands: Sequence[_Demand]
+) -> Iterator[Mismatch]:
+    """Yield the differences between the shares and what the requests take at least and at most:
+    by class, of each mapping, and in total.
+    """
+    found = Counter[str]()
+    for provider, number in shares.numbers.items():
+        found[classes[provider]] += number
+    names = sorted({*found, *(name for demand in demands for name in demand.classes)})
+    differ = False
+    for name in names:
+        least = sum(each.least for each in demands if each.classes == {name})
+        most = sum(each.most for each in demands if name in each.classes)
+        if not least <= found[name] <= most:
+            differ = True
+            needed = least if found[name] < least else most
+            yield _difference(name, found[name], needed, NOT_NEEDED)
+    for demand in demands:
+        request, mapped = demand.request, shares.mapped.get(demand.request.request_id)
+        if mapped is not None:
+            number = sum(shares.numbers.get(provider, 0) for provider in mapped)
+            if number < request.count:
+                differ = True
+                rule = f"the providers of request {request.request_id} in provider_mapping"
+                name = " or ".join(sorted({classes[provider] for provider in mapped}))
+                yield _difference(name, number, request.count, rule)
+    least, most = sum(each.least for each in demands), sum(each.most for each in demands)
+    if not differ and not least <= shares.total <= most:
+        needed = least if shares.total < least else most
+        yield _difference(" or ".join(names), shares.total, needed, NOT_NEEDED)
+
+
+def _difference(name: str, allocated: int, needed: int, rule: str) -> Mismatch:
+    return Mismatch(resource_class=name, allocated=allocated, needed=needed, rule=rule)
