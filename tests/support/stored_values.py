@@ -101,6 +101,7 @@ OCCUPANCY = Occupancy(
     pages={7: {2048: 3, 2**20: 2**33}},
     devices=frozenset({"0000:08:00.0"}),
     mdevs=frozenset({ODD}),
+    namespaces=frozenset({ODD}),
 )
 #: An unusual value in every field.
 DEVICE = PciDevice(
@@ -127,7 +128,12 @@ DEVICE = PciDevice(
 )
 INVENTORIES = (
     ResourceInventory(provider="0000:08:00.0", resource_class="VGPU", identifiers=("a/b/1", "c")),
-    ResourceInventory(provider="", resource_class="CUSTOM_PMEM", identifiers=()),
+    ResourceInventory(
+        provider="",
+        resource_class="CUSTOM_PMEM",
+        identifiers=(ODD,),
+        namespaces=(PmemNamespace(name=ODD, path=ODD, size_kb=2**40, align_kb=2048),),
+    ),
 )
 
 
