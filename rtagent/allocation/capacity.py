@@ -135,6 +135,8 @@ def _checks(
     for resource, field, unit in _RESOURCES:
         if resource == "PCPU" and not inventory.pcpus.total:
             continue  # the NUMA fit refuses the claim and names the option
+        if resource == "DISK_GB" and state.policy.placement.disk_provider and field not in limits:
+            continue  # the host does not know what others use of the shared disk: Placement does
         yield _Check(
             resource=resource,
             unit=unit,

@@ -214,6 +214,8 @@ def _parts(
     found: dict[str, dict[str, int]] = {}
     for (suffix, resource_class), amount in pools.items():
         provider = provider_uuid(state.node, state.policy.placement, suffix)
+        if resource_class == orc.DISK_GB and not suffix:
+            provider = state.policy.placement.disk_provider or provider
         found.setdefault(provider, {})[resource_class] = amount
     return found
 

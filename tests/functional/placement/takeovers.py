@@ -56,6 +56,18 @@ class NovaCompute:
         uuid = str(self.node.admin.post("/resource_providers", json=body).json()["uuid"])
         return self._fill(uuid, amounts, ("OWNER_NOVA", *traits))
 
+    def sharing(self, name: str, **amounts: int) -> str:
+        """Create a provider that shares these inventories, as an administrator does."""
+        uuid = str(self.node.admin.post("/resource_providers", json={"name": name}).json()["uuid"])
+        return self._fill(uuid, amounts, ("MISC_SHARES_VIA_AGGREGATE",))
+
+    def aggregate(self, uuid: str, *aggregates: str) -> None:
+        """Set the aggregates of a provider."""
+        path = f"/resource_providers/{uuid}/aggregates"
+        generation = self.node.admin.get(path).json()["resource_provider_generation"]
+        body = {"aggregates": aggregates, "resource_provider_generation": generation}
+        assert self.node.admin.put(path, json=body).status_code == 200
+
     def allocate(self, consumer: str, **parts: Resources) -> None:
         """Allocate for an instance. :param parts: by provider; "root" is the root."""
         self.put(consumer, {self.node.uuid if p == "root" else p: r for p, r in parts.items()})

@@ -13,7 +13,7 @@ from rtagent.model.device import MdevType
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.synchroniser import ATTEMPTS
 from tests.functional.placement.conftest import MirroredNode
-from tests.functional.placement.takeovers import Agent, Fault, Killed, NovaCompute
+from tests.functional.placement.takeovers import LATER, Agent, Fault, Killed, NovaCompute
 from tests.servers import Placement
 from tests.support.device_states import VGPU_TYPE, audited, built, policy, running, seen
 from tests.support.hosts import uid
@@ -301,6 +301,44 @@ def test_allocations_of_moves_go_with_the_claims(node, nova, agent):
     agent.start()
     assert_idle(agent)
     assert agent.allocations(migration)[agent.children[place]] == {"VGPU": 1}
+
+
+# -- shared disk -----------------------------------------------------------------------------------
+
+
+def test_a_root_with_shared_disk_reports_none_of_its_own(node, nova, agent):
+    agent.start()
+    assert "DISK_GB" in agent.inventories(node.uuid)
+    aggregate, shared = uid(), nova.sharing(f"nfs-{node.uuid}", DISK_GB=5000)
+    for uuid in (shared, node.uuid):
+        nova.aggregate(uuid, aggregate)
+    node.refresh = LATER / 2
+    agent.turn()
+    assert_idle_but_for_the_refresh(agent)
+    assert "DISK_GB" not in agent.inventories(node.uuid)
+    assert agent.state.policy.placement.disk_provider == shared
+
+    nova.aggregate(node.uuid)
+    agent.turn()
+    assert "DISK_GB" in agent.inventories(node.uuid)
+    assert agent.state.policy.placement.disk_provider is None
+
+    # Allocations on the root keep its inventory, reserved, until they are gone.
+    consumer = uid()
+    nova.allocate(consumer, root={"DISK_GB": 5})
+    nova.aggregate(node.uuid, aggregate)
+    agent.turn()
+    total, reserved = agent.inventories(node.uuid)["DISK_GB"]
+    assert total == reserved
+    assert agent.health[0] == "warn"
+    node.allocate(consumer, {})
+    agent.turn()
+    assert "DISK_GB" not in agent.inventories(node.uuid)
+
+
+def assert_idle_but_for_the_refresh(agent: Agent) -> None:
+    assert agent.mirror.error is None
+    assert {each.method for each in agent.requests()} == {"GET"}
 
 
 # -- faults ----------------------------------------------------------------------------------------

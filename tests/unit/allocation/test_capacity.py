@@ -1,6 +1,7 @@
 """Whether the host has enough: reserves, ratios, limits, totals, and adopted orphans."""
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.change import Change
@@ -120,3 +121,13 @@ def test_larger_of_claim_and_domain_counts():
 def test_full_resource_does_not_refuse_a_claim_that_needs_none_of_it():
     full = filled(host(), request(1, 1, 100))
     assert isinstance(decide(full, request(1, 1, 0)), Granted)
+
+
+def test_shared_disk_is_not_checked_here_unless_the_request_limits_it():
+    state = host()
+    placement = replace(state.policy.placement, disk_provider=uid())
+    state = replace(state, policy=replace(state.policy, placement=placement))
+    assert isinstance(decide(state, request(1, 1, 101)), Granted)
+    assert filled(state, request(1, 1, 101)).usage.disk_mb == 101 * 1024
+    refused = decide(state, request(1, 1, 101, limits=Limits(disk_gb=50)))
+    assert not isinstance(refused, Granted)

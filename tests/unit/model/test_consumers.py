@@ -225,3 +225,15 @@ def test_every_provider_that_an_allocation_may_be_on_is_known():
     suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0))
     expected = {provider_uuid(NODE, state.policy.placement, each) for each in suffixes}
     assert own_providers(state) == expected
+
+
+def test_shared_disk_is_allocated_from_the_provider_that_shares_it():
+    state, claim = built(host(), vcpus=2, memory_mb=2048, root_gb=3)
+    shared = replace(state.policy.placement, disk_provider=uid(70))
+    state = replace(state, policy=replace(state.policy, placement=shared))
+    assert consumer_allocations(state, claim.owner_id) == {
+        NODE.uuid: {"VCPU": 2, "MEMORY_MB": 2048},
+        uid(70): {"DISK_GB": 3},
+    }
+    # Other hosts have allocations there, too.
+    assert uid(70) not in own_providers(state)
