@@ -51,6 +51,8 @@ _PATHS = {
     "$.instance.flavor.extra_specs": "--property",
     "$.instance.image.properties": "--image-property",
     "$.limits": "--limit",
+    "$.allocations": "--allocation",
+    "$.provider_mapping": "--provider-mapping",
     "$.operation_id": "--operation-id",
     "$.tag": "--tag",
 }
@@ -88,6 +90,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="The total of vcpu, memory_mb or disk_gb that may be used on the host; may be"
         " repeated. Default: what the host advertises.",
     )
+    group.add_argument(
+        "--allocation",
+        action="append",
+        type=allocation,
+        metavar="rp=UUID,CLASS=N[,CLASS=N]",
+        help="What Placement has allocated from a resource provider; may be repeated. The claim"
+        " follows it. Default: the agent chooses.",
+    )
+    group.add_argument(
+        "--provider-mapping",
+        action="append",
+        type=providers,
+        metavar="REQUEST=UUID[,UUID]",
+        help="The resource providers of a PCI request, by its id or the name of its alias; may be"
+        " repeated.",
+    )
     group.add_argument("--tag", help="A text of your choice, stored with the claim.")
 
 
@@ -105,6 +123,24 @@ def quantity(text: str) -> tuple[str, int]:
     if not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=N")
     return key, int(value)
+
+
+def allocation(text: str) -> tuple[str, dict[str, Any]]:
+    """Parse ``rp=UUID,CLASS=N``."""
+    first, *rest = text.split(",")
+    name, uuid = pair(first)
+    if name != "rp" or not rest:
+        raise argparse.ArgumentTypeError(f"{text!r} is not rp=UUID,CLASS=N")
+    resources = dict(map(quantity, rest))
+    if len(resources) < len(rest):
+        raise argparse.ArgumentTypeError(f"{text!r} has a class twice")
+    return uuid, {"resources": resources}
+
+
+def providers(text: str) -> tuple[str, list[str]]:
+    """Parse ``REQUEST=UUID[,UUID]``."""
+    request, uuids = pair(text)
+    return request, uuids.split(",")
 
 
 def arguments(args: argparse.Namespace) -> dict[str, Any]:
@@ -165,7 +201,12 @@ def _from_options(args: argparse.Namespace) -> dict[str, Any]:
     if image:
         instance["image"] = image
     tag = {} if args.tag is None else {"tag": args.tag}
-    return {"instance": instance, **_mapping("limits", "--limit", args.limit), **tag}
+    mappings = {
+        **_mapping("limits", "--limit", args.limit),
+        **_mapping("allocations", "--allocation", args.allocation),
+        **_mapping("provider_mapping", "--provider-mapping", args.provider_mapping),
+    }
+    return {"instance": instance, **mappings, **tag}
 
 
 def _fields(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:

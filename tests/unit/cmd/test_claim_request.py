@@ -76,6 +76,27 @@ def test_options_set_the_fields_of_the_document():
     }
 
 
+def test_allocations_and_their_requests_are_sent():
+    document = parse(
+        *("--instance", "u", "--allocation", "rp=a,VCPU=2,MEMORY_MB=64"),
+        *("--allocation", "rp=b,VGPU=1", "--provider-mapping", "gpu=a,b"),
+        *("--provider-mapping", "nic=c"),
+    )
+    assert document["allocations"] == {
+        "a": {"resources": {"VCPU": 2, "MEMORY_MB": 64}},
+        "b": {"resources": {"VGPU": 1}},
+    }
+    assert document["provider_mapping"] == {"gpu": ["a", "b"], "nic": ["c"]}
+
+
+@pytest.mark.parametrize(
+    "text", ["a,VCPU=1", "rp=a", "rp=a,VCPU", "rp=a,VCPU=x", "rp=a,VCPU=1,VCPU=2", "provider=a,V=1"]
+)
+def test_an_allocation_must_be_a_provider_and_numbers(text):
+    with pytest.raises(argparse.ArgumentError):
+        parse("--allocation", text)
+
+
 def test_options_that_are_not_given_are_not_sent():
     assert parse("--instance", "u", "--vcpus", "1", "--memory", "64") == {
         "instance": {"uuid": "u", "flavor": {"vcpus": 1, "memory_mb": 64}}
@@ -105,6 +126,8 @@ def test_a_file_cannot_be_combined_with_options(also):
         ["--property", "hw:cpu_policy=shared", "--property", "hw:cpu_policy=dedicated"],
         ["--image-property", "hw_cpu_policy=shared", "--image-property", "hw_cpu_policy=shared"],
         ["--limit", "vcpu=1", "--limit", "vcpu=2"],
+        ["--allocation", "rp=a,VCPU=1", "--allocation", "rp=a,VGPU=1"],
+        ["--provider-mapping", "gpu=a", "--provider-mapping", "gpu=b"],
     ],
 )
 def test_a_repeated_key_is_refused(argv):
@@ -139,6 +162,7 @@ def test_a_file_is_validated_before_the_call(tmp_path, verb):
 @pytest.mark.parametrize("verb", ["create", "test"])
 def test_errors_name_the_options(verb):
     limits = ["--limit", "disks=1", "--limit", f"vcpu={2**31}"]
+    limits += ["--allocation", "rp=x,VCPU=0", "--provider-mapping", "gpu=y"]
     outcome = run("claim", verb, "--instance", "u", "--vcpus", "-1", *limits)
 
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (Exit.USAGE, "", 1)
@@ -148,6 +172,8 @@ def test_errors_name_the_options(verb):
         "--vcpus: must be",
         "--limit disks: is not a field here",
         "--limit vcpu: must be",
+        "--allocation",
+        "--provider-mapping gpu[0]: must be a uuid",
     ):
         assert error in outcome.err
 

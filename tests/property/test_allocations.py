@@ -1,0 +1,211 @@
+"""Claims that follow allocations, compared with an exhaustive search.
+
+The host has devices in NUMA cells, cards with virtual functions, mediated devices, and a class that
+a provider file offers. Some are in use. A claim is granted exactly if devices and units exist that
+the allocations name, and it gets these.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.errors import AllocationMismatch
+from rtagent.model.claim import Claim
+from rtagent.model.decision import Granted, Refused
+from rtagent.model.device import MdevType
+from rtagent.model.instance import PciRequest
+from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
+from rtagent.model.request import Allocation
+from tests.support.device_states import VGPU_TYPE, after, device_host, policy
+from tests.support.hosts import NODE, NOON, PINNED, call, request
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
+
+PF_1 = "0000:a0:00.0"
+MDEV_GPUS = ("0000:0a:00.0", "0000:8a:00.0")
+TYPES = (MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2),)
+#: The recorded devices that an alias asks for, with their NUMA cells.
+GPUS = {GPU_0: 0, GPU_1: 1}
+VFS = {PF_0: 0, PF_1: 1}
+GPU_CLASS, VF_CLASS, FOO = "CUSTOM_PCI_10DE_13F1", "CUSTOM_PCI_8086_154C", "CUSTOM_FOO"
+FOO_TOTAL = 3
+
+
+def on(suffix: str) -> str:
+    return provider_uuid(NODE, PlacementPolicy(), suffix)
+
+
+ROOT = on("")
+#: Provider, class, cell, number of devices or units.
+POOLS = (
+    *((on(device_suffix(address)), GPU_CLASS, cell, 1) for address, cell in GPUS.items()),
+    *((on(device_suffix(address)), VF_CLASS, cell, 2) for address, cell in VFS.items()),
+    *((on(mdev_suffix(address)), "VGPU", None, 2) for address in MDEV_GPUS),
+    (ROOT, FOO, None, FOO_TOTAL),
+)
+CELL = {uuid: cell for uuid, _, cell, _ in POOLS}
+
+
+def empty_host() -> NodeState:
+    devices = record(
+        [
+            *(gpu(address, cell) for address, cell in GPUS.items()),
+            *(vf for pf, cell in VFS.items() for vf in tuple(nic(pf, 2, cell))[1:]),
+            *(replace(gpu(address), product_id="1234", mdev_types=TYPES) for address in MDEV_GPUS),
+        ]
+    )
+    pci = policy(mdev_types=(VGPU_TYPE,), report_in_placement=True)
+    state = device_host(devices, pci=pci)
+    foo = OfferedInventory(
+        suffix="",
+        resource_class=FOO,
+        total=FOO_TOTAL,
+        reserved=0,
+        min_unit=1,
+        max_unit=FOO_TOTAL,
+        step_size=1,
+        allocation_ratio=Decimal(1),
+    )
+    return replace(state, policy=replace(state.policy, placement=PlacementPolicy(offered=(foo,))))
+
+
+def build(needs: Mapping[str, int], near: bool):
+    """Return a request for a pinned guest; ``near``: its devices are on its one cell."""
+    names = {"gpu": needs.get("gpu", 0), "vf": needs.get("vf", 0), "vf2": needs.get("vf2", 0)}
+    pci_requests = tuple(
+        PciRequest(count=count, request_id=name, alias_name=name.removesuffix("2"))
+        for name, count in names.items()
+        if count
+    )
+    specs = {
+        **PINNED,
+        "hw:numa_nodes": "1",
+        "hw:pci_numa_affinity_policy": "required" if near else "preferred",
+        **{f"resources:{name}": str(needs[name]) for name in ("VGPU", FOO) if needs.get(name)},
+    }
+    return request(1, 64, extra_specs=specs, instance={"pci_requests": pci_requests})
+
+
+def allocations(parts: Iterable[tuple[str, str]]) -> dict[str, Allocation]:
+    """Return what the guest of `build` has, and one of each class at each provider."""
+    found: dict[str, Counter[str]] = {ROOT: Counter({"PCPU": 1, "MEMORY_MB": 64})}
+    for uuid, name in parts:
+        found.setdefault(uuid, Counter()).update([name])
+    return {uuid: Allocation(resources=dict(numbers)) for uuid, numbers in found.items()}
+
+
+def units(claim: Claim) -> Iterator[tuple[str, str]]:
+    """Yield provider and class of each device, unit and amount of a claim."""
+    for device in claim.pci:
+        yield device.provider or "", GPU_CLASS if device.product_id == "13f1" else VF_CLASS
+    for unit in claim.resources:
+        yield unit.provider or "", unit.resource_class
+    for each in claim.amounts:
+        yield from [(each.provider, each.resource_class)] * each.amount
+
+
+def can_be_granted(
+    used: Counter[tuple[str, str]],
+    needs: Mapping[str, int],
+    parts: Counter[tuple[str, str]],
+    mapping: Mapping[str, tuple[str, ...]],
+    near: bool,
+) -> bool:
+    """Try every assignment of allocated devices to the requests."""
+    sums = Counter[str]()
+    for (_, name), number in parts.items():
+        sums[name] += number
+    vfs = needs.get("vf", 0) + needs.get("vf2", 0)
+    wanted = {GPU_CLASS: needs.get("gpu", 0), VF_CLASS: vfs}
+    wanted |= {name: needs.get(name, 0) for name in ("VGPU", FOO)}
+    if any(sums[name] != number for name, number in wanted.items()):
+        return False
+    there = {(uuid, name): number for uuid, name, _, number in POOLS}
+    if any(number + used[pool] > there[pool] for pool, number in parts.items()):
+        return False
+    devices = [uuid for uuid, name in parts.elements() if name in (GPU_CLASS, VF_CLASS)]
+    if near and len({CELL[uuid] for uuid in devices}) > 1:
+        return False
+    requests = [name for name in ("vf", "vf2") for _ in range(needs.get(name, 0))]
+    cards = [uuid for uuid, name in parts.elements() if name == VF_CLASS]
+    gpus = [uuid for uuid, name in parts.elements() if name == GPU_CLASS]
+    return all(uuid in mapping.get("gpu", (uuid,)) for uuid in gpus) and any(
+        all(uuid in mapping.get(name, (uuid,)) for name, uuid in zip(requests, order, strict=True))
+        for order in itertools.permutations(cards)
+    )
+
+
+pools = st.sampled_from([(uuid, name) for uuid, name, _, _ in POOLS])
+needed = st.fixed_dictionaries(
+    {}, optional={name: st.integers(1, 2) for name in ("gpu", "vf", "vf2", "VGPU", FOO)}
+)
+
+
+@st.composite
+def cases(draw):
+    """What other guests have, what the guest needs, and what is allocated to it, mostly enough."""
+    others = [Counter(draw(st.lists(pools, max_size=3))) for _ in range(draw(st.integers(0, 2)))]
+    needs, parts = draw(needed), Counter[tuple[str, str]]()
+    classes = {"gpu": GPU_CLASS, "vf": VF_CLASS, "vf2": VF_CLASS}
+    for name, number in needs.items():
+        of_class = [(uuid, each) for uuid, each, _, _ in POOLS if each == classes.get(name, name)]
+        parts.update(draw(st.sampled_from(of_class)) for _ in range(number))
+    if draw(st.sampled_from([False] * 5 + [True])):
+        parts.update([draw(pools)])
+    mapping = {}
+    for name in needs.keys() & classes.keys():
+        if draw(st.sampled_from([False, True])):
+            allocated = sorted({uuid for uuid, each in parts if each == classes[name]})
+            some = st.lists(st.sampled_from(allocated), min_size=1, unique=True)
+            mapping[name] = tuple(draw(some))
+    return others, needs, parts, mapping, draw(st.booleans())
+
+
+def needs_of(parts: Counter[tuple[str, str]]) -> dict[str, int]:
+    """Return what a guest needs that has these allocations."""
+    names = {GPU_CLASS: "gpu", VF_CLASS: "vf"}
+    found = Counter[str]()
+    for (_, name), number in parts.items():
+        found[names.get(name, name)] += number
+    return dict(found)
+
+
+@settings(max_examples=2 * settings.default.max_examples)
+@given(cases())
+def test_claims_get_exactly_what_is_allocated_to_them(case):
+    others, needs, parts, mapping, near = case
+    state, used = empty_host(), Counter[tuple[str, str]]()
+    for theirs in others:
+        asked = replace(build(needs_of(theirs), False), allocations=allocations(theirs.elements()))
+        decision = claims.build(state, asked, call(), NOON)
+        granted = can_be_granted(used, needs_of(theirs), theirs, {}, False)
+        assert isinstance(decision, Granted) is granted
+        if granted:
+            state, _ = after(state, decision)
+            used += theirs
+
+    asked = replace(
+        build(needs, near), allocations=allocations(parts.elements()), provider_mapping=mapping
+    )
+    expected = can_be_granted(used, needs, parts, mapping, near)
+    try:
+        decision = claims.build(state, asked, call(), NOON)
+    except AllocationMismatch:
+        assert not expected
+        return
+    assert isinstance(decision, Granted) is expected
+    if isinstance(decision, Refused):
+        return
+    _, claim = after(state, decision)
+    assert Counter(units(claim)) == parts
+    for device in claim.pci:
+        assert device.provider in mapping.get(device.request_id, (device.provider,))

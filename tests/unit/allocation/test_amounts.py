@@ -1,0 +1,126 @@
+"""Amounts of the resource classes that provider configuration files offer."""
+
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.errors import InvariantViolated
+from rtagent.lifecycle.moves.destination import move_claim
+from rtagent.model.consumers import consumer_allocations
+from rtagent.model.decision import ReasonCode, Refused
+from rtagent.model.move import MoveRequest
+from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.provider_names import provider_uuid
+from tests.support.device_states import after, released, running
+from tests.support.hosts import NODE, NOON, call, host, request, with_claims
+
+FOO = "CUSTOM_FOO"
+
+
+def offer(suffix="", **other):
+    """Offer 12 units: (10 - 2) * 1.5."""
+    values = {
+        "total": 10,
+        "reserved": 2,
+        "min_unit": 1,
+        "max_unit": 10,
+        "step_size": 1,
+        "allocation_ratio": Decimal("1.5"),
+        **other,
+    }
+    return OfferedInventory(suffix=suffix, resource_class=FOO, **values)
+
+
+def offering(*offered, **policy):
+    return host(placement=PlacementPolicy(offered=offered), **policy)
+
+
+def wanting(amount, **other):
+    return request(1, 64, extra_specs={f"resources:{FOO}": str(amount)}, **other)
+
+
+def claimed(state, amount, **other):
+    return after(state, claims.build(state, wanting(amount, **other), call(), NOON))
+
+
+def refusal(state, amount):
+    decision = claims.build(state, wanting(amount), call(), NOON)
+    assert isinstance(decision, Refused)
+    (reason,) = decision.reasons
+    return reason.code, reason.requested, reason.available
+
+
+def test_claim_holds_an_amount_until_it_ends():
+    state, claim = claimed(offering(offer()), 3)
+    (amount,) = claim.amounts
+    assert (amount.provider, amount.resource_class, amount.amount) == (NODE.uuid, FOO, 3)
+    assert state.usage.amounts == {("", FOO): 3}
+    assert consumer_allocations(state, claim.owner_id)[NODE.uuid][FOO] == 3
+    assert not released(state, claim).usage.amounts
+
+
+def test_numbers_of_request_groups_and_of_the_request_add_up():
+    specs = {"resources1:CUSTOM_FOO": "1", "resources_b:CUSTOM_FOO": "2", "group_policy": "none"}
+    asked = request(1, 64, extra_specs=specs, extra_resource={FOO: 4})
+    _, claim = after(offering(offer()), claims.build(offering(offer()), asked, call(), NOON))
+    assert [each.amount for each in claim.amounts] == [7]
+
+
+def test_claims_together_are_limited_by_reserve_and_ratio():
+    state, _ = claimed(offering(offer()), 10)
+    assert refusal(state, 3) == (ReasonCode.INSUFFICIENT, 3, 2)
+    state, _ = claimed(state, 2)
+    assert refusal(state, 1) == (ReasonCode.INSUFFICIENT, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "amount", "expected"),
+    [
+        ({"max_unit": 4}, 5, (ReasonCode.EXCEEDS_HOST, 5, 4)),
+        ({"max_unit": 20}, 11, (ReasonCode.EXCEEDS_HOST, 11, 10)),
+        ({"min_unit": 3}, 2, (ReasonCode.BELOW_MINIMUM, 2, 3)),
+        ({"step_size": 4}, 6, (ReasonCode.NOT_A_MULTIPLE, 6, 4)),
+    ],
+)
+def test_one_claim_respects_the_limits_of_the_inventory(limits, amount, expected):
+    assert refusal(offering(offer(**limits)), amount) == expected
+
+
+def test_first_provider_with_enough_gives_the_whole_amount():
+    state = offering(offer(), offer("RACK"))
+    state, claim = claimed(state, 8)
+    assert [each.suffix for each in claim.amounts] == [""]
+    state, claim = claimed(state, 8)
+    assert claim.amounts[0].provider == provider_uuid(NODE, state.policy.placement, "RACK")
+    assert refusal(state, 8) == (ReasonCode.INSUFFICIENT, 8, 4)
+
+
+def test_class_that_nobody_offers_is_refused_by_its_name():
+    assert refusal(host(), 1) == (ReasonCode.NOT_OFFERED, 1, 0)
+
+
+def test_claims_keep_what_is_offered_no_more():
+    state, claim = claimed(offering(offer()), 8)
+    state = with_claims(host(), [claim])
+    state.check()
+    assert state.usage.amounts == {("", FOO): 8}
+    state = with_claims(offering(offer()), [claim])
+    assert refusal(state, 5) == (ReasonCode.INSUFFICIENT, 5, 4)
+
+
+@pytest.mark.parametrize(("reuse", "expected"), [(False, 7), (True, 4)])
+def test_both_claims_of_a_resize_on_one_host_count(reuse, expected):
+    state, claim = claimed(offering(offer(), same_host_resize_reuse=reuse), 3)
+    state = running(state, claim)
+    build = wanting(4, owner=claim.owner_id)
+    move = MoveRequest(build=build, migration="resize", old_flavor=claim.flavor)
+    state, _ = after(state, move_claim(state, move, call("resize_claim"), NOON))
+    assert state.usage.amounts == {("", FOO): expected}
+
+
+def test_usage_that_differs_from_the_claims_violates_an_invariant():
+    state, _ = claimed(offering(offer()), 3)
+    with pytest.raises(InvariantViolated):
+        replace(state, usage=replace(state.usage, amounts={})).check()
