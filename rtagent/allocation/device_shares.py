@@ -16,8 +16,9 @@ from rtagent.pci.pools import device_classes
 from rtagent.pci.requests import FLAVOR_ALIAS, DeviceRequest
 from rtagent.pci.shares import DeviceShares
 
-#: What Nova adds to a request's id in the name of a request group: the number of the device.
-_DEVICE_NUMBER = re.compile(r"-[0-9]+$")
+#: A request's id in the name of its request group: Nova adds the number of the device, and an
+#: underscore before the name in Placement's documents.
+_GROUP = re.compile(r"^_?(.*)-[0-9]+$")
 
 
 def build(
@@ -100,7 +101,7 @@ def _mapped(
     mapped: dict[str, set[str]] = {}
     mismatches: list[Mismatch] = []
     for key, uuids in mapping.items():
-        request = by_id.get(key) or by_id.get(_DEVICE_NUMBER.sub("", key))
+        request = by_id.get(key) or by_id.get(_GROUP.sub(r"\1", key))
         for uuid in uuids:
             address, name = providers.get(uuid, ("", ""))
             if uuid not in allocations:

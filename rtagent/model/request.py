@@ -64,7 +64,7 @@ class Allocation(Document, frozen=True, kw_only=True):
 #: The consumer's allocations in Placement, by provider uuid.
 Allocations = Mapping[Uuid, Allocation]
 
-#: By id of a PCI request: uuids of the providers from which its devices come.
+#: By id of a PCI request, or by name of a request group: uuids of the providers of its devices.
 ProviderMapping = Mapping[Name, Annotated[tuple[Uuid, ...], Meta(min_length=1)]]
 
 

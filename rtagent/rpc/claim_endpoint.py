@@ -24,8 +24,10 @@ class BuildArguments(Arguments, frozen=True, kw_only=True):
     :ivar allocations: the instance's allocations in Placement, all of them. The claim gets its
         devices and other resources from the providers that they name, in the same numbers; null:
         the agent chooses.
-    :ivar provider_mapping: by the id of a PCI request (or the name of its request group, which is
-        the id, a hyphen and the number of the device): the providers of its devices.
+    :ivar provider_mapping: by the id of a PCI request, or by the name of its alias if it has no
+        id: the providers of its devices. Nova's names of request groups are valid, too: the id, a
+        hyphen and the number of the device. Other names are ignored, so that ``mappings`` of a
+        candidate of Placement can be passed unchanged.
     """
 
     instance: Instance
