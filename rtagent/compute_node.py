@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rtagent.model import stats
+from rtagent.model.inventory import memory_mb
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NetworkPolicy, Policy
 from rtagent.model.topology import Topology
@@ -46,7 +47,7 @@ def identity(state: NodeState) -> dict[str, Any]:
 def quantities(state: NodeState) -> dict[str, Any]:
     """Return the used and free quantities: the fields that claims change."""
     policy, used, counters = state.policy, state.usage, dict(state.counters)
-    memory_mb = state.topology.memory_mb if state.topology else 0
+    memory = memory_mb(state.topology, policy) if state.topology else 0
     disk_mb = state.topology.disk_mb if state.topology else 0
     memory_used = policy.reserved_memory_mb + used.memory_mb
     disk_used = policy.reserved_disk_mb + used.disk_mb
@@ -54,7 +55,7 @@ def quantities(state: NodeState) -> dict[str, Any]:
         "vcpus_used": policy.reserved_cpus + used.vcpus + used.pcpus,
         "memory_mb_used": memory_used,
         "local_gb_used": round_up(disk_used, MB_IN_GB),
-        "free_ram_mb": memory_mb - memory_used,
+        "free_ram_mb": memory - memory_used,
         "free_disk_gb": (disk_mb - disk_used) // MB_IN_GB,
         "disk_available_least": state.disk_available_least,
         "running_vms": counters.get("num_instances", 0),
@@ -74,7 +75,7 @@ def described(topology: Topology, policy: Policy) -> dict[str, Any]:
     sets = policy.numa
     return {
         "vcpus": len(sets.shared(topology.cpus) | sets.dedicated(topology.cpus)),
-        "memory_mb": topology.memory_mb,
+        "memory_mb": memory_mb(topology, policy),
         "local_gb": topology.disk_mb // MB_IN_GB,
         "hypervisor_type": topology.hypervisor_type,
         "hypervisor_version": topology.hypervisor_version,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.model.base import Value
+from rtagent.model.base import MAX_INT, Value
 
 GROUP = "libvirt"
 
@@ -60,6 +60,21 @@ A namespace that vanishes while a guest has it stays with the guest, and is repo
 that a domain without a claim uses is not given to a guest.
 """,
     ),
+    cfg.IntOpt(
+        "file_backed_memory",
+        default=0,
+        min=0,
+        max=MAX_INT,
+        mutable=True,
+        help="""
+The capacity for the memory of guests in files, in MiB; 0: guests have ordinary memory.
+
+If set, this is the memory of the node, and the memory of new guests is in files of the directory
+``memory_backing_dir`` of libvirt's ``qemu.conf``. The host's own memory is a cache for them. It
+requires QEMU, ``ram_allocation_ratio`` 1.0 and ``reserved_host_memory_mb`` 0. Guests that request a
+page size (``hw:mem_page_size``) are refused.
+""",
+    ),
     cfg.BoolOpt(
         "cpu_power_management",
         default=False,
@@ -98,12 +113,15 @@ How power is saved on unused CPUs. ``cpu_state`` never sets CPU 0 offline; Linux
 
 
 class Libvirt(Value, frozen=True, kw_only=True):
-    """:ivar call_timeout: seconds. :ivar pmem_namespaces: as the operator wrote them."""
+    """:ivar call_timeout: seconds. :ivar pmem_namespaces: as the operator wrote them.
+    :ivar file_backed_memory: MiB.
+    """
 
     connection_uri: str
     call_timeout: int
     realtime_scheduler_priority: int
     pmem_namespaces: Sequence[str]
+    file_backed_memory: int
     cpu_power_management: bool
     cpu_power_management_strategy: str
     cpu_power_governor_low: str

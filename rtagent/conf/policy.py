@@ -63,7 +63,7 @@ def numa_policy(
     default: Default, compute: Compute, libvirt: Libvirt, networks: NetworkPolicy
 ) -> NumaPolicy:
     """Return the policy for CPUs, cells and pages: CPU sets, reserved pages, packing, priority,
-    networks.
+    networks, memory in files.
     """
     reserved: dict[int, dict[int, int]] = {}
     for pages in default.reserved_huge_pages or ():
@@ -75,6 +75,7 @@ def numa_policy(
         packing=compute.packing_host_numa_cells_allocation_strategy,
         realtime_scheduler_priority=libvirt.realtime_scheduler_priority,
         networks=networks,
+        file_backed_memory_mb=libvirt.file_backed_memory,
     )
 
 

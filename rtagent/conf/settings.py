@@ -208,6 +208,7 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
         )
     yield from _reserved_twice(default.reserved_huge_pages or ())
     yield from _power(settings)
+    yield from _file_backed(settings)
     yield from cpu_sets.contradictions(settings.numa_policy, default.reserved_host_cpus)
     yield from settings.device_options.mistakes()
     yield from settings.network_options.mistakes()
@@ -222,6 +223,22 @@ def _power(settings: Settings) -> Iterator[ConfigError]:
     if settings.libvirt.connection_uri.startswith("test:"):
         rule = "cannot be used with a simulated host: it would manage the CPUs of this machine"
         yield mistake("libvirt", "cpu_power_management", True, rule)
+
+
+def _file_backed(settings: Settings) -> Iterator[ConfigError]:
+    """Memory in files cannot be overcommitted, and the host's own memory is not part of it."""
+    default, why = settings.default, "because of [libvirt] file_backed_memory"
+    if not settings.libvirt.file_backed_memory:
+        return
+    if default.ram_allocation_ratio != 1.0:
+        value = default.ram_allocation_ratio
+        yield mistake("DEFAULT", "ram_allocation_ratio", value, f"must be 1.0, {why}")
+    if default.reserved_host_memory_mb:
+        value = default.reserved_host_memory_mb
+        yield mistake("DEFAULT", "reserved_host_memory_mb", value, f"must be 0, {why}")
+    if not settings.libvirt.uri.startswith(("qemu", "test")):
+        rule = f"must be QEMU's, {why}"
+        yield mistake("libvirt", "connection_uri", settings.libvirt.uri, rule)
 
 
 def _reserved_twice(reserved: Sequence[ReservedPages]) -> Iterator[ConfigError]:

@@ -83,6 +83,7 @@ class Assignment(Value, frozen=True, kw_only=True):
     :ivar realtime: vCPUs with the realtime scheduler, at ``realtime_priority``.
     :ivar cpu_topology: None means the hypervisor's default.
     :ivar locked_memory: the guest's memory is never swapped out.
+    :ivar file_backed: the guest's memory is in a file.
     """
 
     cells: tuple[CellAssignment, ...] = ()
@@ -92,6 +93,7 @@ class Assignment(Value, frozen=True, kw_only=True):
     realtime_priority: int = 1
     cpu_topology: CpuTopology | None = None
     locked_memory: bool = False
+    file_backed: bool = False
 
     @property
     def pcpus(self) -> int:

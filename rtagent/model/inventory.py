@@ -40,6 +40,11 @@ class Inventories(Value, frozen=True, kw_only=True):
     disk_mb: Inventory
 
 
+def memory_mb(topology: Topology, policy: Policy) -> int:
+    """Return the MB for guests and the host: the host's memory, or else that in files."""
+    return policy.numa.file_backed_memory_mb or topology.memory_mb
+
+
 def inventories(topology: Topology, policy: Policy) -> Inventories:
     """Return the inventories of the host under the operator's policy."""
     return Inventories(
@@ -52,7 +57,7 @@ def inventories(topology: Topology, policy: Policy) -> Inventories:
             total=len(policy.numa.dedicated(topology.cpus)), reserved=0, ratio=Decimal(1)
         ),
         memory_mb=Inventory(
-            total=topology.memory_mb,
+            total=memory_mb(topology, policy),
             reserved=policy.reserved_memory_mb,
             ratio=policy.ram_allocation_ratio,
         ),

@@ -60,6 +60,11 @@ def candidates(request: PageRequest, sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(size for size in ordered if size == request)
 
 
+def format_request(request: PageRequest) -> str:
+    """Return ``small``, ``large``, ``any``, or the size with its unit."""
+    return request if isinstance(request, str) else format_size(request)
+
+
 def format_size(size_kb: int) -> str:
     """Return ``4KiB``, ``2MiB``, ``1GiB``."""
     for unit, kib in (("GiB", 1024**2), ("MiB", 1024)):

@@ -30,6 +30,8 @@ class NumaPolicy(Value, frozen=True, kw_only=True):
         ``packing_host_numa_cells_allocation_strategy``) instead of the least used one.
     :ivar realtime_scheduler_priority: of realtime vCPUs, 1 to 99.
     :ivar networks: the cells of networks.
+    :ivar file_backed_memory_mb: the capacity for guests whose memory is in files; 0: guests have
+        ordinary memory.
     """
 
     cpu_shared_set: frozenset[int] | None = None
@@ -38,6 +40,7 @@ class NumaPolicy(Value, frozen=True, kw_only=True):
     packing: bool = False
     realtime_scheduler_priority: int = 1
     networks: NetworkPolicy = NetworkPolicy()
+    file_backed_memory_mb: int = 0
 
     def shared(self, online: frozenset[int]) -> frozenset[int]:
         """Return the CPUs for shared vCPUs: the online part of ``cpu_shared_set``. If that is

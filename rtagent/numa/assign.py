@@ -38,6 +38,7 @@ def assignment(
         realtime_priority=host.policy.realtime_scheduler_priority,
         cpu_topology=required.cpu_topology,
         locked_memory=required.locked_memory,
+        file_backed=bool(host.policy.file_backed_memory_mb),
     )
 
 

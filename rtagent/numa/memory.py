@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_FLOOR, Decimal
 
 from rtagent.model.decision import Reason, ReasonCode
-from rtagent.model.pages import PageRequest, candidates, format_size
+from rtagent.model.pages import PageRequest, candidates, format_request, format_size
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.numa.cpu_policies import DEDICATED, SHARED
 from rtagent.numa.host_cells import CellCapacity, CellLimits
@@ -95,7 +95,7 @@ def _too_few_pages(memory: int, size: int, cell: CellCapacity) -> Reason | None:
 def _no_such_pages(request: PageRequest, memory: int, cell: CellCapacity) -> Reason:
     return Reason(
         code=ReasonCode.NOT_OFFERED,
-        resource=f"{request if isinstance(request, str) else format_size(request)} pages",
+        resource=f"{format_request(request)} pages",
         where=cell.where,
         requested=memory,
         available=0,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.decision import Reason, ReasonCode
+from rtagent.model.pages import format_request
 from rtagent.numa.candidates import CandidateRow
 from rtagent.numa.cpu_policies import EMULATOR_SHARE
 from rtagent.numa.host_cells import Host
@@ -14,6 +15,7 @@ from rtagent.numa.requirements import NumaRequirements
 from rtagent.numa.search import Devices, Search, deficient
 
 DEDICATED_OPTION = "[compute] cpu_dedicated_set"
+NO_FILES = "[libvirt] file_backed_memory = 0"
 SHARED_OPTION = "[compute] cpu_shared_set"
 
 
@@ -28,6 +30,8 @@ def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
     if shares and required.only_realtime and not policy.shared(online):
         # Among realtime vCPUs the emulator would starve.
         yield _unset("emulator threads", 1, "place", SHARED_OPTION, host)
+    if policy.file_backed_memory_mb:
+        yield from _pages_beside_files(required, host)
     cells = host.topology.cells
     if len(required.cells) > len(cells):
         code = ReasonCode.EXCEEDS_HOST if cells else ReasonCode.NOT_OFFERED
@@ -56,6 +60,14 @@ def no_placement(
         yield from devices.refusal(preferred)
         far = (network.cells for network in networks if network.cells.isdisjoint(preferred))
         yield from _unfit(matrix, frozenset[int]().union(*far))
+
+
+def _pages_beside_files(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+    """Return why the guest cannot have pages of an explicit size: its memory would be in a file."""
+    for size in dict.fromkeys(cell.pagesize for cell in required.cells):
+        memory = sum(cell.memory for cell in required.cells if cell.pagesize == size)
+        if size is not None:
+            yield _unset(f"{format_request(size)} pages", memory, "MB", NO_FILES, host)
 
 
 def _too_few_cells(rows: Sequence[CandidateRow]) -> Iterator[Reason]:

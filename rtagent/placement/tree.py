@@ -138,6 +138,7 @@ def _traits(state: NodeState, topology: Topology, disabled: bool) -> frozenset[s
         os_traits.OWNER_NOVA: True,
         os_traits.COMPUTE_STATUS_DISABLED: disabled,
         os_traits.COMPUTE_REMOTE_MANAGED_PORTS: remote_managed,
+        os_traits.COMPUTE_MEM_BACKING_FILE: bool(state.policy.numa.file_backed_memory_mb),
     }
     capable = topology.traits - state.policy.placement.withheld_traits
     return capable.union(name for name, true in own.items() if true)

@@ -79,6 +79,7 @@ class AgentAPI:
       ``provider_mapping`` in the arguments of the methods that take ``allocations``, which
       `claim_pci_devices` does, too; both and ``amounts`` in claims; the error
       ``AllocationMismatch``.
+      In ``numa_topology`` of claims, ``file_backed``.
     """
 
     def __init__(

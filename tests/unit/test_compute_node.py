@@ -51,6 +51,16 @@ def test_record_has_novas_fields_and_free_amounts_may_be_negative():
     assert record["ram_allocation_ratio"] == 2.0
 
 
+def test_memory_in_files_is_the_memory_of_the_node():
+    state = host(numa=NumaPolicy(file_backed_memory_mb=100_000))
+    record = compute_node(with_claim(state, request(1, 90_000)))
+    assert (record["memory_mb"], record["free_ram_mb"]) == (100_000, 10_000)
+    decision = claims.build(state, request(1, 100_001), call(), NOON)
+    assert [str(reason) for reason in decision.reasons] == [
+        "MEMORY_MB: 100001 MB requested at cn1.example, the host has 100000 in all"
+    ]
+
+
 CELLS = Topology(
     cpus=frozenset(range(6)),
     memory_mb=4096,

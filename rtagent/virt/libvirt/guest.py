@@ -147,6 +147,7 @@ def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> 
     domain = parse(domain_xml)
     if domain.tag != "domain":
         raise BadDocument(f"the root element is <{domain.tag}>, not <domain>")
+    guest_numa.clear_file(domain, claim.numa_topology or Assignment())
     for tag, owned in _OWNED.items():
         _clear(domain, tag, owned)
     for child in _numa_children(claim):

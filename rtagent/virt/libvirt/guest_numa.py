@@ -14,6 +14,9 @@ from lxml.builder import E
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.cpuset import format_cpu_spec
 
+#: Children of ``<memoryBacking>`` for memory in a file.
+FILE = ("source", "access", "allocation", "discard")
+
 
 def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
     """Build ``<vcpu>``. Its ``cpuset`` applies to every thread without pinning: the emulator, I/O
@@ -61,7 +64,8 @@ def cpu(assignment: Assignment) -> Iterator[etree._Element]:
 def memory_backing(assignment: Assignment) -> Iterator[etree._Element]:
     """Yield children of ``<memoryBacking>``: huge pages; for a realtime guest also settings against
     swapping the memory out and against merging it with that of other guests, because both cause
-    latency.
+    latency; the file of memory that is in one, which is shared, allocated at once, and discarded
+    with the guest.
     """
     sizes: dict[int, list[int]] = {}
     for number, cell in enumerate(assignment.cells):
@@ -73,6 +77,20 @@ def memory_backing(assignment: Assignment) -> Iterator[etree._Element]:
         yield E.nosharepages()
     if assignment.realtime or assignment.locked_memory:
         yield E.locked()
+    if assignment.file_backed:
+        yield E.source(type="file")
+        yield E.access(mode="shared")
+        yield E.allocation(mode="immediate")
+        yield E.discard()
+
+
+def clear_file(domain: etree._Element, assignment: Assignment) -> None:
+    """Remove the settings for memory in a file, which a claim makes or another one has made."""
+    for backing in domain.findall("memoryBacking"):
+        if assignment.file_backed or backing.find("source[@type='file']") is not None:
+            for tag in FILE:
+                for element in backing.findall(tag):
+                    backing.remove(element)
 
 
 def _vcpus(assignment: Assignment) -> Iterator[tuple[int, CellAssignment]]:

@@ -10,7 +10,7 @@ from oslo_context.context import RequestContext
 from rtagent.errors import ComputeResourcesUnavailable, InvalidRequest
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.simulate import Machine, host_uri, simulate
-from tests.servers.daemon import Daemon
+from tests.servers.daemon import Daemon, wait_until
 from tests.support.workload.deployment import open_transport
 
 CONTEXT = RequestContext(user_id="tester")
@@ -122,6 +122,31 @@ def test_networks_of_a_reload_must_have_cells_of_this_host(daemon):
         " this host has no NUMA cells 7"
     )
     daemon.configure({"neutron_physnet_foo": {"numa_nodes": "1"}})
+
+
+def test_memory_in_files_replaces_the_memory_of_the_host(daemon, api):
+    normal = {
+        "DEFAULT": {"ram_allocation_ratio": 0.9, "reserved_host_memory_mb": 512},
+        "libvirt": {"file_backed_memory": 0},
+    }
+    exact = {"ram_allocation_ratio": 1.0, "reserved_host_memory_mb": 0}
+    daemon.configure({"DEFAULT": exact, "libvirt": {"file_backed_memory": 65536}})
+    daemon.reload()
+    try:
+        wait_until(lambda: api.get_node(CONTEXT)["node"]["memory_mb"] == 65536)
+        claim = api.instance_claim(CONTEXT, instance(60000, specs={}))
+        assert api.get_node(CONTEXT)["node"]["free_ram_mb"] == 65536 - 60000
+        guest = etree.fromstring(f"<guest>{claim['guest']}</guest>")
+        assert guest.find("memoryBacking/source").get("type") == "file"
+        assert claim["numa_topology"]["file_backed"]
+        with pytest.raises(ComputeResourcesUnavailable, match="large pages: 64 MB requested at"):
+            api.instance_claim(CONTEXT, instance(specs={"hw:mem_page_size": "large"}))
+        with pytest.raises(ComputeResourcesUnavailable, match="9000 MB requested at cell 0"):
+            api.instance_claim(CONTEXT, instance(9000))
+    finally:
+        daemon.configure(normal)
+        daemon.reload()
+        wait_until(lambda: api.get_node(CONTEXT)["node"]["memory_mb"] == 16384)
 
 
 def test_start_is_refused_if_a_cell_of_a_network_does_not_exist(tmp_path, rabbitmq_server):

@@ -80,6 +80,19 @@ def test_a_real_guest_runs_on_its_assigned_cpus(connection, specs):
         assert emulator == claim.numa_topology.emulator_pcpus
 
 
+def test_memory_of_a_real_guest_is_in_a_file(connection):
+    there = host(here(connection, {}).topology, file_backed_memory_mb=128)
+    document = apply(plain_domain("qemu", 1, 64), granted(1, 64, where=there))
+    with running(connection, document) as domain:
+        backing = etree.fromstring(domain.XMLDesc()).find("memoryBacking")
+    assert [(each.tag, dict(each.attrib)) for each in backing] == [
+        ("source", {"type": "file"}),
+        ("access", {"mode": "shared"}),
+        ("allocation", {"mode": "immediate"}),
+        ("discard", {}),
+    ]
+
+
 @contextlib.contextmanager
 def running(connection, document):
     domain = connection.createXML(document, libvirt.VIR_DOMAIN_START_VALIDATE)

@@ -269,6 +269,15 @@ def test_group_of_an_mdev_type_enabled_at_a_reload_is_read(tmp_path):
     assert (only.type, only.max_instances) == ("nvidia-36", 3)
 
 
+def test_memory_in_files(tmp_path):
+    text = (
+        "[libvirt]\nfile_backed_memory = 1048576\n"
+        "[DEFAULT]\nram_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n"
+    )
+    assert settings(tmp_path, text).numa_policy.file_backed_memory_mb == 1048576
+    assert settings(tmp_path, "").numa_policy.file_backed_memory_mb == 0
+
+
 NETWORKS = """
 [neutron]
 physnets = foo, bar, foo

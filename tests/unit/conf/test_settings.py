@@ -175,6 +175,26 @@ def test_each_option_has_a_field_and_each_field_an_option():
             " in cell 0 twice",
         ),
         (
+            "[libvirt]\nfile_backed_memory = -1\n",
+            "[libvirt] file_backed_memory = -1: Should be greater than or equal to 0",
+        ),
+        (
+            "[libvirt]\nfile_backed_memory = 9\n[DEFAULT]\nreserved_host_memory_mb = 0\n",
+            "[DEFAULT] ram_allocation_ratio = None: must be 1.0, because of [libvirt]"
+            " file_backed_memory",
+        ),
+        (
+            "[libvirt]\nfile_backed_memory = 9\n[DEFAULT]\nram_allocation_ratio = 1.0\n",
+            "[DEFAULT] reserved_host_memory_mb = 512: must be 0, because of [libvirt]"
+            " file_backed_memory",
+        ),
+        (
+            "[libvirt]\nfile_backed_memory = 9\nconnection_uri = lxc:///\n[DEFAULT]\n"
+            "ram_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n",
+            "[libvirt] connection_uri = lxc:///: must be QEMU's, because of [libvirt]"
+            " file_backed_memory",
+        ),
+        (
             "[neutron]\nphysnets = foo, bar\n[neutron_physnet_foo]\nnuma_nodes = 0\n",
             "[neutron_physnet_bar] numa_nodes = : must list the NUMA cells of bar, which is in"
             " [neutron] physnets",

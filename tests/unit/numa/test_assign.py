@@ -99,6 +99,13 @@ def test_all_cpus_are_shared_when_no_set_is_configured():
     assert one.shared_pcpus == set(range(8))
 
 
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "1"}])
+def test_memory_is_in_a_file_if_the_host_has_such_memory(specs):
+    where = host(file_backed_memory_mb=4096)
+    assert assigned_to(fit_guest(required(**specs), where)).file_backed
+    assert not assigned_to(fit_guest(required(**specs), host())).file_backed
+
+
 def test_guest_without_cells_floats_on_the_shared_set():
     assert assigned_to(fit_guest(required(), host(shared="0-3"))).shared_pcpus == {0, 1, 2, 3}
     assert assigned_to(fit_guest(required(), host())).shared_pcpus == set()

@@ -6,6 +6,7 @@ from rtagent.model.decision import ReasonCode
 from rtagent.model.topology import Topology
 from rtagent.numa.fit import Fitted
 from tests.support.numa_hosts import (
+    PAGES,
     THREE_CELLS,
     TWO_CELLS,
     fit_guest,
@@ -44,6 +45,18 @@ def test_shared_emulator_needs_no_shared_cpus_if_a_vcpu_is_not_realtime(specs):
     realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": "^0"}
     guest = pinned(4, emulator_threads_policy="share", **realtime, **specs)
     assert isinstance(fit_guest(guest, host(TWO_CELLS, "0-15")), Fitted)
+
+
+@pytest.mark.parametrize("size", ["small", "large", "any", "2MB"])
+def test_guest_whose_memory_would_be_in_a_file_has_no_page_size(size):
+    where = host(PAGES, file_backed_memory_mb=4096)
+    name = "2MiB" if size == "2MB" else size
+    guest = required(2, 1024, numa_nodes="2", mem_page_size=size)
+    assert str(fit_guest(guest, where)) == (
+        f"{name} pages: 1024 MB requested at cn1, which this host offers only with"
+        " [libvirt] file_backed_memory = 0"
+    )
+    assert isinstance(fit_guest(required(2, 1024, numa_nodes="2"), where), Fitted)
 
 
 def test_guest_with_more_cells_than_the_host():

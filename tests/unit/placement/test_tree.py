@@ -150,6 +150,16 @@ def test_withheld_traits_are_those_of_the_hypervisor():
     assert root(able).traits == {"COMPUTE_RESCUE_BFV", "COMPUTE_NODE", "OWNER_NOVA"}
 
 
+def test_memory_in_files_is_the_total_and_a_trait():
+    numa = NumaPolicy(file_backed_memory_mb=1_000_000)
+    provider = root(replace(state(), policy=Policy(numa=numa)))
+    memory = provider.inventories["MEMORY_MB"]
+    assert (memory.total, memory.max_unit, memory.reserved) == (1_000_000, 1_000_000, 0)
+    assert memory.allocation_ratio == 1.0
+    assert "COMPUTE_MEM_BACKING_FILE" in provider.traits
+    assert "COMPUTE_MEM_BACKING_FILE" not in root(state()).traits
+
+
 # -- dedicated CPUs -------------------------------------------------------------------------------
 
 

@@ -92,6 +92,48 @@ def test_shared_emulator_of_a_realtime_guest_on_a_host_without_shared_cpus(mask)
     assert domain.find("vcpu").get("cpuset") == "4"
 
 
+IN_FILES = replace(WHERE, policy=replace(WHERE.policy, file_backed_memory_mb=65536))
+FILE = [
+    ("source", {"type": "file"}),
+    ("access", {"mode": "shared"}),
+    ("allocation", {"mode": "immediate"}),
+    ("discard", {}),
+]
+
+
+@pytest.mark.parametrize("specs", [{}, {"numa_nodes": "2"}])
+def test_memory_in_a_file(specs):
+    claim = granted(where=IN_FILES, **specs)
+    before = plain_domain().replace(
+        "<vcpu>", "<memoryBacking><source type='memfd'/></memoryBacking><vcpu>"
+    )
+    once = apply(before, claim)
+    assert apply(once, claim) == once
+    SCHEMA.assertValid(etree.fromstring(once))
+    assert inner(etree.fromstring(once), "memoryBacking") == FILE
+
+
+def test_memory_in_a_file_of_a_realtime_guest():
+    realtime = {"cpu_realtime": "yes", "cpu_realtime_mask": "^0"}
+    domain = applied(where=IN_FILES, cpu_policy="dedicated", **realtime)
+    assert inner(domain, "memoryBacking") == [("nosharepages", {}), ("locked", {}), *FILE]
+    SCHEMA.assertValid(domain)
+
+
+def test_guest_that_comes_from_a_host_with_memory_in_files_has_ordinary_memory():
+    there = apply(plain_domain(), granted(where=IN_FILES))
+    assert etree.fromstring(apply(there, granted())).find("memoryBacking") is None
+
+
+def test_other_source_of_the_memory_is_kept():
+    backing = "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"
+    domain = applied(plain_domain().replace("<vcpu>", f"{backing}<vcpu>"))
+    assert inner(domain, "memoryBacking") == [
+        ("source", {"type": "memfd"}),
+        ("access", {"mode": "shared"}),
+    ]
+
+
 def test_the_operators_realtime_priority():
     where = host(WHERE.topology, "4-15", "0-3", realtime_scheduler_priority=7)
     claim = granted(where=where, cpu_policy="dedicated", cpu_realtime="yes", cpu_realtime_mask="^0")
