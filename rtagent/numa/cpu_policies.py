@@ -31,7 +31,7 @@ def cpu_policy(properties: Properties) -> str:
 
     :raises InvalidFlavor: these contradict each other, or the image may not override the flavor.
     """
-    flavor, image = pair = properties.pair("hw:cpu_policy")
+    flavor, image = pair = properties.typed("hw:cpu_policy")
     for found in filter(None, pair):
         found.one_of(CPU_POLICIES)
     if flavor and image and image.value in _FORBIDDEN[flavor.value]:
@@ -78,7 +78,7 @@ def thread_policy(properties: Properties, cpu_policy: str) -> str:
     :raises InvalidFlavor: both are set, there are no dedicated vCPUs, or the image may not override
         the flavor.
     """
-    pair = properties.pair("hw:cpu_thread_policy")
+    pair = properties.typed("hw:cpu_thread_policy")
     named, trait = _named_thread_policy(pair), _trait(properties)
     if named and trait:
         raise conflict(f"a thread policy cannot be combined with the trait {_TRAIT}", *pair, trait)

@@ -31,7 +31,7 @@ def cpu_topology(properties: Properties) -> CpuTopology:
         raise conflict(
             "no arrangement of the vCPUs is within these limits",
             properties.flavor_vcpus,
-            *(found for part in _PARTS for found in properties.pair(f"hw:cpu_max_{part}")),
+            *(found for part in _PARTS for found in properties.given(f"hw:cpu_max_{part}")),
         )
     sockets, cores, threads = max(possible, key=lambda counts: _rank(counts, preferred))
     return CpuTopology(sockets=sockets, cores=cores, threads=threads)
@@ -41,7 +41,7 @@ def _limit(properties: Properties, name: str) -> int:
     """Return the limit of the image if it sets one, else the flavor's. The image may only lower the
     limit.
     """
-    pair = properties.pair(name)
+    pair = properties.given(name)
     flavor, image = map(_number, pair)
     if flavor and image > flavor:
         raise pair.conflict("the image may only lower the flavor's limit")
@@ -56,7 +56,7 @@ def _preferred(properties: Properties, limits: tuple[int, ...]) -> tuple[int, ..
 
     :raises FlavorImageConflict: a preference of the image exceeds a limit.
     """
-    pairs = [properties.pair(f"hw:cpu_{part}") for part in _PARTS]
+    pairs = [properties.given(f"hw:cpu_{part}") for part in _PARTS]
     flavor = tuple(_number(pair.flavor) for pair in pairs)
     image = tuple(_number(pair.image) for pair in pairs)
     for part, wanted, limit, pair in zip(_PARTS, image, limits, pairs, strict=True):
@@ -64,7 +64,7 @@ def _preferred(properties: Properties, limits: tuple[int, ...]) -> tuple[int, ..
             raise overriding(
                 f"the image may not ask for more {part} than its own or the flavor's limit",
                 pair.image,
-                *properties.pair(f"hw:cpu_max_{part}"),
+                *properties.given(f"hw:cpu_max_{part}"),
             )
     if any(image):
         return image

@@ -63,7 +63,7 @@ def numa_nodes(properties: Properties) -> int | None:
 
     :raises InvalidFlavor: it is not an integer above 0, or both set it.
     """
-    pair = properties.pair("hw:numa_nodes")
+    pair = properties.typed("hw:numa_nodes")
     if pair.flavor and pair.image:
         raise pair.conflict("the image may not set what the flavor sets")
     found = pair.flavor or pair.image

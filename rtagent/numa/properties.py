@@ -82,7 +82,7 @@ class Pair(NamedTuple):
 class Properties(Value, frozen=True, kw_only=True):
     """The properties from which a guest's CPUs, cells and pages are derived.
 
-    A property with an empty value counts as unset, as in Nova, except in `given`.
+    Whether an empty value counts as unset follows Nova: see `pair`, `typed` and `given`.
 
     :ivar vcpus: and memory_mb (MB): the size of the flavor.
     :ivar image: the image's properties.
@@ -104,7 +104,7 @@ class Properties(Value, frozen=True, kw_only=True):
         return Property(name, value) if value else None
 
     def pair(self, name: str) -> Pair:
-        """Return a property of both sides.
+        """Return a property of both sides. An empty value counts as unset.
 
         :param name: of the extra spec; the image property has ``_`` instead of the colon.
         """
@@ -112,6 +112,12 @@ class Properties(Value, frozen=True, kw_only=True):
         return Pair(
             flavor if flavor and flavor.value else None, image if image and image.value else None
         )
+
+    def typed(self, name: str) -> Pair:
+        """Return a property of both sides, as `pair` does; an empty value of the image counts as
+        set, because Nova's image properties have types.
+        """
+        return Pair(self.extra_spec(name), self.given(name).image)
 
     def given(self, name: str) -> Pair:
         """Return a property of both sides, as `pair` does; an empty value counts as set."""
@@ -133,10 +139,12 @@ class Properties(Value, frozen=True, kw_only=True):
         return pair.flavor or pair.image
 
     def in_request_groups(self, prefix: str, rest: str) -> Iterator[Property]:
-        """Return an extra spec of every request group: ``resources:PCPU``, ``resources1:PCPU``."""
+        """Return an extra spec of every request group: ``resources:PCPU``, ``resources1:PCPU``.
+        Empty values count as unset.
+        """
         pattern = re.compile(rf"{re.escape(prefix)}([a-zA-Z0-9_-]{{1,64}})?:{re.escape(rest)}")
         for name, value in self.extra_specs.items():
-            if pattern.fullmatch(name):
+            if value and pattern.fullmatch(name):
                 yield Property(name, value)
 
     @property

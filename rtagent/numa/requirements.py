@@ -189,7 +189,7 @@ def pci_numa_affinity_policy(properties: Properties) -> str | None:
 
     :raises InvalidFlavor: it is not a policy, or the image and the flavor differ.
     """
-    for found in filter(None, properties.pair("hw:pci_numa_affinity_policy")):
+    for found in filter(None, properties.typed("hw:pci_numa_affinity_policy")):
         found.one_of(PCI_NUMA_POLICIES)
     agreed = properties.agreed("hw:pci_numa_affinity_policy")
     return agreed.value if agreed else None

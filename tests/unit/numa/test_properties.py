@@ -18,8 +18,43 @@ def derived(specs, image=None):
     return numa_requirements(4, 4096, specs, image or {})
 
 
-def test_empty_value_counts_as_unset():
-    assert derived({"hw:cpu_policy": "", "hw:numa_nodes": ""}) == derived({})
+@pytest.mark.parametrize(
+    "specs",
+    [
+        {"hw:cpu_policy": "", "hw:numa_nodes": "", "hw:pci_numa_affinity_policy": ""},
+        {"hw:mem_page_size": "", "hw:locked_memory": "", "hw:emulator_threads_policy": ""},
+        {"hw:cpu_thread_policy": "", "hw:cpu_dedicated_mask": "", "hw:cpu_realtime": ""},
+        {"resources:PCPU": "", "resources1:VCPU": "", "trait:HW_CPU_HYPERTHREADING": ""},
+    ],
+)
+def test_empty_value_counts_as_unset(specs):
+    assert derived(specs) == derived({})
+
+
+TOPOLOGY = [f"cpu_{limit}{part}" for limit in ("", "max_") for part in ("cores", "threads")]
+
+
+@pytest.mark.parametrize("name", [f"hw:{name}" for name in TOPOLOGY])
+def test_empty_number_of_the_guests_cpu_topology_is_invalid(name):
+    with pytest.raises(PropertyInvalid) as refused:
+        derived({name: ""})
+    assert refused.value.kwargs["properties"] == {name: ""}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"hw_{name}" for name in TOPOLOGY),
+        "hw_numa_nodes",
+        "hw_cpu_policy",
+        "hw_cpu_thread_policy",
+        "hw_pci_numa_affinity_policy",
+    ],
+)
+def test_empty_number_or_policy_of_an_image_is_invalid(name):
+    with pytest.raises(PropertyInvalid) as refused:
+        derived({"hw:cpu_policy": "dedicated"}, {name: ""})
+    assert refused.value.kwargs["properties"] == {name: ""}
 
 
 REALTIME = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes"}
