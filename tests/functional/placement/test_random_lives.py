@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -201,14 +200,8 @@ class Life(RuleBasedStateMachine):
         return {"HW_CPU_X86_VMX"} if "HW_CPU_X86_VMX" in found["traits"] else set()
 
 
-@pytest.fixture(scope="module")
-def placement():
-    with Placement() as server:
-        yield server
-
-
-def test_placement_offers_what_the_agent_grants(placement, long: bool):
-    Life.server = placement
+def test_placement_offers_what_the_agent_grants(server: Placement, long: bool) -> None:
+    Life.server = server
     run_state_machine_as_test(
         Life,
         settings=settings(
