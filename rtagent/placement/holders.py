@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rtagent.model.consumers import consumers_of
 from rtagent.model.node_state import NodeState
@@ -14,7 +14,8 @@ from rtagent.placement.shape import Pool, WantedShape
 
 def wanted_shape(state: NodeState, tree: Tree) -> WantedShape:
     """Return the tree of a state, and who has which of its devices."""
-    pools = {(each.uuid, name) for each in tree.providers[1:] for name in each.inventories}
+    classes = frozenset(_classes(state))
+    pools = [(p.uuid, name) for p in tree.providers[1:] for name in p.inventories.keys() & classes]
     claimed = {
         consumer.uuid: {
             pool: amount
@@ -26,9 +27,17 @@ def wanted_shape(state: NodeState, tree: Tree) -> WantedShape:
     }
     return WantedShape(
         tree=tree,
+        classes=classes,
         claimed={uuid: of_consumer for uuid, of_consumer in claimed.items() if of_consumer},
         observed=_observed(state),
     )
+
+
+def _classes(state: NodeState) -> Iterator[str]:
+    """Yield the resource classes of the devices that are published."""
+    yield from (each.resource_class for each in state.resource_inventories if each.provider)
+    if state.policy.pci.report_in_placement:
+        yield from (each.resource_class for each in state.devices.values())
 
 
 def _observed(state: NodeState) -> Mapping[str, Mapping[Pool, int]]:

@@ -51,11 +51,13 @@ class Shape(Value, frozen=True, kw_only=True):
 class WantedShape(Value, frozen=True, kw_only=True):
     """What this node should have.
 
+    :ivar classes: the resource classes of devices. Inventories of other classes are never moved.
     :ivar claimed: the units of each consumer's claims, by pool. :ivar observed: the units that the
         domains of consumers without a claim use.
     """
 
     tree: Tree
+    classes: frozenset[str]
     claimed: Mapping[str, Mapping[Pool, int]] = {}
     observed: Mapping[str, Mapping[Pool, int]] = {}
 
@@ -65,11 +67,12 @@ class WantedShape(Value, frozen=True, kw_only=True):
 
     @property
     def inventories(self) -> Mapping[Pool, InventoryRecord]:
-        """The records of all providers."""
+        """The records of devices of all providers."""
         return {
             (provider.uuid, name): record
             for provider in self.tree.providers
             for name, record in provider.inventories.items()
+            if name in self.classes
         }
 
     def units_of(self, consumer: str, resource_class: str) -> Mapping[str, int]:

@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from rtagent.model.consumers import INSTANCE, MIGRATION
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_uuid
 from rtagent.placement.adoption import device_children
+from rtagent.placement.consumer_parts import UNTYPED
 from rtagent.placement.holders import wanted_shape
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
@@ -32,7 +34,7 @@ def read_and_plan(
 ) -> tuple[Shape, Reshape | Refusal | None]:
     """Read what is needed, and plan the reshape of a state's tree."""
     wanted = wanted_shape(state, tree)
-    now = _with_allocations(api, _read_inventories(api, state, tree), wanted)
+    now = _with_allocations(api, state, _read_inventories(api, state, tree), wanted)
     return now, plan_reshape(now, wanted)
 
 
@@ -88,7 +90,9 @@ def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Shape:
     )
 
 
-def _with_allocations(api: PlacementAPI, now: Shape, wanted: WantedShape) -> Shape:
+def _with_allocations(
+    api: PlacementAPI, state: NodeState, now: Shape, wanted: WantedShape
+) -> Shape:
     """Read the allocations that the plan depends on; none, if no inventory moves or is new."""
     moving = set(old_pools(now, wanted))
     users = {user for pool in new_pools(now, wanted) for user in holders(wanted, pool)}
@@ -102,7 +106,7 @@ def _with_allocations(api: PlacementAPI, now: Shape, wanted: WantedShape) -> Sha
         for found in [api.allocations(uuid)]
     }
     users |= {user for uuid, name in moving for user, part in listed[uuid].items() if name in part}
-    consumers = dict(_consumers(api, users))
+    consumers = dict(_consumers(api, state, users))
     providers = {
         uuid: replace(
             provider,
@@ -117,18 +121,23 @@ def _with_allocations(api: PlacementAPI, now: Shape, wanted: WantedShape) -> Sha
     return Shape(providers=providers, consumers=consumers)
 
 
-def _consumers(api: PlacementAPI, uuids: Set[str]) -> Iterator[tuple[str, Consumer]]:
+def _consumers(
+    api: PlacementAPI, state: NodeState, uuids: Set[str]
+) -> Iterator[tuple[str, Consumer]]:
     """Yield those that have allocations."""
     for uuid in sorted(uuids):
         found = api.consumer(uuid)
         if found["allocations"]:
+            type_ = found["consumer_type"]
+            if type_ == UNTYPED:  # as Nova writes them
+                type_ = MIGRATION if uuid in state.migrations else INSTANCE
             yield (
                 uuid,
                 Consumer(
                     generation=found["consumer_generation"],
                     project_id=found["project_id"],
                     user_id=found["user_id"],
-                    consumer_type=found["consumer_type"],
+                    consumer_type=type_,
                     allocations={
                         provider: part["resources"]
                         for provider, part in found["allocations"].items()

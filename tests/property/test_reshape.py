@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from rtagent.placement.provider import InventoryRecord
 from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
 from rtagent.placement.shape import Amounts, Shape, WantedShape
-from tests.unit.placement.shapes import A, B, C, consumers, shape, wanted
+from tests.unit.placement.shapes import GPU_CLASS, VGPU, A, B, C, consumers, shape, wanted
 from tests.unit.placement.values import ROOT, record
 
-CLASSES = ("VGPU", "CUSTOM_PCI_10DE_13F1")
+CLASSES = (VGPU, GPU_CLASS)
 PLACES = (ROOT, A, B, C, "elsewhere")
 NAMES = ("one", "two", "three", "four")
 

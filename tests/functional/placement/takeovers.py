@@ -77,10 +77,9 @@ class NovaCompute:
             "allocations": {uuid: {"resources": resources} for uuid, resources in parts.items()},
             "project_id": "project",
             "user_id": "user",
-            "consumer_type": "INSTANCE",
             "consumer_generation": generation,
         }
-        admin = self.node.server.client("1.38")
+        admin = self.node.server.client("1.36")  # without types of consumers
         assert admin.put(f"/allocations/{consumer}", json=body).status_code == 204
 
     def _create(self, uuid: str, name: str, parent: str | None) -> None:

@@ -9,7 +9,8 @@ from rtagent.placement.shape import Amounts, Consumer, Pool, Shape, ShapedProvid
 from tests.unit.placement.values import ROOT, record
 
 A, B, C = "gpu-a", "gpu-b", "gpu-c"
-VGPU = "VGPU"
+VGPU, GPU_CLASS = "VGPU", "CUSTOM_PCI_10DE_13F1"
+CLASSES = frozenset({VGPU, GPU_CLASS})
 
 
 def consumers(**allocations: Mapping[str, Amounts]) -> dict[str, Consumer]:
@@ -54,6 +55,7 @@ def wanted(
     children: Mapping[str, Mapping[str, InventoryRecord]],
     claimed: Mapping[str, Mapping[Pool, int]] | None = None,
     observed: Mapping[str, Mapping[Pool, int]] | None = None,
+    classes: frozenset[str] = CLASSES,
 ) -> WantedShape:
     """Return a host with VCPU on the root, and children."""
     root = Provider(uuid=ROOT, name="cn1", inventories={"VCPU": record(8)}, traits=frozenset())
@@ -65,6 +67,7 @@ def wanted(
     )
     return WantedShape(
         tree=Tree(revision=1, providers=(root, *devices)),
+        classes=classes,
         claimed=claimed or {},
         observed=observed or {},
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.placement.reshape import Refusal, Reshape, Transfer, plan_reshape
-from tests.unit.placement.shapes import VGPU, A, B, C, consumers, shape, wanted
+from tests.unit.placement.shapes import GPU_CLASS, VGPU, A, B, C, consumers, shape, wanted
 from tests.unit.placement.values import ROOT, record
 
 ON_ROOT = {ROOT: {"VCPU": record(8), VGPU: record(4)}}
@@ -139,9 +139,15 @@ def test_a_part_on_a_device_that_is_gone_stays_without_another_claim(claims):
     assert plan_reshape(now, wanted(TWO_GPUS, claims)) is None
 
 
+def test_inventories_of_other_classes_are_not_moved():
+    """A provider file adds the class to a child; another service has it on the root."""
+    known = consumers(vm={ROOT: {"CUSTOM_LICENSE": 1}})
+    now = shape({ROOT: {"VCPU": record(8), "CUSTOM_LICENSE": record(5)}}, known)
+    assert plan_reshape(now, wanted({A: {VGPU: record(4), "CUSTOM_LICENSE": record(5)}})) is None
+
+
 # -- devices that were not reported ----------------------------------------------------------------
 
-GPU_CLASS = "CUSTOM_PCI_10DE_13F1"
 CLAIMED = {"vm": {(A, GPU_CLASS): 1}}
 DEVICES = {A: {GPU_CLASS: record(1)}}
 HOST = {ROOT: {"VCPU": record(8)}}
