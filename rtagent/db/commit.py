@@ -13,6 +13,7 @@ from rtagent.db.history import ClaimEvent, HistoryWriter, claim_events_of
 from rtagent.db.migration_rows import MigrationRows, MigrationWriter, net_migrations
 from rtagent.db.node_rows import NodeWriter
 from rtagent.db.operation_rows import OperationRows, OperationWriter, net_operations
+from rtagent.db.outbox_rows import OutboxRows, OutboxWriter, net_outbox
 from rtagent.db.rosters import roster
 from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
 from rtagent.model.base import Value
@@ -36,6 +37,7 @@ class Batch(Value, frozen=True, kw_only=True):
     devices: DeviceRows
     migrations: MigrationRows
     domains: DomainRows
+    outbox: OutboxRows
     operations: OperationRows
     events: Sequence[ClaimEvent]
 
@@ -54,6 +56,7 @@ def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) ->
         devices=net_devices(before, after, changes),
         migrations=net_migrations(before, after, changes),
         domains=net_domains(before, after, changes),
+        outbox=net_outbox(before, after, changes),
         operations=operations,
         events=claim_events_of(changes),
     )
@@ -87,6 +90,7 @@ class CommitWriter:
         self._devices = DeviceWriter(dialect)
         self._migrations = MigrationWriter(dialect)
         self._domains = DomainWriter(dialect)
+        self._outbox = OutboxWriter(dialect)
         self._operations = OperationWriter(dialect)
         self._history = HistoryWriter(dialect)
 
@@ -115,6 +119,8 @@ class CommitWriter:
         self._migrations.write(connection, node_uuid, batch.migrations)
         self._domains.write(connection, node_uuid, batch.domains)
         self._passed("commit.claims")
+        self._outbox.write(connection, node_uuid, batch.outbox)
+        self._passed("commit.outbox")
         self._units.write(connection, node_uuid, batch.units)
         self._devices.write(connection, node_uuid, batch.devices)
         self._passed("commit.units")

@@ -35,6 +35,7 @@ POINTS = (
     "commit.begun",
     "commit.node",
     "commit.claims",
+    "commit.outbox",
     "commit.units",
     "commit.operations",
     "commit.events",

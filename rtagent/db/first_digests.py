@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from rtagent.db import claim_rows, device_rows, domain_rows, migration_rows
+from rtagent.db import claim_rows, device_rows, domain_rows, migration_rows, outbox_rows
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.db.node_rows import CHECKED_PARTS
 from rtagent.db.rosters import ROSTERS, keys_of, roster
@@ -22,6 +22,7 @@ TABLES: tuple[tuple[CheckedColumns, str], ...] = (
     (device_rows.CHECKED, "address"),
     (domain_rows.CHECKED, "domain_uuid"),
     (migration_rows.CHECKED, "uuid"),
+    (outbox_rows.CHECKED, "consumer_uuid"),
 )
 
 

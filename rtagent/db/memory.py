@@ -24,6 +24,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import DEST, Migration, TakenOver
 from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.node_state import NodeState
+from rtagent.model.outbox import OutboxRow
 from rtagent.model.policy import Policy
 from rtagent.model.position import Position
 from rtagent.model.retention import Retention
@@ -84,6 +85,7 @@ class _Node:
         self.failed_builds = 0
         self.disk_available_least: int | None = None
         self.retention = Retention()
+        self.outbox: dict[str, OutboxRow] = {}
 
     @property
     def position(self) -> Position:
@@ -107,6 +109,7 @@ class _Node:
             ratios=self.ratios,
             failed_builds=self.failed_builds,
             disk_available_least=self.disk_available_least,
+            outbox=tuple(self.outbox.values()),
         )
 
     def migration_of(self, claim: Claim) -> str | None:
@@ -139,6 +142,10 @@ class _Node:
             self.migrations[migration.uuid] = migration
         for uuid in batch.migrations.gone:
             del self.migrations[uuid]
+        for row in (*batch.outbox.new, *batch.outbox.changed):
+            self.outbox[row.consumer_uuid] = row
+        for uuid in batch.outbox.gone:
+            del self.outbox[uuid]
         self._write_operations(batch.operations)
         self.events.extend(batch.events)
         self.devices, self.resource_inventories = dict(after.devices), after.resource_inventories

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The revision that this code reads and writes. Revisions are numbered, so that an older program
 #: recognises a newer schema.
-HEAD = "0006"
+HEAD = "0007"
 
 
 class Revision(Value, frozen=True, kw_only=True):

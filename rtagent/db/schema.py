@@ -314,6 +314,17 @@ retention = _table(
     _digest(),
 )
 
+#: Consumers whose allocations have to be written to Placement, see `rtagent.model.outbox`.
+allocation_outbox = _table(
+    "allocation_outbox",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("consumer_uuid", Name, primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("request_id", Document, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    _digest(),
+)
+
 #: Rows are only appended. They outlive the claims that they describe.
 claim_events = _table(
     "claim_events",

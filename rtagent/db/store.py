@@ -25,6 +25,7 @@ from rtagent.db.node_rows import (
     write_record,
 )
 from rtagent.db.operation_rows import read_operation
+from rtagent.db.outbox_rows import read_outbox
 from rtagent.db.purge import purge_node
 from rtagent.db.retention_rows import read_retention, write_retention
 from rtagent.db.schema import compute_nodes
@@ -150,6 +151,7 @@ class SqlStore:
             domain_usages=read_domains(*parts),
             migrations=read_migrations(*parts),
             devices=read_devices(*parts),
+            outbox=read_outbox(*parts),
             **row.facts,
         )
         check_rosters(row, stored, findings)

@@ -91,6 +91,8 @@ class Change(Value, frozen=True, kw_only=True):
     :ivar devices: new or changed. :ivar device_removals: addresses.
     :ivar resource_inventories: all inventories of assigned resources; None: unchanged.
     :ivar disk_available_least: GB, observed.
+    :ivar written: consumers whose allocations Placement has: their rows leave the outbox.
+    :ivar unwritten: consumers whose allocations have to be written (again).
     """
 
     cause: str
@@ -110,6 +112,8 @@ class Change(Value, frozen=True, kw_only=True):
     policy: Policy | None = None
     failed_builds: int | None = None
     disk_available_least: int | None = None
+    written: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     events: tuple[Event, ...] = ()
 

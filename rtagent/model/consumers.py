@@ -223,7 +223,8 @@ def _parts(
 def _pools(state: NodeClaims, unit: AssignedDevice | AssignedResource) -> Iterator[_Pool]:
     """Yield the pool of a unit; nothing for a device that is not reported to Placement."""
     if isinstance(unit, AssignedResource):
-        yield (mdev_suffix(unit.parent_addr) if unit.parent_addr else ""), unit.resource_class
+        if unit.resource_class:  # not of a damaged claim
+            yield (mdev_suffix(unit.parent_addr) if unit.parent_addr else ""), unit.resource_class
         return
     record = state.devices.get(unit.address)
     if record is None or not state.policy.pci.report_in_placement:

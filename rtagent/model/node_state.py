@@ -25,6 +25,7 @@ from rtagent.model.device import VF_TYPES
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node
+from rtagent.model.outbox import Outbox, outbox_after
 from rtagent.model.owners import OwnerSums, check_owner, creation_order, owner_usage
 from rtagent.model.pci_devices import PciDevices
 from rtagent.model.policy import Policy
@@ -60,6 +61,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     :ivar floor: the revision that was loaded. It is unknown what changed before that revision.
     :ivar counters: Nova's statistics, see `stats`.
     :ivar disk_available_least: GB.
+    :ivar outbox: consumers whose allocations have to be written to Placement, by uuid.
     :ivar damage: damaged rows, and :ivar unknown: reasons why it is not known what is held, see
         `Stored`. Both are as of the last load.
     """
@@ -82,6 +84,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     counters: Map[str, int] = Map()
     failed_builds: int = 0
     disk_available_least: int | None = None
+    outbox: Outbox = Map()
     damage: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -140,6 +143,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
             counters=sums.counters,
             units=sums.units,
             touched=_with_touched(self, after, change),
+            outbox=outbox_after(self, after, change),
         )
 
     def sums(self) -> OwnerSums:
@@ -241,6 +245,7 @@ def restore(stored: Stored, policy: Policy) -> NodeState:
         floor=stored.revision,
         failed_builds=stored.failed_builds,
         disk_available_least=stored.disk_available_least,
+        outbox=Map({row.consumer_uuid: row for row in stored.outbox}),
         damage=stored.damage,
         unknown=stored.unknown,
     )

@@ -9,6 +9,7 @@ from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node, Ratios
+from rtagent.model.outbox import OutboxRow
 from rtagent.model.topology import Topology
 
 
@@ -34,5 +35,6 @@ class Stored(Value, frozen=True, kw_only=True):
     ratios: Ratios = Ratios()
     failed_builds: int = 0
     disk_available_least: int | None = None
+    outbox: tuple[OutboxRow, ...] = ()
     damage: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

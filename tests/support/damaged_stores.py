@@ -12,13 +12,16 @@ from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import InvariantViolated, RtAgentError
 from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
+from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, INCOMING
 from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.model.usage import NUMA_NOTHING
 from tests.support.stored_values import (
     DEVICE,
     INVENTORIES,
     NODE,
+    NOW,
     OCCUPANCY,
     POLICY,
     TOPOLOGY,
@@ -61,6 +64,9 @@ def fill(path: Path) -> NodeState:
         disk_available_least=7,
     )
     state = commit(store, enrolled(store), change)
+    placement = PlacementPolicy(manage_allocations=ManageAllocations.YES)
+    state = replace(state, policy=replace(POLICY, placement=placement))
+    state = commit(store, state, Change(cause="placement", at=NOW, unwritten=(uuid(5),)))
     engine.dispose()
     return state
 
@@ -76,6 +82,7 @@ def facts(state: NodeState) -> tuple[Any, ...]:
         state.topology,
         state.failed_builds,
         state.disk_available_least,
+        dict(state.outbox),
         state.usage,
         dict(state.units),
     )

@@ -84,6 +84,7 @@ def stored(state: NodeState) -> Stored:
         topology=state.topology,
         failed_builds=state.failed_builds,
         disk_available_least=state.disk_available_least,
+        outbox=tuple(state.outbox.values()),
     )
 
 

@@ -75,6 +75,7 @@ def assert_stored(stored: Stored, state: NodeState) -> None:
     assert stored.topology == state.topology
     assert stored.failed_builds == state.failed_builds
     assert stored.disk_available_least == state.disk_available_least
+    assert {row.consumer_uuid: row for row in stored.outbox} == dict(state.outbox)
 
 
 def assert_loads(store: Store, state: NodeState) -> None:

@@ -12,6 +12,7 @@ MODULES = (
     "migration_rows",
     "node_rows",
     "operation_rows",
+    "outbox_rows",
     "purge",
     "registry",
     "store",

@@ -1,0 +1,118 @@
+"""Which changes have allocations that must be written."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.lifecycle import moves
+from rtagent.model.change import Change
+from rtagent.model.consumers import consumer_allocations
+from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
+from tests.support.hosts import NOON, host, uid
+from tests.support.move_host import GUEST, LARGE, Host, facts
+
+
+def managing(state: NodeState | None = None, manage: str = "yes") -> NodeState:
+    state = state or host()
+    placement = PlacementPolicy(manage_allocations=ManageAllocations(manage))
+    return replace(state, policy=replace(state.policy, placement=placement))
+
+
+def written(node: Host) -> None:
+    """Remove every row, as after a drain."""
+    change = Change(cause="placement", at=NOON, written=tuple(node.state.outbox))
+    node.state = node.state.fold(change)
+    assert not node.state.outbox
+
+
+def drained() -> Host:
+    """A host with a guest whose allocations are written."""
+    node = Host(managing())
+    node.build()
+    written(node)
+    return node
+
+
+@pytest.mark.parametrize("manage", ["yes", "strict"])
+def test_a_claim_has_its_row_in_the_same_change(manage):
+    node = Host(managing(manage=manage))
+    claim = node.build()
+    row = node.state.outbox[GUEST]
+    assert (row.consumer_uuid, row.revision) == (GUEST, claim.revision - 1)  # its creation
+
+
+def test_there_are_no_rows_unless_the_agent_manages_allocations():
+    node = Host()
+    node.end(node.build())
+    assert not node.state.outbox
+
+
+def test_only_changes_of_allocations_have_rows():
+    node = Host(managing())
+    claim = node.build()
+    row = node.state.outbox[GUEST]
+    node.renew(claim)
+    node.update("active")
+    assert node.state.outbox[GUEST] == row
+    written(node)
+    node.update("paused")
+    assert not node.state.outbox
+
+
+def test_a_release_has_a_row_although_the_claim_is_gone():
+    node = drained()
+    (claim,) = node.state.claims_of(GUEST)
+    node.end(claim)
+    assert set(node.state.outbox) == {GUEST}
+    assert consumer_allocations(node.state, GUEST) == {}
+
+
+def test_a_row_that_changed_again_has_the_later_revision():
+    node = Host(managing())
+    claim = node.build()
+    first = node.state.outbox[GUEST].revision
+    node.end(claim)
+    assert node.state.outbox[GUEST].revision > first
+
+
+def test_a_guest_that_leaves_and_returns_has_rows_of_both_consumers():
+    node, move = drained(), facts()
+    node.start_move_out(move)
+    assert set(node.state.outbox) == {GUEST, move.uuid}
+    written(node)
+    node.finish_revert(move)
+    assert set(node.state.outbox) == {GUEST, move.uuid}
+
+
+def test_a_resize_on_one_host_has_rows_of_both_consumers_at_each_change():
+    node, move = drained(), facts()
+    node.claim_move(move, LARGE)
+    assert set(node.state.outbox) == {GUEST, move.uuid}
+    written(node)
+    node.start_move_out(move)
+    node.finish_move(move)
+    assert not node.state.outbox
+    node.drop_at_source(move)
+    assert set(node.state.outbox) == {move.uuid}
+
+
+def test_an_end_of_a_move_that_is_unknown_here_has_no_row():
+    node = drained()
+    node.moved(moves.drop_move_claim_at_dest, "drop_move_claim_at_dest", facts(), GUEST)
+    assert not node.state.outbox
+
+
+def test_allocations_are_written_again_on_request():
+    node, consumer = drained(), uid()
+    change = Change(cause="placement", at=NOON, unwritten=(GUEST, consumer), request_id="req-1")
+    state = node.state.fold(change)
+    assert set(state.outbox) == {GUEST, consumer}
+    assert state.outbox[GUEST].request_id == "req-1"
+
+
+def test_rows_are_dropped_when_others_manage_allocations():
+    node = Host(managing())
+    node.build()
+    policy = replace(node.state.policy, placement=PlacementPolicy())
+    state = node.state.fold(Change(cause="policy", at=NOON, policy=policy))
+    assert not state.outbox
