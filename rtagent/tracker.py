@@ -21,6 +21,7 @@ from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import TakenOver
 from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.model.store_restore import StoreRestore
@@ -297,6 +298,38 @@ class ResourceTracker:
 
         purged: int = self._writer.submit(decide, "purge")
         return purged
+
+    def write_allocations(self, consumers: Collection[str]) -> None:
+        """Have the allocations of these consumers written to Placement (again), if the agent
+        manages allocations.
+
+        :raises StoreUnavailable: TrackerBusy:
+        """
+
+        def decide(state: NodeState) -> tuple[Change | None, None]:
+            if state.policy.placement.manage_allocations == ManageAllocations.NO or not consumers:
+                return None, None
+            unwritten = tuple(sorted(consumers))
+            return Change(cause="placement", at=self._clock.now(), unwritten=unwritten), None
+
+        self._writer.submit(decide, "placement")
+
+    def remove_written(self, revisions: Mapping[str, int]) -> None:
+        """Remove consumers from the outbox whose allocations Placement has.
+
+        :param revisions: by consumer: those that were written. A consumer that has changed since
+            stays.
+        :raises StoreUnavailable: TrackerBusy:
+        """
+
+        def decide(state: NodeState) -> tuple[Change | None, None]:
+            rows = ((uuid, state.outbox.get(uuid)) for uuid in sorted(revisions))
+            written = tuple(u for u, row in rows if row and row.revision == revisions[u])
+            if not written:
+                return None, None
+            return Change(cause="placement", at=self._clock.now(), written=written), None
+
+        self._writer.submit(decide, "placement")
 
     def lapsed(self) -> frozenset[str]:
         """Claims whose lease has lapsed, by the monotonic clock. None in a restored store, which

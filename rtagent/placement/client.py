@@ -188,10 +188,10 @@ class HttpPlacement:
         return dict(_decoded(_checked(response), _Consumer))
 
     def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
-        _checked(self._request("PUT", f"/allocations/{uuid}", content))
+        _written(self._request("PUT", f"/allocations/{uuid}", content))
 
     def post_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
-        _checked(self._request("POST", "/allocations", contents))
+        _written(self._request("POST", "/allocations", contents))
 
     def reshape(
         self,
@@ -199,7 +199,7 @@ class HttpPlacement:
         allocations: Mapping[str, Mapping[str, Any]],
     ) -> None:
         body = {"inventories": inventories, "allocations": allocations}
-        _checked(self._request("POST", "/reshaper", body))
+        _written(self._request("POST", "/reshaper", body))
 
     def tree(self, uuid: str) -> Sequence[Mapping[str, Any]]:
         return self._providers({"in_tree": uuid})
@@ -272,6 +272,15 @@ def _checked(response: requests.Response) -> requests.Response:
     if status == HTTPStatus.CONFLICT and concurrent:
         raise PlacementConflict(**data)
     raise PlacementError(**data)
+
+
+def _written(response: requests.Response) -> None:
+    """Check that Placement has executed a write. Its only answer then has no content.
+
+    :raises PlacementError: as `_checked`, or something else than Placement has answered.
+    """
+    if _checked(response).status_code != HTTPStatus.NO_CONTENT:
+        raise PlacementError(f"{response.url} answered {response.status_code} to a write")
 
 
 def _error(response: requests.Response) -> Mapping[str, Any]:

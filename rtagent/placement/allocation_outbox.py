@@ -1,0 +1,270 @@
+"""AllocationOutbox: writes the allocations of this node's claims, on a thread of its own.
+
+It is level-triggered: the outbox in the node's state says whose allocations have to be written, and
+what they should be is computed from the state of that moment. A row leaves the outbox only after
+Placement has the allocation, so that a process that is killed writes it again after its restart.
+
+The thread is not the mirror's: a claim with ``manage_allocations = strict`` must not wait for
+inventories that Placement is slow to accept.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+
+from rtagent.errors import PlacementError, Unavailable
+from rtagent.model.change import Change
+from rtagent.model.node_state import NodeState
+from rtagent.model.outbox import OutboxRow
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.placement.allocation_comparison import differing_consumers
+from rtagent.placement.consumer_writer import ConsumerWriter
+from rtagent.placement.outbox_groups import Batch, batches
+from rtagent.placement.outbox_health import OutboxHealth
+from rtagent.placement.outbox_source import OutboxSource
+from rtagent.placement.pauses import Pauses
+from rtagent.placement.request_id import use_request_id
+from rtagent.ports import Clock, NullReporter, PlacementAPI, Reporter
+
+#: Seconds for which written rows are gathered before one commit removes them.
+GATHER = 1.0
+#: Seconds until the first inventories are looked for again.
+POLL = 0.2
+#: Seconds for which a write waits for a push of the mirror, which each write makes start again.
+COURTESY = 1.0
+#: Seconds for which `stop` waits for a request in flight.
+STOP_TIMEOUT = 5.0
+
+
+class AllocationOutbox:
+    """Thread-safe. Only `turn`, `stop` and methods with a timeout wait for Placement."""
+
+    def __init__(
+        self,
+        api: PlacementAPI,
+        source: OutboxSource,
+        clock: Clock,
+        reporter: Reporter | None = None,
+        *,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """:param api: of this thread alone.
+        :param jitter: returns a number from 0 to 1, called for each pause after a failure.
+        """
+        self._api, self._source, self._clock = api, source, clock
+        self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
+        self._writer = ConsumerWriter(api)
+        self._pauses = Pauses(jitter)
+        self._health = OutboxHealth(self._reporter)
+        self._condition = threading.Condition()
+        self._written: dict[str, int] = {}
+        self._compared = False
+        self._reloaded = self._stopping = False
+        self._woken = True
+        self._next = self._remove_at = self._courtesy_until = float("inf")
+        self._thread = threading.Thread(target=self._run, name="allocations", daemon=True)
+
+    # -- status -----------------------------------------------------------------------------------
+
+    @property
+    def error(self) -> PlacementError | None:
+        """Why allocations are not written at present, or None."""
+        return self._pauses.error
+
+    def unwritten(self) -> Sequence[OutboxRow]:
+        """Return the rows whose allocations Placement does not have, oldest first."""
+        rows = self._source.state().outbox.values()
+        with self._condition:
+            found = [row for row in rows if self._written.get(row.consumer_uuid) != row.revision]
+        return sorted(found, key=lambda row: (row.revision, row.consumer_uuid))
+
+    @property
+    def age(self) -> float:
+        """The age in seconds of the oldest allocation that Placement does not have; 0: none."""
+        oldest = min((row.at for row in self.unwritten()), default=None)
+        return 0.0 if oldest is None else max(0.0, (self._clock.now() - oldest).total_seconds())
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def listener(self, state: NodeState, changes: Sequence[Change]) -> None:
+        """Wake if allocations may have to be written. For `ResourceTracker.listen`."""
+        reloaded = not changes
+        policy = any(change.policy is not None for change in changes)
+        if reloaded or policy or any(change.owners or change.unwritten for change in changes):
+            with self._condition:
+                self._compared = self._compared and not policy
+                self._reloaded = self._reloaded or reloaded
+                self._woken = True
+                self._condition.notify_all()
+
+    def recheck(self) -> None:
+        """Compare all allocations soon, because options or another client may have changed them."""
+        with self._condition:
+            self._compared, self._woken = False, True
+            self._condition.notify_all()
+
+    def wait_written(self, consumers: Iterable[str], revision: int, timeout: float) -> bool:
+        """Whether Placement has what these consumers had at that revision, or later, in time."""
+        wanted = tuple(consumers)
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: all(self._is_written(uuid, revision) for uuid in wanted), timeout
+            )
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
+        """Send no further request, and wait for the one in flight.
+
+        :returns: whether it ended within `timeout` seconds. If not, the next start repeats it.
+        """
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def turn(self) -> None:
+        """Write what is due, in the caller's thread."""
+        with self._condition:
+            self._woken, reloaded, self._reloaded = False, self._reloaded, False
+        state = self._source.state()
+        if reloaded:
+            self._forget()
+        if state.policy.placement.manage_allocations == ManageAllocations.NO:
+            self._forget()
+            self._pauses.succeed(())
+            self._next = float("inf")
+            self._health.report((), None, 0.0)
+            return
+        if self._source.ready() and self._clock.monotonic() >= self._pauses.not_before:
+            try:
+                self._compare()
+                self._drain()
+            except PlacementError as error:
+                self._writer.forget()
+                self._pauses.fail(error, self._clock.monotonic())
+        self._remove()
+        self._plan()
+
+    def _run(self) -> None:
+        while self._wait():
+            try:
+                self.turn()
+            except Exception as defect:
+                self._reporter.log("error", f"allocations: {traceback.format_exc()}")
+                failure = PlacementError(f"the writer of allocations has a defect: {defect!r}")
+                self._pauses.fail(failure, self._clock.monotonic())
+                self._plan()
+        self._remove(now=True)
+
+    def _wait(self) -> bool:
+        """Wait until a turn is due; False: the thread stops."""
+        with self._condition:
+            while not self._stopping:
+                now = self._clock.monotonic()
+                due = min(self._next, now if self._woken else float("inf"))
+                due = max(due, min(self._pauses.not_before, self._remove_at))
+                if due <= now:
+                    break
+                self._condition.wait(None if due == float("inf") else due - now)
+            return not self._stopping
+
+    def _plan(self) -> None:
+        """Decide when the next turn is due without a wake-up, and report the health."""
+        now, unwritten = self._clock.monotonic(), self.unwritten()
+        self._pauses.keep(unwritten)
+        times = [self._remove_at]
+        if not self._source.ready():
+            times.append(now + POLL)
+        elif not self._compared:
+            times.append(self._pauses.not_before)
+        times += (self._pauses.due(row) for row in unwritten)
+        self._next = min(times)
+        self._health.report(unwritten, self._pauses.error, self.age)
+
+    # -- writes -----------------------------------------------------------------------------------
+
+    def _compare(self) -> None:
+        """Find allocations that differ from the claims, once after a start and on request."""
+        if self._compared:
+            return
+        use_request_id("")
+        found = differing_consumers(self._api, self._source.state())
+        try:
+            if found:
+                self._source.enqueue(found)
+        except Unavailable as error:
+            raise PlacementError(f"what differs cannot be recorded: {error.message}") from error
+        self._compared = True
+
+    def _drain(self) -> None:
+        now = self._clock.monotonic()
+        due = [row for row in self.unwritten() if self._pauses.due(row) <= now]
+        for batch in batches(self._source.state, due):
+            if self._stopping or not self._source.ready():
+                return
+            self._let_mirror_finish()
+            self._write(batch)
+            self._remove()
+
+    def _write(self, batch: Batch) -> None:
+        use_request_id(batch.request_id)
+        failed = self._writer.write(batch.groups, batch.own)
+        now = self._clock.monotonic()
+        self._pauses.refuse((row for row in batch.rows if row.consumer_uuid in failed), failed, now)
+        done = [row for row in batch.rows if row.consumer_uuid not in failed]
+        self._pauses.succeed(done)
+        with self._condition:
+            self._written |= {row.consumer_uuid: row.revision for row in done}
+            if done:
+                self._remove_at = min(self._remove_at, now + GATHER)
+            self._condition.notify_all()
+
+    def _remove(self, *, now: bool = False) -> None:
+        """Remove written rows from the outbox, if they have been gathered for long enough."""
+        if not now and self._clock.monotonic() < self._remove_at:
+            return
+        rows = self._source.state().outbox
+        with self._condition:
+            written = {uuid: revision for uuid, revision in self._written.items() if uuid in rows}
+        try:
+            if written:
+                self._source.remove(written)
+        except Unavailable:
+            self._remove_at = self._clock.monotonic() + GATHER  # the rows are still there
+            return
+        with self._condition:
+            self._remove_at = float("inf")
+            for uuid in [uuid for uuid in self._written if uuid not in self._source.state().outbox]:
+                del self._written[uuid]
+
+    def _let_mirror_finish(self) -> None:
+        """Wait for a push of the mirror, but not for long: it may hang."""
+        if not self._source.pushing():
+            self._courtesy_until = float("inf")
+            return
+        self._courtesy_until = min(self._courtesy_until, self._clock.monotonic() + COURTESY)
+        with self._condition:
+            while self._source.pushing() and self._clock.monotonic() < self._courtesy_until:
+                self._condition.wait(POLL / 4)
+
+    def _is_written(self, uuid: str, revision: int) -> bool:
+        row = self._source.state().outbox.get(uuid)
+        return row is None or self._written.get(uuid, -1) >= revision
+
+    def _forget(self) -> None:
+        """Forget what Placement has, and what was written of rows that may be others now."""
+        self._writer.forget()
+        with self._condition:
+            self._compared = False
+            self._written.clear()
+            self._remove_at = float("inf")

@@ -1,0 +1,102 @@
+"""What is written together: consumers of one guest, and many guests in a backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from rtagent.model.base import Value
+from rtagent.model.claim import BUILD
+from rtagent.model.consumers import MIGRATION, Consumer, consumers_of, own_providers, owner_of
+from rtagent.model.node_state import NodeState
+from rtagent.model.outbox import OutboxRow
+from rtagent.placement.consumer_writer import Group, WantedConsumer
+
+#: From this number of guests on, several are written in one request. Then their requests have no
+#: request id of a caller.
+BACKLOG = 16
+#: How many guests are written in one request.
+BATCH = 32
+
+
+class Batch(Value, frozen=True, kw_only=True):
+    """:ivar rows: that the groups cover, at the revisions that they have.
+    :ivar request_id: of the call that caused the write; "": several did, or none.
+    """
+
+    rows: tuple[OutboxRow, ...]
+    groups: tuple[Group, ...]
+    own: OwnProviders
+    request_id: str
+
+
+def batches(state: Callable[[], NodeState], due: Sequence[OutboxRow]) -> Iterator[Batch]:
+    """Yield what to write, in the order of the rows. Each batch is computed from the state of the
+    moment when it is needed.
+
+    :param due: the rows to write, in order.
+    """
+    now = state()
+    owners = list(dict.fromkeys(owner_of(now, row.consumer_uuid) for row in due))
+    size = BATCH if len(owners) >= BACKLOG else 1
+    consumers: dict[str, list[str]] = {}
+    for row in due:
+        consumers.setdefault(owner_of(now, row.consumer_uuid), []).append(row.consumer_uuid)
+    for start in range(0, len(owners), size):
+        part = owners[start : start + size]
+        yield _batch(state(), {owner: consumers[owner] for owner in part})
+
+
+def _batch(state: NodeState, consumers: dict[str, list[str]]) -> Batch:
+    rows: list[OutboxRow] = []
+    groups: list[Group] = []
+    for owner, uuids in consumers.items():
+        wanted = consumers_of(state, owner)
+        # Rows of the same guest that came meanwhile are written with them.
+        together = dict.fromkeys((*uuids, owner, *wanted))
+        found = [state.outbox[uuid] for uuid in together if uuid in state.outbox]
+        if found:
+            rows += found
+            groups.append([_wanted(state, row, owner, wanted) for row in found])
+    callers = {row.request_id for row in rows}
+    return Batch(
+        rows=tuple(rows),
+        groups=tuple(groups),
+        own=OwnProviders(state),
+        request_id=callers.pop() if len(callers) == 1 else "",
+    )
+
+
+def _wanted(
+    state: NodeState, row: OutboxRow, owner: str, wanted: Mapping[str, Consumer]
+) -> WantedConsumer:
+    consumer = wanted.get(row.consumer_uuid)
+    if consumer is None:
+        return WantedConsumer(uuid=row.consumer_uuid)
+    claims = state.claims_of(owner)
+    built = len(claims) == 1 and claims[0].kind == BUILD
+    since_start = row.revision > state.floor  # else an earlier process may have written it
+    return WantedConsumer(
+        uuid=consumer.uuid,
+        parts=consumer.parts,
+        consumer_type=consumer.consumer_type,
+        project_id=consumer.project_id,
+        user_id=consumer.user_id,
+        is_new=since_start and (built or consumer.consumer_type == MIGRATION),
+    )
+
+
+class OwnProviders:
+    """The uuids of a node's providers, computed when the first one is looked for: a new consumer
+    needs none.
+    """
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+
+    def __contains__(self, uuid: object) -> bool:
+        return uuid == self._state.node.uuid or uuid in self._all
+
+    @cached_property
+    def _all(self) -> frozenset[str]:
+        return own_providers(self._state)

@@ -1,0 +1,234 @@
+"""The turns of the outbox, with a manual clock, and its thread."""
+
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.embedded import SystemClock
+from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.placement.allocation_outbox import GATHER
+from rtagent.placement.memory import MemoryPlacement
+from rtagent.placement.outbox_groups import BACKLOG
+from rtagent.placement.request_id import current_request_id
+from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
+from tests.support.allocation_outboxes import RECORD, OutboxSetup, manage, prepare
+from tests.support.hosts import NODE, call, request, uid
+from tests.support.trackers import claim, release
+
+
+@pytest.fixture
+def setup():
+    setup = OutboxSetup()
+    setup.turn()  # compares
+    return setup
+
+
+def test_a_claim_is_one_request_and_its_row_is_removed_later(setup):
+    made = claim(setup.tracker)
+    assert setup.rows() == {made.owner_id}
+    assert setup.turn() == ["put_consumer"]
+    assert setup.allocated() == setup.wanted() != {}
+    assert setup.rows() == {made.owner_id}
+    assert setup.outbox.unwritten() == []
+    assert setup.turn(GATHER) == []
+    assert setup.rows() == set()
+
+
+def test_no_change_is_no_request(setup):
+    made = claim(setup.tracker)
+    setup.turn()
+    setup.tracker.renew_claim(made.uuid, call("renew_claim"))
+    setup.tracker.activate_claim(made.uuid, call("activate_claim"))
+    assert setup.turn() == setup.turn(GATHER) == setup.turn(3600) == []
+
+
+def test_a_release_is_one_request(setup):
+    made = claim(setup.tracker)
+    setup.turn()
+    release(setup.tracker, made.uuid)
+    assert setup.turn() == ["put_consumer"]
+    assert setup.allocated() == {}
+
+
+def test_a_claim_that_ends_before_it_is_written_leaves_nothing(setup):
+    made = claim(setup.tracker)
+    release(setup.tracker, made.uuid)
+    assert setup.turn() == ["consumer"]
+    assert setup.turn(GATHER) == []
+    assert setup.rows() == set()
+
+
+def test_a_backlog_is_written_in_few_requests_in_order(setup):
+    setup.ready = False
+    policy = replace(setup.tracker.snapshot().policy, cpu_allocation_ratio=Decimal(16))
+    setup.tracker.set_policy(policy)
+    for _ in range(BACKLOG):
+        claim(setup.tracker, memory_mb=1)
+    setup.ready = True
+    assert setup.turn() == ["tree", "allocations", "post_consumers"]
+    assert setup.allocated() == setup.wanted()
+
+
+def test_nothing_is_written_before_the_inventories(setup):
+    setup.ready = False
+    claim(setup.tracker)
+    assert setup.turn() == setup.turn(1) == []
+    setup.ready = True
+    assert setup.turn() == ["put_consumer"]
+
+
+def test_an_outage_keeps_the_rows_and_pauses(setup):
+    made = claim(setup.tracker)
+    setup.api.failure = PlacementUnavailable("gone")
+    assert setup.turn() == ["put_consumer"]
+    assert setup.turn(FIRST_RETRY / 2) == []
+    assert setup.turn(FIRST_RETRY / 2) != []
+    assert setup.rows() == {made.owner_id}
+    part, status, output = setup.reporter.healths[-1]
+    assert (part, status) == ("allocation_outbox", "warn")
+    assert "1 allocations are not written" in output
+    assert "gone" in output
+    setup.api.failure = None
+    setup.turn(2 * LAST_RETRY)
+    assert setup.allocated() == setup.wanted()
+    assert setup.reporter.healths[-1][1] == "pass"
+    assert setup.outbox.error is None
+
+
+def test_claims_are_granted_during_an_outage_and_written_after_it(setup):
+    setup.api.failure = PlacementUnavailable("gone")
+    for _ in range(5):
+        claim(setup.tracker, vcpus=1)
+        setup.turn(1)
+    assert len(setup.rows()) == 5
+    setup.api.failure = None
+    setup.turn(LAST_RETRY)
+    assert setup.allocated() == setup.wanted()
+
+
+def test_a_refused_consumer_waits_alone(setup):
+    setup.api.put_inventories(
+        NODE.uuid, 1, {"MEMORY_MB": {**RECORD, "total": 10**6}, "VCPU": RECORD}
+    )
+    setup.requests()
+    large = claim(setup.tracker, root_gb=1)
+    small = claim(setup.tracker)
+    setup.turn()
+    assert setup.allocated().keys() == {small.owner_id}
+    assert large.owner_id in setup.reporter.healths[-1][2]
+    assert setup.turn(FIRST_RETRY / 2) == []
+    release(setup.tracker, large.uuid)
+    setup.turn()
+    assert setup.outbox.unwritten() == []
+    assert setup.outbox.error is None
+
+
+def test_a_killed_process_writes_its_rows_again_without_harm(setup):
+    claim(setup.tracker)
+    setup.turn()  # written, and killed before the row is removed
+    setup.restart()
+    assert setup.turn() == ["tree", "allocations", "consumer"]
+    setup.turn(GATHER)
+    assert setup.rows() == set()
+    assert setup.allocated() == setup.wanted()
+
+
+def test_rows_stay_while_the_store_is_away(setup):
+    made = claim(setup.tracker)
+    setup.removals = False
+    setup.turn()
+    assert setup.turn(GATHER) == []
+    assert setup.rows() == {made.owner_id}
+    setup.removals = True
+    assert setup.turn(GATHER) == []
+    assert setup.rows() == set()
+
+
+def test_claims_of_a_time_without_managed_allocations_are_written_once():
+    setup = OutboxSetup("no")
+    claim(setup.tracker)
+    assert setup.turn() == []
+    manage(setup.tracker, "yes")
+    assert setup.turn() == ["tree", "allocations", "put_consumer"]
+    assert setup.allocated() == setup.wanted()
+    assert setup.turn(GATHER) == setup.turn(3600) == []
+
+
+def test_allocations_that_differ_are_corrected_at_the_start(setup):
+    made = claim(setup.tracker)
+    setup.turn()
+    setup.turn(GATHER)
+    body = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    other = {NODE.uuid: {"resources": {"VCPU": 7}}}
+    setup.api.put_consumer(made.owner_id, {"allocations": other, "consumer_generation": 1, **body})
+    setup.restart()
+    setup.turn()
+    assert setup.allocated() == setup.wanted()
+
+
+def test_rows_are_dropped_when_others_manage_allocations(setup):
+    setup.api.failure = PlacementUnavailable("gone")
+    claim(setup.tracker)
+    setup.turn()
+    manage(setup.tracker, "no")
+    assert setup.rows() == set()
+    assert setup.turn(LAST_RETRY) == []
+    assert setup.reporter.healths[-1][1] == "pass"
+
+
+def test_the_writer_waits_for_a_push_of_inventories_but_not_for_long():
+    setup = OutboxSetup(clock=SystemClock())
+    setup.outbox.turn()
+    claim(setup.tracker)
+    setup.pushing = True
+    setup.requests()
+    setup.outbox.turn()
+    assert setup.requests() == ["put_consumer"]
+
+
+def test_callers_wait_for_their_allocation():
+    setup = OutboxSetup("strict", clock=SystemClock())
+    setup.outbox.start()
+    made = claim(setup.tracker)
+    assert setup.outbox.wait_written([made.owner_id], made.revision, 30)
+    assert setup.allocated() == setup.wanted()
+    setup.api.failure = PlacementError("no answer of Placement")
+    other = claim(setup.tracker)
+    assert not setup.outbox.wait_written([other.owner_id], other.revision, 0.1)
+    assert setup.outbox.stop(30)
+
+
+def test_a_row_that_came_meanwhile_stays(setup):
+    made = claim(setup.tracker)
+    setup.turn()
+    release(setup.tracker, made.uuid)  # after the write, before the removal
+    setup.api.failure = PlacementUnavailable("gone")
+    setup.turn(GATHER)
+    assert setup.rows() == {made.owner_id}
+    setup.api.failure = None
+    setup.turn(LAST_RETRY)
+    assert setup.allocated() == {}
+
+
+class WatchedPlacement(MemoryPlacement):
+    """Records the request id of each write."""
+
+    def __init__(self):
+        super().__init__()
+        self.callers = []
+
+    def put_consumer(self, uuid, content):
+        self.callers.append(current_request_id())
+        super().put_consumer(uuid, content)
+
+
+def test_a_request_carries_the_id_of_the_call_that_caused_it():
+    api = WatchedPlacement()
+    prepare(api)
+    setup = OutboxSetup(api=api)
+    setup.turn()
+    caller = f"req-{uid()}"
+    setup.tracker.instance_claim(request(), replace(call(), request_id=caller))
+    setup.turn()
+    assert api.callers == [caller]

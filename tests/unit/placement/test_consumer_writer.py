@@ -1,0 +1,180 @@
+"""Writes of consumers: the fewest requests, and nothing of other writers is lost."""
+
+import pytest
+
+from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.model.consumers import INSTANCE, MIGRATION
+from rtagent.placement.consumer_writer import ConsumerWriter, WantedConsumer
+from rtagent.placement.memory import MemoryPlacement
+from tests.support.hosts import uid
+
+HERE, THERE = uid(), uid()
+OWN = frozenset({HERE})
+RECORD = {
+    "total": 10,
+    "reserved": 0,
+    "min_unit": 1,
+    "max_unit": 10,
+    "step_size": 1,
+    "allocation_ratio": 1.0,
+}
+
+
+class Setup:
+    def __init__(self):
+        self.api = MemoryPlacement()
+        for uuid in (HERE, THERE):
+            self.api.create_provider(uuid, f"p{uuid}")
+            self.api.put_inventories(uuid, 0, {"VCPU": RECORD})
+        self.writer = ConsumerWriter(self.api)
+        self.requests()
+
+    def requests(self):
+        found = list(self.api.requests)
+        self.api.requests.clear()
+        return found
+
+    def write(self, *groups):
+        return self.writer.write([list(group) for group in groups], OWN)
+
+    def vcpus(self, uuid):
+        """What a consumer has, by provider."""
+        found = self.api.consumer(uuid)["allocations"]
+        self.api.requests.pop()
+        return {provider: part["resources"]["VCPU"] for provider, part in found.items()}
+
+    def other_writer(self, uuid, generation, **vcpus):
+        parts = {provider: {"resources": {"VCPU": n}} for provider, n in vcpus.items()}
+        body = {"project_id": "p", "user_id": "u", "consumer_type": INSTANCE}
+        self.api.put_consumer(
+            uuid, {"allocations": parts, "consumer_generation": generation, **body}
+        )
+        self.api.requests.pop()
+
+
+@pytest.fixture
+def setup():
+    return Setup()
+
+
+def wanted(uuid, vcpus=0, *, is_new=False, **fields):
+    parts = {HERE: {"VCPU": vcpus}} if vcpus else {}
+    fields = {"project_id": "p", "user_id": "u", "consumer_type": INSTANCE, **fields}
+    return WantedConsumer(uuid=uuid, parts=parts, is_new=is_new, **fields)
+
+
+def test_a_new_consumer_and_its_end_are_one_request_each(setup):
+    consumer = uid()
+    assert setup.write([wanted(consumer, 2, is_new=True)]) == {}
+    assert setup.requests() == ["put_consumer"]
+    assert setup.vcpus(consumer) == {HERE: 2}
+    assert setup.write([wanted(consumer)]) == {}
+    assert setup.requests() == ["put_consumer"]
+    assert setup.vcpus(consumer) == {}
+
+
+def test_a_consumer_that_may_exist_is_read_first(setup):
+    consumer = uid()
+    setup.write([wanted(consumer, 2)])
+    assert setup.requests() == ["consumer", "put_consumer"]
+
+
+def test_what_placement_has_already_is_not_written(setup):
+    consumer = uid()
+    setup.write([wanted(consumer, 2, is_new=True)])
+    setup.requests()
+    setup.write([wanted(consumer, 2)])
+    assert setup.requests() == []
+    setup.writer.forget()
+    setup.write([wanted(consumer, 2)])
+    assert setup.requests() == ["consumer"]
+    setup.write([wanted(uid())])
+    assert setup.requests() == ["consumer"]
+
+
+def test_parts_on_other_providers_are_kept(setup):
+    consumer = uid()
+    setup.other_writer(consumer, None, **{THERE: 3})
+    setup.write([wanted(consumer, 2)])
+    assert setup.vcpus(consumer) == {HERE: 2, THERE: 3}
+    setup.write([wanted(consumer)])
+    assert setup.vcpus(consumer) == {THERE: 3}
+
+
+def test_a_consumer_that_others_wrote_is_read_again(setup):
+    consumer = uid()
+    setup.other_writer(consumer, None, **{THERE: 3})
+    setup.write([wanted(consumer, 2, is_new=True)])
+    assert setup.requests() == ["put_consumer", "consumer", "put_consumer"]
+    setup.other_writer(consumer, 2, **{THERE: 1, HERE: 9})
+    setup.write([wanted(consumer, 4)])
+    assert setup.vcpus(consumer) == {HERE: 4, THERE: 1}
+
+
+def test_project_user_and_type_of_an_existing_consumer_are_kept_if_the_claim_has_none(setup):
+    consumer = uid()
+    setup.other_writer(consumer, None, **{THERE: 3})
+    setup.write([wanted(consumer, 1, project_id=None, user_id=None, consumer_type=None)])
+    found = setup.api.consumer(consumer)
+    assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("p", "u", INSTANCE)
+
+
+def test_a_move_from_one_consumer_to_another_is_one_request(setup):
+    instance, migration = uid(), uid()
+    setup.write([wanted(instance, 10, is_new=True)])
+    setup.requests()
+    moved = wanted(migration, 10, is_new=True, consumer_type=MIGRATION)
+    setup.write([wanted(instance), moved])
+    assert setup.requests() == ["post_consumers"]
+    assert (setup.vcpus(instance), setup.vcpus(migration)) == ({}, {HERE: 10})
+
+
+def test_many_groups_are_one_request(setup):
+    consumers = [uid() for _ in range(5)]
+    setup.write(*([wanted(each, 1, is_new=True)] for each in consumers))
+    assert setup.requests() == ["post_consumers"]
+    assert all(setup.vcpus(each) == {HERE: 1} for each in consumers)
+
+
+def test_one_refused_group_does_not_stop_the_others(setup):
+    good, large, other = uid(), uid(), uid()
+    groups = ([wanted(uuid, n, is_new=True)] for uuid, n in ((good, 1), (large, 11), (other, 2)))
+    failed = setup.write(*groups)
+    assert set(failed) == {large}
+    assert isinstance(failed[large], PlacementConflict)
+    assert (setup.vcpus(good), setup.vcpus(large), setup.vcpus(other)) == ({HERE: 1}, {}, {HERE: 2})
+
+
+def test_a_refusal_is_returned(setup):
+    setup.api.failures["put_consumer"] = PlacementError("no such class", status=400)
+    consumer = uid()
+    assert set(setup.write([wanted(consumer, 1, is_new=True)])) == {consumer}
+    setup.api.failures.clear()
+    assert setup.write([wanted(consumer, 1)]) == {}
+
+
+def test_a_refusal_for_want_of_room_is_one_request(setup):
+    assert setup.write([wanted(uid(), 11, is_new=True)])
+    assert setup.requests() == ["put_consumer"]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_an_answer_that_is_not_about_a_consumer_is_raised(setup, groups):
+    setup.api.failure = PlacementError("not an answer of Placement", status=404)
+    with pytest.raises(PlacementError):
+        setup.write(*([wanted(uid(), 1, is_new=True)] for _ in range(groups)))
+    assert len(setup.requests()) == 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_an_outage_is_raised_and_the_consumer_is_read_afterwards(setup, groups):
+    consumers = [uid() for _ in range(groups)]
+    setup.write(*([wanted(each, 1, is_new=True)] for each in consumers))
+    setup.api.failure = PlacementUnavailable("gone")
+    with pytest.raises(PlacementUnavailable):
+        setup.write(*([wanted(each, 2)] for each in consumers))
+    setup.api.failure = None
+    setup.requests()
+    assert setup.write(*([wanted(each, 2)] for each in consumers)) == {}
+    assert setup.requests()[:groups] == ["consumer"] * groups
+    assert all(setup.vcpus(each) == {HERE: 2} for each in consumers)
