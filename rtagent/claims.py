@@ -14,10 +14,10 @@ from rtagent.allocation import requirements
 from rtagent.allocation.allocate import allocate
 from rtagent.allocation.shares import shares_of
 from rtagent.errors import ClaimConflict
-from rtagent.lifecycle.consequences import granted
+from rtagent.lifecycle.consequences import granted, unchanged
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.change import Call, Event, ended_operation
-from rtagent.model.claim import BUILD, Claim
+from rtagent.model.claim import BUILD, LEASED_STATES, Claim
 from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.instance import InstanceFacts, InstanceUpdate, is_gone
 from rtagent.model.new_claim import new_claim
@@ -83,6 +83,14 @@ def end(state: NodeState, claim_uuid: str, verb: str, call: Call, now: datetime)
         return Granted(call.change(now, operations=operations))
     after = transition(before, verb, state, now)
     return granted(state, call, now, Event(before=before, after=after, action=verb))
+
+
+def end_leased(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decision:
+    """Abort a claim that has a lease; any other claim stays as it is."""
+    claim = state.claims.get(claim_uuid)
+    if claim is None or claim.state not in LEASED_STATES:
+        return unchanged(call, now)
+    return end(state, claim_uuid, "abort", call, now)
 
 
 def update(state: NodeState, facts: InstanceUpdate, call: Call, now: datetime) -> Decision:

@@ -29,6 +29,7 @@
     │   ├── TakeoverPending              another agent may still be the node's writer
     │   ├── TrackerBusy
     │   ├── TooManyRequests              the limit of such calls at a time is reached
+    │   ├── AllocationNotWritten         the allocation of a new claim is not in Placement
     │   ├── HypervisorUnavailable
     │   │   └── CpuPowerFailed           a host CPU cannot be prepared for its guest
     │   └── AgentUnreachable             raised by a client: no agent answers
@@ -313,6 +314,20 @@ class TrackerBusy(Unavailable):
 
 class TooManyRequests(Unavailable):
     """The ``limit`` of such calls (of the ``method``, if named) is reached; repeat the call."""
+
+
+class AllocationNotWritten(Unavailable):
+    """The allocation of a new claim was not written to Placement in time.
+
+    The claim has ended, so a repetition needs an operation id of its own.
+
+    :ivar kwargs: ``claim_uuid``; the ``seconds`` that were waited; ``why``; the ``effect``.
+    """
+
+    template = (
+        "the allocation of claim {claim_uuid} was not written to Placement within {seconds} s"
+        " ({why}): {effect}. Repeat the request with a new operation id"
+    )
 
 
 class HypervisorUnavailable(Unavailable):

@@ -162,6 +162,14 @@ class ResourceTracker:
             lambda state, now: claims.end(state, claim_uuid, "abort", call, now), call
         )
 
+    def abort_leased_claim(self, claim_uuid: str, call: Call) -> None:
+        """Abort a claim whose lease runs, because its caller does not get it. A claim that was
+        activated meanwhile stays.
+        """
+        self._operations.execute(
+            lambda state, now: claims.end_leased(state, claim_uuid, call, now), call
+        )
+
     def release_claim(self, claim_uuid: str, call: Call) -> None:
         """Release everything that the claim has. An unknown id is recorded as ended."""
         self._operations.execute(

@@ -64,6 +64,7 @@ class AllocationOutbox:
         self._compared = False
         self._reloaded = self._stopping = False
         self._woken = True
+        self._left = 0  # allocations that were not written after the last turn
         self._next = self._remove_at = self._courtesy_until = float("inf")
         self._thread = threading.Thread(target=self._run, name="allocations", daemon=True)
 
@@ -106,13 +107,12 @@ class AllocationOutbox:
             self._compared, self._woken = False, True
             self._condition.notify_all()
 
-    def wait_written(self, consumers: Iterable[str], revision: int, timeout: float) -> bool:
-        """Whether Placement has what these consumers had at that revision, or later, in time."""
-        wanted = tuple(consumers)
+    def wait_written(self, consumers: Iterable[str], timeout: float) -> bool:
+        """Whether Placement has what these consumers have now, within `timeout` seconds."""
+        rows = self._source.state().outbox
+        wanted = [rows[uuid] for uuid in consumers if uuid in rows]
         with self._condition:
-            return self._condition.wait_for(
-                lambda: all(self._is_written(uuid, revision) for uuid in wanted), timeout
-            )
+            return self._condition.wait_for(lambda: all(map(self._is_written, wanted)), timeout)
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -140,10 +140,7 @@ class AllocationOutbox:
         if reloaded:
             self._forget()
         if state.policy.placement.manage_allocations == ManageAllocations.NO:
-            self._forget()
-            self._pauses.succeed(())
-            self._next = float("inf")
-            self._health.report((), None, 0.0)
+            self._disable(len(state.outbox))
             return
         if self._source.ready() and self._clock.monotonic() >= self._pauses.not_before:
             try:
@@ -182,6 +179,7 @@ class AllocationOutbox:
         """Decide when the next turn is due without a wake-up, and report the health."""
         now, unwritten = self._clock.monotonic(), self.unwritten()
         self._pauses.keep(unwritten)
+        self._left = len(unwritten)
         times = [self._remove_at]
         if not self._source.ready():
             times.append(now + POLL)
@@ -257,9 +255,26 @@ class AllocationOutbox:
             while self._source.pushing() and self._clock.monotonic() < self._courtesy_until:
                 self._condition.wait(POLL / 4)
 
-    def _is_written(self, uuid: str, revision: int) -> bool:
-        row = self._source.state().outbox.get(uuid)
-        return row is None or self._written.get(uuid, -1) >= revision
+    def _is_written(self, row: OutboxRow) -> bool:
+        uuid = row.consumer_uuid
+        return (
+            uuid not in self._source.state().outbox or self._written.get(uuid, -1) >= row.revision
+        )
+
+    def _disable(self, rows: int) -> None:
+        """Write nothing, because others manage allocations. :param rows: in the outbox."""
+        if self._left >= 0 and (left := max(rows, self._left)):
+            self._reporter.log(
+                "warning",
+                f"{left} allocations that the agent had not written are left to others, because"
+                " [placement] manage_allocations is no",
+            )
+        self._left = -1  # the rows are dropped with the next write of the policy
+        self._forget()
+        self._pauses.succeed(())
+        self._pauses.keep(())
+        self._next = float("inf")
+        self._health.clear()
 
     def _forget(self) -> None:
         """Forget what Placement has, and what was written of rows that may be others now."""

@@ -92,6 +92,11 @@ class PlacementMirror:
         return 0.0 if since is None else self._clock.monotonic() - since
 
     @property
+    def running(self) -> bool:
+        """Whether a round is running."""
+        return self._schedule.running
+
+    @property
     def error(self) -> PlacementError | None:
         """Why the last round did not do everything, or None."""
         return self._error

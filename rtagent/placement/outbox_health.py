@@ -25,6 +25,11 @@ class OutboxHealth:
         self._status = Status.PASS
         self._kind: object = None
 
+    def clear(self) -> None:
+        """Report that nothing has to be written, if a failure was reported."""
+        if self._status != Status.PASS:
+            self._note(Status.PASS, "", None)
+
     def report(
         self, unwritten: Sequence[OutboxRow], error: PlacementError | None, age: float
     ) -> None:

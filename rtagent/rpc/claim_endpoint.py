@@ -67,7 +67,7 @@ class ClaimEndpoint:
         """Claim resources for a build. The claim is ``building`` and leased. Its uuid is the
         operation id."""
         request = build_request(arguments)
-        return self._replies.claim(self._tracker.instance_claim(request, call))
+        return self._replies.created(self._tracker.instance_claim(request, call), call)
 
     @rpc_method(errors=(*CLAIM_ERRORS, *READY_ERRORS))
     def activate_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:

@@ -14,7 +14,7 @@ from oslo_context.context import RequestContext
 from retrying import Retrying
 
 from rtagent import errors
-from rtagent.errors import RtAgentError
+from rtagent.errors import AllocationNotWritten, RtAgentError
 from rtagent.rpc.broker_probe import broker_probe
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.method import Method
@@ -70,7 +70,8 @@ class AgentAPI:
       ``DuplicateHost``, ``StoreRestored`` and ``TooManyRequests``.
     * 1.2 - ``migration`` is optional in `live_migration_claim` and `rebuild_claim`; ``devices`` in
       the arguments of `unclaim_pci_devices`, `free_pci_device_claims_for_instance` and
-      `free_pci_device_allocations_for_instance`; the error ``PciDevicesNotClaimed``;
+      `free_pci_device_allocations_for_instance`; the errors ``PciDevicesNotClaimed`` and
+      ``AllocationNotWritten``;
       ``network_metadata`` in ``numa_topology`` of the limits. In claims, ``provider`` of a device
       and of an assigned resource is the uuid of its resource provider, and ``parent_addr`` of an
       assigned resource is what was its ``provider``. The methods
@@ -231,6 +232,8 @@ def _cell_limits(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _may_succeed_later(error: BaseException) -> bool:
+    if isinstance(error, AllocationNotWritten):
+        return False  # the operation id is used up
     if isinstance(error, RtAgentError):
         return error.retriable
     return isinstance(error, UNANSWERED)

@@ -86,7 +86,7 @@ class DeviceEndpoint:
             *("InvalidPciRequest", "PciRequestAliasNotDefined", "ComputeResourcesUnavailable"),
             "AllocationMismatch",
             *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "StoreRestored"),
-            "HypervisorUnavailable",
+            *("HypervisorUnavailable", "AllocationNotWritten"),
         )
     )
     def claim_pci_devices(self, arguments: ClaimPciDevices, call: Call) -> replies.Claim:
@@ -98,7 +98,7 @@ class DeviceEndpoint:
             allocations=arguments.allocations,
             provider_mapping=arguments.provider_mapping or {},
         )
-        return self._replies.claim(self._tracker.claim_pci_devices(request, call))
+        return self._replies.created(self._tracker.claim_pci_devices(request, call), call)
 
     @rpc_method(errors=CLAIM_ERRORS)
     def allocate_pci_devices_for_instance(

@@ -90,6 +90,7 @@ class Endpoint:
         sync_placement: Callable[[], int],
         delete_allocation: DeleteAllocation,
         settle: Callable[[Claim], None],
+        confirm: Callable[[Claim, Call], None],
         duplicates: Duplicates,
     ) -> None:
         """:param version: of the software, for `ping`.
@@ -100,13 +101,15 @@ class Endpoint:
             `PlacementError`.
         :param settle: prepares the host for the domain of a claim, before the caller may start the
             domain; raises `Unavailable` if the domain must not be started yet.
+        :param confirm: waits until Placement has the allocation of a new claim, if it has to;
+            raises `AllocationNotWritten`, with the claim aborted.
         :param duplicates: whether another agent serves this host name.
         """
         self._duplicates = duplicates
         self._tracker, self._clock = tracker, clock
         self._reporter = reporter.named(__name__)
         self._in_flight = in_flight
-        claim_replies = ClaimReplies(guest, settle, tracker.snapshot)
+        claim_replies = ClaimReplies(guest, settle, tracker.snapshot, confirm)
         groups = (
             ClaimEndpoint(tracker, claim_replies),
             MoveEndpoint(tracker, auditor, claim_replies),

@@ -27,7 +27,7 @@ CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
 CREATION_ERRORS = (
     *FLAVOR_ERRORS,
     *("ComputeResourcesUnavailable", "ClaimExpired", "NodeNotReady", "StoreRestored"),
-    *("HypervisorUnavailable", "AllocationMismatch"),
+    *("HypervisorUnavailable", "AllocationMismatch", "AllocationNotWritten"),
 )
 #: Errors that a later call for a claim may return.
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")

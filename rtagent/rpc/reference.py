@@ -21,7 +21,8 @@ reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
 A call that changes state takes an ``operation_id``, a uuid that the caller chooses, and has one
 effect under that id. Repeat it with the same id when its answer was lost, or when the error is
 retriable (``StoreUnavailable``, ``TrackerBusy``, ``TooManyRequests``, ``NodeNotReady``,
-``DuplicateHost``, ``HypervisorUnavailable``).
+``DuplicateHost``, ``HypervisorUnavailable``). After ``AllocationNotWritten`` the claim has ended:
+repeat the request with a new id.
 ``node``, if given, must be the hypervisor's host name, and ``node_uuid`` the uuid of its node: a
 call for another one is refused with ``NodeNotFound`` and has no effect. An optional argument may be
 null. Integers go up to {MAX_INT}; 1.0 is not an integer.

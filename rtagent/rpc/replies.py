@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from rtagent.audit import AuditSummary
 from rtagent.model.base import Value
+from rtagent.model.change import Call
 from rtagent.model.claim import Claim as ModelClaim
 from rtagent.model.node_state import NodeState
 from rtagent.model.store_restore import StoreRestore
@@ -154,12 +155,15 @@ class ClaimReplies:
         guest: Guest,
         settle: Callable[[ModelClaim], None],
         state: Callable[[], NodeState],
+        confirm: Callable[[ModelClaim, Call], None],
     ) -> None:
         """:param settle: prepares the host for the domain of a claim; raises `Unavailable` if the
         domain must not be started yet.
         :param state: returns the node's current state.
+        :param confirm: waits until Placement has the allocation of a new claim, if it has to.
         """
         self._guest, self._settle, self._state = guest, settle, state
+        self._confirm = confirm
 
     def claim(self, made: ModelClaim) -> Claim:
         """The claim with the documents that enact it, on the host as it is now."""
@@ -167,6 +171,22 @@ class ClaimReplies:
         fields = {name: getattr(made, name) for name in ModelClaim.__struct_fields__}
         guest, node_devices = self._guest.xml(made), self._guest.node_devices(made)
         return Claim(**fields, guest=guest, node_devices=node_devices)
+
+    def created(self, made: ModelClaim, call: Call) -> Claim:
+        """The same, for the reply to the call that created the claim.
+
+        :raises AllocationNotWritten: the claim was aborted.
+        """
+        self._confirm(made, call)
+        return self.claim(made)
+
+    def arriving(self, made: ModelClaim, call: Call) -> Claim:
+        """The same, for a claim after which the caller may start the domain.
+
+        :raises Unavailable: the host is not ready for the domain, or the claim was aborted.
+        """
+        self._confirm(made, call)
+        return self.startable(made)
 
     def startable(self, made: ModelClaim) -> Claim:
         """The same, for a reply after which the caller may start the domain.

@@ -101,6 +101,8 @@ class Agent:
             self._start_loop(loop, stack)
         node.publisher.start()
         stack.callback(self._stop, "placement", node.publisher.stop)
+        node.allocation_writes.start()
+        stack.callback(self._stop, "allocations", node.allocation_writes.stop)
         rpc = self._start_rpc(node, stack)
         limit = self._notifier.watchdog_seconds or HUNG
         return node, rpc, Watchdog(limit, node.vital_loops, self._notifier, self._telemetry)
@@ -143,6 +145,7 @@ class Agent:
                 placement=assembly.placement(self._configuration.conf),
                 allocation_audits=assembly.placement(self._configuration.conf),
                 allocation_calls=assembly.placement(self._configuration.conf),
+                allocation_writes=assembly.placement(self._configuration.conf),
                 cpu_power=assembly.cpu_power(settings),
             )
             make = partial(

@@ -43,6 +43,7 @@ class Adapters(Value, frozen=True, kw_only=True):
 
     :ivar placement: None if nothing is published. :ivar allocation_audits: the same for the thread
         that audits allocations. :ivar allocation_calls: for the one that deletes them for callers.
+        :ivar allocation_writes: for the one that writes them.
     """
 
     hypervisor: Hypervisor
@@ -50,6 +51,7 @@ class Adapters(Value, frozen=True, kw_only=True):
     placement: PlacementAPI | None
     allocation_audits: PlacementAPI | None
     allocation_calls: PlacementAPI | None
+    allocation_writes: PlacementAPI | None
     cpu_power: CpuPower
 
 

@@ -13,6 +13,7 @@ from rtagent.conf.load import note
 from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.errors import ConfigError
+from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
 
@@ -105,6 +106,18 @@ def _on_command_line(conf: cfg.ConfigOpts, name: str) -> bool:
     return found is not None and found.location is cfg.Locations.command_line
 
 
+def _check_placement(conf: cfg.ConfigOpts, settings: Settings) -> None:
+    """:raises ConfigError: there is no valid client of Placement where one is needed."""
+    mode = settings.placement.manage_allocations
+    if loading.load(conf) is None and mode != ManageAllocations.NO:
+        raise ConfigError(
+            group=loading.GROUP,
+            option="auth_type",
+            value="",
+            rule=f"must be set with manage_allocations = {mode}",
+        )
+
+
 def checked(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings of a parsed configuration, after a check that every adapter and library
     accepts them.
@@ -118,7 +131,7 @@ def checked(conf: cfg.ConfigOpts) -> Settings:
     for accept in (
         lambda: parse(settings.api.address),
         lambda: open_engine(settings.database.connection, 1),
-        lambda: loading.load(conf),
+        lambda: _check_placement(conf, settings),
         lambda: get_transport(conf).cleanup(),
     ):
         try:

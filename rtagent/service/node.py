@@ -24,6 +24,7 @@ from rtagent.rpc.duplicates import AgentIdentity, Duplicates, ascii_text
 from rtagent.rpc.endpoint import Endpoint, InFlight
 from rtagent.service.admission import Admission
 from rtagent.service.allocation_calls import AllocationCalls
+from rtagent.service.allocation_writes import AllocationWrites
 from rtagent.service.allocations import AllocationAudits
 from rtagent.service.assembly import Adapters
 from rtagent.service.audits import Audits
@@ -52,6 +53,7 @@ class NodeAgent:
     :ivar in_flight: the RPC calls that are being served.
     :ivar duplicates: whether another agent serves this host name.
     :ivar publisher: publishes the node to Placement.
+    :ivar allocation_writes: writes the allocations of its claims there.
     """
 
     def __init__(
@@ -90,6 +92,9 @@ class NodeAgent:
             context, adapters.allocation_audits, node, store, self.publisher
         )
         self._allocation_calls = AllocationCalls(context, adapters.allocation_calls, node)
+        self.allocation_writes = AllocationWrites(
+            context, adapters.allocation_writes, node, self.publisher
+        )
         self._claim_log = ClaimLog(telemetry)
         self.in_flight = InFlight(clock)
         me = _identity(node.node, settings.current.default.state_path)
@@ -147,6 +152,7 @@ class NodeAgent:
             self.publisher.sync,
             self._allocation_calls.delete,
             self._power.settle,
+            self.allocation_writes.confirm,
             self.duplicates,
         )
 
@@ -178,6 +184,7 @@ class NodeAgent:
         self._loops["allocations"].wake()
         self._audit("reload")
         self.publisher.reread()
+        self.allocation_writes.recheck()
 
     def log_orphans(self) -> None:
         """Log every domain that has no claim, for a database that was begun anew."""
@@ -255,6 +262,7 @@ class NodeAgent:
         metrics.gauge("threads", "Threads of the process", threading.active_count)
         self.publisher.measure(metrics)
         self._allocations.measure(metrics)
+        self.allocation_writes.measure(metrics)
 
 
 def _identity(node: Node, state_path: str) -> AgentIdentity:

@@ -82,6 +82,11 @@ class Publisher:
         mirror = self._mirror
         return mirror is not None and (mirror.revision >= 0 or mirror.error is not None)
 
+    @property
+    def pushing(self) -> bool:
+        """Whether inventories are being published."""
+        return self._mirror is not None and self._mirror.running
+
     def measure(self, metrics: Metrics) -> None:
         """Register the gauges of the mirror, if there is one."""
         if (mirror := self._mirror) is not None:

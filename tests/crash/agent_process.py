@@ -84,6 +84,7 @@ class Child:
             sync_placement=lambda: 0,
             delete_allocation=lambda instance_uuid, departure: None,
             settle=lambda claim: None,
+            confirm=lambda claim, call: None,
             duplicates=Duplicates(
                 AgentIdentity(agent_uuid=str(uuid.uuid4()), node_uuid=site.node.uuid, node="crash"),
                 site.node.host,

@@ -11,7 +11,8 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
-from rtagent.errors import HypervisorUnavailable, PlacementError
+from rtagent.errors import AllocationNotWritten, HypervisorUnavailable, PlacementError
+from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.departure import Departure
 from rtagent.model.node import NodeRecord
@@ -94,10 +95,13 @@ class Agent:
             self._sync_placement,
             self._delete_allocation,
             self._settle,
+            self._confirm,
             self.duplicates,
         )
         self.deleted: list[tuple[str, Departure]] = []
         self.settled: list[str] = []
+        self.confirmed: list[tuple[str, str]] = []
+        self.confirm_error: AllocationNotWritten | None = None
         self.settle_error: HypervisorUnavailable | None = None
         self.placement_error: PlacementError | None = None
 
@@ -110,6 +114,11 @@ class Agent:
         if self.placement_error is not None:
             raise self.placement_error
         self.deleted.append((instance_uuid, departure))
+
+    def _confirm(self, claim: Claim, call: Call) -> None:
+        if self.confirm_error is not None:
+            raise self.confirm_error
+        self.confirmed.append((claim.uuid, call.method))
 
     def _sync_placement(self) -> int:
         if self.placement_error is not None:

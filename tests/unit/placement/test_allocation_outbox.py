@@ -191,11 +191,11 @@ def test_callers_wait_for_their_allocation():
     setup = OutboxSetup("strict", clock=SystemClock())
     setup.outbox.start()
     made = claim(setup.tracker)
-    assert setup.outbox.wait_written([made.owner_id], made.revision, 30)
+    assert setup.outbox.wait_written([made.owner_id], 30)
     assert setup.allocated() == setup.wanted()
     setup.api.failure = PlacementError("no answer of Placement")
     other = claim(setup.tracker)
-    assert not setup.outbox.wait_written([other.owner_id], other.revision, 0.1)
+    assert not setup.outbox.wait_written([other.owner_id], 0.1)
     assert setup.outbox.stop(30)
 
 

@@ -1,0 +1,130 @@
+"""AllocationWrites: write the allocations of claims to Placement, if that is configured."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import NoReturn
+
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import AllocationNotWritten, Unavailable
+from rtagent.model.change import Call
+from rtagent.model.claim import Claim
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.placement.allocation_outbox import AllocationOutbox
+from rtagent.placement.outbox_source import OutboxSource
+from rtagent.ports import PlacementAPI
+from rtagent.service.context import NodeContext
+from rtagent.service.publisher import Publisher
+from rtagent.telemetry.metrics import Metrics
+
+#: How many calls may wait for their allocation at once. Each keeps a thread of the RPC server;
+#: the others are left to the ends of claims and to reads.
+WAITING = 40
+
+
+class AllocationWrites:
+    """The outbox with its own thread, or none. Thread-safe."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        api: PlacementAPI | None,
+        node: EmbeddedNode,
+        publisher: Publisher,
+    ) -> None:
+        """:param api: of the outbox alone; None if nothing is published."""
+        self._context, self._node, self._publisher = context, node, publisher
+        self._reporter = context.reporter.named(__name__)
+        self._waiting = threading.BoundedSemaphore(WAITING)
+        self._outbox = None if api is None else self._make(api)
+
+    def start(self) -> None:
+        """Start to write."""
+        if self._outbox is not None:
+            self._outbox.start()
+
+    def stop(self) -> bool:
+        """Start no further request. Return whether the request in flight has ended in time."""
+        return self._outbox is None or self._outbox.stop()
+
+    def recheck(self) -> None:
+        """Compare all allocations with the claims soon, because the options, or another client, may
+        have changed something.
+        """
+        if self._outbox is not None:
+            self._outbox.recheck()
+
+    def confirm(self, claim: Claim, call: Call) -> None:
+        """With ``manage_allocations = strict``: return when the allocation of a new claim is
+        written.
+
+        :raises AllocationNotWritten: it is not written in time, and the claim was aborted.
+        """
+        mode = self._node.state.policy.placement.manage_allocations
+        if self._outbox is None or mode != ManageAllocations.STRICT:
+            return
+        seconds = self._context.settings.current.placement.allocation_timeout
+        if not self._waiting.acquire(blocking=False):
+            why = f"{WAITING} calls wait for their allocations, which is the limit"
+            self._give_up(claim, call, 0, why)
+        try:
+            consumers = [each for each in (claim.owner_id, claim.migration_uuid) if each]
+            written = self._outbox.wait_written(consumers, seconds)
+        finally:
+            self._waiting.release()
+        if not written:
+            error = self._outbox.error
+            self._give_up(claim, call, seconds, error.message if error else "Placement is slow")
+
+    def measure(self, metrics: Metrics) -> None:
+        """Register the gauges of the outbox, if there is one."""
+        if (outbox := self._outbox) is not None:
+            metrics.gauge(
+                "allocation_outbox_rows",
+                "Allocations that Placement does not have yet",
+                lambda: len(outbox.unwritten()),
+            )
+            metrics.gauge(
+                "allocation_outbox_age_seconds",
+                "Age of the oldest allocation that Placement does not have yet",
+                lambda: outbox.age,
+            )
+
+    def _give_up(self, claim: Claim, call: Call, seconds: int, why: str) -> NoReturn:
+        """Abort a claim whose caller gets an error, unless a repeat of the call has activated it.
+
+        :raises AllocationNotWritten: always.
+        """
+        abort = Call(
+            method="abort_instance_claim",
+            operation_id=str(uuid.uuid4()),
+            digest="",
+            request_id=call.request_id,
+            actor=call.actor,
+        )
+        effect = "the claim was aborted"
+        try:
+            self._node.tracker.abort_leased_claim(claim.uuid, abort)
+        except Unavailable as error:
+            effect = f"the claim ends with its lease, because it cannot be aborted: {error.message}"
+        raise AllocationNotWritten(claim_uuid=claim.uuid, seconds=seconds, why=why, effect=effect)
+
+    def _make(self, api: PlacementAPI) -> AllocationOutbox:
+        context, tracker = self._context, self._node.tracker
+        source = OutboxSource(
+            state=tracker.snapshot,
+            ready=self._ready,
+            pushing=lambda: self._publisher.pushing,
+            enqueue=tracker.write_allocations,
+            remove=tracker.remove_written,
+        )
+        outbox = AllocationOutbox(api, source, context.clock, context.reporter)
+        tracker.listen(outbox.listener)
+        return outbox
+
+    def _ready(self) -> bool:
+        """Whether Placement may have the inventories, and the claims are known to be complete."""
+        tracker = self._node.tracker
+        complete = tracker.restored is None and tracker.fault is None
+        return complete and self._publisher.first_round_ended
