@@ -6,7 +6,7 @@ agent knows. Those are kept: only the parts on this node's providers are replace
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +21,9 @@ from rtagent.ports import PlacementAPI
 
 #: How often a consumer is tried in one write while other clients write to it.
 ATTEMPTS = 4
+#: The generation of a consumer whose first write was interrupted in Placement. It has no
+#: allocations, and Placement does not show it.
+INTERRUPTED = 0
 #: Placement's word for the type of a consumer that was written without one. It cannot be written.
 UNTYPED = "unknown"
 #: Placement's own project and user of consumers of which these are not known.
@@ -78,7 +81,7 @@ class ConsumerWriter:
         """
         if len(groups) > 1:
             try:
-                self._write_once([each for group in groups for each in group], own)
+                self._write_once([each for group in groups for each in group], None, own)
             except PlacementError as error:
                 if not _is_refusal(error):
                     raise
@@ -101,16 +104,18 @@ class ConsumerWriter:
             wait="no_sleep",  # the other writer finishes while the consumer is read again
             retry_on_exception=_is_concurrent,
         )
-        tries = iter((group,))
+        # After a conflict, what is said about new consumers is wrong.
+        known = [replace(each, is_new=False) for each in group]
+        tries: Iterator[tuple[Group, int | None]] = iter(
+            ((group, None), (known, None), (known, INTERRUPTED), (known, None))
+        )
+        retrying.call(lambda: self._write_once(*next(tries), own))
 
-        def attempt() -> None:
-            # After a conflict, what is said about new consumers is wrong.
-            self._write_once(next(tries, [replace(each, is_new=False) for each in group]), own)
-
-        retrying.call(attempt)
-
-    def _write_once(self, consumers: Iterable[WantedConsumer], own: Container[str]) -> None:
-        pairs = [(self._read(each), each) for each in consumers]
+    def _write_once(
+        self, consumers: Iterable[WantedConsumer], empty: int | None, own: Container[str]
+    ) -> None:
+        """:param empty: the generation of consumers without allocations."""
+        pairs = [(self._read(each, empty), each) for each in consumers]
         after = {each.uuid: (known, _merged(known, each, own)) for known, each in pairs}
         changed = {uuid: pair for uuid, pair in after.items() if pair[0] != pair[1]}
         # Until the answer is there, nothing is known for certain.
@@ -132,7 +137,7 @@ class ConsumerWriter:
         elif bodies:
             self._api.post_consumers(bodies)
 
-    def _read(self, wanted: WantedConsumer) -> _Known:
+    def _read(self, wanted: WantedConsumer, empty: int | None) -> _Known:
         known = self._known.get(wanted.uuid)
         if known is not None:
             return known
@@ -140,7 +145,7 @@ class ConsumerWriter:
             return _Known()
         found = self._api.consumer(wanted.uuid)
         if not found["allocations"]:
-            return _Known()
+            return _Known(generation=empty)
         parts = {uuid: part["resources"] for uuid, part in found["allocations"].items()}
         return _Known(
             generation=found["consumer_generation"],

@@ -170,6 +170,10 @@ class MemoryPlacement:
         parts = {u: {"generation": generations[u], "resources": r} for u, r in found.items()}
         return {"allocations": parts, **self._consumers[uuid]}
 
+    def interrupt_consumer(self, uuid: str) -> None:
+        """Leave a consumer as a Placement does that is killed during the consumer's first write."""
+        self._consumers[uuid] = {"consumer_generation": 0}
+
     def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
         self._request("put_consumer")
         self._replace_consumers({uuid: content})

@@ -61,10 +61,10 @@ class AllocationWrites:
 
         :raises AllocationNotWritten: it is not written in time, and the claim was aborted.
         """
-        mode = self._node.state.policy.placement.manage_allocations
-        if self._outbox is None or mode != ManageAllocations.STRICT:
+        options = self._context.settings.current.placement
+        if self._outbox is None or options.manage_allocations != ManageAllocations.STRICT:
             return
-        seconds = self._context.settings.current.placement.allocation_timeout
+        seconds = options.allocation_timeout
         if not self._waiting.acquire(blocking=False):
             why = f"{WAITING} calls wait for their allocations, which is the limit"
             self._give_up(claim, call, 0, why)

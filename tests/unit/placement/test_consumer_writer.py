@@ -111,6 +111,15 @@ def test_a_consumer_that_others_wrote_is_read_again(setup):
     assert setup.vcpus(consumer) == {HERE: 4, THERE: 1}
 
 
+def test_a_consumer_whose_first_write_was_interrupted_is_written(setup):
+    consumer = uid()
+    setup.api.interrupt_consumer(consumer)
+    assert setup.write([wanted(consumer, 2, is_new=True)]) == {}
+    assert setup.vcpus(consumer) == {HERE: 2}
+    setup.write([wanted(consumer, 3)])
+    assert setup.vcpus(consumer) == {HERE: 3}
+
+
 def test_project_user_and_type_of_an_existing_consumer_are_kept_if_the_claim_has_none(setup):
     consumer = uid()
     setup.other_writer(consumer, None, **{THERE: 3})
