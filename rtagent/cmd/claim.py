@@ -16,6 +16,8 @@ from rtagent.cmd.base import Action, List, Row, Rows, Show, Text
 from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
+    Allocations,
+    AssignedAmounts,
     AssignedResources,
     Assignment,
     Devices,
@@ -100,6 +102,9 @@ _SHOW_COLUMNS = {
     "numa_topology": lambda claim: Assignment(claim["numa_topology"]),
     "pci": lambda claim: Devices(claim["pci"]),
     "resources": lambda claim: AssignedResources(claim["resources"]),
+    "amounts": lambda claim: AssignedAmounts(claim["amounts"]),
+    "allocations": lambda claim: Allocations(claim["allocations"] or {}),
+    "provider_mapping": _key_values("provider_mapping"),
     "flavor": _key_values("flavor"),
     "image": lambda claim: KeyValues(claim["image"].get("properties") or {}),
     "limits": _key_values("limits"),

@@ -70,6 +70,25 @@ class AssignedResources(Column[_Documents]):
         return [f"{each['resource_class']} {each['identifier']}" for each in self._value]
 
 
+class AssignedAmounts(Column[_Documents]):
+    """A line for each amount of a claim, with its provider."""
+
+    def lines(self) -> Iterable[str]:
+        return [
+            f"{each['resource_class']}={each['amount']} of {each['provider']}"
+            for each in self._value
+        ]
+
+
+class Allocations(Column[Mapping[str, Any]]):
+    """A line for each resource provider, with what is allocated there."""
+
+    def lines(self) -> Iterable[str]:
+        for provider, each in sorted(self._value.items()):
+            numbers = (f"{name}={number}" for name, number in sorted(each["resources"].items()))
+            yield f"{provider}: {', '.join(numbers)}"
+
+
 class PciRequests(Column[_Documents]):
     """A line for each PCI request, with its fields that are not empty."""
 

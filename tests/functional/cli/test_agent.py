@@ -133,6 +133,22 @@ def test_limits_apply_to_a_claim(rtagent):
     assert (refused.code, refused.json[0]["available"]) == (3, 1)
 
 
+@pytest.mark.parametrize("verb", ["create", "test"])
+def test_a_claim_follows_its_allocation(rtagent, verb):
+    node = rtagent("node", "show", "-f", "json").json["uuid"]
+    request = ["--instance", str(uuid4()), *SMALL, "--allocation"]
+    followed = rtagent("claim", verb, *request, f"rp={node},VCPU=2,MEMORY_MB=1024,DISK_GB=1")
+    assert followed.code == 0
+    assert f"{node}: DISK_GB=1, MEMORY_MB=1024, VCPU=2" in followed.out
+    if verb == "create":
+        uuid = rtagent("claim", "list", "-f", "value", "-c", "uuid").out.strip()
+        assert rtagent("claim", "release", uuid).code == 0
+    other = rtagent("claim", verb, *request, f"rp={node},VCPU=1,MEMORY_MB=1024,DISK_GB=1")
+    assert (other.code, other.out) == (2, "")
+    assert "VCPU of this node's providers: 1 allocated, 2 needed" in other.err
+    assert rtagent("claim", "list").out == ""
+
+
 def test_claim_test_claims_nothing(rtagent):
     tested = rtagent("claim", "test", "--instance", str(uuid4()), *SMALL, "-f", "json")
     assert (tested.code, tested.json["vcpus"]) == (0, 2)
