@@ -17,6 +17,8 @@
     │   ├── IllegalTransition            the state of the claim does not allow the call
     │   ├── NodeNotFound
     │   ├── PciDeviceNotFound            no device with that address is recorded
+    │   ├── ConsumerInUse                the consumer of an allocation needs it
+    │   ├── ConsumerNotFound             the consumer has no allocation here
     │   ├── RestoreNotFound              no restored store awaits acceptance at that revision
     │   ├── AllocationMismatch           the claim's allocations are not what it needs
     │   └── ComputeResourcesUnavailable  refused, with reasons
@@ -199,6 +201,27 @@ class RestoreNotFound(RequestError):
         "no restored database awaits acceptance at revision {revision} (pending: {pending}): see"
         " rtagent node accept-restore"
     )
+
+
+class ConsumerInUse(RequestError):
+    """The consumer of an allocation in Placement has a claim or a domain on this node.
+
+    :ivar kwargs: ``consumer_uuid``, and ``user``: what it has.
+    """
+
+    template = (
+        "the allocation of {consumer_uuid} is not deleted: {user} is on this node. Only an"
+        " allocation that belongs to nobody here can be deleted"
+    )
+
+
+class ConsumerNotFound(RequestError):
+    """The consumer has no allocation on the providers of this node.
+
+    :ivar kwargs: ``consumer_uuid`` and ``node``.
+    """
+
+    template = "{consumer_uuid} has no allocation on {node}"
 
 
 class ClaimConflict(RequestError):

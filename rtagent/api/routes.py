@@ -19,7 +19,7 @@ from rtagent.model.node_state import NodeState
 Query = Mapping[str, str]
 
 #: What is at ``/allocations`` before the first audit of the allocations in Placement.
-NO_AUDIT: Mapping[str, Any] = {"at": None, "counts": {}, "findings": (), "problems": ()}
+NO_AUDIT: Mapping[str, Any] = {"at": None, "counts": {}, "allocations": (), "problems": ()}
 
 
 class Sources(Value, frozen=True, kw_only=True):

@@ -11,6 +11,8 @@ from rtagent.errors import (
     ClaimExpired,
     ClaimNotFound,
     ComputeResourcesUnavailable,
+    ConsumerInUse,
+    ConsumerNotFound,
     IdentityError,
     IllegalTransition,
     InvalidRequest,
@@ -39,7 +41,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.USAGE: "the command line or the request is invalid",
     Exit.REFUSED: "the host does not have the requested resources",
     Exit.RETRY: "no answer, or not ready yet; repeat the command later",
-    Exit.NOT_FOUND: "no such claim, node or device",
+    Exit.NOT_FOUND: "no such claim, node, device or consumer",
     Exit.CONFLICT: "the state of the claim or of the node does not allow it",
 }
 
@@ -50,6 +52,8 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     ClaimNotFound: Exit.NOT_FOUND,
     NodeNotFound: Exit.NOT_FOUND,
     PciDeviceNotFound: Exit.NOT_FOUND,
+    ConsumerNotFound: Exit.NOT_FOUND,
+    ConsumerInUse: Exit.CONFLICT,
     ClaimConflict: Exit.CONFLICT,
     ClaimExpired: Exit.CONFLICT,
     IllegalTransition: Exit.CONFLICT,

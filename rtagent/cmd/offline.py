@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,6 +20,7 @@ from rtagent.db.nodes import Rule, SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAgentError
+from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Stored
@@ -60,6 +61,10 @@ class OfflineDatabase:
             for record in self._nodes.records()
             for event in self._store.history(record.node.uuid, claim_uuid)
         ]
+
+    def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
+        """Return how the last claim of each of these owners on a node ended, by owner."""
+        return self._store.ended(node_uuid, owners)
 
     def services(self) -> Sequence[Service]:
         """Return all services, by host."""

@@ -99,13 +99,13 @@ class AllocationAudits:
         if report is None or auditor is None:
             return NO_AUDIT
         seen = auditor.sightings.by_consumer
-        findings = [
+        allocations = [
             {
                 "consumer_uuid": each.consumer.uuid,
                 "verdict": each.verdict,
                 "reason": each.reason,
                 "instance_uuid": each.instance_uuid,
-                "allocations": each.consumer.parts,
+                "parts": each.consumer.parts,
                 "since": seen[each.consumer.uuid].at if each.consumer.uuid in seen else report.at,
             }
             for each in report.settled
@@ -114,7 +114,7 @@ class AllocationAudits:
         return {
             "at": report.at,
             "counts": counts,
-            "findings": findings,
+            "allocations": allocations,
             "problems": report.problems,
         }
 

@@ -14,6 +14,8 @@ from rtagent.cmd.exit_codes import MEANINGS, Exit, exit_code, exit_code_help
         (errors.AgentUnreachable(where="x", why="y", remedy="z"), 4),
         (errors.ClaimNotFound(claim_uuid="x"), 5),
         (errors.NodeNotFound(node="x", served="y"), 5),
+        (errors.ConsumerNotFound(consumer_uuid="x", node="y"), 5),
+        (errors.ConsumerInUse(consumer_uuid="x", user="y"), 6),
         (errors.ClaimConflict("x"), 6),
         (errors.ClaimExpired(claim_uuid="x"), 6),
         (errors.IllegalTransition(claim_uuid="x", state="y", verb="z", legal="none"), 6),

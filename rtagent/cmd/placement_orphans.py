@@ -1,0 +1,156 @@
+"""rtagent placement orphans: allocations in Placement that belong to no claim of a node.
+
+The commands read the database and Placement, so that they work while the agent is down.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rtagent.cmd.base import List, Row, Rows, Show
+from rtagent.cmd.cells import Column
+from rtagent.cmd.client import Client
+from rtagent.cmd.output import timestamp
+from rtagent.cmd.placement import node_state, placement_api, with_node
+from rtagent.errors import ConsumerNotFound, RtAgentError
+from rtagent.model.consumers import Parts
+from rtagent.model.node_state import NodeState
+from rtagent.placement.allocation_audit import (
+    AllocatedConsumer,
+    Finding,
+    Verdict,
+    allocated_consumers,
+    classify,
+    without_record,
+)
+from rtagent.placement.consumer_parts import change_parts
+from rtagent.placement.orphans import check_deletable
+from rtagent.ports import PlacementAPI
+
+COLUMNS = ("consumer", "type", "project", "provider", "resources", "reason", "since")
+
+
+class PlacementOrphans(List):
+    """List the allocations on a node that belong to no claim.
+
+    Their consumers are instances or migrations that have ended here, or that were never here. An
+    allocation that was written a moment ago may still get its claim. "since" is when the agent has
+    first seen it as it is now, if the agent runs.
+    """
+
+    nouns = "orphaned allocations"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return with_node(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        client = self.app.client
+        api, state = placement_api(client), node_state(client, parsed_args.node)
+        names = _providers(api, state)
+        seen = _seen(client)
+        return COLUMNS, [
+            row
+            for finding in _orphans(client, api, state, names)
+            for row in _rows(api.consumer(finding.consumer.uuid), finding, names, seen)
+        ]
+
+
+class PlacementOrphansDelete(Show):
+    """Delete the allocations on a node of a consumer that belongs to nobody there.
+
+    Refused for a consumer with a claim, a move or a domain on the node. What the consumer has on
+    other hosts stays.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "consumer", help="The uuid of the consumer, as placement orphans lists it."
+        )
+        return with_node(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        client, uuid = self.app.client, parsed_args.consumer
+        api, state = placement_api(client), node_state(client, parsed_args.node)
+        names = _providers(api, state)
+
+        def nothing(now: AllocatedConsumer) -> Parts:
+            check_deletable(node_state(client, state.node.uuid), uuid)
+            return {}
+
+        changed = change_parts(api, uuid, names.keys(), nothing)
+        if changed is None:
+            raise ConsumerNotFound(consumer_uuid=uuid, node=state.node.hypervisor_hostname)
+        elsewhere = {
+            name: part["resources"] for name, part in api.consumer(uuid)["allocations"].items()
+        }
+        deleted = {names[name]: resources for name, resources in changed.before.items()}
+        shown = {
+            "consumer": uuid,
+            "type": changed.identity.consumer_type,
+            "project": changed.identity.project_id,
+            "deleted": AllocatedParts(deleted),
+            "kept_elsewhere": AllocatedParts(elsewhere),
+        }
+        return tuple(shown), tuple(shown.values())
+
+
+class Resources(Column[Mapping[str, int]]):
+    """The amounts of resource classes, in one line."""
+
+    def lines(self) -> Iterable[str]:
+        return [_amounts(self._value)]
+
+
+class AllocatedParts(Column[Parts]):
+    """A line for each provider."""
+
+    def lines(self) -> Iterable[str]:
+        return [f"{name}: {_amounts(resources)}" for name, resources in self._value.items()]
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {resources[name]}" for name in sorted(resources))
+
+
+def _providers(api: PlacementAPI, state: NodeState) -> Mapping[str, str]:
+    """Return the names of the node's providers, by uuid."""
+    return {each["uuid"]: each["name"] for each in api.tree(state.node.uuid)}
+
+
+def _orphans(
+    client: Client, api: PlacementAPI, state: NodeState, providers: Iterable[str]
+) -> list[Finding]:
+    consumers = allocated_consumers(
+        {uuid: api.allocations(uuid)["allocations"] for uuid in providers}
+    )
+    ended = client.database.ended(state.node.uuid, without_record(state, consumers))
+    findings = classify(state, consumers, ended, {})
+    return [each for each in findings if each.verdict in (Verdict.ENDED, Verdict.UNKNOWN)]
+
+
+def _seen(client: Client) -> Mapping[str, str]:
+    """Return since when the running agent knows of each finding, by consumer."""
+    try:
+        found = client.reader.get("allocations")["allocations"]
+    except RtAgentError:
+        return {}
+    return {each["consumer_uuid"]: each["since"] for each in found}
+
+
+def _rows(
+    content: Mapping[str, Any], finding: Finding, names: Mapping[str, str], seen: Mapping[str, str]
+) -> Iterator[Sequence[Any]]:
+    uuid = finding.consumer.uuid
+    for provider, resources in sorted(finding.consumer.parts.items()):
+        yield (
+            uuid,
+            content.get("consumer_type", ""),
+            content.get("project_id", ""),
+            names[provider],
+            Resources(resources),
+            finding.reason,
+            timestamp(seen.get(uuid)),
+        )
