@@ -184,7 +184,7 @@ def test_the_allocation_of_an_instance_that_has_left_is_deleted_by_a_call(site):
     site.rpc.update_usage(CONTEXT, {"uuid": instance, "vm_state": "shelved_offloaded"})
     with site.placement.outage():
         with pytest.raises(PlacementUnavailable):
-            AgentAPI.delete_allocation_for_evacuated_instance(site.rpc, CONTEXT, instance)
+            site.rpc.delete_allocation_for_evacuated_instance(CONTEXT, instance)
         assert site.claim()  # nothing else waits
     for call in calls:
         call(CONTEXT, instance)
