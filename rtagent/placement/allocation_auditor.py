@@ -149,8 +149,11 @@ class AllocationAuditor:
 
         :raises PlacementError: nothing can be read.
         """
-        state, published = self._view.state(), published_classes(self._view.tree())
-        healable = [owner for owner in owners if is_healable(state, owner)]
+        state = self._view.state()
+        if _is_managed(state):
+            return
+        published = published_classes(self._view.tree())
+        healable = [owner for owner in owners if is_healable(state, owner, published)]
         consumers = {}
         for owner in healable:
             for uuid in {owner, *consumers_of(state, owner)}:
@@ -182,8 +185,7 @@ class AllocationAuditor:
 
     def _correct(self, finding: Finding, read: _Read, work: _Work) -> None:
         uuid = finding.consumer.uuid
-        managed = self._view.state().policy.placement.manage_allocations != ManageAllocations.NO
-        if finding.verdict == Verdict.DIFFERENT and managed:
+        if finding.verdict == Verdict.DIFFERENT and _is_managed(self._view.state()):
             self._enqueue(uuid)
             work.rewritten.append(uuid)
         elif finding.verdict == Verdict.ENDED and finding.removable:
@@ -230,7 +232,7 @@ class AllocationAuditor:
 
         If the agent manages allocations, it writes them with all others.
         """
-        if state.policy.placement.manage_allocations != ManageAllocations.NO:
+        if _is_managed(state):
             return
         lifted = False
         for each in missing_parts(state, read.consumers, read.published, owners):
@@ -248,6 +250,11 @@ class AllocationAuditor:
 
     def _log(self, sentence: str) -> None:
         self._reporter.log("info", f"placement: {sentence}")
+
+
+def _is_managed(state: NodeState) -> bool:
+    """Whether this agent writes the allocations of its claims."""
+    return state.policy.placement.manage_allocations != ManageAllocations.NO
 
 
 class _Read(Value, frozen=True, kw_only=True):

@@ -47,16 +47,21 @@ def missing_parts(
     return tuple(
         each
         for owner in sorted(owners)
-        if is_healable(state, owner)
+        if is_healable(state, owner, published)
         for each in _of_owner(state, owner, consumers, published)
     )
 
 
-def is_healable(state: NodeState, owner: str) -> bool:
-    """Whether an owner's guest has devices here and is neither built nor expected."""
+def is_healable(state: NodeState, owner: str, published: Published) -> bool:
+    """Whether an owner's guest has published devices here and is neither built nor expected."""
     claims = state.claims_of(owner)
-    return any(claim.pci or claim.resources for claim in claims) and all(
-        claim.state in (ACTIVE, OUTGOING) and not claim.quarantined for claim in claims
+    return (
+        any(claim.pci or claim.resources for claim in claims)
+        and all(claim.state in (ACTIVE, OUTGOING) and not claim.quarantined for claim in claims)
+        and any(
+            _device_pools(state, owner, consumer, published)
+            for consumer in consumers_of(state, owner).values()
+        )
     )
 
 

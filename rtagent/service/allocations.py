@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
+from rtagent.placement.audit_plan import AuditPlan
 from rtagent.ports import PlacementAPI, Store
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
@@ -32,7 +32,7 @@ GATHER = 2.0
 
 
 class AllocationAudits:
-    """The turns of the thread ``allocations``.
+    """The turns of the thread ``allocation-audit``.
 
     If Placement stalls, only this thread waits.
     """
@@ -49,7 +49,7 @@ class AllocationAudits:
         self._context, self._node, self._publisher = context, node, publisher
         self._reporter = context.reporter.named(__name__)
         self._backoff = Backoff(last=LAST_RETRY)
-        self._audited_at, self._recheck = -math.inf, math.inf
+        self._plan = AuditPlan()
         self._lock = threading.Lock()
         self._changed: set[str] = set()
         self._report: AuditReport | None = None
@@ -79,7 +79,7 @@ class AllocationAudits:
         with self._lock:
             owners, self._changed = self._changed, set()
         try:
-            if self._context.clock.monotonic() >= self._due:
+            if self._context.clock.monotonic() >= self._plan.due(self._interval):
                 self._audit(self._auditor)
             elif owners:
                 self._auditor.heal(owners)
@@ -90,7 +90,9 @@ class AllocationAudits:
             self._reporter.health(PART, Status.WARN, output)
             return every(self._backoff.pause())
         self._backoff.reset()
-        left = self._due - self._context.clock.monotonic()
+        if self._report is not None:
+            self._report_health(self._report)
+        left = self._plan.due(self._interval) - self._context.clock.monotonic()
         return Rest(at_least=GATHER, at_most=max(GATHER, left))
 
     def document(self) -> Mapping[str, Any]:
@@ -130,22 +132,14 @@ class AllocationAudits:
         return lambda: self._report.settled_count(verdict) if self._report else 0
 
     @property
-    def _due(self) -> float:
-        """When the next audit is due, by the monotonic clock."""
-        interval = self._context.settings.current.placement.allocation_audit_interval
-        return min(self._recheck, self._audited_at + (interval or math.inf))
+    def _interval(self) -> float:
+        return self._context.settings.current.placement.allocation_audit_interval
 
     def _audit(self, auditor: AllocationAuditor) -> None:
-        """Audit. What is not settled after a regular audit is looked at once more, when it is."""
-        now, rechecks = self._context.clock.monotonic(), self._recheck < math.inf
+        began = self._context.clock.monotonic()
         report = auditor.run()
-        if rechecks:
-            self._recheck = math.inf
-        else:
-            self._audited_at = now
-            self._recheck = math.inf if report.recheck is None else report.recheck
+        self._plan = self._plan.after(began, report.recheck, self._interval)
         self._report = report
-        self._report_health(report)
 
     def _report_health(self, report: AuditReport) -> None:
         unknown, ended, different = (

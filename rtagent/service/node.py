@@ -113,7 +113,7 @@ class NodeAgent:
             "log": self._write_log,
             "power": self._power.turn,
             "audit": self._audits.turn,
-            "allocations": self._allocations.turn,
+            "allocation-audit": self._allocations.turn,
             "allocation-calls": self._allocation_calls.turn,
         }
         loops = {
@@ -181,7 +181,7 @@ class NodeAgent:
         """React to new settings, which are already in force."""
         self._loops["heartbeat"].wake()
         self._loops["power"].wake()
-        self._loops["allocations"].wake()
+        self._loops["allocation-audit"].wake()
         self._audit("reload")
         self.publisher.reread()
         self.allocation_writes.recheck()
@@ -243,7 +243,7 @@ class NodeAgent:
         if self._power.managed:
             self._loops["power"].wake()
         if self._allocations.listener(changes):
-            self._loops["allocations"].wake()
+            self._loops["allocation-audit"].wake()
 
     def _audit(self, cause: str) -> None:
         self._audits.add_cause(cause)

@@ -27,7 +27,11 @@ COUNTS = {
     "refused": ("code", "Reasons of refusals"),
     "rpc": ("outcome", "RPC calls answered: ok, or the error's name"),
     "audit_skipped": ("cause", "Audit steps skipped because a claim changed the same item"),
-    "placement": ("event", "Attempts to update a provider that another client changed: conflict"),
+    "placement": (
+        "event",
+        "Attempts to update a provider that another client changed: conflict; allocations that the"
+        " agent removed or added: allocation_removed, allocation_healed",
+    ),
     "log_dropped": ("destination", "Log lines dropped because the destination accepted none"),
     "read_api_closed": (
         "reason",

@@ -159,3 +159,29 @@ def test_devices_that_are_not_published_are_not_allocated(gpu_node):
     node = gpu_node(report_in_placement=False)
     node.agent.run(ONE, owner=uid())
     assert node.run().healed == ()
+
+
+# -- without an audit -----------------------------------------------------------------------------
+
+
+def test_an_owner_whose_devices_have_changed_is_healed_with_few_requests(node):
+    claim = node.agent.run(ONE)
+    node.agent.run(owner=OTHER)
+    node.meddler.requests.clear()
+    node.auditor.heal([GUEST, OTHER])
+    assert node.parts(GUEST) == {provider(node, claim.pci[0].address): {GPU: 1}}
+    assert node.meddler.requests == ["consumer", "consumer", "put_consumer"]
+    node.meddler.requests.clear()
+    node.auditor.heal([GUEST])
+    assert node.meddler.requests == ["consumer"]
+
+
+@pytest.mark.parametrize(
+    ("manage", "reported"), [(ManageAllocations.NO, False), (ManageAllocations.YES, True)]
+)
+def test_what_is_not_to_be_healed_costs_no_request(gpu_node, manage, reported):
+    node = gpu_node(manage, report_in_placement=reported)
+    node.agent.run(ONE)
+    node.meddler.requests.clear()
+    node.auditor.heal([GUEST])
+    assert node.meddler.requests == []

@@ -1,0 +1,45 @@
+"""AuditPlan: when allocations are compared with the claims. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec.structs import replace
+
+from rtagent.model.base import Value
+
+
+class AuditPlan(Value, frozen=True, kw_only=True):
+    """Times are seconds of one monotonic clock.
+
+    :ivar audited_at: when the last regular audit began; None: there was none yet.
+    :ivar recheck_at: when the findings of that audit count, and are looked at once more; infinity:
+        there is nothing to look at.
+    """
+
+    audited_at: float | None = None
+    recheck_at: float = math.inf
+
+    def due(self, interval: float) -> float:
+        """Return when the next audit is due; infinity: never.
+
+        :param interval: seconds between regular audits; 0: only the first.
+        """
+        return min(self.recheck_at, self._regularly(interval))
+
+    def after(self, began: float, recheck: float | None, interval: float) -> AuditPlan:
+        """Return the plan after an audit.
+
+        What a recheck finds is not looked at once more: on a busy host each audit sees allocations
+        whose claims are about to be made.
+
+        :param recheck: when what the audit has found will count; None: it has found nothing new.
+        """
+        if began < self._regularly(interval):
+            return replace(self, recheck_at=math.inf)
+        return AuditPlan(audited_at=began, recheck_at=math.inf if recheck is None else recheck)
+
+    def _regularly(self, interval: float) -> float:
+        if self.audited_at is None:
+            return -math.inf
+        return self.audited_at + (interval or math.inf)

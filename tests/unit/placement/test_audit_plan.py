@@ -1,0 +1,30 @@
+"""When allocations are audited."""
+
+from math import inf
+
+from rtagent.placement.audit_plan import AuditPlan
+
+
+def test_the_first_audit_is_due_at_once():
+    assert AuditPlan().due(3600) == AuditPlan().due(0) == -inf
+
+
+def test_audits_are_regular():
+    plan = AuditPlan().after(10, None, 3600)
+    assert plan.due(3600) == 3610
+    assert plan.due(60) == 70
+    assert plan.due(0) == inf
+
+
+def test_what_is_new_is_looked_at_once_more():
+    plan = AuditPlan().after(10, 310, 3600)
+    assert plan.due(3600) == plan.due(0) == 310
+    rechecked = plan.after(310, 610, 3600)
+    assert rechecked.due(3600) == 3610
+    assert rechecked.after(3610, 3910, 3600).due(3600) == 3910
+
+
+def test_without_an_interval_there_is_one_audit_and_one_recheck():
+    plan = AuditPlan().after(10, 310, 0)
+    assert plan.due(0) == 310
+    assert plan.after(310, 610, 0).due(0) == inf
