@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,10 +18,12 @@ from tests.functional.cli.shell import Outcome, run
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
+from tests.support.pci_hosts import GPU_IDS
 
 CONTEXT = RequestContext(user_id="tester")
 AMOUNTS = {"VCPU": 1, "MEMORY_MB": 16}
 PATIENCE = 90.0
+GPU = "CUSTOM_PCI_10DE_13F1"
 DOMAIN = uid()
 
 
@@ -35,12 +38,11 @@ class Site:
     def uuid(self) -> str:
         return (self.daemon.directory / "compute_id").read_text().strip()
 
-    def claim(self, *, active: bool = True, instance: str | None = None) -> str:
-        """Claim resources for an instance; return its uuid."""
-        flavor = {"vcpus": 1, "memory_mb": 16, "root_gb": 0}
-        claim = self.rpc.instance_claim(CONTEXT, {"uuid": instance or uid(), "flavor": flavor})
-        if active:
-            self.rpc.activate_claim(CONTEXT, claim["uuid"])
+    def claim(self, **extra_specs: str) -> str:
+        """Claim resources for an instance and activate the claim; return the instance's uuid."""
+        flavor = {"vcpus": 1, "memory_mb": 16, "root_gb": 0, "extra_specs": extra_specs}
+        claim = self.rpc.instance_claim(CONTEXT, {"uuid": uid(), "flavor": flavor})
+        self.rpc.activate_claim(CONTEXT, claim["uuid"])
         return str(claim["owner_id"])
 
     def released(self) -> str:
@@ -64,6 +66,12 @@ class Site:
     def parts(self, consumer: str) -> dict[str, dict[str, int]]:
         found = self.admin.get(f"/allocations/{consumer}").json()["allocations"]
         return {name: part["resources"] for name, part in found.items()}
+
+    @property
+    def providers(self) -> list[dict[str, Any]]:
+        found = self.admin.get(f"/resource_providers?in_tree={self.uuid}").json()
+        providers: list[dict[str, Any]] = found["resource_providers"]
+        return providers
 
     def other_host(self) -> str:
         uuid = uid()
@@ -97,7 +105,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Site]:
     rabbitmq_server.start()
     directory = tmp_path_factory.mktemp("allocations")
-    simulate(directory / "host.xml", Machine())
+    simulate(directory / "host.xml", Machine(gpus=1, shared_gpus=1))
     with edit(directory / "host.xml") as host:
         host.add_domain(domain_xml(DOMAIN, vcpus=1, memory_mb=16))
     with Placement() as placement:
@@ -107,6 +115,12 @@ def site(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) ->
             {
                 "DEFAULT": {"host": f"agent-{uid()}"},
                 "claims": {"claim_expiry_time": 10},
+                "devices": {"enabled_mdev_types": "nvidia-222"},
+                "pci": {
+                    "alias": json.dumps({"name": "gpu", **GPU_IDS}),
+                    "device_spec": json.dumps(GPU_IDS),
+                    "report_in_placement": True,
+                },
                 "placement": {**auth, "allocation_audit_interval": 1, "timeout": 5},
             }
         )
@@ -169,6 +183,22 @@ def test_each_kind_of_allocation(site):
     site.rpc.update_available_resource(CONTEXT)
     assert site.command("delete", DOMAIN).code == 0
     wait_until(lambda: site.health[0] == "pass", PATIENCE)
+
+
+def test_a_guest_gets_the_allocations_of_its_devices(site):
+    names = {each["name"]: each["uuid"] for each in site.providers}
+    (card,) = (uuid for name, uuid in names.items() if "_0000:" in name)
+    (shared,) = (uuid for name, uuid in names.items() if "_pci_" in name)
+    instance = site.claim(**{"pci_passthrough:alias": "gpu:1", "resources:VGPU": "1"})
+    healed = {card: {GPU: 1}, shared: {"VGPU": 1}}
+    wait_until(lambda: site.parts(instance) == healed, PATIENCE)
+    # The scheduler counts the device: nobody else gets it.
+    resources = {"allocations": {card: {"resources": {GPU: 1}}}}
+    body = {**resources, "consumer_generation": None, "project_id": "p", "user_id": "u"}
+    refused = site.admin.put(f"/allocations/{uid()}", json={**body, "consumer_type": "INSTANCE"})
+    assert refused.status_code == 409
+    site.rpc.update_usage(CONTEXT, {"uuid": instance, "vm_state": "deleted"})
+    wait_until(lambda: site.parts(instance) == {}, PATIENCE)
 
 
 def test_the_allocation_of_an_instance_that_has_left_is_deleted_by_a_call(site):
