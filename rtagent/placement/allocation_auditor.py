@@ -32,7 +32,7 @@ from rtagent.placement.consumer_parts import (
     read_consumer,
     tree_providers,
 )
-from rtagent.placement.healing import is_healable, missing_parts
+from rtagent.placement.healing import MissingParts, is_healable, missing_parts
 from rtagent.placement.mending import Mended, mend
 from rtagent.placement.provider import Tree
 from rtagent.placement.sightings import Sightings
@@ -235,18 +235,25 @@ class AllocationAuditor:
         if _is_managed(state):
             return
         lifted = False
-        for each in missing_parts(state, read.consumers, read.published, owners):
-            uuid, what = each.consumer.uuid, amounts(each.parts)
-            with work.of(uuid):
-                mended = mend(self._api, each, self._view.state)
-                if mended == Mended.NOTHING:
-                    continue
-                lifted = lifted or mended == Mended.BOTH
-                work.healed.append(uuid)
-                self._reporter.counted("placement", "allocation_healed")
-                self._log(f"{uuid} got the allocation of its devices, which was missing: {what}")
-        if lifted:
-            self._republish()
+        try:
+            for each in missing_parts(state, read.consumers, read.published, owners):
+                with work.of(each.consumer.uuid):
+                    lifted = self._mend(each, work) == Mended.BOTH or lifted
+        except PlacementUnavailable:
+            lifted = True  # perhaps: the response may be lost
+            raise
+        finally:
+            if lifted:
+                self._republish()
+
+    def _mend(self, missing: MissingParts, work: _Work) -> Mended:
+        uuid, what = missing.consumer.uuid, amounts(missing.parts)
+        mended = mend(self._api, missing, self._view.state)
+        if mended != Mended.NOTHING:
+            work.healed.append(uuid)
+            self._reporter.counted("placement", "allocation_healed")
+            self._log(f"{uuid} got the allocation of its devices, which was missing: {what}")
+        return mended
 
     def _log(self, sentence: str) -> None:
         self._reporter.log("info", f"placement: {sentence}")

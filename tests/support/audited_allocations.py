@@ -28,23 +28,34 @@ _numbers = itertools.count(10)
 
 
 class MeddlingPlacement:
-    """Placement with another client, which acts right before a request.
+    """Placement with another client, which acts right before or after a request.
 
     :ivar before: what the other client does, by name of the request. It happens once.
+    :ivar after: the same after the request. If it raises, the response is lost.
     :ivar requests: the names of the requests, oldest first.
     """
 
     def __init__(self, api: PlacementAPI) -> None:
         self._api = api
         self.before: dict[str, Callable[[], object]] = {}
+        self.after: dict[str, Callable[[], object]] = {}
         self.requests: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         self.requests.append(name)
-        meddle = self.before.pop(name, None)
-        if meddle is not None:
-            meddle()
-        return getattr(self._api, name)
+        request = getattr(self._api, name)
+
+        def meddled(*arguments: Any, **named: Any) -> Any:
+            self.before.pop(name, _nothing)()
+            response = request(*arguments, **named)
+            self.after.pop(name, _nothing)()
+            return response
+
+        return meddled
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class AuditedNode:
@@ -111,10 +122,14 @@ class AuditedNode:
         """Publish the inventories, as the mirror does."""
         assert self._synchroniser.sync(self.tree()).problems == ()
 
-    def _republish(self) -> None:
-        self.republished += 1
+    def sync_anew(self) -> None:
+        """Read everything and publish the inventories, as the mirror does at a refresh."""
         self._synchroniser.forget()
         self.sync()
+
+    def _republish(self) -> None:
+        self.republished += 1
+        self.sync_anew()
 
     # -- audits -----------------------------------------------------------------------------------
 

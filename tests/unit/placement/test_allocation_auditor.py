@@ -184,16 +184,20 @@ def test_a_refused_removal_costs_one_consumer_only(node):
     assert node.run().removed == (GUEST,)
 
 
-def test_an_outage_in_the_middle_is_an_error_and_the_next_audit_goes_on(node):
+def gone():
+    raise PlacementUnavailable("gone")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("request_", ["tree", "allocations", "consumer", "put_consumer"])
+def test_after_an_outage_at_any_request_the_next_audit_goes_on(node, request_, when):
     ended(node)
-
-    def gone():
-        raise PlacementUnavailable("gone")
-
-    node.meddler.before["put_consumer"] = gone
+    getattr(node.meddler, when)[request_] = gone
     with pytest.raises(PlacementUnavailable):
         node.run()
-    assert node.run().removed == (GUEST,)
+    node.run()
+    assert node.parts(GUEST) == {}
+    assert node.run().counts == {}
 
 
 def test_a_provider_that_is_deleted_meanwhile_is_left_out(node):

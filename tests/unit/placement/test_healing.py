@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from rtagent.errors import PlacementUnavailable
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.placement.allocation_audit import Verdict
@@ -118,16 +119,41 @@ def test_a_resize_on_one_host_whose_devices_the_instance_has_is_complete(node):
     assert node.run().healed == ()
 
 
-def test_the_reservation_of_a_device_in_its_one_use_is_lifted_for_its_allocation(gpu_node):
+def one_time(gpu_node):
+    """A node with a guest that has a device for one use, and the provider of that device."""
     node = gpu_node(specs=ONE_TIME)
     claim = node.agent.run(ONE)
+    node.sync()
     device = provider(node, claim.pci[0].address)
-    found = node.api.inventories(device)
-    found["inventories"][GPU]["reserved"] = 1
-    node.api.put_inventories(device, found["resource_provider_generation"], found["inventories"])
+    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == 1
+    return node, device
+
+
+REQUESTS = ("inventories", "reshape")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_after_an_outage_at_any_request_the_next_audit_heals(gpu_node, request_, when):
+    node, device = one_time(gpu_node)
+    getattr(node.meddler, when)[request_] = gone
+    with pytest.raises(PlacementUnavailable):
+        node.run()
+    node.run()
+    assert node.parts(GUEST) == {device: {GPU: 1}}
+    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == 1
+
+
+def gone():
+    raise PlacementUnavailable("gone")
+
+
+def test_the_reservation_of_a_device_in_its_one_use_is_lifted_for_its_allocation(gpu_node):
+    node, device = one_time(gpu_node)
     assert node.run().healed == (GUEST,)
     assert node.parts(GUEST) == {device: {GPU: 1}}
     assert node.republished == 1
+    assert node.api.inventories(device)["inventories"][GPU]["reserved"] == 1
     assert node.run().healed == ()
 
 
