@@ -20,8 +20,10 @@ from rtagent.model.device import Device
 from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
+from rtagent.model.provider_files import ProviderFiles
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
+from rtagent.placement.offers import Offers, resolve, with_offers
 from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter, Store, Witness
 from rtagent.tracker import ResourceTracker
 
@@ -64,7 +66,14 @@ def open_node(
         policy, witness = settings.policy(stored.ratios), identity.witness(stored)
         adoption = AdoptionFile(settings.default.state_path).read(stored.node.uuid)
         node = EmbeddedNode(
-            stored, adoption.applied_to(policy), hypervisor, store, clock, reporter, witness
+            stored,
+            adoption.applied_to(policy),
+            hypervisor,
+            store,
+            clock,
+            reporter,
+            witness,
+            settings.provider_files,
         )
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
@@ -117,22 +126,25 @@ class EmbeddedNode:
         clock: Clock,
         reporter: Reporter | None = None,
         witness: Witness | None = None,
+        files: ProviderFiles | None = None,
     ) -> None:
         """Restore the state of an enrolled node. Nothing is written to the store.
 
         :param stored: what `Store.enroll` returned.
         :param policy: with the recorded ratios in place of its own until `apply`.
-        :param witness: see `ResourceTracker`.
+        :param witness: see `ResourceTracker`. :param files: in force until `apply`.
         """
         self.closing = ExitStack()
-        self._made: tuple[Settings, Policy] | None = None
+        self._files = files or ProviderFiles()
+        # The policy, and of which settings and, if there are provider files, of which state.
+        self._made: tuple[Settings, NodeState | None, Policy] | None = None
         # Held while the policy is set: settings and adoption must not overwrite each other.
         self._policy_lock = threading.Lock()
         # Whether the node's row may still have values from an earlier configuration.
         self._row_is_old = True
         # Different ratios are a change, which `apply` writes.
         recorded = _with_ratios(policy, stored.ratios)
-        state = restore(stored, recorded)
+        state = with_offers(restore(stored, recorded), self._files)
         self.tracker = ResourceTracker(store, clock, state, reporter, witness=witness)
         self.auditor = Auditor(self.tracker, hypervisor, clock, reporter)
 
@@ -166,11 +178,14 @@ class EmbeddedNode:
         :raises StoreUnavailable: TrackerBusy: the policy is not in force; try again later.
         """
         with self._policy_lock:
-            if self._made is None or self._made[0] is not settings:
-                self._made = settings, self.policy_from(settings)
+            self._files = settings.provider_files
+            # The files may describe devices, which come and go.
+            state = self.state if self._files.entries else None
+            if self._made is None or self._made[0] is not settings or self._made[1] is not state:
+                self._made = settings, state, self.policy_from(settings)
             # Without the host's capacity the row cannot be computed.
             anew = self._row_is_old and self.state.topology is not None
-            self.tracker.set_policy(self._made[1], anew=anew)
+            self.tracker.set_policy(self._made[2], anew=anew)
             self._row_is_old = self._row_is_old and not anew
 
     def adopt(self, adoption: Adoption) -> None:
@@ -179,7 +194,9 @@ class EmbeddedNode:
         :raises StoreUnavailable: TrackerBusy: it is not in force; try again later.
         """
         with self._policy_lock:
-            self.tracker.set_policy(adoption.applied_to(self.state.policy))
+            state = self.state
+            adopted = replace(state, policy=adoption.applied_to(state.policy))
+            self.tracker.set_policy(with_offers(adopted, self._files).policy)
             self._made = None  # was made without it
 
     def policy_from(self, settings: Settings) -> Policy:
@@ -188,6 +205,17 @@ class EmbeddedNode:
         An allocation ratio that the settings leave unset stays unchanged, and so do adopted
         providers.
         """
+        return self.offers_from(settings).added_to(self._own_policy(settings))
+
+    def offers_from(self, settings: Settings) -> Offers:
+        """Return what the provider files of these settings add to this node, as of its state."""
+        if not settings.provider_files.entries:
+            return Offers()
+        state = replace(self.state, policy=self._own_policy(settings))
+        return resolve(settings.provider_files, state)
+
+    def _own_policy(self, settings: Settings) -> Policy:
+        """The policy without what provider files add."""
         now = self.state.policy
         in_force = Ratios(
             cpu=now.cpu_allocation_ratio,

@@ -45,9 +45,10 @@
     │   └── NotDurable                   the database may lose what it has committed
     ├── IdentityError                    this process must not write for this node
     ├── ConfigError                      the value of an option violates its rule
-    │   └── PciConfigError               a JSON document in an option of [pci] is invalid
-    │       ├── PciConfigInvalidSpec     device_spec
-    │       └── PciInvalidAlias          alias
+    │   ├── PciConfigError               a JSON document in an option of [pci] is invalid
+    │   │   ├── PciConfigInvalidSpec     device_spec
+    │   │   └── PciInvalidAlias          alias
+    │   └── ProviderFileError            a provider file is invalid
     ├── PlacementError
     │   ├── PlacementConflict            the generation of the provider has changed
     │   └── PlacementUnavailable
@@ -443,6 +444,17 @@ class PciConfigInvalidSpec(PciConfigError):
 
 class PciInvalidAlias(PciConfigError):
     """A document of [pci] alias is invalid."""
+
+
+class ProviderFileError(ConfigError):
+    """A provider file is invalid.
+
+    :ivar kwargs: ``file``; ``path``: the place in it, or ""; the violated ``rule``.
+    """
+
+    @property
+    def message(self) -> str:
+        return ": ".join(filter(None, (self.kwargs[key] for key in ("file", "path", "rule"))))
 
 
 class PlacementError(RtAgentError):

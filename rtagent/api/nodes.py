@@ -10,6 +10,8 @@ from rtagent.compute_node import compute_node
 from rtagent.errors import NodeNotFound
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.provider_names import provider_name
 from rtagent.reconcile.drift import absent, drifts, orphans, suspects
 
 
@@ -35,12 +37,15 @@ def check_served(state: NodeState, name: str) -> None:
 
 
 def document(state: NodeState) -> dict[str, Any]:
-    """Nova's ComputeNode fields; ``inventories`` by resource class; ``pci_devices``, counted by
-    status; and the number of ``claims``, ``orphans``, ``drifts``, ``absent`` (units that claims
-    have and the host does not) and ``suspects``."""
+    """Nova's ComputeNode fields; ``inventories`` by resource class; ``provider_files``: what
+    they add to each provider; ``pci_devices``, counted by status; and the number of ``claims``,
+    ``orphans``, ``drifts``, ``absent`` (units that claims have and the host does not) and
+    ``suspects``.
+    """
     return {
         **compute_node(state),
         "inventories": _inventories(state),
+        "provider_files": _provider_files(state),
         "pci_devices": pci.counts(state),
         "claims": len(state.claims),
         "orphans": len(orphans(state)),
@@ -59,6 +64,37 @@ def _inventories(state: NodeState) -> dict[str, Any]:
         "PCPU": _inventory(found.pcpus, state.usage.pcpus, "CPUs"),
         "MEMORY_MB": _inventory(found.memory_mb, state.usage.memory_mb, "MB"),
         "DISK_GB": _inventory(found.disk_mb, state.usage.disk_mb, "MB"),
+    }
+
+
+def _provider_files(state: NodeState) -> list[dict[str, Any]]:
+    """``[{"provider", "file", "inventories", "traits"}]``, by the provider's name; inventories have
+    Placement's fields.
+    """
+    policy = state.policy.placement
+    return [
+        {
+            "provider": provider_name(state.node, suffix),
+            "file": file,
+            "inventories": {
+                each.resource_class: _offered(each)
+                for each in policy.offered
+                if each.suffix == suffix
+            },
+            "traits": sorted(policy.offered_traits.get(suffix, ())),
+        }
+        for suffix, file in sorted(policy.offered_by.items())
+    ]
+
+
+def _offered(offered: OfferedInventory) -> dict[str, Any]:
+    return {
+        "total": offered.total,
+        "reserved": offered.reserved,
+        "min_unit": offered.min_unit,
+        "max_unit": offered.max_unit,
+        "step_size": offered.step_size,
+        "allocation_ratio": float(offered.allocation_ratio),
     }
 
 

@@ -49,8 +49,11 @@ class Client:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the configuration. :raises ExceptionGroup: of `ConfigError`."""
-        return settings.read(self.conf)
+        """The settings of the configuration, without provider files.
+
+        :raises ExceptionGroup: of `ConfigError`.
+        """
+        return settings.read_options(self.conf)
 
     @cached_property
     def reader(self) -> Reader:
@@ -73,10 +76,14 @@ class Client:
 
     @cached_property
     def database(self) -> OfflineDatabase:
-        """The daemon's database, whether the daemon runs or not. :raises RtAgentError:"""
+        """The daemon's database, whether the daemon runs or not.
+
+        :raises RtAgentError: it cannot be read.
+        :raises ExceptionGroup: of `ConfigError`.
+        """
         from rtagent.cmd.offline import OfflineDatabase
 
-        return OfflineDatabase(self.settings)
+        return OfflineDatabase(settings.read(self.conf))
 
     @cached_property
     def caller(self) -> RpcCaller:

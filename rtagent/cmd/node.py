@@ -44,6 +44,7 @@ IDENTITY = (
     "host_ip",
 )
 STATUS = (
+    "provider_files",
     "pci_devices",
     "pci_device_pools",
     "disk_available_least",
@@ -59,9 +60,23 @@ STATUS = (
     "epoch",
 )
 
+
+class ProviderFiles(Column[Sequence[Mapping[str, Any]]]):
+    """A line for each provider that a file describes, and one for each thing that it adds."""
+
+    def lines(self) -> Iterable[str]:
+        for each in self._value:
+            yield f"{each['provider']}: {each['file']}"
+            for name, record in each["inventories"].items():
+                fields = (f"{field} {value:g}" for field, value in record.items())
+                yield f"  {name}: {', '.join(fields)}"
+            yield from (f"  {name}" for name in each["traits"])
+
+
 _CELLS: Mapping[str, type[Column[Any]]] = {
     "pci_devices": Counts,
     "pci_device_pools": PciPools,
+    "provider_files": ProviderFiles,
     "stats": KeyValues,
 }
 

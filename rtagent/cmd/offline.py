@@ -25,6 +25,7 @@ from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import AdoptionFile
+from rtagent.placement.offers import with_offers
 from rtagent.ports import Service
 
 
@@ -91,7 +92,8 @@ class OfflineDatabase:
 
     def _state(self, stored: Stored) -> NodeState:
         adoption = AdoptionFile(self._settings.default.state_path).read(stored.node.uuid)
-        return restore(stored, adoption.applied_to(self._settings.policy(stored.ratios)))
+        policy = adoption.applied_to(self._settings.policy(stored.ratios))
+        return with_offers(restore(stored, policy), self._settings.provider_files)
 
 
 class OfflineReader:

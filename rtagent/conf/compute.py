@@ -1,4 +1,6 @@
-"""[compute]: the host CPUs for guests, NUMA packing, and the refresh from Placement."""
+"""[compute]: the host CPUs for guests, NUMA packing, the refresh from Placement, and the provider
+files.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +73,19 @@ The order in which the NUMA cells of the host are tried for a guest.
 * False: the least used cell first.
 """,
     ),
+    cfg.StrOpt(
+        "provider_config_location",
+        default="/etc/rtagent/provider_config/",
+        mutable=True,
+        help="""
+The directory of the provider files, an absolute path. Each file ``*.yaml`` in it adds inventories
+and traits to resource providers of this host, in Nova's format (schema 1.0). A directory that does
+not exist, or an empty value: nothing is added.
+
+The files are read at the start and at each reload. A mistake in one of them stops the start; at a
+reload the files that were read before stay in force.
+""",
+    ),
 ]
 
 
@@ -84,3 +99,4 @@ class Compute(Value, frozen=True, kw_only=True):
     cpu_dedicated_set: frozenset[int] | None
     image_type_exclude_list: Sequence[str]
     packing_host_numa_cells_allocation_strategy: bool
+    provider_config_location: str

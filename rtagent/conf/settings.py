@@ -29,6 +29,7 @@ from rtagent.conf.neutron_tunnel import NeutronTunnel
 from rtagent.conf.pci import Pci
 from rtagent.conf.placement import PlacementOptions
 from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
+from rtagent.conf.provider_files import read_files
 from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
@@ -36,6 +37,7 @@ from rtagent.model.base import Value
 from rtagent.model.node import Ratios
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.model.policy import NumaPolicy, Policy
+from rtagent.model.provider_files import ProviderFiles
 from rtagent.numa import cpu_sets
 from rtagent.pci.mdev import MdevSettings
 
@@ -47,6 +49,7 @@ class Settings(Value, frozen=True, kw_only=True):
 
     :ivar mdev: the groups of the enabled types of mediated devices, by type.
     :ivar physnets: the NUMA cells of the listed physical networks, by name.
+    :ivar provider_files: what the files of ``[compute] provider_config_location`` add.
     """
 
     default: Default
@@ -63,10 +66,11 @@ class Settings(Value, frozen=True, kw_only=True):
     upgrade_levels: UpgradeLevels
     mdev: Mapping[str, MdevSettings]
     physnets: Mapping[str, Sequence[int]]
+    provider_files: ProviderFiles = ProviderFiles()
 
     def policy(self, recorded: Ratios) -> Policy:
         """Return the policy that results from these settings for a node with these
-        recorded ratios.
+        recorded ratios, without what the provider files add.
         """
         policy = make_policy(
             self.default,
@@ -112,7 +116,8 @@ class Settings(Value, frozen=True, kw_only=True):
 
     def doubts(self) -> list[str]:
         """Return a sentence for each setting that is valid but probably not intended."""
-        return [f"{doubt.item}: {doubt.message}" for doubt in self.device_options.doubts()]
+        devices = (f"{doubt.item}: {doubt.message}" for doubt in self.device_options.doubts())
+        return [*devices, *self.provider_files.doubts]
 
 
 _GROUPS = {
@@ -152,11 +157,29 @@ def read(conf: cfg.ConfigOpts) -> Settings:
     return settings
 
 
+def read_options(conf: cfg.ConfigOpts) -> Settings:
+    """Return the settings without provider files, for a program that does not need a policy.
+
+    :raises ExceptionGroup: of `ConfigError`: every mistake in the options.
+    """
+    settings, mistakes = _judge_options(conf)
+    refuse(mistakes)
+    return settings
+
+
 def judge(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
     """Return the settings and every mistake.
 
     An option that cannot be read counts as its default, so that the other rules can be checked.
     """
+    settings, mistakes = _judge_options(conf)
+    files, wrong = read_files(settings.compute.provider_config_location)
+    for error in wrong:  # a file has room for several
+        mistakes["compute", str(error)] = error
+    return replace(settings, provider_files=files), mistakes
+
+
+def _judge_options(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
     mistakes: Mistakes = {}
     options = dict(opts.groups())
     groups = {

@@ -47,6 +47,7 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
     :ivar offered_traits: traits that provider configuration files add, by the suffix of the
         provider.
     :ivar withheld_traits: traits of the hypervisor that are not reported.
+    :ivar offered_by: the provider file that describes a provider, by its suffix.
     """
 
     manage_allocations: ManageAllocations = ManageAllocations.NO
@@ -55,3 +56,4 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
     offered: tuple[OfferedInventory, ...] = ()
     offered_traits: Mapping[str, frozenset[str]] = {}
     withheld_traits: frozenset[str] = frozenset()
+    offered_by: Mapping[str, str] = {}

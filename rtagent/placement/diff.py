@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from msgspec.structs import replace
 
@@ -103,17 +103,24 @@ def owned_after(current: CurrentProvider | None, wanted: Provider, owned: Conten
     )
 
 
-def drained(request: PutInventories, current: CurrentProvider) -> PutInventories:
-    """Return the request with the inventories that it would remove, each completely reserved.
+def drained(request: PutInventories, current: CurrentProvider, in_use: Set[str]) -> PutInventories:
+    """Return the request with the inventories in use that it would remove, completely reserved.
 
     Placement refuses to remove an inventory that has allocations. Thus it is not allocated further.
     """
-    removed = {
+    kept = {
         name: replace(record, reserved=record.total)
         for name, record in current.inventories.items()
-        if name not in request.inventories
+        if name in in_use and name not in request.inventories
     }
-    return PutInventories(request.uuid, {**request.inventories, **removed})
+    return PutInventories(request.uuid, {**request.inventories, **kept})
+
+
+def remaining(current: CurrentProvider, owned: Contents) -> Contents:
+    """Return the part of what this agent owned that the provider still has."""
+    return Contents(
+        classes=owned.classes & current.inventories.keys(), traits=owned.traits & current.traits
+    )
 
 
 def _requests(

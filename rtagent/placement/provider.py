@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Context
 
 import os_traits
 
@@ -13,6 +14,8 @@ from rtagent.model.provider_names import provider_name, provider_uuid
 #: Prefix of the names that anyone may define. All other names have a fixed meaning (os-traits,
 #: os-resource-classes).
 CUSTOM = "CUSTOM_"
+#: Placement stores ratios in single precision on some databases: MariaDB returns six digits.
+RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
 
 
 class InventoryRecord(Value, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from rtagent.placement.diff import (
     diff,
     drained,
     owned_after,
+    remaining,
 )
 from rtagent.placement.ownership import Ownership, obsolete_providers
 from rtagent.placement.provider import (
@@ -145,7 +146,10 @@ class Synchroniser:
             self._current[wanted.uuid] = current
         if not problems:
             self._record_success(wanted, after)
-        return problems
+        elif current is not None:
+            # What is gone is no longer owned: if it comes back, another writer has set it.
+            self._ownership.remember(wanted, after.union(remaining(current, before)))
+        return [_explained(problem, wanted) for problem in problems]
 
     def _record_success(self, wanted: Provider, owned: Contents) -> None:
         if wanted.obsolete:
@@ -232,10 +236,18 @@ class Synchroniser:
             return self._drain(request, current)
 
     def _drain(self, request: PutInventories, current: CurrentProvider) -> CurrentProvider:
-        remaining = drained(request, current)
-        if remaining.inventories == current.inventories:
+        kept = drained(request, current, self._in_use(request, current))
+        if kept.inventories == current.inventories:
             return current
-        return self._replace_inventories(remaining, current)
+        return self._replace_inventories(kept, current)
+
+    def _in_use(self, request: PutInventories, current: CurrentProvider) -> Set[str]:
+        """Return which of the resource classes have allocations whose removal was refused."""
+        removed = current.inventories.keys() - request.inventories.keys()
+        if len(removed) == 1:
+            return removed
+        consumers = self._api.allocations(request.uuid)["allocations"].values()
+        return {name for consumer in consumers for name in consumer["resources"]}
 
     def _replace_inventories(
         self, request: PutInventories, current: CurrentProvider
@@ -256,6 +268,20 @@ class Synchroniser:
         if new:
             self._api.ensure_classes(sorted(new))
             self._classes |= new
+
+
+def _explained(problem: PlacementError, provider: Provider) -> PlacementError:
+    """Return the problem with the provider's name and what is done, if allocations cause it.
+
+    Placement's message names the provider by its uuid, and the resource classes.
+    """
+    if problem.kwargs.get("code") not in (INVENTORY_IN_USE, PROVIDER_IN_USE):
+        return problem
+    return PlacementError(
+        f"{provider.name} has allocations of what it no longer offers; all of that is reserved, and"
+        f" is removed when they have ended: {problem.message}",
+        code=problem.kwargs["code"],
+    )
 
 
 def _name_taken(request: CreateProvider, other: str) -> PlacementError:

@@ -3,14 +3,13 @@
 Placement never grants more than the agent would: totals are rounded down, reserved quantities up.
 What is used without a claim (by foreign domains, by drift) is reserved, and so are CPUs that a
 claim keeps idle, because no allocation in Placement accounts for them. The root provider is the
-host; its children are devices.
+host; its children are devices. Provider files may add to each of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 
 import os_resource_classes as orc
@@ -24,10 +23,8 @@ from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB
 from rtagent.model.usage import NOTHING, Usage
 from rtagent.placement.devices import device_providers, resource_providers, root_resources
-from rtagent.placement.provider import Contents, InventoryRecord, Provider, Tree
-
-#: Placement stores ratios in single precision on some databases: MariaDB returns six digits.
-RATIO_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
+from rtagent.placement.offers import extended
+from rtagent.placement.provider import RATIO_DIGITS, Contents, InventoryRecord, Provider, Tree
 
 #: Prefixes of the standard traits that only the agent of a hypervisor sets on a root provider. They
 #: say what its guests can have and which CPU it has; nova-compute sets and withdraws them, too.
@@ -56,8 +53,10 @@ def build(state: NodeState, disabled: bool, hypervisor_up: bool) -> Tree | None:
         traits=_traits(state, state.topology, disabled or not hypervisor_up),
         exclusive=ROOT_EXCLUSIVE,
     )
-    children = (*device_providers(state), *resource_providers(state))
-    return Tree(revision=state.revision, providers=(root, *children))
+    own = (root, *device_providers(state), *resource_providers(state))
+    policy = state.policy.placement
+    providers = tuple(extended(each, state.node, policy) for each in own)
+    return Tree(revision=state.revision, providers=providers)
 
 
 def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:

@@ -59,7 +59,7 @@ def digest(method: Method, document: Mapping[str, Any]) -> str:
 
 def _refused(method: Method, document: Any, refusal: Exception) -> InvalidRequest:
     # jsonschema takes long to import, and a start should not wait for it.
-    from rtagent.rpc.schema_errors import schema_errors
+    from rtagent.model.schema_errors import schema_errors
 
     explained = schema_errors(schemas.arguments(method), document) if _small(document) else []
     found = explained or [("$", str(refusal))]
@@ -69,7 +69,7 @@ def _refused(method: Method, document: Any, refusal: Exception) -> InvalidReques
 
 def _small(document: Any) -> bool:
     """Whether a document has at most `MAX_EXPLAINED` values, in the levels that are explained."""
-    from rtagent.rpc.schema_errors import MAX_DEPTH
+    from rtagent.model.schema_errors import MAX_DEPTH
 
     level, counted = [document], 0
     for _ in range(MAX_DEPTH):

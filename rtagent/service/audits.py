@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Protocol
 
 from rtagent.audit import AuditSummary
 from rtagent.embedded import EmbeddedNode
@@ -11,7 +13,6 @@ from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Hypervisor
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
-from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import Backoff, Rest, every
 
 PART = "hypervisor"
@@ -19,6 +20,14 @@ PART = "hypervisor"
 #: The shortest pause between two audits in seconds, for any number of events. The pause is also at
 #: least as long as the last audit took, so that audits take at most half of the time.
 GAP = 1.0
+
+
+class Check(Protocol):
+    """A check of the configuration against the host."""
+
+    def accept(self) -> bool:
+        """Return whether the node can be served. If not, the reason was reported as fatal."""
+        ...
 
 
 class Audits:
@@ -36,9 +45,11 @@ class Audits:
         hypervisor: Hypervisor,
         identity: HostNodeIdentity,
         admission: Admission,
-        checks: HostChecks,
+        checks: Sequence[Check],
     ) -> None:
-        """:param identity: locks the hypervisor again after a loss of the connection."""
+        """:param identity: locks the hypervisor again after a loss of the connection.
+        :param checks: after a good audit, all of them have to accept the host.
+        """
         self._context, self._clock = context, context.clock
         self._reporter = context.reporter.named(__name__)
         self._node, self._hypervisor, self._identity = node, hypervisor, identity
@@ -114,7 +125,7 @@ class Audits:
             return every(self._backoff.pause())
         self._backoff.reset()
         self._done_at = self._clock.monotonic()
-        if self._checks.accept() and self._admission.open():
+        if all(check.accept() for check in self._checks) and self._admission.open():
             self._context.events.ready()
         interval = self._context.settings.current.default.audit_interval
         return Rest(at_least=max(GAP, seconds), at_most=max(GAP, seconds, interval))

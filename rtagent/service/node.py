@@ -35,6 +35,7 @@ from rtagent.service.housekeeping import Housekeeping
 from rtagent.service.loop import Loop, Rest
 from rtagent.service.main_thread import READY, EventQueue
 from rtagent.service.power import Power
+from rtagent.service.provider_file_checks import ProviderFileChecks
 from rtagent.service.publisher import Publisher
 from rtagent.service.recovery import Recovery
 from rtagent.telemetry.claim_log import ClaimLog
@@ -82,7 +83,9 @@ class NodeAgent:
         power.attach(node.tracker.snapshot)
         self._admission = Admission(node.tracker)
         self._checks = HostChecks(context, node)
-        self._audits = Audits(context, node, hypervisor, identity, self._admission, self._checks)
+        self._file_checks = ProviderFileChecks(context, node)
+        checks = (self._checks, self._file_checks)
+        self._audits = Audits(context, node, hypervisor, identity, self._admission, checks)
         database = adapters.database
         self._heartbeat = Heartbeat(context, database.registry, node.tracker, database.faults)
         self.publisher = Publisher(
@@ -174,8 +177,12 @@ class NodeAgent:
         return f"{doing}; {len(state.claims)} claims on {state.node.hypervisor_hostname}"
 
     def check(self, settings: Settings) -> None:
-        """Check whether these settings fit this host. :raises ConfigError: they do not."""
+        """Check whether these settings fit this host.
+
+        :raises ConfigError: they do not. :raises ExceptionGroup: of `ConfigError`.
+        """
         self._checks.check(self._node.policy_from(settings))
+        self._file_checks.check(settings)
 
     def reload(self) -> None:
         """React to new settings, which are already in force."""

@@ -1,6 +1,7 @@
 """Opening a node: the example of the docstring, identity, policy, and what closing releases."""
 
 import doctest
+import json
 from decimal import Decimal
 
 import pytest
@@ -15,20 +16,23 @@ from rtagent.errors import IdentityError, NodeNotReady, StoreUnavailable, Writer
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.node import Node, Writer
+from rtagent.model.provider_names import device_suffix
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
 from rtagent.virt.fake import FakeHypervisor
-from tests.support.hosts import ManualClock, call, request, uid
+from tests.support.hosts import TOPOLOGY, ManualClock, call, request, uid
+from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
+from tests.support.provider_files import CLASS, TRAIT, entry, write
 
 
 @pytest.fixture
 def make_settings(tmp_path):
-    """Makes settings from options of [DEFAULT]."""
+    """Makes settings from options of [DEFAULT], and text for other groups."""
 
-    def make(**options):
+    def make(more="", **options):
         file = tmp_path / "rtagent.conf"
         paths = {"state_path": tmp_path / "state", "lock_path": tmp_path, "host": "cn1"}
         lines = "".join(f"{name} = {value}\n" for name, value in {**paths, **options}.items())
-        file.write_text(f"[DEFAULT]\n{lines}")
+        file.write_text(f"[DEFAULT]\n{lines}{more}")
         return settings.read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "embedder"))
 
     return make
@@ -188,3 +192,60 @@ def test_adopted_providers_stay_in_force_under_new_settings_and_after_a_restart(
 
     with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
         assert adoption_of(node.state) == adoption
+
+
+@pytest.fixture
+def gpu_settings(make_settings, tmp_path):
+    """Makes settings that report GPUs in Placement, with a provider file that has one entry."""
+
+    def make(identification):
+        write(tmp_path / "files", "a.yaml", entry(identification, {CLASS: {"total": 2}}, (TRAIT,)))
+        return make_settings(
+            more=f"[pci]\nreport_in_placement = true\ndevice_spec = {json.dumps(GPU_IDS)}\n"
+            f"[compute]\nprovider_config_location = {tmp_path}/files\n"
+        )
+
+    return make
+
+
+def offered(node):
+    """The suffixes of the providers to which a file adds something."""
+    return [each.suffix for each in node.state.policy.placement.offered]
+
+
+def test_provider_files_follow_the_devices_of_the_host(gpu_settings, hypervisor):
+    """An entry for a device is in force while the device is there, and at once after a restart."""
+    made = gpu_settings({"name": f"hv1_{device_suffix(GPU_0)}"})
+    hypervisor.topology, store = TOPOLOGY, MemoryStore()
+
+    with open_node(made, hypervisor, store, ManualClock()) as node:
+        assert node.auditor.run("start").good
+        node.apply(made)
+        assert offered(node) == []
+        hypervisor.plug(gpu(GPU_0))
+        node.auditor.run("event")
+        node.apply(made)
+        assert offered(node) == [GPU_0]
+    with open_node(made, hypervisor, store, ManualClock()) as node:
+        assert offered(node) == [GPU_0]
+        hypervisor.unplug(GPU_0)
+        node.auditor.run("start")
+        node.apply(made)
+        assert offered(node) == []
+
+
+def test_provider_file_with_the_uuid_of_an_adopted_provider(gpu_settings, hypervisor, tmp_path):
+    """It is in force together with the adoption, so that nothing is withdrawn in between."""
+    made, store = gpu_settings({"uuid": uid(60)}), MemoryStore()
+    hypervisor.topology = TOPOLOGY
+    hypervisor.plug(gpu(GPU_0))
+
+    with open_node(made, hypervisor, store, ManualClock()) as node:
+        node.auditor.run("start")
+        adoption = Adoption(node=node.node.uuid, children={device_suffix(GPU_0): uid(60)})
+        AdoptionFile(tmp_path / "state").write(adoption)
+        assert offered(node) == []
+        node.adopt(adoption)
+        assert offered(node) == [GPU_0]
+    with open_node(made, hypervisor, store, ManualClock()) as node:
+        assert offered(node) == [GPU_0]

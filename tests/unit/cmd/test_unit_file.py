@@ -4,7 +4,7 @@ import configparser
 from pathlib import Path
 
 from rtagent.cmd.rtagentd import EX_CONFIG
-from rtagent.conf import default
+from rtagent.conf import compute, default
 from rtagent.conf.libraries import LIBRARIES, listed
 from rtagent.virt import power
 
@@ -43,13 +43,24 @@ def test_the_unit_makes_the_daemons_directories_writable():
     assert service()["RuntimeDirectoryPreserve"] == "yes"
 
 
-def test_only_the_agent_can_write_to_its_directories():
+def made_directories() -> dict[str, list[str]]:
+    """Mode, user and group of the directories that the package makes, by path."""
     lines = (ETC / "rtagent.tmpfiles").read_text().splitlines()
-    made = {line.split()[1]: line.split()[2:5] for line in lines if line.startswith("d ")}
+    return {line.split()[1]: line.split()[2:5] for line in lines if line.startswith("d ")}
 
+
+def test_only_the_agent_can_write_to_its_directories():
     for option in default.OPTS:
         if option.dest in ("state_path", "lock_path"):
-            assert made[option.default] == ["0750", "rtagent", "rtagent"]
+            assert made_directories()[option.default] == ["0750", "rtagent", "rtagent"]
+
+
+def test_only_root_can_write_provider_files():
+    (location,) = (
+        option.default for option in compute.OPTS if option.dest == "provider_config_location"
+    )
+
+    assert made_directories()[location.rstrip("/")] == ["0750", "root", "rtagent"]
 
 
 def test_only_the_drop_in_makes_cpu_power_files_writable():

@@ -14,6 +14,7 @@ from rtagent.placement.diff import (
     differences,
     drained,
     owned_after,
+    remaining,
 )
 from rtagent.placement.provider import CurrentProvider
 from tests.unit.placement.values import ROOT, contents, provider, record
@@ -100,10 +101,15 @@ def test_an_owned_custom_trait_remains_owned():
 
 
 def test_a_drained_inventory_is_kept_and_fully_reserved():
-    present = current({"VCPU": record(4), "PCPU": record(4, reserved=1)})
-    assert drained(PutInventories(ROOT, VCPUS), present) == PutInventories(
+    present = current({"VCPU": record(4), "PCPU": record(4, reserved=1), "VGPU": record(1)})
+    assert drained(PutInventories(ROOT, VCPUS), present, {"VCPU", "PCPU"}) == PutInventories(
         ROOT, {"VCPU": record(8), "PCPU": record(4, reserved=4)}
     )
+
+
+def test_what_is_left_of_the_owned_contents_remains_owned():
+    own = contents({"VCPU", "VGPU"}, {"A", "B"})
+    assert remaining(current(VCPUS, {"A", "C"}), own) == contents({"VCPU"}, {"A"})
 
 
 def test_an_obsolete_provider_with_owned_contents_is_deleted():

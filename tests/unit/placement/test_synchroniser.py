@@ -318,6 +318,30 @@ def test_a_drained_inventory_is_removed_once_it_is_free(setup):
     assert set(setup.shown["inventories"]) == {"VCPU"}
 
 
+def test_an_inventory_without_allocations_is_removed_beside_one_in_use(setup):
+    setup.sync(tree(provider({**VCPUS, "DISK_GB": record(100), "VGPU": record(2)})))
+    setup.api.allocate(ROOT, uid(9), {"DISK_GB": 10, "VCPU": 1})
+    synced, requests = setup.sync(tree(provider(VCPUS)))
+    assert "in use" in synced.problems[0].message and "cn1" in synced.problems[0].message
+    assert set(setup.shown["inventories"]) == {"VCPU", "DISK_GB"}
+    assert requests.count("allocations") == 1
+    assert "allocations" not in setup.sync(tree(provider(VCPUS)))[1]
+
+
+def test_a_withdrawn_trait_is_not_owned_while_an_inventory_is_drained(setup):
+    setup.sync(tree(provider({**VCPUS, "DISK_GB": record(100)}, {"CUSTOM_GOLD"})))
+    setup.api.allocate(ROOT, uid(9), {"DISK_GB": 10})
+    wanted = tree(provider(VCPUS))
+    setup.sync(wanted)
+    assert setup.shown["traits"] == []
+    setup.api.overwrite(ROOT, traits=["CUSTOM_GOLD"])
+    setup.sync(wanted)
+    setup.api.allocate(ROOT, uid(9), {})
+    assert setup.sync(wanted)[0].problems == ()
+    assert setup.shown["traits"] == ["CUSTOM_GOLD"]
+    assert set(setup.shown["inventories"]) == {"VCPU"}
+
+
 def test_an_inventory_in_use_may_shrink(setup):
     in_use(setup)
     smaller = tree(provider({**VCPUS, "DISK_GB": record(5)}, {"COMPUTE_NODE"}))

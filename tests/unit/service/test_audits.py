@@ -27,7 +27,7 @@ def audits(world, tmp_path):
     identity = HostNodeIdentity(options, world.notes)
     identity.lock_hypervisor(world.hypervisor.identity())
     checks = HostChecks(world.context, world.node)
-    yield Audits(world.context, world.node, world.hypervisor, identity, world.admission, checks)
+    yield Audits(world.context, world.node, world.hypervisor, identity, world.admission, [checks])
     identity.release()
 
 

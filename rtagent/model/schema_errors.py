@@ -17,13 +17,14 @@ from jsonschema import TypeChecker
 
 from rtagent.model.address import PCI_ADDRESS
 from rtagent.model.base import STORABLE, UUID
-from rtagent.rpc.schemas import Schema
 
 #: The maximum depth of a document. The deepest document of any method has six levels.
 MAX_DEPTH = 32
 #: Integers are cut to this: larger than any bound of a schema, and short when printed.
 MAX_MAGNITUDE = 2**64
 
+#: A JSON Schema, draft 2020-12.
+Schema = dict[str, Any]
 #: (JSONPath, sentence)
 SchemaError = tuple[str, str]
 #: A `jsonschema.ValidationError`. Its fields are declared as possibly unset, and never are.
@@ -105,13 +106,13 @@ class _Cleaner:
         cleaned = {}
         for key, item in value.items():
             if isinstance(key, str):
-                cleaned[key] = self.clean(item, path + _step(key), depth + 1)
+                cleaned[key] = self.clean(item, path + step(key), depth + 1)
             else:
                 self.bad_keys.append((path, type(key).__name__))
         return cleaned
 
 
-def _step(key: str | int) -> str:
+def step(key: str | int) -> str:
     """A step of a JSONPath, in ASCII for any key."""
     if isinstance(key, int):
         return f"[{key}]"
@@ -136,13 +137,13 @@ def _explain(error: _Error) -> Iterator[SchemaError]:
     explain = _EXPLANATIONS.get(str(error.validator), _other)
     if "propertyNames" in list(error.schema_path)[-2:]:  # then the instance is the name
         for _, sentence in explain(error):
-            yield _path(error) + _step(error.instance), f"as a name {sentence}"
+            yield _path(error) + step(error.instance), f"as a name {sentence}"
     else:
         yield from explain(error)
 
 
 def _path(error: _Error) -> str:
-    return "$" + "".join(map(_step, error.absolute_path))
+    return "$" + "".join(map(step, error.absolute_path))
 
 
 def _type_of(value: object) -> str:
@@ -159,13 +160,13 @@ def _type(error: _Error) -> Iterator[SchemaError]:
 def _required(error: _Error) -> Iterator[SchemaError]:
     for name in error.validator_value:
         if name not in error.instance:
-            yield _path(error) + _step(name), "is required"
+            yield _path(error) + step(name), "is required"
 
 
 def _additional(error: _Error) -> Iterator[SchemaError]:
     for name in error.instance:
         if name not in error.schema.get("properties", {}):
-            yield _path(error) + _step(name), "is not a field here"
+            yield _path(error) + step(name), "is not a field here"
 
 
 def _any_of(error: _Error) -> Iterator[SchemaError]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rtagent.model.schema_errors import schema_errors
 from rtagent.rpc import schemas
 from rtagent.rpc.methods import METHODS
-from rtagent.rpc.schema_errors import schema_errors
 from tests.support.hosts import uid
 from tests.support.rpc import build, documents
 

@@ -1,0 +1,142 @@
+"""Read the document of a provider file: YAML, with limits."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rtagent.errors import ProviderFileError
+from rtagent.model.printable import printable
+
+#: The size of a file in bytes. It has room for some thousand providers.
+MAX_BYTES = 2**18
+#: The number of values of a document in which each alias is replaced by what it stands for. Without
+#: this limit a few lines of nested aliases would stand for more values than the memory can hold.
+MAX_VALUES = 20_000
+#: The depth of a document; one that schema 1.0 allows has seven levels.
+MAX_DEPTH = 32
+
+#: The length of a part of a message, which may repeat what was written.
+MAX_SHOWN = 300
+
+#: What the constructors of PyYAML raise besides `yaml.YAMLError`: for a number with thousands of
+#: digits, an impossible date, or a value that does not have the type that its tag names.
+_IMPOSSIBLE = (ValueError, LookupError, AttributeError, ArithmeticError)
+
+
+def read_document(file: Path) -> Any:
+    """Return the only document of a file, made of Python's basic types.
+
+    :raises ProviderFileError: the file cannot be read, is not YAML, or exceeds a limit.
+    """
+    text = _read(file)
+    try:
+        loader = _Loader(text)
+        try:
+            return _load(loader)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        raise file_error(file, _place(mark), str(exc.problem or exc.context)) from exc
+    except yaml.reader.ReaderError as exc:
+        raise file_error(file, f"character {exc.position}", str(exc.reason)) from exc
+    except _IMPOSSIBLE as exc:
+        raise file_error(file, "", "a value does not have its type's form") from exc
+
+
+class _Loader(yaml.SafeLoader):
+    """A loader that refuses deep nesting while it reads, because each level is a recursion."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if parent is not None and self._depth > MAX_DEPTH:
+            raise _refused(parent, f"the document has more than {MAX_DEPTH} levels")
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+def _load(loader: _Loader) -> Any:
+    root = loader.get_single_node()
+    if root is None:
+        return None
+    _count(root, {})
+    return loader.construct_document(root)
+
+
+def _count(node: yaml.Node, counted: dict[int, int]) -> int:
+    """Return the number of values that a node stands for.
+
+    :param counted: the numbers of the nodes so far, by identity; 0 while a node is counted.
+    :raises yaml.MarkedYAMLError: the node contains itself, has a key twice, or is too large.
+    """
+    key = id(node)
+    if counted.get(key) == 0:
+        raise _refused(node, "an alias stands for a value that contains it")
+    if key not in counted:
+        counted[key] = 0
+        counted[key] = 1 + sum(_count(child, counted) for child in _children(node))
+        if counted[key] > MAX_VALUES:
+            raise _refused(node, f"the document has more than {MAX_VALUES} values")
+    return counted[key]
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    match node:
+        case yaml.MappingNode():
+            _check_keys(node)
+            return [child for pair in node.value for child in pair]
+        case yaml.SequenceNode():
+            return list(node.value)
+    return []
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    times = Counter((key.tag, key.value) for key in keys)
+    for key in keys:
+        if times[key.tag, key.value] > 1:
+            raise _refused(key, "the key is in the mapping twice")
+
+
+def _refused(node: yaml.Node, rule: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=rule, problem_mark=node.start_mark)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        # Without waiting for a writer, should it be a pipe.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise file_error(file, "", "is not a regular file")
+            content = opened.read(MAX_BYTES + 1)
+    except OSError as exc:
+        raise file_error(file, "", f"cannot be read: {exc.strerror}") from exc
+    if len(content) > MAX_BYTES:
+        raise file_error(file, "", f"has more than {MAX_BYTES} bytes")
+    return content
+
+
+def _place(mark: yaml.Mark | None) -> str:
+    return f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+
+
+def file_error(file: Path, path: str, rule: str) -> ProviderFileError:
+    """Return the error for a place of a file."""
+    return ProviderFileError(
+        group="compute",
+        option="provider_config_location",
+        file=printable(str(file)),  # a name need not be valid Unicode
+        path=printable(path, MAX_SHOWN),
+        rule=printable(rule, MAX_SHOWN),
+    )

@@ -1,0 +1,60 @@
+"""Provider files, written and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rtagent.conf.provider_files import read_files
+from rtagent.model.provider_files import COMPUTE_NODE, ProviderFiles
+
+CLASS, TRAIT = "CUSTOM_LLC", "CUSTOM_P_STATE"
+
+
+def entry(
+    identification: dict[str, Any] | None = None,
+    inventories: dict[str, dict[str, Any]] | None = None,
+    traits: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """An item of ``providers``; by default for this node."""
+    item: dict[str, Any] = {"identification": identification or {"uuid": COMPUTE_NODE}}
+    if inventories is not None:
+        item["inventories"] = {"additional": [{name: each} for name, each in inventories.items()]}
+    if traits:
+        item["traits"] = {"additional": list(traits)}
+    return item
+
+
+def example() -> dict[str, Any]:
+    """An item with every field of the format."""
+    fields = {
+        "total": 22,
+        "reserved": 2,
+        "min_unit": 1,
+        "max_unit": 11,
+        "step_size": 1,
+        "allocation_ratio": 1.5,
+    }
+    return entry(None, {CLASS: fields}, (TRAIT,))
+
+
+def document(*entries: dict[str, Any], version: Any = "1.0") -> dict[str, Any]:
+    return {"meta": {"schema_version": version}, "providers": list(entries)}
+
+
+def write(directory: Path, name: str, *entries: dict[str, Any]) -> Path:
+    """Write a provider file with these items, and return its path."""
+    directory.mkdir(exist_ok=True)
+    file = directory / name
+    file.write_text(yaml.safe_dump(document(*entries)))
+    return file
+
+
+def provider_files(directory: Path, *entries: dict[str, Any]) -> ProviderFiles:
+    """Return what one file with these items adds."""
+    write(directory, "a.yaml", *entries)
+    files, mistakes = read_files(str(directory))
+    assert mistakes == []
+    return files

@@ -1,0 +1,468 @@
+"""Provider files: the format, its rules, and what is said about each wrong field."""
+
+import os
+import shutil
+from copy import deepcopy
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rtagent.conf.provider_files import MAX_LISTED, read_files
+from rtagent.conf.provider_yaml import MAX_BYTES, MAX_VALUES
+from rtagent.errors import ConfigError
+from rtagent.model.base import MAX_INT
+from rtagent.model.placement_policy import OfferedInventory
+from tests.support.hosts import uid
+from tests.support.provider_files import (
+    CLASS,
+    TRAIT,
+    document,
+    entry,
+    example,
+    provider_files,
+    write,
+)
+
+ETC = Path(__file__).resolve().parents[3] / "etc" / "rtagent"
+CUSTOM = "only names of the form CUSTOM_[A-Z0-9_]+ can be added; the agent rules all other names"
+
+
+def mistakes(directory: Path, content: Any, name: str = "a.yaml") -> list[str]:
+    """Return what is wrong with a file, without its path."""
+    text = content if isinstance(content, str | bytes) else yaml.safe_dump(content)
+    file = directory / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    _, errors = read_files(str(directory))
+    assert all(isinstance(error, ConfigError) for error in errors)
+    assert all(str(error).startswith(f"{file}: ") for error in errors)
+    return [str(error).removeprefix(f"{file}: ") for error in errors]
+
+
+def test_every_field_is_read(tmp_path):
+    (found,) = provider_files(tmp_path, example()).entries
+
+    assert found.origin == f"{tmp_path}/a.yaml: $.providers[0]"
+    assert (found.uuid, found.name, found.traits) == ("$COMPUTE_NODE", None, frozenset({TRAIT}))
+    assert found.inventories == (
+        OfferedInventory(
+            suffix="",
+            resource_class=CLASS,
+            total=22,
+            reserved=2,
+            min_unit=1,
+            max_unit=11,
+            step_size=1,
+            allocation_ratio=Decimal("1.5"),
+        ),
+    )
+
+
+def test_absent_fields_have_the_defaults_of_placement(tmp_path):
+    (found,) = provider_files(tmp_path, entry({"name": "hv1"}, {CLASS: {"total": 3}})).entries
+
+    (inventory,) = found.inventories
+    assert (inventory.reserved, inventory.min_unit, inventory.step_size) == (0, 1, 1)
+    assert (inventory.max_unit, inventory.allocation_ratio) == (MAX_INT, Decimal(1))
+    assert found.name == "hv1"
+
+
+def test_files_are_read_in_the_order_of_their_names(tmp_path):
+    write(tmp_path, "b.yaml", entry({"name": "second"}, {CLASS: {"total": 1}}))
+    write(tmp_path, "a.yaml", entry({"name": "first"}, {CLASS: {"total": 1}}))
+    for other in ("c.yml", ".d.yaml", "e.yaml.orig"):
+        (tmp_path / other).write_text("not: read")
+
+    files, errors = read_files(str(tmp_path))
+
+    assert ([each.name for each in files.entries], errors) == (["first", "second"], [])
+
+
+def test_sample_file_can_be_used(tmp_path):
+    shutil.copy(ETC / "provider_config.yaml.sample", tmp_path / "a.yaml")
+
+    files, errors = read_files(str(tmp_path))
+
+    assert (errors, files.doubts) == ([], ())
+    assert [len(each.inventories) for each in files.entries] == [1, 0]
+    assert all(each.traits for each in files.entries)
+
+
+@pytest.mark.parametrize("location", ["", "/nonexistent/provider_config"])
+def test_absent_directory_adds_nothing(location):
+    files, errors = read_files(location)
+
+    assert (files.entries, files.doubts, errors) == ((), (), [])
+
+
+def test_uuids_are_read_in_any_case(tmp_path):
+    uuid = "5213B75D-9260-42A6-B236-F39B0FD10561"
+
+    (found,) = provider_files(tmp_path, entry({"uuid": uuid}, traits=(TRAIT,))).entries
+
+    assert found.uuid == uuid.lower()
+
+
+def test_aliases_and_merge_keys_of_yaml_can_be_used(tmp_path):
+    text = f"""
+meta: {{schema_version: '1.0'}}
+providers:
+  - identification: {{name: one}}
+    inventories: {{additional: [{{{CLASS}: &llc {{total: 4, reserved: 1}}}}]}}
+  - identification: {{name: two}}
+    inventories: {{additional: [{{{CLASS}: {{<<: *llc, total: 5}}}}]}}
+"""
+    assert mistakes(tmp_path, text) == []
+    files, _ = read_files(str(tmp_path))
+    sizes = [(each.total, each.reserved) for item in files.entries for each in item.inventories]
+    assert sizes == [(4, 1), (5, 1)]
+
+
+# -- every field wrong in turn ---------------------------------------------------------------------
+
+INVENTORY = f"$.providers[0].inventories.additional[0].{CLASS}"
+COUNTS = ("total", "reserved", "min_unit", "max_unit", "step_size")
+WRONG_COUNTS = [
+    (None, "must be an integer, not null"),
+    ("1", "must be an integer, not a string"),
+    (1.0, "must be an integer, not a number"),
+    (True, "must be an integer, not a boolean"),
+    (2**31, "must be at most 2147483647"),
+    (-1, "must be at least {minimum}"),
+]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize(("value", "rule"), WRONG_COUNTS)
+def test_wrong_quantity_is_refused(tmp_path, name, value, rule):
+    item = example()
+    item["inventories"]["additional"][0][CLASS][name] = value
+
+    sentence = rule.format(minimum=0 if name == "reserved" else 1)
+    assert mistakes(tmp_path, document(item)) == [f"{INVENTORY}.{name}: {sentence}"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "mistake"),
+    [
+        ({"reserved": 1}, ".total: is required"),
+        ({"total": 0}, ".total: must be at least 1"),
+        ({"total": 2, "reserved": 3}, ".reserved: must be at most the total (2)"),
+        ({"total": 2, "min_unit": 3, "max_unit": 2}, ".min_unit: must be at most max_unit (2)"),
+        ({"total": 2, "step_size": 0}, ".step_size: must be at least 1"),
+        ({"total": 2, "allocation_ratio": 0}, ".allocation_ratio: must be at least 1e-06"),
+        ({"total": 2, "allocation_ratio": 1e7}, ".allocation_ratio: must be at most 1000000"),
+        (
+            {"total": 2, "allocation_ratio": float("nan")},
+            ".allocation_ratio: must be a number, not nan",
+        ),
+        (
+            {"total": 2, "allocation_ratio": float("inf")},
+            ".allocation_ratio: must be a number, not inf",
+        ),
+        (
+            {"total": 2, "allocation_ratio": "1.0"},
+            ".allocation_ratio: must be a number, not a string",
+        ),
+        ({"total": 2, "Total": 2}, ".Total: is not a field here"),
+        (None, ": must be an object, not null"),
+        ([1], ": must be an object, not a list"),
+    ],
+)
+def test_wrong_inventory_is_refused(tmp_path, fields, mistake):
+    content = document(entry(None, {CLASS: fields}))
+
+    assert mistakes(tmp_path, content) == [f"{INVENTORY}{mistake}"]
+
+
+@pytest.mark.parametrize(
+    ("identification", "mistake"),
+    [
+        ({}, ": must have a uuid or a name, and not both"),
+        ({"uuid": uid(), "name": "hv1"}, ": must have a uuid or a name, and not both"),
+        ({"uuid": None}, ".uuid: must be a string, not null"),
+        ({"uuid": "hv1"}, ".uuid: must be a uuid with its dashes, or $COMPUTE_NODE"),
+        ({"uuid": f"{uid()}\n"}, ".uuid: must be a uuid with its dashes, or $COMPUTE_NODE"),
+        ({"uuid": "$compute_node"}, ".uuid: must be a uuid with its dashes, or $COMPUTE_NODE"),
+        ({"name": "$COMPUTE_NODE"}, ".name: must be written as uuid: $COMPUTE_NODE"),
+        ({"name": ""}, ".name: must have 1 or more characters"),
+        ({"name": "x" * 201}, ".name: must have at most 200 characters"),
+        ({"name": 7}, ".name: must be a string, not an integer"),
+        ({"hostname": "hv1"}, ".hostname: is not a field here"),
+        ("hv1", ": must be an object, not a string"),
+        (None, ": must be an object, not null"),
+    ],
+)
+def test_wrong_identification_is_refused(tmp_path, identification, mistake):
+    item = {**example(), "identification": identification}
+
+    expected = [f"$.providers[0].identification{mistake}"]
+    assert mistakes(tmp_path, document(item)) == expected
+
+
+def with_part(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """The example, with another value at a place; None removes it."""
+    made: Any = deepcopy(document(example()))
+    part = made
+    for step in path[:-1]:
+        part = part[step]
+    if value is None:
+        del part[path[-1]]
+    else:
+        part[path[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "mistake"),
+    [
+        (("meta",), None, "$.meta: is required"),
+        (("meta",), [], "$.meta: must be an object, not a list"),
+        (("meta", "schema_version"), None, "$.meta.schema_version: is required"),
+        (("meta", "schema_version"), 1.0, "$.meta.schema_version: must be in quotes"),
+        (("meta", "schema_version"), "2.0", "$.meta.schema_version: must be '1.0', or a later 1.x"),
+        (("meta", "schema_version"), "1", "$.meta.schema_version: must be '1.0', or a later 1.x"),
+        (
+            ("meta", "schema_version"),
+            "1.0\n",
+            "$.meta.schema_version: must be '1.0', or a later 1.x",
+        ),
+        (("providers",), {}, "$.providers: must be a list, not an object"),
+        (("providers", 0), "hv1", "$.providers[0]: must be an object, not a string"),
+        (("providers", 0, "identification"), None, "$.providers[0].identification: is required"),
+        (
+            ("providers", 0, "inventories"),
+            [],
+            "$.providers[0].inventories: must be an object, not a list",
+        ),
+        (
+            ("providers", 0, "inventories", "additional"),
+            {CLASS: {"total": 1}},
+            "$.providers[0].inventories.additional: must be a list, not an object",
+        ),
+        (
+            ("providers", 0, "inventories", "additional", 0),
+            CLASS,
+            "$.providers[0].inventories.additional[0]: must be an object, not a string",
+        ),
+        (("providers", 0, "traits"), [], "$.providers[0].traits: must be an object, not a list"),
+        (
+            ("providers", 0, "traits", "additional"),
+            TRAIT,
+            "$.providers[0].traits.additional: must be a list, not a string",
+        ),
+        (
+            ("providers", 0, "traits", "additional", 0),
+            7,
+            "$.providers[0].traits.additional[0]: must be a string, not an integer",
+        ),
+        (("__source_file",), "x", "$.__source_file: is reserved, and must not be in a file"),
+    ],
+)
+def test_wrong_part_is_refused(tmp_path, path, value, mistake):
+    assert mistakes(tmp_path, with_part(path, value)) == [mistake]
+
+
+@pytest.mark.parametrize(
+    "name", ["VCPU", "custom_llc", "CUSTOM_", "CUSTOM_L-L", "LLC", "CUSTOM_L\n", ""]
+)
+def test_only_custom_names_can_be_added(tmp_path, name):
+    path = "$.providers[0].inventories.additional[0]."
+    shown = name.replace("\n", "\\n")
+
+    classes = mistakes(tmp_path, document(entry(None, {name: {"total": 1}})))
+    traits = mistakes(tmp_path, document(entry(None, None, (name,))))
+
+    assert classes == [f"{path}{shown}: {CUSTOM}"]
+    assert traits == [f"$.providers[0].traits.additional[0]: {shown}: {CUSTOM}"]
+
+
+def test_names_have_at_most_255_characters(tmp_path):
+    name = "CUSTOM_" + "X" * 248
+    assert mistakes(tmp_path, document(entry(None, {name: {"total": 1}}, (name,)))) == []
+
+    wrong = mistakes(tmp_path, document(entry(None, {f"{name}X": {"total": 1}}, (f"{name}X",))))
+
+    assert [each.rpartition(": ")[2] for each in wrong] == [
+        "as a name must have at most 255 characters",
+        "must have at most 255 characters",
+    ]
+
+
+def test_class_is_added_once_to_a_provider(tmp_path):
+    item = example()
+    item["inventories"]["additional"].append({CLASS: {"total": 1}})
+
+    rule = "the resource class is added twice to this provider"
+    assert mistakes(tmp_path, document(item)) == [
+        f"$.providers[0].inventories.additional[{at}].{CLASS}: {rule}" for at in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    "identification", [{"uuid": "$COMPUTE_NODE"}, {"uuid": uid()}, {"name": "hv1"}]
+)
+def test_provider_is_described_once(tmp_path, identification):
+    """In one file, and in all files."""
+    item = {**example(), "identification": identification}
+    (shown,) = identification.values()
+
+    again = mistakes(tmp_path, document(item, item))
+    first = write(tmp_path, "0.yaml", item)
+    files, errors = read_files(str(tmp_path))
+
+    rule = f"provider {shown} is described a second time, first in"
+    assert again == [f"$.providers[1]: {rule} {tmp_path}/a.yaml: $.providers[0]"]
+    assert [str(error) for error in errors] == [
+        f"{tmp_path}/a.yaml: $.providers[{at}]: {rule} {first}: $.providers[0]" for at in (0, 1)
+    ]
+    assert files.entries
+
+
+# -- files that are not documents ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("", "$: must be an object, not null"),
+        ("- 1", "$: must be an object, not a list"),
+        ("meta: [", "line 1, column 8: expected the node content, but found '<stream end>'"),
+        ("a: 1\n---\nb: 2\n", "line 2, column 1: but found another document"),
+        ("meta: {schema_version: '1.0', schema_version: '1.0'}", "the key is in the mapping twice"),
+        ("meta: &a [*a]", "line 1, column 7: an alias stands for a value that contains it"),
+        ("meta: *a", "line 1, column 7: found undefined alias 'a'"),
+        ("1: 2\nmeta: {schema_version: '1.0'}", "$: keys must be strings, not int"),
+        ("? [a]\n: 1", "line 1, column 3: found unhashable key"),
+        ("meta: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+        ("meta: !!timestamp x", "a value does not have its type's form"),
+        ("meta: !!bool x", "a value does not have its type's form"),
+        ("meta: 2020-13-45", "a value does not have its type's form"),
+        ("meta: " + "9" * 5000, "a value does not have its type's form"),
+        ("meta: 2020-12-01", "$.meta: must be an object, not date"),
+        (b"meta: \xff", "character 6: invalid start byte"),
+        ("meta: \x00", "character 6: special characters are not allowed"),
+        ("[" * 10_000, "the document has more than 32 levels"),
+        ("x" * (MAX_BYTES + 1), f"has more than {MAX_BYTES} bytes"),
+    ],
+)
+def test_file_that_is_no_document_is_refused(tmp_path, text, mistake):
+    (found,) = mistakes(tmp_path, text)
+
+    assert mistake in found
+    assert found.isprintable() and len(found) < 700
+
+
+@pytest.mark.parametrize("form", ["[{}]", "{{<<: [{}]}}"])
+def test_nested_aliases_are_bounded(tmp_path, form):
+    lines = ["a0: &a0 {x: 1}"]
+    for level in range(1, 30):
+        below = ", ".join([f"*a{level - 1}"] * 9)
+        lines.append(f"a{level}: &a{level} {form.format(below)}")
+
+    (mistake,) = mistakes(tmp_path, "\n".join(lines))
+
+    assert mistake.endswith(f"the document has more than {MAX_VALUES} values")
+
+
+def test_one_file_describes_hundreds_of_hosts(tmp_path):
+    hosts = [
+        {**example(), "identification": {"name": f"hypervisor-{at}.region.example.org"}}
+        for at in range(600)
+    ]
+
+    assert len(provider_files(tmp_path, *hosts).entries) == 600
+
+
+def test_first_mistakes_of_a_file_are_listed(tmp_path):
+    wrong = mistakes(tmp_path, document(*[{} for _ in range(100)]))
+
+    assert len(wrong) == MAX_LISTED + 1
+    assert wrong[-1] == f"and {100 - MAX_LISTED} more mistakes"
+
+
+def test_mistakes_of_all_files_are_listed(tmp_path):
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("[")
+    write(tmp_path, "c.yaml", example())
+
+    files, errors = read_files(str(tmp_path))
+
+    assert [Path(error.kwargs["file"]).name for error in errors] == ["a.yaml", "b.yaml"]
+    assert len(files.entries) == 1
+
+
+# -- files that cannot be read ---------------------------------------------------------------------
+
+
+def test_what_is_not_a_readable_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "a.yaml")
+    (tmp_path / "b.yaml").mkdir()
+    (tmp_path / "c.yaml").symlink_to(tmp_path / "missing")
+    (tmp_path / "d.yaml").symlink_to(tmp_path / "d.yaml")
+
+    _, errors = read_files(str(tmp_path))
+
+    assert [str(error).removeprefix(f"{tmp_path}/") for error in errors] == [
+        "a.yaml: is not a regular file",
+        "b.yaml: cannot be read: Is a directory",
+        "c.yaml: cannot be read: No such file or directory",
+        "d.yaml: cannot be read: Too many levels of symbolic links",
+    ]
+
+
+def test_link_to_a_file_is_followed(tmp_path):
+    target = write(tmp_path / "real", "x", example())
+    (tmp_path / "a.yaml").symlink_to(target)
+
+    files, errors = read_files(str(tmp_path))
+
+    assert (len(files.entries), errors) == (1, [])
+
+
+def test_name_of_a_file_need_not_be_unicode(tmp_path):
+    directory = os.fsencode(tmp_path)
+    for name, text in ((b"\xff.yaml", b"["), (b"\xfe.yaml", yaml.safe_dump(document(example())))):
+        with open(os.path.join(directory, name), "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
+
+    files, errors = read_files(str(tmp_path))
+
+    assert [each.file for each in files.entries] == [f"{tmp_path}/\\udcfe.yaml"]
+    assert [error.kwargs["file"] for error in errors] == [f"{tmp_path}/\\udcff.yaml"]
+
+
+def test_location_that_is_not_a_directory_is_refused(tmp_path):
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("")
+    link.symlink_to(tmp_path / "missing")
+
+    said = [str(error) for place in (file, link, "etc") for error in read_files(str(place))[1]]
+
+    assert said == [
+        f"{file}: cannot be listed: Not a directory",
+        f"{link}: is a link to a directory that is missing",
+        "etc: [compute] provider_config_location must be absolute",
+    ]
+
+
+# -- doubts ----------------------------------------------------------------------------------------
+
+
+def test_what_has_no_effect_is_a_doubt(tmp_path):
+    item = {**example(), "trait": [TRAIT], "traits": {"required": []}}
+    content = {**document(item, entry({"name": "hv1"}), version="1.7"), "more": 1}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(content))
+
+    files, errors = read_files(str(tmp_path))
+
+    assert errors == []
+    assert [doubt.removeprefix(f"{tmp_path}/a.yaml: ") for doubt in files.doubts] == [
+        "$.more: is not a field of schema 1.0; it is ignored",
+        "$.providers[0].trait: is not a field of schema 1.0; it is ignored",
+        "$.providers[0].traits.required: is not a field of schema 1.0; it is ignored",
+        "$.providers[1]: adds no inventory and no trait; it is ignored",
+    ]
+    assert [each.path for each in files.entries] == ["$.providers[0]"]

@@ -1,0 +1,213 @@
+"""What provider files add to the tree of a host, and what contradicts the host."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
+from rtagent.pci.specs import parse_specs
+from rtagent.placement.offers import Offers, resolve
+from rtagent.placement.provider import InventoryRecord, Provider
+from rtagent.placement.tree import build
+from tests.support.device_states import PMEM, audited, device_host, policy, seen
+from tests.support.hosts import NODE, host, uid
+from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
+from tests.support.provider_files import CLASS, TRAIT, entry, provider_files
+
+THIS = {"uuid": "$COMPUTE_NODE"}
+GPU_CLASS = "CUSTOM_PCI_10DE_13F1"
+SUFFIX = device_suffix(GPU_0)
+GPU_NAME = {"name": provider_name(NODE, SUFFIX)}
+REPORTED = policy(parse_specs([json.dumps(GPU_IDS)]), report_in_placement=True)
+
+
+@pytest.fixture
+def offers(tmp_path):
+    """A function that resolves entries on a host."""
+
+    def make(state: NodeState, *entries: dict[str, Any]) -> Offers:
+        files = provider_files(tmp_path / "files", *entries)
+        return resolve(files, state)
+
+    return make
+
+
+def with_gpu(*devices: Any) -> NodeState:
+    """A host that reports its devices in Placement."""
+    state = device_host(pci=REPORTED)
+    return audited(state, seen(state, devices=devices or (gpu(GPU_0, 0),)))
+
+
+def one(total: int = 8) -> dict[str, dict[str, Any]]:
+    return {CLASS: {"total": total}}
+
+
+def providers(state: NodeState, offers: Offers) -> dict[str, Provider]:
+    """The tree with these offers, by name."""
+    tree = build(replace(state, policy=offers.added_to(state.policy)), False, True)
+    assert tree is not None
+    return {each.name: each for each in tree.providers}
+
+
+@pytest.mark.parametrize(
+    "identification", [THIS, {"uuid": NODE.uuid}, {"name": NODE.hypervisor_hostname}]
+)
+def test_root_is_found_by_each_identification(offers, identification):
+    fields = {"total": 8, "reserved": 2, "min_unit": 2, "max_unit": 4, "step_size": 2}
+    ratio = {"allocation_ratio": 1.23456789}
+
+    made = offers(host(), entry(identification, {CLASS: {**fields, **ratio}}, (TRAIT,)))
+
+    before = providers(host(), Offers())[NODE.hypervisor_hostname]
+    root = providers(host(), made)[NODE.hypervisor_hostname]
+    record = InventoryRecord(
+        total=8, reserved=2, min_unit=2, max_unit=4, step_size=2, allocation_ratio=1.23456
+    )
+    assert root.inventories == {**before.inventories, CLASS: record}
+    assert root.traits == before.traits | {TRAIT}
+    assert (made.absent, made.mistakes) == ((), ())
+
+
+def test_claims_see_what_is_offered(offers):
+    made = offers(host(), entry(THIS, {CLASS: {"total": 8, "reserved": 1}}, (TRAIT,)))
+
+    policy = made.added_to(host().policy).placement
+
+    (offered,) = policy.offered
+    assert offered == OfferedInventory(
+        suffix="",
+        resource_class=CLASS,
+        total=8,
+        reserved=1,
+        min_unit=1,
+        max_unit=2**31 - 1,
+        step_size=1,
+        allocation_ratio=Decimal(1),
+    )
+    assert policy.offered_traits == {"": {TRAIT}}
+    assert [name.rpartition("/")[2] for name in policy.offered_by.values()] == ["a.yaml"]
+
+
+@pytest.mark.parametrize("by", ["name", "uuid"])
+def test_child_is_found_by_name_and_uuid(offers, by):
+    state = with_gpu()
+    named = {"uuid": provider_uuid(NODE, state.policy.placement, SUFFIX)}
+    identification = GPU_NAME if by == "name" else named
+
+    made = offers(state, entry(identification, one(), (TRAIT,)))
+
+    child = providers(state, made)[GPU_NAME["name"]]
+    assert child.inventories.keys() == {GPU_CLASS, CLASS}
+    assert TRAIT in child.traits
+    assert CLASS not in providers(state, made)[NODE.hypervisor_hostname].inventories
+    (offered,) = made.added_to(state.policy).placement.offered
+    assert offered.suffix == SUFFIX
+
+
+def test_adopted_child_is_found_by_its_uuid(offers):
+    state = with_gpu()
+    placement = replace(state.policy.placement, adopted={SUFFIX: uid(77)})
+    adopted = replace(state, policy=replace(state.policy, placement=placement))
+
+    made = offers(adopted, entry({"uuid": uid(77)}, one()))
+
+    assert made.entries.keys() == {SUFFIX}
+    assert CLASS in providers(adopted, made)[GPU_NAME["name"]].inventories
+
+
+def test_entry_waits_for_its_provider(offers):
+    """Nothing is offered before the device is there, and nothing after it has left."""
+    item = entry(GPU_NAME, one())
+
+    before = offers(device_host({}, pci=REPORTED), item)
+    after = offers(with_gpu(), item)
+
+    assert ([each.name for each in before.absent], before.entries) == ([GPU_NAME["name"]], {})
+    assert before.added_to(host().policy).placement.offered == ()
+    assert (after.absent, after.entries.keys()) == ((), {SUFFIX})
+    assert CLASS not in providers(host(), after)[NODE.hypervisor_hostname].inventories
+
+
+def test_entries_of_other_hosts_are_ignored(offers):
+    made = offers(host(), entry({"name": "another"}, one()), entry({"uuid": uid()}, one()))
+
+    assert (len(made.absent), made.entries, made.mistakes) == (2, {}, ())
+
+
+@pytest.mark.parametrize(
+    "identification", [{"uuid": NODE.uuid}, {"name": NODE.hypervisor_hostname}]
+)
+def test_explicit_entry_replaces_that_of_every_compute_node(offers, identification):
+    made = offers(host(), entry(THIS, {"CUSTOM_ALL": {"total": 1}}), entry(identification, one()))
+
+    assert made.mistakes == ()
+    assert [each.resource_class for each in made.entries[""].inventories] == [CLASS]
+
+
+def test_provider_that_two_entries_describe_is_a_mistake(offers):
+    """By its name and by its uuid; the latter takes precedence."""
+    made = offers(
+        host(),
+        entry({"name": NODE.hypervisor_hostname}, {"CUSTOM_NAMED": {"total": 1}}),
+        entry({"uuid": NODE.uuid}, one()),
+    )
+
+    (mistake,) = made.mistakes
+    assert mistake.message.endswith(
+        f"a.yaml: $.providers[0]: provider {NODE.hypervisor_hostname} is described a second time,"
+        f" as {NODE.uuid} in {made.entries[''].origin}"
+    )
+    assert [each.resource_class for each in made.entries[""].inventories] == [CLASS]
+
+
+def test_class_that_the_agent_rules_is_a_mistake(offers):
+    """The agent's own inventory stays, and the rest of the entry is offered."""
+    state = with_gpu()
+
+    made = offers(state, entry(GPU_NAME, {GPU_CLASS: {"total": 9}, CLASS: {"total": 1}}))
+
+    (mistake,) = made.mistakes
+    assert mistake.message.endswith(
+        f"a.yaml: $.providers[0]: the agent rules {GPU_CLASS} of provider {GPU_NAME['name']}"
+        " itself: remove it"
+    )
+    child = providers(state, made)[GPU_NAME["name"]]
+    assert (child.inventories[GPU_CLASS].total, child.inventories[CLASS].total) == (1, 1)
+    assert [each.resource_class for each in made.entries[SUFFIX].inventories] == [CLASS]
+
+
+def test_class_of_persistent_memory_is_a_mistake_before_the_first_audit(offers):
+    pmem = policy(pmem=(PMEM,))
+    state = replace(host(), policy=replace(host().policy, pci=pmem))
+    name = PMEM.resource_class
+
+    made = offers(state, entry(THIS, {name: {"total": 1}}))
+
+    assert f"the agent rules {name} of provider $COMPUTE_NODE itself" in made.mistakes[0].message
+
+
+def test_agents_own_inventory_of_an_offered_class_is_published():
+    """A device may appear before the policy is made anew."""
+    state = with_gpu()
+    offered = OfferedInventory(
+        suffix=SUFFIX,
+        resource_class=GPU_CLASS,
+        total=9,
+        reserved=0,
+        min_unit=1,
+        max_unit=9,
+        step_size=1,
+        allocation_ratio=Decimal(1),
+    )
+    placement = replace(state.policy.placement, offered=(offered,))
+    early = replace(state, policy=replace(state.policy, placement=placement))
+
+    tree = build(early, False, True)
+    assert tree is not None
+    (child,) = (each for each in tree.providers if each.name == GPU_NAME["name"])
+    assert child.inventories[GPU_CLASS].total == 1
