@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from rtagent.model.claim import Claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import Policy
+from rtagent.model.provider_names import provider_uuid
 from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
 
 
@@ -33,5 +34,9 @@ def _with_providers(claim: Claim, state: NodeState) -> Claim:
         pci=tuple(
             replace(device, provider=provider_of_device(state, device.address))
             for device in claim.pci
+        ),
+        amounts=tuple(
+            replace(each, provider=provider_uuid(state.node, state.policy.placement, each.suffix))
+            for each in claim.amounts
         ),
     )

@@ -40,6 +40,7 @@ class Publisher:
         """:param api: None if nothing is to be published."""
         self._context, self._node = context, node
         self._admission, self._heartbeat = admission, heartbeat
+        self._takeover: Takeover | None = None
         self._mirror = None if api is None else self._make(api)
 
     def start(self) -> None:
@@ -78,9 +79,13 @@ class Publisher:
 
     @property
     def first_round_ended(self) -> bool:
-        """Whether the tree has been published once, or could not be."""
-        mirror = self._mirror
-        return mirror is not None and (mirror.revision >= 0 or mirror.error is not None)
+        """Whether the tree has been published once, or could not be, after Placement has got the
+        shape of the tree.
+        """
+        mirror, takeover = self._mirror, self._takeover
+        if mirror is None or takeover is None or not takeover.done:
+            return False
+        return mirror.revision >= 0 or mirror.error is not None
 
     @property
     def pushing(self) -> bool:
@@ -105,7 +110,7 @@ class Publisher:
         context = self._context
         state_path = context.settings.current.default.state_path
         ownership = OwnershipFile(state_path)
-        takeover = Takeover(
+        self._takeover = Takeover(
             api,
             ownership,
             AdoptionFile(state_path),
@@ -119,7 +124,7 @@ class Publisher:
             ownership,
             context.clock,
             context.reporter,
-            prepare=takeover.prepare,
+            prepare=self._takeover.prepare,
             refresh=self._refresh,
         )
         self._node.tracker.listen(mirror.listener)
