@@ -16,6 +16,9 @@ from tests.functional.placement.test_command import options
 from tests.servers.daemon import Daemon
 from tests.support.hosts import uid
 
+#: The suffix of the provider of the host's GPU without mediated devices.
+GPU = "0000:08:00.0"
+
 
 class Host:
     """A simulated host with GPUs, published by nova-compute, and its daemon."""
@@ -27,18 +30,22 @@ class Host:
         self.daemon = Daemon(directory, "fake://")
         self.daemon.configure({"DEFAULT": {"host": node.name}})
         self.daemon.configure({"devices": {"enabled_mdev_types": MDEV_TYPE}})
+        spec = '{"vendor_id": "10de", "product_id": "13f1"}'
+        self.daemon.configure({"pci": {"device_spec": spec, "report_in_placement": True}})
 
     def observe(self, gpus: int) -> None:
         """Let the daemon see the host, before it is to publish."""
         self.daemon.host_file.unlink()
-        simulate(self.daemon.host_file, Machine(hostname=self.node.name, shared_gpus=gpus))
+        simulate(self.daemon.host_file, Machine(hostname=self.node.name, gpus=1, shared_gpus=gpus))
         self.daemon.start().wait_ready()
         self.daemon.terminate()
         self.daemon.configure({"placement": options(self.node.server)})
 
+    def run(self, *arguments: str) -> Outcome:
+        return run("--config-file", str(self.daemon.config_file), "placement", *arguments)
+
     def reshape(self, *arguments: str) -> Outcome:
-        file = str(self.daemon.config_file)
-        return run("--config-file", file, "placement", "reshape", *arguments)
+        return self.run("reshape", *arguments)
 
     @property
     def health(self) -> str:
@@ -56,6 +63,7 @@ def test_the_dry_run_shows_what_the_next_start_moves(node, host):
     host.observe(gpus=1)
     consumer = uid()
     host.nova.root(VGPU=8)
+    adopted = host.nova.child(GPU, {"CUSTOM_PCI_10DE_13F1": 1}, ("COMPUTE_MANAGED_PCI_DEVICE",))
     host.nova.allocate(consumer, root={"VCPU": 2, "VGPU": 1})
     agent = Agent(node)
     before = agent.inventories(node.uuid)
@@ -72,12 +80,20 @@ def test_the_dry_run_shows_what_the_next_start_moves(node, host):
 
     host.daemon.start().wait_ready()
     assert node.eventually(lambda: len(agent.allocations(consumer)) == 2)
-    ((suffix, uuid),) = agent.children.items()
+    children = agent.children
+    assert children.pop(GPU) == adopted
+    ((suffix, uuid),) = children.items()
     assert child == f"{node.name}_{suffix}"
     assert agent.allocations(consumer) == {node.uuid: {"VCPU": 2}, uuid: {"VGPU": 1}}
     outcome = host.reshape("--dry-run")
     assert (outcome.code, outcome.out) == (0, "")
     assert "nothing to do" in outcome.err
+
+    host.daemon.terminate()
+    assert node.eventually(lambda: "no differences" in host.run("diff").err)
+    host.daemon.start().wait_ready()
+    assert node.eventually(lambda: host.health.count("placement") > 0)
+    assert agent.children == {GPU: adopted, suffix: uuid}
 
 
 def test_a_refusal_is_shown_and_the_daemon_serves(node, host):
