@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rtagent.model import stats
 from rtagent.model.inventory import memory_mb
 from rtagent.model.node_state import NodeState
-from rtagent.model.policy import NetworkPolicy, Policy
-from rtagent.model.topology import Topology
+from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
+from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import MB_IN_GB, round_up
-from rtagent.numa.host_cells import CellCapacity, cell_capacities
+from rtagent.model.usage import NumaUsage
+from rtagent.numa.host_cells import page_pools
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.pools import pools
 
@@ -101,23 +102,22 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
     if state.topology is None or not state.topology.cells:
         return None
     numa, used = state.policy.numa, state.usage.numa
-    pinned = used.pinned.keys() | used.kept.keys()
-    capacities = cell_capacities(state.topology, used, numa)
+    pinned, shared = used.pinned.keys() | used.kept.keys(), numa.shared(state.topology.cpus)
     return {
         "cells": [
             {
                 "id": cell.id,
-                "cpuset": sorted(capacity.shared),
+                "cpuset": sorted(shared & cell.cpus - pinned),
                 "pcpuset": sorted(numa.dedicated(cell.cpus)),
-                "cpu_usage": capacity.vcpus,
+                "cpu_usage": used.vcpus.get(cell.id, 0),
                 "pinned_cpus": sorted(pinned & (cell.cpus | cell.offline)),
                 "siblings": [sorted(threads) for threads in cell.siblings],
-                "memory": capacity.memory_mb,
-                "memory_usage": capacity.memory_used,
-                "mempages": list(_mempages(capacity, numa.reserved_huge_pages.get(cell.id, {}))),
+                "memory": cell.memory_mb,
+                "memory_usage": used.memory_mb.get(cell.id, 0),
+                "mempages": list(_mempages(cell, used, numa)),
                 "network_metadata": _network_metadata(cell.id, numa.networks),
             }
-            for cell, capacity in zip(state.topology.cells, capacities, strict=True)
+            for cell in state.topology.cells
         ]
     }
 
@@ -127,8 +127,9 @@ def pci_device_pools(state: NodeState) -> list[dict[str, Any]]:
     return [pool.as_dict() for pool in pools(device_allocations(state).available())]
 
 
-def _mempages(capacity: CellCapacity, reserved: Mapping[int, int]) -> Iterator[dict[str, int]]:
-    for size, (total, free) in capacity.pages.items():
+def _mempages(cell: Cell, used: NumaUsage, numa: NumaPolicy) -> Iterator[dict[str, int]]:
+    reserved = numa.reserved_huge_pages.get(cell.id, {})
+    for size, (total, free) in page_pools(cell, used, numa).items():
         kept = reserved.get(size, 0)
         yield {"size_kb": size, "total": total, "used": total - kept - free, "reserved": kept}
 

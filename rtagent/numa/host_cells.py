@@ -120,7 +120,7 @@ def cell_capacities(
             vcpus=usage.vcpus.get(cell.id, 0),
             memory_mb=cell.memory_mb,
             memory_used=usage.memory_mb.get(cell.id, 0),
-            pages=_pages(cell, usage, policy),
+            pages=page_pools(cell, usage, policy),
         )
         for cell in topology.cells
     )
@@ -135,7 +135,8 @@ def _cores(cell: Cell, free: frozenset[int]) -> Iterator[Core]:
             yield Core(tuple(sorted(threads)), len(siblings))
 
 
-def _pages(cell: Cell, usage: NumaUsage, policy: NumaPolicy) -> dict[int, tuple[int, int]]:
+def page_pools(cell: Cell, usage: NumaUsage, policy: NumaPolicy) -> dict[int, tuple[int, int]]:
+    """Return the pages of a cell as `CellCapacity.pages` describes them."""
     reserved = policy.reserved_huge_pages.get(cell.id, {})
     used = {size: usage.pages.get((cell.id, size), 0) for size in cell.pages}
     if cell.pages:
