@@ -92,10 +92,20 @@ def _is_reserved(state: NodeState, allocations: DeviceAllocations, device: PciDe
     """Whether Placement must not count the device as free, whatever allocations it has."""
     address = device.address
     if (PCI, address) in state.units:
-        return device.tags.one_time_use
+        return device.tags.one_time_use and not _is_unwritten(state, allocations, address)
     return (
         bool(allocations.allocations_of(address)) or allocations.unavailability(address) is not None
     )
+
+
+def _is_unwritten(state: NodeState, allocations: DeviceAllocations, address: str) -> bool:
+    """Whether the agent has yet to write the allocation of a device: Placement would refuse it, and
+    its move to another consumer, while the device is reserved.
+    """
+    owners = {each.owner_id for each in allocations.allocations_of(address)}
+    claims = (claim for owner in owners for claim in state.claims_of(owner))
+    migrations = {claim.migration_uuid for claim in claims if claim.migration_uuid}
+    return any(uuid in state.outbox for uuid in owners | migrations)
 
 
 def _resource_records(state: NodeState) -> Mapping[str, Mapping[str, InventoryRecord]]:

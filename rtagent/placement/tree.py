@@ -71,6 +71,7 @@ def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
         change.topology is not None
         or change.policy is not None
         or _changes_devices(change)
+        or _writes_one_time_devices(state, change)
         or change.domain_usage_removals
         or any(owner in state.domain_usages for owner in change.owners)
         or any(_affects_reserved_cpus(state, claim, 1) for claim in change.puts)
@@ -104,6 +105,15 @@ def _changes_devices(change: Change) -> bool:
     devices = change.devices or change.device_removals or change.resource_inventories is not None
     claimed = (claim.pci or claim.resources for claim in change.puts + change.ends)
     return bool(devices) or any(claimed)
+
+
+def _writes_one_time_devices(state: NodeState, change: Change) -> bool:
+    """Whether allocations were written, or have to be, on a host with devices for one use: they are
+    reserved once their allocation is written.
+    """
+    return bool(change.written or change.unwritten) and any(
+        each.tags.one_time_use for each in state.devices.values()
+    )
 
 
 def _affects_reserved_cpus(state: NodeState, claim: Claim, users: int) -> bool:

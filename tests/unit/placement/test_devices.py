@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rtagent.model.change import Change
 from rtagent.model.claim import PCI
 from rtagent.model.device import MdevType, Tags
+from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.specs import parse_specs
@@ -131,6 +132,23 @@ def test_a_one_time_use_device_is_reserved_from_its_claim_on():
     assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
     state = released(state, claim)
     assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
+
+
+def test_a_one_time_use_device_is_reserved_after_its_allocation_was_written():
+    free = reporting(record([gpu()], Tags(one_time_use=True)), ONE_TIME)
+    manages = PlacementPolicy(manage_allocations=ManageAllocations.YES)
+    free = replace(free, policy=replace(free.policy, placement=manages))
+    state, claim = built(free, "gpu:1")
+    assert set(state.outbox) == {claim.owner_id}
+    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1)}
+
+    # Placement would refuse the allocation of a reserved device.
+    change = Change(cause="t", at=NOON, written=(claim.owner_id,))
+    state = state.fold(change)
+
+    assert affects_tree(state, [change])
+    assert child_inventories(state)["0000:08:00.0"] == {GPU_CLASS: counts(1, reserved=1)}
+    assert not affects_tree(reporting(), [change])
 
 
 def test_devices_in_the_iommu_group_of_a_claimed_one_are_reserved():
