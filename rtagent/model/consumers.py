@@ -122,18 +122,22 @@ def consumers_of(state: NodeClaims, owner_id: str) -> Mapping[str, Consumer]:
 
 
 def own_providers(state: NodeClaims) -> frozenset[str]:
-    """Return the uuids of all providers of this node: those of every known device, too, whether or
-    not it is reported now, because allocations of earlier claims may remain there.
+    """Return the uuids of all providers of this node, without one that shares its disk.
+
+    Every known device has one, whether or not it is reported now, because allocations of earlier
+    claims may remain there.
     """
-    found = {"", *state.policy.placement.adopted}
+    placement = state.policy.placement
+    found = {"", *placement.adopted, *(each.suffix for each in placement.offered)}
     for record in state.devices.values():
         found.add(_device_suffix(record.device))
     parents = {each.provider for each in state.resource_inventories}
     for claim in state.claims.values():
         found.update(_device_suffix(device) for device in claim.pci)
+        found.update(each.suffix for each in claim.amounts)
         parents.update(unit.parent_addr or "" for unit in claim.resources)
     found.update(mdev_suffix(parent) for parent in parents if parent)
-    return frozenset(provider_uuid(state.node, state.policy.placement, each) for each in found)
+    return frozenset(provider_uuid(state.node, placement, each) for each in found)
 
 
 def _by_consumer(state: NodeClaims, owner_id: str) -> dict[str, list[Claim]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from rtagent.errors import PlacementConflict
 from rtagent.model.consumers import consumers_of, own_providers
@@ -17,22 +17,23 @@ def differing_consumers(api: PlacementAPI, state: NodeState) -> Sequence[str]:
 
     :raises PlacementError: Placement cannot be read.
     """
-    found = _allocations(api, state)
+    own = own_providers(state)
+    found = _allocations(api, state, own)
     return sorted(
         uuid
         for owner in state.owners
         if not any(claim.quarantined for claim in state.claims_of(owner))
         for uuid, consumer in consumers_of(state, owner).items()
-        if consumer.parts != found.get(uuid)
+        if {name: part for name, part in consumer.parts.items() if name in own}
+        != found.get(uuid, {})
     )
 
 
 def _allocations(
-    api: PlacementAPI, state: NodeState
+    api: PlacementAPI, state: NodeState, own: Set[str]
 ) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
     """Return what consumers have on this node's providers, in one request for each provider."""
     found: dict[str, dict[str, Mapping[str, int]]] = {}
-    own = own_providers(state)
     for uuid in sorted(each["uuid"] for each in api.tree(state.node.uuid) if each["uuid"] in own):
         try:
             allocations = api.allocations(uuid)["allocations"]

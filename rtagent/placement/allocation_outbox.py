@@ -66,7 +66,7 @@ class AllocationOutbox:
         self._woken = True
         self._left = 0  # allocations that were not written after the last turn
         self._next = self._remove_at = self._courtesy_until = float("inf")
-        self._thread = threading.Thread(target=self._run, name="allocations", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="allocation-writes", daemon=True)
 
     # -- status -----------------------------------------------------------------------------------
 

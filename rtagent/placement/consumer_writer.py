@@ -6,9 +6,9 @@ agent knows. Those are kept: only the parts on this node's providers are replace
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 from retrying import Retrying
@@ -60,6 +60,18 @@ class _Known(Value, frozen=True, kw_only=True):
     user_id: str = NOBODY
 
 
+class OwnProviders(Protocol):
+    """The uuids of this node's providers.
+
+    :ivar shared_disk: the uuid of a provider that shares its disk with this and other nodes.
+    """
+
+    @property
+    def shared_disk(self) -> str | None: ...
+
+    def __contains__(self, uuid: object) -> bool: ...
+
+
 class ConsumerWriter:
     """For one thread at a time. It remembers what Placement acknowledged."""
 
@@ -71,10 +83,9 @@ class ConsumerWriter:
         """Forget what Placement has: consumers are read before they are written."""
         self._known.clear()
 
-    def write(self, groups: Sequence[Group], own: Container[str]) -> Mapping[str, PlacementError]:
+    def write(self, groups: Sequence[Group], own: OwnProviders) -> Mapping[str, PlacementError]:
         """Write groups of consumers: in one request if there is no conflict, else one by one.
 
-        :param own: the uuids of this node's providers.
         :returns: why Placement refused consumers, by uuid.
         :raises PlacementError: the answer is not about a consumer, or there is none. It is unknown
             what was written; a repeat writes the rest.
@@ -97,7 +108,7 @@ class ConsumerWriter:
                 failed |= {each.uuid: error for each in group}
         return failed
 
-    def _write_group(self, group: Group, own: Container[str]) -> None:
+    def _write_group(self, group: Group, own: OwnProviders) -> None:
         """Retry while other clients write to the consumers, each time from what these have now."""
         retrying = Retrying(
             stop_max_attempt_number=ATTEMPTS,
@@ -112,7 +123,7 @@ class ConsumerWriter:
         retrying.call(lambda: self._write_once(*next(tries), own))
 
     def _write_once(
-        self, consumers: Iterable[WantedConsumer], empty: int | None, own: Container[str]
+        self, consumers: Iterable[WantedConsumer], empty: int | None, own: OwnProviders
     ) -> None:
         """:param empty: the generation of consumers without allocations."""
         pairs = [(self._read(each, empty), each) for each in consumers]
@@ -166,11 +177,15 @@ def _is_concurrent(error: Exception) -> bool:
     return isinstance(error, PlacementConflict) and error.kwargs.get("code") == CONCURRENT_UPDATE
 
 
-def _merged(known: _Known, wanted: WantedConsumer, own: Container[str]) -> _Known:
-    """Return the consumer with this node's parts replaced."""
+def _merged(known: _Known, wanted: WantedConsumer, own: OwnProviders) -> _Known:
+    """Return the consumer with this node's parts replaced.
+
+    The part on a provider that shares its disk belongs to the host where the consumer has other
+    parts, too. If there is no such host any more, it goes with this node's parts.
+    """
     others = {uuid: part for uuid, part in known.parts.items() if uuid not in own}
     if not wanted.parts:
-        return replace(known, parts=others)
+        return replace(known, parts={} if others.keys() == {own.shared_disk} else others)
     return replace(
         known,
         parts={**others, **wanted.parts},

@@ -26,7 +26,7 @@ class Batch(Value, frozen=True, kw_only=True):
 
     rows: tuple[OutboxRow, ...]
     groups: tuple[Group, ...]
-    own: OwnProviders
+    own: NodeProviders
     request_id: str
 
 
@@ -62,7 +62,7 @@ def _batch(state: NodeState, consumers: dict[str, list[str]]) -> Batch:
     return Batch(
         rows=tuple(rows),
         groups=tuple(groups),
-        own=OwnProviders(state),
+        own=NodeProviders(state),
         request_id=callers.pop() if len(callers) == 1 else "",
     )
 
@@ -86,13 +86,17 @@ def _wanted(
     )
 
 
-class OwnProviders:
-    """The uuids of a node's providers, computed when the first one is looked for: a new consumer
+class NodeProviders:
+    """`OwnProviders` of a state, computed when the first one is looked for: a new consumer
     needs none.
     """
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
+
+    @property
+    def shared_disk(self) -> str | None:
+        return self._state.policy.placement.disk_provider
 
     def __contains__(self, uuid: object) -> bool:
         return uuid == self._state.node.uuid or uuid in self._all

@@ -102,7 +102,7 @@ class Agent:
         node.publisher.start()
         stack.callback(self._stop, "placement", node.publisher.stop)
         node.allocation_writes.start()
-        stack.callback(self._stop, "allocations", node.allocation_writes.stop)
+        stack.callback(self._stop, "allocation-writes", node.allocation_writes.stop)
         rpc = self._start_rpc(node, stack)
         limit = self._notifier.watchdog_seconds or HUNG
         return node, rpc, Watchdog(limit, node.vital_loops, self._notifier, self._telemetry)

@@ -172,6 +172,6 @@ class AllocationAudits:
             view,
             self._context.clock,
             self._context.reporter,
-            enqueue=lambda uuid: None,
+            enqueue=lambda uuid: tracker.write_allocations([uuid]),
             republish=self._publisher.reread,
         )

@@ -9,7 +9,14 @@ from rtagent.placement.memory import MemoryPlacement
 from tests.support.hosts import uid
 
 HERE, THERE = uid(), uid()
-OWN = frozenset({HERE})
+SHARED = uid()
+
+
+class Own(frozenset[str]):
+    shared_disk = SHARED
+
+
+OWN = Own({HERE})
 RECORD = {
     "total": 10,
     "reserved": 0,
@@ -23,7 +30,7 @@ RECORD = {
 class Setup:
     def __init__(self):
         self.api = MemoryPlacement()
-        for uuid in (HERE, THERE):
+        for uuid in (HERE, THERE, SHARED):
             self.api.create_provider(uuid, f"p{uuid}")
             self.api.put_inventories(uuid, 0, {"VCPU": RECORD})
         self.writer = ConsumerWriter(self.api)
@@ -126,6 +133,15 @@ def test_project_user_and_type_of_an_existing_consumer_are_kept_if_the_claim_has
     setup.write([wanted(consumer, 1, project_id=None, user_id=None, consumer_type=None)])
     found = setup.api.consumer(consumer)
     assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("p", "u", INSTANCE)
+
+
+def test_shared_disk_stays_with_the_other_host_of_a_consumer(setup):
+    consumer, other = uid(), uid()
+    for uuid, parts in ((consumer, {THERE: 1, SHARED: 2}), (other, {SHARED: 2})):
+        setup.other_writer(uuid, None, **parts, **{HERE: 1})
+        setup.write([wanted(uuid)])
+    assert setup.vcpus(consumer) == {THERE: 1, SHARED: 2}
+    assert setup.vcpus(other) == {}
 
 
 def test_a_move_from_one_consumer_to_another_is_one_request(setup):
