@@ -80,13 +80,14 @@ class PlacementOrphansDelete(Show):
             check_deletable(node_state(client, state.node.uuid), uuid)
             return {}
 
-        changed = change_parts(api, uuid, names.keys(), nothing)
+        shared = state.policy.placement.disk_provider
+        changed = change_parts(api, uuid, names.keys(), nothing, shared=shared)
         if changed is None:
             raise ConsumerNotFound(consumer_uuid=uuid, node=state.node.hypervisor_hostname)
         elsewhere = {
             name: part["resources"] for name, part in api.consumer(uuid)["allocations"].items()
         }
-        deleted = {names[name]: resources for name, resources in changed.before.items()}
+        deleted = {names.get(name, name): resources for name, resources in changed.before.items()}
         shown = {
             "consumer": uuid,
             "type": changed.identity.consumer_type,

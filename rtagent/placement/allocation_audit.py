@@ -134,6 +134,10 @@ class _Findings:
     def of(self, consumer: AllocatedConsumer) -> Finding:
         """Return the verdict on a consumer."""
         uuid = consumer.uuid
+        if uuid in self._state.outbox:
+            return Finding(
+                consumer=consumer, verdict=Verdict.MATCHING, reason="it is being written"
+            )
         if uuid in self._state.owners:
             return self._of_claims(consumer, uuid)
         if (record := self._state.migrations.get(uuid)) is not None:
@@ -153,7 +157,8 @@ class _Findings:
         for owner in sorted(self._state.owners):
             for uuid, expected in consumers_of(self._state, owner).items():
                 wanted = _published_parts(expected.parts, self._published)
-                if uuid not in self._consumers and wanted and self._is_settled(owner):
+                known = uuid in self._consumers or uuid in self._state.outbox
+                if not known and wanted and self._is_settled(owner):
                     yield Finding(
                         consumer=AllocatedConsumer(uuid=uuid, generation=None, parts={}),
                         verdict=Verdict.DIFFERENT,

@@ -97,10 +97,10 @@ class AllocationAuditor:
         clock: Clock,
         reporter: Reporter,
         *,
-        enqueue: Callable[[str], None],
+        enqueue: Callable[[Collection[str]], None],
         republish: Callable[[], None],
     ) -> None:
-        """:param enqueue: has the allocation of a consumer written again.
+        """:param enqueue: has the allocations of consumers written again; raises `Unavailable`.
         :param republish: has the inventories written again.
         """
         self._api, self._view, self._clock = api, view, clock
@@ -111,7 +111,7 @@ class AllocationAuditor:
     def run(self) -> AuditReport:
         """Compare every allocation with the claims, and correct what this agent may correct.
 
-        :raises PlacementError: the allocations cannot be read. :raises StoreUnavailable:
+        :raises PlacementError: the allocations cannot be read. :raises Unavailable: the store.
         """
         began, at = self._clock.monotonic(), self._clock.now()
         read = self._read()
@@ -130,6 +130,8 @@ class AllocationAuditor:
             self._heal(state.owners, state, read, work)
             for finding in settled:
                 self._correct(finding, read, work)
+            if work.rewritten:
+                self._enqueue(work.rewritten)
         done = {*work.removed, *work.rewritten}
         return AuditReport(
             at=at,
@@ -186,7 +188,6 @@ class AllocationAuditor:
     def _correct(self, finding: Finding, read: _Read, work: _Work) -> None:
         uuid = finding.consumer.uuid
         if finding.verdict == Verdict.DIFFERENT and _is_managed(self._view.state()):
-            self._enqueue(uuid)
             work.rewritten.append(uuid)
         elif finding.verdict == Verdict.ENDED and finding.removable:
             with work.of(uuid):
@@ -200,7 +201,7 @@ class AllocationAuditor:
             return {} if unchanged and self._is_still_removable(now, finding, read) else None
 
         uuid = finding.consumer.uuid
-        removed = change_parts(self._api, uuid, read.providers, nothing)
+        removed = change_parts(self._api, uuid, read.providers, nothing, shared=self._shared_disk)
         if removed is None:
             return
         if uuid in self._view.state().owners:  # a claim was made during the write
@@ -225,7 +226,12 @@ class AllocationAuditor:
         def before(now: AllocatedConsumer) -> Parts | None:
             return None if now.parts else removed.before
 
-        change_parts(self._api, uuid, read.providers, before, removed.identity)
+        providers = read.providers | removed.before.keys()
+        change_parts(self._api, uuid, providers, before, removed.identity)
+
+    @property
+    def _shared_disk(self) -> str | None:
+        return self._view.state().policy.placement.disk_provider
 
     def _heal(self, owners: Iterable[str], state: NodeState, read: _Read, work: _Work) -> None:
         """Write the allocations of devices that their users lack.

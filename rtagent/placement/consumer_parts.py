@@ -56,6 +56,8 @@ def change_parts(
     providers: Set[str],
     rule: Rule,
     new: Identity | None = None,
+    *,
+    shared: str | None = None,
 ) -> ChangedConsumer | None:
     """Replace the parts of a consumer on some providers by what the rule returns.
 
@@ -63,6 +65,8 @@ def change_parts(
     Placement refuse this one, and the rule is evaluated again.
 
     :param new: the identity of a consumer that Placement does not have yet.
+    :param shared: a provider that shares its inventory with this node and with others. The
+        consumer's part there counts as this node's if the consumer has nothing on other nodes.
     :returns: None: nothing was written.
     :raises PlacementConflict: other clients always come first, or a provider has too little left.
     """
@@ -71,7 +75,9 @@ def change_parts(
         wait="no_sleep",  # the other writer finishes while the consumer is read again
         retry_on_exception=_is_concurrent,
     )
-    changed: ChangedConsumer | None = retrying.call(_change, api, uuid, providers, rule, new)
+    changed: ChangedConsumer | None = retrying.call(
+        _change, api, uuid, providers, rule, new, shared
+    )
     return changed
 
 
@@ -109,9 +115,17 @@ def body(
 
 
 def _change(
-    api: PlacementAPI, uuid: str, providers: Set[str], rule: Rule, new: Identity | None
+    api: PlacementAPI,
+    uuid: str,
+    providers: Set[str],
+    rule: Rule,
+    new: Identity | None,
+    shared: str | None,
 ) -> ChangedConsumer | None:
     content = api.consumer(uuid)
+    found = content["allocations"].keys()
+    if shared is not None and found & providers and found <= {*providers, shared}:
+        providers = {*providers, shared}
     consumer, elsewhere = read_consumer(content, uuid, providers)
     wanted = rule(consumer)
     if wanted is None or wanted == consumer.parts:

@@ -93,7 +93,8 @@ class AllocationCalls:
 
         providers = tree_providers(self._api, self._state.node.uuid)
         for uuid in departed_consumers(self._state, instance_uuid, departure):
-            changed = change_parts(self._api, uuid, providers, nothing)
+            shared = self._state.policy.placement.disk_provider
+            changed = change_parts(self._api, uuid, providers, nothing, shared=shared)
             if changed is not None:
                 what = amounts(changed.before)
                 self._reporter.log(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rtagent.api.routes import NO_AUDIT
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import PlacementError, StoreUnavailable
+from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
@@ -83,7 +83,7 @@ class AllocationAudits:
                 self._audit(self._auditor)
             elif owners:
                 self._auditor.heal(owners)
-        except (PlacementError, StoreUnavailable) as error:
+        except (PlacementError, Unavailable) as error:
             with self._lock:
                 self._changed |= owners
             output = f"the allocations in Placement cannot be compared: {error.message}"
@@ -172,6 +172,6 @@ class AllocationAudits:
             view,
             self._context.clock,
             self._context.reporter,
-            enqueue=lambda uuid: tracker.write_allocations([uuid]),
+            enqueue=tracker.write_allocations,
             republish=self._publisher.reread,
         )

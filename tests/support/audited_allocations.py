@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -91,6 +91,12 @@ class AuditedNode:
         self.api.put_inventories(uuid, 0, self.api.inventories(self.uuid)["inventories"])
         return uuid
 
+    def share_disk(self, provider: str) -> None:
+        """Have guests take their disk from a provider that other hosts use, too."""
+        state = self.agent.state
+        placement = replace(state.policy.placement, disk_provider=provider)
+        self.agent.tracker.set_policy(replace(state.policy, placement=placement))
+
     @property
     def uuid(self) -> str:
         return self.agent.node.uuid
@@ -109,7 +115,7 @@ class AuditedNode:
             view,
             self.agent.clock,
             NullReporter(),
-            enqueue=self.enqueued.append,
+            enqueue=self._enqueue,
             republish=self._republish,
         )
 
@@ -122,6 +128,10 @@ class AuditedNode:
         """Publish the inventories, as the mirror does."""
         assert self._synchroniser.sync(self.tree()).problems == ()
 
+    def _enqueue(self, consumers: Collection[str]) -> None:
+        self.agent.tracker.write_allocations(consumers)
+        self.enqueued += consumers
+
     def sync_anew(self) -> None:
         """Read everything and publish the inventories, as the mirror does at a refresh."""
         self._synchroniser.forget()
@@ -133,7 +143,11 @@ class AuditedNode:
 
     # -- audits -----------------------------------------------------------------------------------
 
-    def run(self) -> AuditReport:
+    def run(self, *, drained: bool = True) -> AuditReport:
+        """Audit. :param drained: the outbox is empty, because everything in it was written."""
+        if drained:
+            rows = self.agent.state.outbox.values()
+            self.agent.tracker.remove_written({row.consumer_uuid: row.revision for row in rows})
         return self.auditor.run()
 
     def settle(self) -> AuditReport:

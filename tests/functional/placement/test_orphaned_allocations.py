@@ -232,3 +232,15 @@ def test_a_placement_that_hangs_costs_a_caller_a_bounded_time(site):
         site.placement.thaw()
     site.rpc.delete_allocation_for_evacuated_instance(CONTEXT, instance)
     wait_until(lambda: site.health[0] == "pass", PATIENCE)
+
+
+def test_an_agent_that_writes_allocations_corrects_them(site):
+    site.daemon.configure({"placement": {"manage_allocations": "yes"}})
+    site.daemon.terminate()
+    site.daemon.start().wait_ready()
+    instance = site.claim()
+    wait_until(lambda: site.parts(instance) == {site.uuid: AMOUNTS}, PATIENCE)
+    other = site.other_host()
+    site.allocate(instance, **{site.uuid: {**AMOUNTS, "VCPU": 2}, other: {"VCPU": 1}})
+    wait_until(lambda: site.parts(instance).get(site.uuid) == AMOUNTS, PATIENCE)
+    assert site.parts(instance)[other] == {"VCPU": 1}

@@ -41,6 +41,31 @@ def test_other_and_missing_amounts_are_written_again_if_the_agent_manages_alloca
     assert sorted(node.enqueued) == sorted([GUEST, OTHER])
 
 
+def test_what_is_in_the_outbox_is_left_to_it(make_node):
+    node = make_node(YES)
+    node.agent.run()
+    node.agent.release(node.agent.run(owner=OTHER))
+    node.allocate(OTHER, AMOUNTS)
+    assert {GUEST, OTHER} == set(node.agent.state.outbox)
+    node.run(drained=False)
+    node.agent.clock.advance(TERM)
+    report = node.run(drained=False)
+    assert (report.counts, report.rewritten) == ({Verdict.MATCHING: 1}, ())
+    assert node.settle().rewritten == (GUEST,)
+    assert GUEST in node.agent.state.outbox
+
+
+def test_the_last_part_on_a_shared_disk_is_removed_with_the_others(node):
+    shared, elsewhere = node.other_host(), node.other_host()
+    node.share_disk(shared)
+    for owner, parts in ((GUEST, {}), (OTHER, {elsewhere: {"VCPU": 1}})):
+        node.agent.release(node.agent.build(owner=owner))
+        node.write(owner, {node.uuid: {"VCPU": 1}, shared: {"DISK_GB": 1}, **parts})
+    node.settle()
+    assert node.parts(GUEST) == {}
+    assert node.parts(OTHER) == {elsewhere: {"VCPU": 1}, shared: {"DISK_GB": 1}}
+
+
 def test_nothing_is_missing_if_nobody_writes_allocations(node):
     node.agent.run()
     assert node.settle().settled == ()
