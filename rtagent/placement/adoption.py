@@ -33,6 +33,7 @@ _SUFFIX = re.compile(
 )
 #: Traits of the providers that nova-compute made.
 _OF_NOVA = frozenset({os_traits.OWNER_NOVA, os_traits.COMPUTE_MANAGED_PCI_DEVICE})
+_ROOT_OF_NOVA = frozenset({os_traits.OWNER_NOVA, os_traits.COMPUTE_NODE})
 _OWNERS = "OWNER_"
 #: The beginning of the resource classes of persistent memory.
 _PMEM = "CUSTOM_PMEM_NAMESPACE_"
@@ -127,14 +128,21 @@ def can_adopt(traits: frozenset[str], *, wanted: bool) -> bool:
 def adopted_contents(current: CurrentProvider, *, root: bool) -> Contents:
     """Return what the agent owns of an adopted provider, so that it withdraws what is not true.
 
-    It owns the inventories of devices and the standard traits of devices. CUSTOM_* traits belong to
-    whoever has set them.
+    On a child these are all inventories and the standard traits. On a root that nova-compute made
+    they are inventories of standard classes and of persistent memory; `ROOT_EXCLUSIVE` has the
+    traits. Everything else with the prefix CUSTOM_ belongs to whoever has set it.
     """
     if root:
-        pmem = frozenset(name for name in current.inventories if name.startswith(_PMEM))
-        return Contents(classes=pmem)
+        by_nova = bool(current.traits & _ROOT_OF_NOVA)
+        names = (each for each in current.inventories if by_nova and _is_of_nova(each))
+        return Contents(classes=frozenset(names))
     standard = frozenset(trait for trait in current.traits if not trait.startswith(CUSTOM))
     return Contents(classes=frozenset(current.inventories), traits=standard)
+
+
+def _is_of_nova(resource_class: str) -> bool:
+    """Whether nova-compute sets inventories of the class on a root."""
+    return not resource_class.startswith(CUSTOM) or resource_class.startswith(_PMEM)
 
 
 def adopt(node: Node, known: Adoption, present: Iterable[Child], own: Iterable[Child]) -> Adoption:

@@ -135,6 +135,19 @@ def test_contents_of_adopted_children_are_replaced_and_custom_traits_kept(nova, 
     assert agent.traits(uuid) == {"OWNER_NOVA", "CUSTOM_GOLD", *MANAGED}
 
 
+def test_inventories_of_the_root_that_nova_compute_set_are_withdrawn(node, nova, agent):
+    nova.root(MEM_ENCRYPTION_CONTEXT=15, CUSTOM_PMEM_NAMESPACE_4GB=2, CUSTOM_LICENSE=5)
+    agent.start()
+    assert_idle(agent)
+    assert agent.inventories(node.uuid).keys() == {
+        "VCPU",
+        "PCPU",
+        "MEMORY_MB",
+        "DISK_GB",
+        "CUSTOM_LICENSE",
+    }
+
+
 def test_unwanted_children_of_nova_compute_are_withdrawn_and_those_of_others_stay(
     node, nova, agent
 ):
