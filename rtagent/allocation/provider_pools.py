@@ -14,6 +14,8 @@ from rtagent.pci.resource_providers import provider_of_resource
 
 #: The resource classes that are amounts of every host, on its root provider.
 HOST_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
+#: Disk may be another provider's, from which several hosts have their disk.
+DISK = "DISK_GB"
 #: A provider's uuid, and a resource class.
 Pool = tuple[str, str]
 
@@ -58,7 +60,7 @@ class ProviderPools:
         """Return whether a provider has a resource class."""
         pool = uuid, resource_class
         if uuid == self._state.node.uuid and resource_class in HOST_CLASSES:
-            return True
+            return resource_class != DISK or self._state.policy.placement.disk_provider is None
         return pool in self.resources or pool in self.devices or pool in self.offered
 
     def assigns(self, resource_class: str) -> bool:

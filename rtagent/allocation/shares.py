@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.allocation import device_shares
 from rtagent.allocation.mismatches import NOT_NEEDED, NOT_OURS, NOT_THERE, Mismatch, check
-from rtagent.allocation.provider_pools import ProviderPools
+from rtagent.allocation.provider_pools import DISK, ProviderPools
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, OUTGOING
@@ -28,8 +28,6 @@ from rtagent.pci.shares import DeviceShares
 
 #: The kinds of claims whose consumer may have the source's part, too.
 _WITH_SOURCE = frozenset({LIVE_MIGRATION, EVACUATION})
-#: Disk may be another provider's, from which several hosts have their disk.
-_DISK = "DISK_GB"
 
 
 class Shares(Value, frozen=True, kw_only=True):
@@ -144,7 +142,7 @@ class _Parts:
                 yield Mismatch(
                     provider=uuid, resource_class=name, allocated=number, needed=0, rule=NOT_THERE
                 )
-            if not (ours or lenient or name == _DISK) and self._pools.counts(name):
+            if not (ours or lenient or name == DISK) and self._pools.counts(name):
                 yield Mismatch(
                     provider=uuid, resource_class=name, allocated=number, needed=0, rule=NOT_OURS
                 )
@@ -152,7 +150,7 @@ class _Parts:
     def of_the_host(self, needed: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
         """Yield the differences of vCPUs, CPUs, memory and disk."""
         for name, number in needed.items():
-            here, elsewhere = self.here[name], self.elsewhere[name] if name == _DISK else 0
+            here, elsewhere = self.here[name], self.elsewhere[name] if name == DISK else 0
             fits = here + elsewhere == number and 0 in (here, elsewhere)
             with_source = lenient and (here == number or (not here and elsewhere >= number))
             if not fits and not with_source:

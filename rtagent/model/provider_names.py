@@ -7,6 +7,7 @@ of a child is the root's name, an underscore and a suffix that stands for a devi
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 from rtagent.model.node import Node
@@ -44,4 +45,9 @@ def provider_uuid(node: Node, policy: PlacementPolicy, suffix: str) -> str:
     """
     if not suffix:
         return node.uuid
-    return policy.adopted.get(suffix) or str(uuid5(UUID(node.uuid), suffix))
+    return policy.adopted.get(suffix) or _child_uuid(node.uuid, suffix)
+
+
+@lru_cache(maxsize=4096)  # a claim that follows an allocation needs those of all devices
+def _child_uuid(node_uuid: str, suffix: str) -> str:
+    return str(uuid5(UUID(node_uuid), suffix))

@@ -161,6 +161,13 @@ def test_disk_may_be_another_provider_s():
     claimed(device_host(), allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
     half = allocations({OTHER: {"DISK_GB": 2}}, DISK_GB=1)
     assert mismatches(device_host(), half, root_gb=3) == [("DISK_GB", 3, 3)]
+    shared = replace(device_host().policy, placement=PlacementPolicy(disk_provider=OTHER))
+    state = replace(device_host(), policy=shared)
+    claimed(state, allocations({OTHER: {"DISK_GB": 3}}), root_gb=3)
+    assert mismatches(state, allocations(DISK_GB=3), root_gb=3) == [
+        ("DISK_GB", 3, 0),
+        ("DISK_GB", 0, 3),
+    ]
 
 
 def test_cpu_of_an_isolated_emulator_is_allocated():
