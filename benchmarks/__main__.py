@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    allocations,
     audits,
     claims_inprocess,
     claims_rpc,
@@ -43,6 +44,8 @@ MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     starts.memory: ("rss_1000_claims",),
     numa.measure: ("numa_fit_p50", "numa_fit_worst", "numa_refusal"),
     placement.measure: ("placement_first_push", "placement_idle_requests"),
+    allocations.cost: ("claim_allocations_cost",),
+    allocations.drain: ("allocation_drain",),
 }
 NAMES = [name for names in MEASURES.values() for name in names]
 
