@@ -1,4 +1,4 @@
-"""The chapters: audit, claim, refusal, devices, foreign domain, kill -9, and Placement."""
+"""The chapters: audit, claim, refusal, devices, scheduling, foreign domain, kill -9, Placement."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from demo.environment import Environment, UnexpectedExit
 from demo.resize import GUEST as GPU_GUEST
 from demo.resize import NAME as GPU_NAME
 from demo.resize import resize
+from demo.scheduling import provider_file, scheduling
 from rtagent.virt.simulate import domain_xml
 
 GUEST, FOREIGN = str(uuid.UUID(int=0xA)), str(uuid.UUID(int=0xB))
@@ -32,6 +33,8 @@ def play(demo: Environment) -> None:
     for chapter in (audit, claim, refusal, devices):
         chapter(demo)
     resize(demo, GPU_BUILD)
+    scheduling(demo)
+    provider_file(demo)
     for chapter in (foreign, crash, disappearance, placement):
         chapter(demo)
 

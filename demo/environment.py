@@ -19,17 +19,20 @@ from rich.rule import Rule
 
 from demo.conductor import Conductor
 from rtagent.virt.simulate import Machine, host_uri, simulate
+from rtagent.virt.simulate.devices import MDEV_TYPE
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon
 
 #: Two sockets of eight cores with two threads each. Each socket has a Quadro M4000, at 0000:08:00.0
-#: and 0000:88:00.0; the first also has a network card with virtual functions.
+#: and 0000:88:00.0, and a Tesla T4 with virtual GPUs; the first also has a network card with
+#: virtual functions.
 MACHINE = Machine(
     sockets=2,
     cores=8,
     threads=2,
     memory_mb=64 * 1024,
     gpus=2,
+    shared_gpus=2,
     nics=1,
     vfs=8,
     hostname="hypervisor-1.example",
@@ -59,13 +62,21 @@ class Environment:
         self.placement = self._stack.enter_context(Placement())
         self.host_file = self.directory / "host.xml"
         simulate(self.host_file, MACHINE)
+        self.provider_files = self.directory / "provider_config"
+        self.provider_files.mkdir()
         self.daemon = Daemon(
             self.directory / "state",
             self._rabbitmq.transport_url,
             uri=host_uri(self.host_file),
             config={
                 "DEFAULT": {"host": "hypervisor-1", "cpu_allocation_ratio": "2.0"},
-                "pci": {"device_spec": json.dumps(SPECS), "alias": json.dumps(ALIAS)},
+                "pci": {
+                    "device_spec": json.dumps(SPECS),
+                    "alias": json.dumps(ALIAS),
+                    "report_in_placement": "true",
+                },
+                "devices": {"enabled_mdev_types": MDEV_TYPE},
+                "compute": {"provider_config_location": str(self.provider_files)},
                 "placement": {
                     "auth_type": "admin_token",
                     "endpoint": self.placement.url,

@@ -21,6 +21,6 @@ def test_demo_succeeds(tmp_path):
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     chapters = [line for line in finished.stdout.splitlines() if line.endswith("─")]
-    assert len(chapters) == 10
+    assert len(chapters) == 13
     assert "hypervisor-1.example" in finished.stdout
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("rtagent-demo")]
