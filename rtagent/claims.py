@@ -45,6 +45,7 @@ def build(state: NodeState, request: BuildRequest, call: Call, now: datetime) ->
         pci=allocated.pci,
         resources=allocated.resources,
         amounts=allocated.amounts,
+        mem_encryption=allocated.mem_encryption,
     )
     return created(call, claim, now)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from rtagent.allocation import capacity
 from rtagent.allocation.amounts import FittedAmounts, fit_amounts
+from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.allocation.requirements import Requirements
 from rtagent.allocation.shares import Shares, foreign
@@ -17,6 +18,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason, Refused, refuse
 from rtagent.model.device import AssignedDevice
+from rtagent.model.mem_encryption import MemEncryption
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
 from rtagent.model.topology import Topology
@@ -45,6 +47,7 @@ class Allocated(Value, frozen=True, kw_only=True):
     pci: tuple[AssignedDevice, ...] = ()
     resources: tuple[AssignedResource, ...] = ()
     amounts: tuple[AssignedAmount, ...] = ()
+    mem_encryption: MemEncryption | None = None
 
 
 class Reusable(Value, frozen=True, kw_only=True):
@@ -83,14 +86,16 @@ def allocate(
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
     resources = _resources(state, owner_id, units, reusable, shares)
     amounts = fit_amounts(state, owner_id, others, shares.amounts if shares else None)
-    reasons = (*shortfalls, *_reasons(cells, devices, resources, amounts))
+    encrypted = fit_encryption(state, owner_id, required.mem_encryption)
+    reasons = (*shortfalls, *_reasons(cells, devices, resources, amounts, encrypted))
     if reasons or not isinstance(cells, Fitted):
         return refuse(dict.fromkeys(reasons))
     return Allocated(
         numa_topology=cells.assignment,
         pci=devices.devices if isinstance(devices, FittedDevices) else (),
         resources=resources.resources if isinstance(resources, FittedResources) else (),
-        amounts=amounts.amounts if isinstance(amounts, FittedAmounts) else (),
+        amounts=_amounts(amounts, encrypted),
+        mem_encryption=encrypted.encryption if isinstance(encrypted, FittedEncryption) else None,
     )
 
 
@@ -182,6 +187,14 @@ def _resources(
         reusable=reusable.identifiers,
         shares=shares.resources if shares else None,
     )
+
+
+def _amounts(
+    fitted: FittedAmounts | Refused, encrypted: FittedEncryption | Refused
+) -> tuple[AssignedAmount, ...]:
+    amounts = fitted.amounts if isinstance(fitted, FittedAmounts) else ()
+    context = encrypted.context if isinstance(encrypted, FittedEncryption) else None
+    return amounts if context is None else (*amounts, context)
 
 
 def _reasons(*results: object) -> Iterator[Reason]:

@@ -116,7 +116,7 @@ def _offered_check(
         alone=amount,
         before=before,
         after=owner_usage(claims, None, reuse=reuse, new=new).amounts.get(pool, 0),
-        others=used - before,
+        others=used - state.usage_of(owner_id).amounts.get(pool, 0),
         limit=None,
     )
 

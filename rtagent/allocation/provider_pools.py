@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
+from rtagent.model.mem_encryption import MODELS, RESOURCE_CLASS, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import device_suffix, provider_uuid
 from rtagent.pci.mdev import VGPU
@@ -51,9 +52,15 @@ class ProviderPools:
         return {(self._uuid(each.suffix), each.resource_class): each.suffix for each in offered}
 
     @cached_property
+    def contexts(self) -> Mapping[Pool, str]:
+        """Contexts for the encryption of memory: the suffix of the provider's name."""
+        suffixes = map(provider_suffix, MODELS)
+        return {(self._uuid(suffix), RESOURCE_CLASS): suffix for suffix in suffixes}
+
+    @cached_property
     def uuids(self) -> frozenset[str]:
         """All providers of the node."""
-        pools = (*self.resources, *self.devices, *self.offered)
+        pools = (*self.resources, *self.devices, *self.offered, *self.contexts)
         return frozenset((self._state.node.uuid, *(uuid for uuid, _ in pools)))
 
     def has(self, uuid: str, resource_class: str) -> bool:
@@ -61,7 +68,8 @@ class ProviderPools:
         pool = uuid, resource_class
         if uuid == self._state.node.uuid and resource_class in HOST_CLASSES:
             return resource_class != DISK or self._state.policy.placement.disk_provider is None
-        return pool in self.resources or pool in self.devices or pool in self.offered
+        found = (self.resources, self.devices, self.offered, self.contexts)
+        return any(pool in pools for pools in found)
 
     def assigns(self, resource_class: str) -> bool:
         """Return whether claims get units of a class with identifiers, here or on other hosts."""
@@ -77,7 +85,8 @@ class ProviderPools:
         offer.
         """
         classes = {name for _, name in self.resources}
-        return resource_class in HOST_CLASSES | self._device_classes | classes
+        own = HOST_CLASSES | {RESOURCE_CLASS}
+        return resource_class in own | self._device_classes | classes
 
     @cached_property
     def device_providers(self) -> Mapping[str, str]:

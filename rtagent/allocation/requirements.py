@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from rtagent.allocation.requested_encryption import ENCRYPTION, requested_encryption
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
@@ -18,7 +19,7 @@ from rtagent.model.request import BuildRequest, ExtraResource, Limits, NumaLimit
 from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.model.usage import Usage
 from rtagent.numa.host_cells import CellLimits, cell_limits
-from rtagent.numa.properties import Property
+from rtagent.numa.properties import Properties, Property, conflict
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
 from rtagent.pci.assigned_resources import ResourceRequest
 from rtagent.pci.pmem import pmem_request
@@ -45,6 +46,7 @@ class Requirements(Value, frozen=True, kw_only=True):
         their identifiers.
     :ivar allocated: by resource class that is counted: what an allocation in Placement has for this
         request. ``resources:CLASS`` in the flavor overrides what the flavor itself says.
+    :ivar mem_encryption: the model by which the guest's memory is encrypted, or None.
     """
 
     vcpus: int
@@ -57,6 +59,7 @@ class Requirements(Value, frozen=True, kw_only=True):
     devices: tuple[DeviceRequest, ...] = ()
     assigned_resources: Mapping[str, ResourceRequest] = {}
     allocated: Mapping[str, int] = {}
+    mem_encryption: str | None = None
 
     @property
     def usage(self) -> Usage:
@@ -102,6 +105,7 @@ def from_request(
             flavor, instance.pci_requests, policy.pci.aliases, numa.pci_numa_affinity_policy
         ),
         allocated=_allocated(own, flavor.extra_specs, extra),
+        mem_encryption=requested_encryption(_properties(instance)),
     )
 
 
@@ -117,7 +121,21 @@ def from_move(request: MoveRequest, policy: Policy) -> Requirements:
     required = from_request(request.build, policy, requests_of)
     if request.kind != LIVE_MIGRATION:
         return required
+    if required.mem_encryption is not None:
+        asked = _properties(request.build.instance).pair(ENCRYPTION)
+        raise conflict("a guest with encrypted memory cannot be migrated while it runs", *asked)
     return replace(required, numa=required.numa.with_page_sizes(request.source.page_sizes))
+
+
+def _properties(instance: Instance) -> Properties:
+    """Return the properties of a guest, of its flavor and of its image."""
+    flavor = instance.flavor
+    return Properties(
+        vcpus=flavor.vcpus,
+        memory_mb=flavor.memory_mb,
+        extra_specs=flavor.extra_specs,
+        image=instance.image.properties,
+    )
 
 
 def _disk_mb(instance: Instance) -> int:

@@ -20,6 +20,7 @@ from rtagent.allocation.provider_pools import DISK, ProviderPools
 from rtagent.allocation.requirements import Requirements
 from rtagent.model.base import Value
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, OUTGOING
+from rtagent.model.mem_encryption import provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocations, AttachRequest, BuildRequest
 from rtagent.pci.assigned_resources import ResourceRequest
@@ -68,6 +69,7 @@ def shares_of(
             *parts.of_the_host(required.allocated, lenient=lenient),
             *parts.of_resources(state, required.assigned_resources),
             *parts.of_amounts(foreign(pools, required.assigned_resources), lenient=lenient),
+            *parts.of_contexts(required.mem_encryption),
             *mismatches,
         )
     )
@@ -181,6 +183,21 @@ class _Parts:
             with_source = lenient and here in (0, needed) and total >= needed
             if total != needed and not with_source:
                 yield _unequal(name, total, needed)
+
+    def of_contexts(self, model: str | None) -> Iterator[Mismatch]:
+        """Yield the differences of contexts for the encryption of memory.
+
+        :param model: that the guest requests, or None.
+        """
+        suffix = None if model is None else provider_suffix(model)
+        for (uuid, name), each in self._pools.contexts.items():
+            needed, allocated = int(each == suffix), self._number(uuid, name)
+            if allocated != needed:
+                yield _unequal(name, allocated, needed, uuid)
+
+    def _number(self, uuid: str, resource_class: str) -> int:
+        allocation = self._allocations.get(uuid)
+        return 0 if allocation is None else allocation.resources.get(resource_class, 0)
 
     def _providers(self, resource_class: str) -> Iterator[tuple[str, str]]:
         for (uuid, name), parent in self._pools.resources.items():

@@ -39,6 +39,8 @@ class HostSimulate(Text):
             ("nics", default.nics, "network cards with SR-IOV (XL710, 8086:1583)"),
             ("vfs", default.vfs, "virtual functions of each network card (8086:154c)"),
             ("nvmes", default.nvmes, "NVMe controllers (1b36:0010)"),
+            ("sev-guests", default.sev_guests, "guests with memory encrypted by AMD SEV"),
+            ("sev-es-guests", default.sev_es_guests, "guests with memory encrypted by SEV-ES"),
             ("domains", 0, f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each"),
         ):
             help_ = f"The number of {what}. Default: %(default)s."
@@ -89,6 +91,8 @@ class HostSimulate(Text):
             nics=parsed_args.nics,
             vfs=parsed_args.vfs,
             nvmes=parsed_args.nvmes,
+            sev_guests=parsed_args.sev_guests,
+            sev_es_guests=parsed_args.sev_es_guests,
             namespaces=dict(parsed_args.namespace),
         )
         if parsed_args.domains < 0:

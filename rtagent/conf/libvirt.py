@@ -75,6 +75,17 @@ requires QEMU, ``ram_allocation_ratio`` 1.0 and ``reserved_host_memory_mb`` 0. G
 page size (``hw:mem_page_size``) are refused.
 """,
     ),
+    cfg.IntOpt(
+        "num_memory_encrypted_guests",
+        min=0,
+        max=100000,
+        mutable=True,
+        help="""
+The most guests at once with memory that AMD SEV encrypts, from 0 to 100000. It lowers the number
+that libvirt reports. A libvirt before 8.0 reports none: then encryption is available only if this
+option is set. SEV-ES has a number of its own, which the firmware of the host sets.
+""",
+    ),
     cfg.BoolOpt(
         "cpu_power_management",
         default=False,
@@ -122,6 +133,7 @@ class Libvirt(Value, frozen=True, kw_only=True):
     realtime_scheduler_priority: int
     pmem_namespaces: Sequence[str]
     file_backed_memory: int
+    num_memory_encrypted_guests: int | None
     cpu_power_management: bool
     cpu_power_management_strategy: str
     cpu_power_governor_low: str

@@ -79,7 +79,11 @@ class Settings(Value, frozen=True, kw_only=True):
             self.device_options.policy(),
             recorded,
         )
-        return replace(policy, placement=self.placement_policy)
+        return replace(
+            policy,
+            placement=self.placement_policy,
+            max_sev_guests=self.libvirt.num_memory_encrypted_guests,
+        )
 
     @property
     def placement_policy(self) -> PlacementPolicy:

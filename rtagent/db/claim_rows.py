@@ -30,6 +30,7 @@ from rtagent.model.claim import DAMAGED, RELEASED, Claim, Replacement, Unit
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.mem_encryption import MemEncryption
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
 
@@ -81,6 +82,7 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[_Resource, ...] = ()
     amounts: tuple[AssignedAmount, ...] = ()
+    mem_encryption: MemEncryption | None = None
     allocations: Allocations | None = None
     provider_mapping: ProviderMapping = {}
     tag: str | None = None

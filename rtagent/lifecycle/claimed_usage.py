@@ -36,6 +36,7 @@ def claimed_usage(claim: Claim) -> DomainUsage:
             devices=frozenset(device.address for device in claim.pci),
             mdevs=frozenset(mdev_uuid(claim.node_uuid, unit.identifier) for unit in mediated),
             mdev_parents=frozenset(unit.parent_addr for unit in mediated if unit.parent_addr),
+            mem_encryption=claim.mem_encryption.model if claim.mem_encryption else None,
             namespaces=frozenset(assigned_namespaces(claim.resources)),
         ),
     )

@@ -11,6 +11,7 @@ from rtagent.model.base import Value
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.mem_encryption import MemEncryption
 from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
 from rtagent.model.usage import Usage, assignment_usage
 
@@ -63,7 +64,9 @@ class Claim(Value, frozen=True, kw_only=True):
     :ivar pci_replaced: for a move, the devices before and after it, by purpose (an alias name or a
         request id).
     :ivar resources: assigned resources (Nova's ``Instance.resources``).
-    :ivar amounts: amounts of the resource classes that provider configuration files offer.
+    :ivar amounts: amounts of the resource classes that provider configuration files offer, and the
+        context of a guest with encrypted memory.
+    :ivar mem_encryption: how the guest's memory is encrypted, or None.
     :ivar allocations: the allocations in Placement that the claim follows; None: the agent chose.
     :ivar provider_mapping: which of them the PCI requests follow.
     :ivar suspect: why the claim's domain is missing although it should exist, or why its record
@@ -100,6 +103,7 @@ class Claim(Value, frozen=True, kw_only=True):
     pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[AssignedResource, ...] = ()
     amounts: tuple[AssignedAmount, ...] = ()
+    mem_encryption: MemEncryption | None = None
     allocations: Allocations | None = None
     provider_mapping: ProviderMapping = {}
     tag: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtagent.model.base import Value
+from rtagent.model.mem_encryption import pool
 from rtagent.model.usage import NumaUsage, Usage
 
 
@@ -18,6 +19,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     :ivar mdevs: uuids of mediated devices.
     :ivar mdev_parents: addresses of the parent devices of these.
     :ivar namespaces: names of persistent memory namespaces.
+    :ivar mem_encryption: the model by which its memory is encrypted, or None.
     """
 
     pcpus: frozenset[int] = frozenset()
@@ -27,6 +29,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     mdevs: frozenset[str] = frozenset()
     mdev_parents: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
+    mem_encryption: str | None = None
 
     @property
     def usage(self) -> NumaUsage:
@@ -66,4 +69,10 @@ class DomainUsage(Value, frozen=True, kw_only=True):
         """The current usage of the domain."""
         if not self.active:
             return Usage()
-        return Usage(vcpus=self.vcpus, memory_mb=self.memory_mb, numa=self.occupancy.usage)
+        model = self.occupancy.mem_encryption
+        return Usage(
+            vcpus=self.vcpus,
+            memory_mb=self.memory_mb,
+            numa=self.occupancy.usage,
+            amounts={} if model is None else {pool(model): 1},
+        )

@@ -66,6 +66,7 @@ class Policy(Value, frozen=True, kw_only=True):
     :ivar claim_expiry_time: the term of a lease, in seconds.
     :ivar same_host_resize_reuse: the two claims of a resize on one host count as the larger of the
         two, resource by resource. Otherwise they count as their sum.
+    :ivar max_sev_guests: the most guests with AMD SEV; None: as many as the host supports.
     :ivar numa: CPU sets, pages, packing.
     :ivar pci: which devices are available, and under which aliases.
     :ivar placement: allocations, adopted providers, and what provider files add.
@@ -79,6 +80,7 @@ class Policy(Value, frozen=True, kw_only=True):
     disk_allocation_ratio: Decimal = Decimal(1)
     claim_expiry_time: int = 300
     same_host_resize_reuse: bool = False
+    max_sev_guests: int | None = None
     numa: NumaPolicy = NumaPolicy()
     pci: PciPolicy = PciPolicy()
     placement: PlacementPolicy = PlacementPolicy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtagent.model.base import Value
+from rtagent.model.mem_encryption import EncryptionCapacity
 
 
 class Cell(Value, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class Topology(Value, frozen=True, kw_only=True):
     :ivar cpu_info: arch, model, vendor, topology, features.
     :ivar supported_hv_specs: (arch, hypervisor type, vm mode) of each supported type of guest.
     :ivar traits: the hypervisor's capabilities, as os-traits names.
+    :ivar mem_encryption: the models of memory encryption that guests can have.
     :ivar cells: the NUMA nodes, in order of their ids; empty if the hypervisor reports none.
     """
 
@@ -52,3 +54,4 @@ class Topology(Value, frozen=True, kw_only=True):
     supported_hv_specs: tuple[tuple[str, str, str], ...] = ()
     traits: frozenset[str] = frozenset()
     cells: tuple[Cell, ...] = ()
+    mem_encryption: tuple[EncryptionCapacity, ...] = ()

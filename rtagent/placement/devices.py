@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import os_traits
+from msgspec.structs import replace
 
+from rtagent.allocation.encryption_contexts import offered_contexts
 from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.device import PciDevice
+from rtagent.model.mem_encryption import RESOURCE_CLASS, TRAITS, pool, provider_suffix
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import device_suffix, mdev_suffix
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
@@ -53,6 +56,28 @@ def device_providers(state: NodeState) -> Iterator[Provider]:
 def root_resources(state: NodeState) -> Mapping[str, InventoryRecord]:
     """Return the assigned resources of the host itself (persistent memory), by resource class."""
     return dict(_resource_records(state).get("", {}))
+
+
+def encryption_providers(state: NodeState) -> Iterator[Provider]:
+    """Yield a provider for the contexts of each model of memory encryption.
+
+    It is named as in Nova. Contexts that claims have are counted even if the host no longer has
+    them, because their allocations remain.
+    """
+    offered = offered_contexts(state)
+    for model, trait in TRAITS.items():
+        claims = [
+            claim
+            for claim in state.claims.values()
+            if claim.mem_encryption is not None and claim.mem_encryption.model == model
+        ]
+        total = max(offered[model].total if model in offered else 0, len(claims))
+        used = state.usage.amounts.get(pool(model), 0)
+        if total:
+            reserved = min(total, max(0, used - len(claims)))
+            record = replace(countable(total, reserved), max_unit=1)
+            suffix, traits = provider_suffix(model), frozenset({trait})
+            yield child_provider(state, suffix, {RESOURCE_CLASS: record}, traits)
 
 
 def resource_providers(state: NodeState) -> Iterator[Provider]:

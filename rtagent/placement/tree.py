@@ -22,7 +22,12 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB
 from rtagent.model.usage import NOTHING, Usage
-from rtagent.placement.devices import device_providers, resource_providers, root_resources
+from rtagent.placement.devices import (
+    device_providers,
+    encryption_providers,
+    resource_providers,
+    root_resources,
+)
 from rtagent.placement.offers import extended
 from rtagent.placement.provider import RATIO_DIGITS, Contents, InventoryRecord, Provider, Tree
 
@@ -53,9 +58,9 @@ def build(state: NodeState, disabled: bool, hypervisor_up: bool) -> Tree | None:
         traits=_traits(state, state.topology, disabled or not hypervisor_up),
         exclusive=ROOT_EXCLUSIVE,
     )
-    own = (root, *device_providers(state), *resource_providers(state))
+    children = (*device_providers(state), *resource_providers(state), *encryption_providers(state))
     policy = state.policy.placement
-    providers = tuple(extended(each, state.node, policy) for each in own)
+    providers = tuple(extended(each, state.node, policy) for each in (root, *children))
     return Tree(revision=state.revision, providers=providers)
 
 

@@ -8,6 +8,7 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
 from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
 from rtagent.model.usage import assignment_usage
@@ -109,6 +110,7 @@ def differences(
         ("MEMORY_MB", "MB", flavor.memory_mb, domain.memory_mb),
         *_cpus(assignment, domain.occupancy.pcpus),
         *_pages(assignment, domain.occupancy),
+        *_encryption(claim, domain.occupancy.mem_encryption),
         *_devices(_addresses, domain.occupancy.devices, claim, attached),
         *_devices(_mdevs, domain.occupancy.mdevs, claim, attached),
         *_devices(_namespaces, domain.occupancy.namespaces, claim, attached),
@@ -144,6 +146,10 @@ def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tupl
             yield f"PCI device {device.address}", "device"
     for unit in missing(state.resource_inventories, claim.resources):
         yield f"{unit.resource_class} {unit.identifier}", "unit"
+    encryption, topology = claim.mem_encryption, state.topology
+    supported = {each.model for each in topology.mem_encryption} if topology else set()
+    if encryption is not None and encryption.model not in supported:
+        yield f"{RESOURCE_CLASS} {encryption.model}", "context"
 
 
 def _absent(claim: Claim, resource: str, unit: str) -> Drift:
@@ -202,6 +208,14 @@ def _namespaces(claim: Claim) -> Mapping[str, str]:
         name: f"{unit.resource_class} {name}"
         for name, unit in assigned_namespaces(claim.resources).items()
     }
+
+
+def _encryption(claim: Claim, seen: str | None) -> Iterator[_Difference]:
+    """The context of the claim, and that of the domain if its memory is encrypted otherwise."""
+    claimed = claim.mem_encryption.model if claim.mem_encryption else None
+    for model in sorted({claimed, seen} - {None}, key=str):
+        resource = f"{RESOURCE_CLASS} {model}"
+        yield resource, "context", int(model == claimed), int(model == seen)
 
 
 def _devices(

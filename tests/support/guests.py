@@ -12,6 +12,7 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.claim import BUILD
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
+from rtagent.model.mem_encryption import MemEncryption
 from rtagent.numa.fit import Fitted
 from tests.support.hosts import NODE
 from tests.support.numa_hosts import HUGE, LARGE, cell, fit_guest, flavor, host, required, topology
@@ -34,6 +35,7 @@ class Granted:
     node_uuid: str = NODE.uuid
     pci: tuple[AssignedDevice, ...] = ()
     resources: tuple[AssignedResource, ...] = ()
+    mem_encryption: MemEncryption | None = None
 
 
 def granted(vcpus: int = 4, memory_mb: int = 2048, where=WHERE, **specs: str) -> Granted:

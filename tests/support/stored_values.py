@@ -21,6 +21,7 @@ from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, Pci
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
+from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.model.migration import DEST, Migration
 from rtagent.model.node import Node, NodeRecord, Writer
 from rtagent.model.node_state import NodeState, restore
@@ -46,6 +47,7 @@ TOPOLOGY = Topology(
     cpu_info={"arch": "x86_64", "topology": {"cores": 2}, "features": ["vmx", "ž"]},
     supported_hv_specs=(("x86_64", "kvm", "hvm"), ("i686", "qemu", "hvm")),
     traits=frozenset({"COMPUTE_NODE", "HW_CPU_X86_AVX2"}),
+    mem_encryption=(EncryptionCapacity(model=AMD_SEV_ES, cbitpos=51, contexts=1006),),
     cells=(
         Cell(
             id=0,
@@ -102,6 +104,7 @@ OCCUPANCY = Occupancy(
     devices=frozenset({"0000:08:00.0"}),
     mdevs=frozenset({ODD}),
     namespaces=frozenset({ODD}),
+    mem_encryption=AMD_SEV_ES,
 )
 #: An unusual value in every field.
 DEVICE = PciDevice(
@@ -246,6 +249,7 @@ def odd_claim(number: int) -> Claim:
                 provider=uuid(11),
             ),
         ),
+        mem_encryption=MemEncryption(model=AMD_SEV_ES, cbitpos=51, reduced_phys_bits=1),
         pci_replaced={ODD: Replacement(before=(ODD,), after=("ffff:81:1f.7",))},
         resources=(
             AssignedResource(

@@ -13,6 +13,7 @@ from rtagent.model.domain_usage import Occupancy
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.document import BadDocument, integer
 from rtagent.virt.libvirt.guest_devices import Given, given_devices
+from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.units import in_bytes
 
 
@@ -21,12 +22,14 @@ class Confinement(Value, frozen=True, kw_only=True):
     :ivar memory_mb: MB by host cell, rounded up, of the guest cells bound to exactly one.
     :ivar pages: pages of those guest cells, by host cell and size (KiB).
     :ivar given: devices passed through to the domain.
+    :ivar mem_encryption: the model by which its memory is encrypted, or None.
     """
 
     cpusets: tuple[frozenset[int], ...] = ()
     memory_mb: Mapping[int, int] = {}
     pages: Mapping[int, Mapping[int, int]] = {}
     given: Given = Given()
+    mem_encryption: str | None = None
 
     def occupancy(
         self,
@@ -47,6 +50,7 @@ class Confinement(Value, frozen=True, kw_only=True):
             pages=self.pages,
             devices=self.given.addresses.union(behind),
             mdevs=self.given.mdevs,
+            mem_encryption=self.mem_encryption,
             namespaces=frozenset(
                 namespaces[path] for path in self.given.namespaces if path in namespaces
             ),
@@ -68,8 +72,8 @@ def confinement(domain: etree._Element) -> Confinement:
     """Return what the domain is bound to. :raises BadDocument: names the invalid element."""
     cpusets = tuple(dict.fromkeys(_cpusets(domain)))
     cells = list(_bound(domain))
-    given = given_devices(domain)
-    if not cpusets and not cells and given == Given():
+    given, model = given_devices(domain), encryption_model(domain)
+    if not cpusets and not cells and given == Given() and model is None:
         return NOWHERE
     memory = Counter[int]()
     pages: dict[int, Counter[int]] = {}
@@ -83,6 +87,7 @@ def confinement(domain: etree._Element) -> Confinement:
         memory_mb={cell: round_up(size, BYTES_IN_MIB) for cell, size in memory.items()},
         pages={cell: dict(pool) for cell, pool in pages.items()},
         given=given,
+        mem_encryption=model,
     )
 
 

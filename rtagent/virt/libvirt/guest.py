@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from lxml import etree
@@ -12,6 +12,7 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ATTACH
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
+from rtagent.model.mem_encryption import MemEncryption
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.guest_buses import put_buses
@@ -29,6 +30,7 @@ from rtagent.virt.libvirt.guest_memory import (
     namespaces,
     only_cell,
 )
+from rtagent.virt.libvirt.launch_security import launch_security
 
 #: Children of ``<domain>`` that the claim determines: the whole element, or only these children of
 #: it.
@@ -63,6 +65,9 @@ class Granted(Protocol):
     def pci(self) -> Sequence[AssignedDevice]: ...
 
     @property
+    def mem_encryption(self) -> MemEncryption | None: ...
+
+    @property
     def resources(self) -> Sequence[AssignedResource]: ...
 
 
@@ -91,11 +96,12 @@ def devices(claim: Granted) -> tuple[etree._Element, ...]:
 
 
 def _own_children(claim: Granted) -> tuple[etree._Element, ...]:
-    """Return the children for CPUs, cells and pages, and for the memory of a guest with persistent
-    memory."""
-    assigned = namespaces(claim.resources)
+    """Return the children for CPUs, cells and pages, for the memory of a guest with persistent
+    memory, and for encrypted memory."""
+    assigned, encryption = namespaces(claim.resources), claim.mem_encryption
     memory = memory_elements(claim.flavor.memory_mb, assigned) if assigned else ()
-    return (*memory, *_numa_children(claim))
+    security = () if encryption is None else (launch_security(encryption),)
+    return (*memory, *_numa_children(claim), *security)
 
 
 def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
@@ -106,7 +112,7 @@ def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
     cells = assignment.cells or not namespaces(claim.resources)
     more = () if cells else (only_cell(vcpus, claim.flavor.memory_mb),)
     parts = {
-        "memoryBacking": guest_numa.memory_backing(assignment),
+        "memoryBacking": _memory_backing(claim, assignment),
         "cputune": guest_numa.cputune(assignment),
         "numatune": guest_numa.numatune(assignment),
         "cpu": (*guest_numa.cpu(assignment), *more),
@@ -117,6 +123,14 @@ def _numa_children(claim: Granted) -> tuple[etree._Element, ...]:
         element.extend(inner)
         whole += [element] if len(element) else []
     return tuple(whole)
+
+
+def _memory_backing(claim: Granted, assignment: Assignment) -> Iterator[etree._Element]:
+    """Yield children of ``<memoryBacking>``. Encrypted memory is locked: it cannot be swapped."""
+    found = tuple(guest_numa.memory_backing(assignment))
+    yield from found
+    if claim.mem_encryption is not None and "locked" not in {each.tag for each in found}:
+        yield etree.Element("locked")
 
 
 def xml(claim: Granted) -> str:
@@ -153,6 +167,7 @@ def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> 
     for child in _numa_children(claim):
         _put(domain, child)
     _put_memory(domain, claim)
+    _put_security(domain, claim)
     every = (claim, *attached)
     put_devices(domain, (each for one in every for each in devices(one)))
     given = [device for one in every for device in one.pci]
@@ -170,6 +185,21 @@ def _put_memory(domain: etree._Element, claim: Granted) -> None:
         _clear(domain, tag, ())
     for child in memory_elements(claim.flavor.memory_mb, assigned):
         _put(domain, child)
+
+
+def _put_security(domain: etree._Element, claim: Granted) -> None:
+    """Replace the encryption of the memory. The caller's certificate and session stay."""
+    existing, encryption = domain.find("launchSecurity[@type='sev']"), claim.mem_encryption
+    if encryption is None:
+        if existing is not None:
+            domain.remove(existing)
+        return
+    wanted = launch_security(encryption)
+    if existing is not None:
+        for tag in ("cbitpos", "reducedPhysBits", "policy"):
+            for old in existing.findall(tag):
+                existing.remove(old)
+    _put(domain, wanted)
 
 
 def _clear(domain: etree._Element, tag: str, owned: tuple[str, ...]) -> None:

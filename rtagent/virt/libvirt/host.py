@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import libvirt
 import msgspec
+from lxml import etree
 
 from rtagent.model.base import Value
+from rtagent.model.mem_encryption import EncryptionCapacity
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.ports import HostIdentity
@@ -21,7 +24,12 @@ from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.connection import Session, optional
 from rtagent.virt.libvirt.document import parse, received
 from rtagent.virt.libvirt.driver_traits import Versions, driver_traits
-from rtagent.virt.libvirt.hostfile import simulated_capabilities, simulated_hostname
+from rtagent.virt.libvirt.hostfile import (
+    simulated_capabilities,
+    simulated_features,
+    simulated_hostname,
+)
+from rtagent.virt.libvirt.launch_security import encryption_capacities
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 
 #: Machine types queried in addition to the default one, where the hypervisor has them: each
@@ -58,6 +66,7 @@ def read_host(session: Session, file: Path | None) -> Host:
     capabilities = parse_capabilities(described)
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
+    guests = tuple(_domain_capabilities(session, capabilities.arch))
     return Host(
         identity=HostIdentity(
             hostname=(document and simulated_hostname(document)) or virt.getHostname(),
@@ -71,7 +80,8 @@ def read_host(session: Session, file: Path | None) -> Host:
             hypervisor_version=virt.getVersion(),
             cpu_info=capabilities.cpu_info,
             supported_hv_specs=capabilities.guests,
-            traits=frozenset(_traits(session, capabilities)),
+            traits=frozenset(_traits(session, capabilities, guests)),
+            mem_encryption=_mem_encryption(document, guests),
             # The test driver reports other cells than those of its host file.
             cells=()
             if simulated and not document
@@ -100,20 +110,37 @@ def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:
     return frozenset(number for number, there in enumerate(online) if there)
 
 
-def _traits(session: Session, capabilities: HostCapabilities) -> Iterator[str]:
+def _mem_encryption(
+    simulated: bytes | None, guests: Sequence[etree._Element]
+) -> tuple[EncryptionCapacity, ...]:
+    """Return the models of memory encryption, which each machine type reports alike.
+
+    :param simulated: the capabilities document of a simulated host, which has them itself.
+    """
+    features = (found for each in guests if (found := each.find("features")) is not None)
+    described = features if simulated is None else (simulated_features(simulated),)
+    models = {each.model: each for found in described for each in encryption_capacities(found)}
+    return tuple(models.values())
+
+
+def _traits(
+    session: Session, capabilities: HostCapabilities, guests: Sequence[etree._Element]
+) -> Iterator[str]:
     virt = session.virt
     versions = Versions(libvirt=virt.getLibVersion(), hypervisor=virt.getVersion())
     arches = {arch for arch, _, _ in capabilities.guests}
     yield from driver_traits(virt.getType(), versions, arches)
     yield from host_traits(capabilities, _all_features(session, capabilities))
-    for machine in (None, *_MACHINES.get(capabilities.arch, ())):
+    for document in guests:
+        yield from domain_traits(document)
+
+
+def _domain_capabilities(session: Session, arch: str) -> Iterator[etree._Element]:
+    """Yield the capabilities of guests of each machine type that the hypervisor has."""
+    virt = session.virt
+    for machine in (None, *_MACHINES.get(arch, ())):
         with optional(session):
-            document = _domain_capabilities(session.virt, capabilities.arch, machine)
-            yield from domain_traits(parse(document))
-
-
-def _domain_capabilities(virt: libvirt.virConnect, arch: str, machine: str | None) -> str:
-    return received(lambda: virt.getDomainCapabilities(None, arch, machine, None, 0))
+            yield parse(received(partial(virt.getDomainCapabilities, None, arch, machine, None, 0)))
 
 
 def _all_features(session: Session, capabilities: HostCapabilities) -> frozenset[str]:

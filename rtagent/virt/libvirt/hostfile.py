@@ -22,6 +22,8 @@ from rtagent.virt.libvirt.events import silence
 HOST_INSTRUCTION = "rtagent-host"
 #: The one that lists its persistent memory namespaces.
 NAMESPACES_INSTRUCTION = "rtagent-namespaces"
+#: The one that has the features of its guests: ``<features>`` of domain capabilities.
+FEATURES_INSTRUCTION = "rtagent-features"
 
 #: Seconds between two checks of the file.
 INTERVAL = 0.25
@@ -90,6 +92,15 @@ def simulated_namespaces(file: Path) -> str:
     """
     capabilities = simulated_capabilities(file)
     return "" if capabilities is None else _instruction(capabilities, NAMESPACES_INSTRUCTION)
+
+
+def simulated_features(capabilities: str | bytes) -> etree._Element:
+    """Return the features of guests in a simulated host's capabilities document, as domain
+    capabilities have them.
+
+    :raises BadDocument: the document is invalid.
+    """
+    return parse(_instruction(capabilities, FEATURES_INSTRUCTION) or "<features/>")
 
 
 def _instruction(capabilities: str | bytes, target: str) -> str:

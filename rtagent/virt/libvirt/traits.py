@@ -12,7 +12,7 @@ import os_traits
 from lxml import etree
 
 from rtagent.virt.libvirt.capabilities import HostCapabilities
-from rtagent.virt.libvirt.document import enum, integer
+from rtagent.virt.libvirt.document import enum
 
 _KNOWN = frozenset(os_traits.get_traits())
 
@@ -65,13 +65,6 @@ _VALUES = (
     ("devices/filesystem/enum[@name='driverType']", "virtiofs", "COMPUTE_STORAGE_VIRTIO_FS"),
 )
 
-#: AMD's memory encryption: the number of guests that can have it, its default if the document of an
-#: older libvirt lacks it, and the trait.
-_SEV = (
-    ("maxGuests", "1", "HW_CPU_X86_AMD_SEV"),
-    ("maxESGuests", "0", "HW_CPU_X86_AMD_SEV_ES"),
-)
-
 _TPM = (
     ("devices/tpm/enum[@name='model']", "tpm-tis", "COMPUTE_SECURITY_TPM_TIS"),
     ("devices/tpm/enum[@name='model']", "tpm-crb", "COMPUTE_SECURITY_TPM_CRB"),
@@ -104,10 +97,7 @@ def _cpu_names(arch: str, features: frozenset[str]) -> Iterator[str]:
 
 
 def domain_traits(domain_capabilities: etree._Element) -> frozenset[str]:
-    """Return the traits of guests of one machine type.
-
-    :raises BadDocument: a number is invalid.
-    """
+    """Return the traits of guests of one machine type."""
     return frozenset(set(_domain_names(domain_capabilities)) & _KNOWN)
 
 
@@ -121,7 +111,3 @@ def _domain_names(root: etree._Element) -> Iterator[str]:
     for path, value, trait in _VALUES + (_TPM if emulated else ()):
         if value in enum(root, path):
             yield trait
-    for sev in root.iterfind("features/sev[@supported='yes']"):
-        for tag, default, trait in _SEV:
-            if integer(sev.findtext(tag, default), f"<{tag}>"):
-                yield trait

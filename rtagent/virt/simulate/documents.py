@@ -10,7 +10,11 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.units import BYTES_IN_MIB, KIB_IN_MIB
-from rtagent.virt.libvirt.hostfile import HOST_INSTRUCTION, NAMESPACES_INSTRUCTION
+from rtagent.virt.libvirt.hostfile import (
+    FEATURES_INSTRUCTION,
+    HOST_INSTRUCTION,
+    NAMESPACES_INSTRUCTION,
+)
 from rtagent.virt.simulate.devices import device_documents
 from rtagent.virt.simulate.machine import SMALLEST_PAGE, Cpu, Machine
 
@@ -66,7 +70,24 @@ def capabilities_document(machine: Machine) -> etree._ElementTree:
     if machine.namespaces:
         listed = json.dumps(list(_namespaces(machine)))
         root.addprevious(etree.ProcessingInstruction(NAMESPACES_INSTRUCTION, listed))
+    if machine.sev_guests or machine.sev_es_guests:
+        features = etree.tostring(_sev(machine), encoding="unicode")
+        root.addprevious(etree.ProcessingInstruction(FEATURES_INSTRUCTION, features))
     return root.getroottree()
+
+
+def _sev(machine: Machine) -> etree._Element:
+    """Build the part of domain capabilities that describes AMD SEV."""
+    features: etree._Element = E.features(
+        E.sev(
+            E.cbitpos("51"),
+            E.reducedPhysBits("1"),
+            E.maxGuests(str(machine.sev_guests)),
+            E.maxESGuests(str(machine.sev_es_guests)),
+            supported="yes",
+        )
+    )
+    return features
 
 
 def _namespaces(machine: Machine) -> Iterator[Mapping[str, Any]]:

@@ -13,7 +13,15 @@ from rtagent.virt.simulate.world import SimulationError
 SMALLEST_PAGE = 4
 
 #: Upper bounds with which all devices get addresses even on one cell. `vfs` is per card.
-LIMITS = {"gpus": 16, "shared_gpus": 16, "nics": 16, "vfs": 256, "nvmes": 16}
+LIMITS = {
+    "gpus": 16,
+    "shared_gpus": 16,
+    "nics": 16,
+    "vfs": 256,
+    "nvmes": 16,
+    "sev_guests": 1006,
+    "sev_es_guests": 1006,
+}
 
 
 class Cpu(Value, frozen=True, kw_only=True):
@@ -35,6 +43,8 @@ class Machine(Value, frozen=True, kw_only=True):
     :ivar nics: network cards, each with `vfs` virtual functions.
     :ivar nvmes: NVMe controllers. All devices are spread over the cells in turn.
     :ivar hostname: the host's own name.
+    :ivar sev_guests: guests with memory encrypted by AMD SEV that it can run.
+    :ivar sev_es_guests: the same of SEV-ES.
     :ivar namespaces: MB of each persistent memory namespace, by name.
     """
 
@@ -50,6 +60,8 @@ class Machine(Value, frozen=True, kw_only=True):
     nics: int = 0
     vfs: int = 0
     nvmes: int = 0
+    sev_guests: int = 0
+    sev_es_guests: int = 0
     namespaces: Mapping[str, int] = {}
 
     def __post_init__(self) -> None:

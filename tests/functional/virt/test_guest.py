@@ -8,6 +8,7 @@ import pytest
 from lxml import etree
 
 from rtagent.model.cpuset import parse_cpu_spec
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply
@@ -49,6 +50,20 @@ def test_persistent_memory_can_be_defined(test_driver, connection, specs):
             domain.undefine()
         assert (facts.memory_mb, facts.nvdimm_kib) == (2048, (4096 + 512) * 1024)
         assert facts.confinement.given.namespaces == {"/dev/dax0.0", "/dev/dax1.0"}
+
+
+@pytest.mark.parametrize("model", [AMD_SEV, AMD_SEV_ES])
+def test_encrypted_memory_can_be_defined(test_driver, model):
+    encryption = MemEncryption(model=model, cbitpos=51, reduced_phys_bits=1)
+    claim = dataclasses.replace(granted(), mem_encryption=encryption)
+    document = apply(plain_domain("test"), claim)
+    domain = test_driver.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    try:
+        assert parse_domain(domain.XMLDesc()).confinement.mem_encryption == model
+        back = apply(domain.XMLDesc(), claim)
+        assert apply(back, claim) == back
+    finally:
+        domain.undefine()
 
 
 @pytest.fixture

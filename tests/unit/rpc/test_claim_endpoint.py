@@ -39,6 +39,7 @@ def test_a_claim_has_the_published_fields(agent: Agent):
         *("uuid", "host", "node", "node_uuid", "owner_type", "owner_id", "kind", "state"),
         *("suspect", "vcpus", "pcpus", "memory_mb", "disk_mb", "numa_topology", "pci"),
         *("pci_replaced", "resources", "amounts", "allocations", "provider_mapping"),
+        "mem_encryption",
         *("extra_resource", "tag", "migration_uuid", "created_at", "updated_at", "expires_at"),
         *("revision", "instance", "flavor", "image", "pci_requests", "limits"),
         *("guest", "node_devices"),

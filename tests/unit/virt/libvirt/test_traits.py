@@ -4,7 +4,7 @@ import os_traits
 import pytest
 
 from rtagent.virt.libvirt.capabilities import parse_capabilities
-from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.document import parse
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
 from tests.data import read
 
@@ -87,30 +87,3 @@ def test_traits_of_domain_capabilities():
 def test_memory_that_a_file_can_back_is_no_trait():
     # The trait is about the host's configuration.
     assert "COMPUTE_MEM_BACKING_FILE" not in domain("q35")
-
-
-@pytest.mark.parametrize(
-    ("sev", "expected"),
-    [
-        ("<sev supported='no'/>", set()),
-        ("<sev supported='yes'><cbitpos>47</cbitpos></sev>", {"HW_CPU_X86_AMD_SEV"}),
-        (
-            "<sev supported='yes'><maxGuests>59</maxGuests><maxESGuests>0</maxESGuests></sev>",
-            {"HW_CPU_X86_AMD_SEV"},
-        ),
-        (
-            "<sev supported='yes'><maxGuests>59</maxGuests><maxESGuests>450</maxESGuests></sev>",
-            {"HW_CPU_X86_AMD_SEV", "HW_CPU_X86_AMD_SEV_ES"},
-        ),
-    ],
-)
-def test_memory_encryption(sev, expected):
-    document = f"<domainCapabilities><features>{sev}</features></domainCapabilities>"
-    assert domain_traits(parse(document)) == expected
-
-
-def test_number_of_encrypted_guests_must_be_a_number():
-    sev = "<sev supported='yes'><maxGuests>many</maxGuests></sev>"
-    document = parse(f"<domainCapabilities><features>{sev}</features></domainCapabilities>")
-    with pytest.raises(BadDocument, match="maxGuests"):
-        domain_traits(document)

@@ -1,0 +1,66 @@
+"""Encryption of guests' memory by the CPU (AMD SEV): what the host has, and what a guest gets.
+
+A guest takes one context of the host. Each model has contexts of its own, and in Placement a
+provider of its own, as in Nova.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import os_resource_classes as orc
+import os_traits
+
+from rtagent.model.base import Value
+
+AMD_SEV: Final = "amd-sev"
+#: Also encrypts the registers of the guest's CPUs.
+AMD_SEV_ES: Final = "amd-sev-es"
+
+#: The trait of a provider of contexts, by model.
+TRAITS: Mapping[str, str] = {
+    AMD_SEV: os_traits.HW_CPU_X86_AMD_SEV,
+    AMD_SEV_ES: os_traits.HW_CPU_X86_AMD_SEV_ES,
+}
+MODELS = tuple(TRAITS)
+RESOURCE_CLASS: Final = orc.MEM_ENCRYPTION_CONTEXT
+
+
+class MemEncryption(Value, frozen=True, kw_only=True):
+    """The encryption of a guest's memory.
+
+    :ivar cbitpos: the bit of a page table entry that marks an encrypted page.
+    :ivar reduced_phys_bits: by how many bits the physical address space of the guest is smaller.
+        Both are facts of the host's CPU; None: this libvirt fills them in.
+    """
+
+    model: str
+    cbitpos: int | None = None
+    reduced_phys_bits: int | None = None
+
+
+class EncryptionCapacity(MemEncryption, frozen=True, kw_only=True):
+    """A model that the host supports.
+
+    :ivar contexts: how many guests can have it at once; None: an older libvirt does not say it.
+    """
+
+    contexts: int | None = None
+
+    @property
+    def of_guest(self) -> MemEncryption:
+        """The encryption of a guest that has it."""
+        return MemEncryption(
+            model=self.model, cbitpos=self.cbitpos, reduced_phys_bits=self.reduced_phys_bits
+        )
+
+
+def provider_suffix(model: str) -> str:
+    """Return the suffix of the provider of a model's contexts (Nova's name)."""
+    return model.replace("-", "_")
+
+
+def pool(model: str) -> tuple[str, str]:
+    """Return the suffix of the provider and the resource class, under which contexts count."""
+    return provider_suffix(model), RESOURCE_CLASS

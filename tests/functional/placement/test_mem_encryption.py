@@ -1,0 +1,73 @@
+"""Contexts for the encryption of memory in a real Placement, as Nova's scheduler asks for them."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, provider_suffix
+from rtagent.model.provider_names import provider_uuid
+from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.support.encrypted_guests import encrypted, orphan, sev_host
+from tests.support.hosts import NOON, call, uid, with_claims
+
+CLASS = "MEM_ENCRYPTION_CONTEXT"
+
+
+class Host:
+    """A node with two contexts of SEV and one of SEV-ES, and its mirror."""
+
+    def __init__(self, node: MirroredNode) -> None:
+        self.node = node
+        node.state = replace(sev_host(), node=node.state.node)
+        self.mirror = node.start()
+        self.mirror.sync_now(PATIENCE)
+
+    def provider(self, model: str) -> str:
+        state = self.node.state
+        return provider_uuid(state.node, state.policy.placement, provider_suffix(model))
+
+    def offers(self, trait: str) -> set[str]:
+        """The providers of a context that Placement offers for a guest with this trait."""
+        wanted = f"resources=VCPU:1,{CLASS}:1&required={trait}&in_tree={self.node.uuid}"
+        found = self.node.server.client().get(f"/allocation_candidates?{wanted}").json()
+        return {
+            uuid
+            for each in found["allocation_requests"]
+            for uuid, allocation in each["allocations"].items()
+            if CLASS in allocation["resources"]
+        }
+
+    def allocate(self, model: str) -> int:
+        resources = {self.node.uuid: {"VCPU": 1}, self.provider(model): {CLASS: 1}}
+        body = {
+            "allocations": {uuid: {"resources": each} for uuid, each in resources.items()},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+        }
+        return self.node.admin.put(f"/allocations/{uid()}", json=body).status_code
+
+
+@pytest.fixture
+def host(node: MirroredNode) -> Host:
+    return Host(node)
+
+
+def test_each_model_is_offered_by_its_trait(host):
+    assert host.offers("HW_CPU_X86_AMD_SEV") == {host.provider(AMD_SEV)}
+    assert host.offers("HW_CPU_X86_AMD_SEV_ES") == {host.provider(AMD_SEV_ES)}
+    assert host.allocate(AMD_SEV_ES) == 204
+    assert host.offers("HW_CPU_X86_AMD_SEV_ES") == set()
+    assert host.offers("HW_CPU_X86_AMD_SEV") == {host.provider(AMD_SEV)}
+
+
+def test_placement_offers_no_context_that_the_agent_would_refuse(host):
+    state = host.node.state
+    host.node.state = with_claims(state, (), (orphan(AMD_SEV_ES),), state.revision + 1)
+    host.mirror.sync_now(PATIENCE)
+    assert host.offers("HW_CPU_X86_AMD_SEV_ES") == set()
+    refused = claims.build(host.node.state, encrypted(AMD_SEV_ES), call(), NOON)
+    assert [each.available for each in refused.reasons] == [0]
+    host.node.change(mem_encryption=())
+    host.mirror.sync_now(PATIENCE)
+    assert host.offers("HW_CPU_X86_AMD_SEV") == set()

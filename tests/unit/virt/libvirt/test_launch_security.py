@@ -1,0 +1,108 @@
+"""Encrypted memory in documents of libvirt."""
+
+import dataclasses
+
+import pytest
+from lxml import etree
+
+from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, MemEncryption
+from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.guest import apply, xml
+from rtagent.virt.libvirt.launch_security import encryption_capacities
+from tests.support.guests import granted, plain_domain
+
+SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
+FACTS = "<cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>"
+NUMBERS = "<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>"
+
+
+def capacities(sev):
+    return tuple(encryption_capacities(parse(f"<features>{sev}</features>")))
+
+
+def supported(model=AMD_SEV, contexts=None, **facts):
+    return EncryptionCapacity(model=model, contexts=contexts, **facts)
+
+
+@pytest.mark.parametrize(
+    ("sev", "expected"),
+    [
+        ("", ()),
+        ("<sev supported='no'/>", ()),
+        ("<sev supported='yes'><cbitpos>47</cbitpos></sev>", (supported(cbitpos=47),)),
+        (
+            f"<sev supported='yes'>{FACTS}{NUMBERS}</sev>",
+            (supported(contexts=59, cbitpos=51, reduced_phys_bits=1),),
+        ),
+        (
+            "<sev supported='yes'><maxGuests>9</maxGuests><maxESGuests>450</maxESGuests></sev>",
+            (supported(contexts=9), supported(AMD_SEV_ES, 450)),
+        ),
+        ("<sev supported='yes'><maxGuests>0</maxGuests></sev>", ()),
+    ],
+)
+def test_models_of_a_host(sev, expected):
+    assert capacities(sev) == expected
+
+
+def test_number_of_contexts_must_be_a_number():
+    with pytest.raises(BadDocument, match="maxGuests"):
+        capacities("<sev supported='yes'><maxGuests>many</maxGuests></sev>")
+
+
+def with_encryption(model=AMD_SEV, **specs):
+    encryption = MemEncryption(model=model, cbitpos=51, reduced_phys_bits=1)
+    return dataclasses.replace(granted(**specs), mem_encryption=encryption)
+
+
+def applied(claim, domain=None):
+    text = apply(domain or plain_domain(), claim)
+    SCHEMA.assertValid(etree.fromstring(text))
+    return text
+
+
+@pytest.mark.parametrize(("model", "policy"), [(AMD_SEV, "0x0033"), (AMD_SEV_ES, "0x0037")])
+def test_a_guest_is_launched_with_the_policy_of_its_model(model, policy):
+    claim = with_encryption(model)
+    domain = etree.fromstring(applied(claim))
+    (security,) = domain.findall("launchSecurity")
+    assert security.get("type") == "sev"
+    found = [security.findtext(tag) for tag in ("cbitpos", "reducedPhysBits", "policy")]
+    assert found == ["51", "1", policy]
+    assert domain.find("memoryBacking/locked") is not None
+    assert parse_domain(applied(claim)).confinement.mem_encryption == model
+    assert "<launchSecurity" in xml(claim)
+
+
+@pytest.mark.parametrize("specs", [{"locked_memory": "yes", "mem_page_size": "small"}, {}])
+def test_memory_is_locked_once(specs):
+    domain = etree.fromstring(applied(with_encryption(**specs)))
+    assert len(domain.findall("memoryBacking/locked")) == 1
+
+
+def test_facts_that_libvirt_fills_in_are_left_out():
+    claim = dataclasses.replace(granted(), mem_encryption=MemEncryption(model=AMD_SEV))
+    (security,) = etree.fromstring(applied(claim)).findall("launchSecurity")
+    assert [each.tag for each in security] == ["policy"]
+
+
+def test_applying_a_claim_twice_changes_nothing_and_the_callers_session_stays():
+    claim = with_encryption()
+    own = "<launchSecurity type='sev'><policy>0x1</policy><session>AAA</session></launchSecurity>"
+    once = applied(claim, plain_domain().replace("</domain>", f"{own}</domain>"))
+    assert once.count("<launchSecurity") == 1 and "<session>AAA</session>" in once
+    assert "0x0033" in once
+    assert applied(claim, once) == once
+
+
+def test_a_guest_without_encryption_has_none():
+    plain = applied(granted())
+    assert applied(granted(), applied(with_encryption(), plain)) == plain
+    assert parse_domain(plain).confinement.mem_encryption is None
+
+
+def test_an_odd_policy_of_a_domain_is_refused():
+    odd = "<launchSecurity type='sev'><policy>none</policy></launchSecurity>"
+    with pytest.raises(BadDocument, match="policy"):
+        parse_domain(plain_domain().replace("</domain>", f"{odd}</domain>"))
