@@ -12,10 +12,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.db.checked_rows import CREDIBLE, LONG_AGO
-from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assigned_resources import AssignedResource, amount_of_unit
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.claim import (
     ACTIVE,
+    AMOUNT,
     ATTACH,
     BUILD,
     DAMAGED,
@@ -96,6 +97,7 @@ def without_units(claim: Claim, taken: Set[Unit]) -> Claim:
 def with_units(claim: Claim, units: Set[Unit]) -> Claim:
     """Return the claim with these units added. They stay unavailable to others."""
     more = sorted(units - claim.units)
+    amounts = [name for kind, name in more if kind == AMOUNT]
     cpus = frozenset(int(name) for kind, name in more if kind == PCPU and name.isdecimal())
     return replace(
         claim,
@@ -105,6 +107,7 @@ def with_units(claim: Claim, units: Set[Unit]) -> Claim:
             *claim.resources,
             *(_resource(name) for kind, name in more if kind == RESOURCE),
         ),
+        amounts=(*claim.amounts, *filter(None, map(amount_of_unit, amounts))),
     )
 
 

@@ -49,6 +49,22 @@ class AssignedAmount(Value, frozen=True, kw_only=True):
     resource_class: str
     amount: Positive
 
+    def unit_of(self, claim_uuid: str) -> str:
+        """Return the name of the unit that records the amount of a claim."""
+        parts = (claim_uuid, str(self.amount), self.provider, self.resource_class, self.suffix)
+        return "/".join(parts)
+
+
+def amount_of_unit(unit: str) -> AssignedAmount | None:
+    """Return the amount that a unit records; None: it records none."""
+    parts = unit.split("/", 4)
+    if len(parts) < 5 or not parts[1].isdecimal():
+        return None
+    _, amount, provider, resource_class, suffix = parts
+    return AssignedAmount(
+        provider=provider, suffix=suffix, resource_class=resource_class, amount=int(amount)
+    )
+
 
 class AssignedResource(Value, frozen=True, kw_only=True):
     """One assigned resource, as a claim records it.

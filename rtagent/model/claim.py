@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
@@ -35,8 +35,11 @@ RESIZE, MIGRATION, LIVE_MIGRATION = "resize", "migration", "live-migration"
 EVACUATION = "evacuation"
 MOVE_TYPES = frozenset({RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION})
 
-#: The kind of a unit: a host CPU, a PCI device, or an assignable resource (vGPU, vPMEM namespace).
-PCPU, PCI, RESOURCE = "PCPU", "PCI", "RESOURCE"
+#: The kind of a unit: a host CPU, a PCI device, an assignable resource (vGPU, vPMEM namespace), or
+#: an amount of one claim, which is a unit only so that the claim's document is not its only record.
+PCPU, PCI, RESOURCE, AMOUNT = "PCPU", "PCI", "RESOURCE", "AMOUNT"
+#: The longest name of a unit. A longer one, of an amount with a long name, is left out.
+MAX_UNIT = 255
 #: A concrete resource: its kind, and its name within the kind.
 Unit = tuple[str, str]
 
@@ -129,10 +132,13 @@ class Claim(Value, frozen=True, kw_only=True):
             amounts={(each.suffix, each.resource_class): each.amount for each in self.amounts},
         )
 
+    def _amount_units(self) -> Iterator[str]:
+        return (each.unit_of(self.uuid) for each in self.amounts)
+
     @property
     def units(self) -> frozenset[Unit]:
         """The units that no other owner may hold: host CPUs (including idle thread siblings),
-        devices, assigned resources.
+        devices, assigned resources, its own amounts.
         """
         taken = self.numa_topology.taken if self.numa_topology else ()
         return frozenset(
@@ -140,5 +146,6 @@ class Claim(Value, frozen=True, kw_only=True):
                 *((PCPU, str(cpu)) for cpu in taken),
                 *((PCI, device.address) for device in self.pci),
                 *((RESOURCE, unit.identifier) for unit in self.resources),
+                *((AMOUNT, name) for name in self._amount_units() if len(name) <= MAX_UNIT),
             )
         )

@@ -66,15 +66,12 @@ def encryption_providers(state: NodeState) -> Iterator[Provider]:
     """
     offered = offered_contexts(state)
     for model, trait in TRAITS.items():
-        claims = [
-            claim
-            for claim in state.claims.values()
-            if claim.mem_encryption is not None and claim.mem_encryption.model == model
-        ]
-        total = max(offered[model].total if model in offered else 0, len(claims))
+        usages = (claim.usage.amounts.get(pool(model), 0) for claim in state.claims.values())
+        claimed = sum(usages)
+        total = max(offered[model].total if model in offered else 0, claimed)
         used = state.usage.amounts.get(pool(model), 0)
         if total:
-            reserved = min(total, max(0, used - len(claims)))
+            reserved = min(total, max(0, used - claimed))
             record = replace(countable(total, reserved), max_unit=1)
             suffix, traits = provider_suffix(model), frozenset({trait})
             yield child_provider(state, suffix, {RESOURCE_CLASS: record}, traits)
