@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import PlacementError
 from rtagent.model.base import Value
+from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import PlacementPolicy
@@ -27,9 +28,12 @@ from rtagent.placement.provider import CUSTOM, Contents, CurrentProvider
 
 NAME = "placement-adopted.json"
 
-#: The end of the name of a provider of a PCI device, and of one of mediated devices.
+#: The end of the name of a provider of a PCI device, of one of mediated devices, and of one of
+#: contexts for the encryption of memory.
 _SUFFIX = re.compile(
-    r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7]|pci_[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]"
+    r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7]"
+    r"|pci_[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]"
+    rf"|{'|'.join(map(provider_suffix, MODELS))}"
 )
 #: Traits of the providers that nova-compute made.
 _OF_NOVA = frozenset({os_traits.OWNER_NOVA, os_traits.COMPUTE_MANAGED_PCI_DEVICE})

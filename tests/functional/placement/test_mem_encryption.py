@@ -7,6 +7,8 @@ from rtagent import claims
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, provider_suffix
 from rtagent.model.provider_names import provider_uuid
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
+from tests.functional.placement.takeovers import Agent, NovaCompute
+from tests.support.device_states import after, running
 from tests.support.encrypted_guests import encrypted, orphan, sev_host
 from tests.support.hosts import NOON, call, uid, with_claims
 
@@ -71,3 +73,43 @@ def test_placement_offers_no_context_that_the_agent_would_refuse(host):
     host.node.change(mem_encryption=())
     host.mirror.sync_now(PATIENCE)
     assert host.offers("HW_CPU_X86_AMD_SEV") == set()
+
+
+@pytest.fixture
+def agent(node: MirroredNode) -> Agent:
+    agent = Agent(node)
+    agent.state = replace(sev_host(), node=node.state.node)
+    return agent
+
+
+def claim_context(agent: Agent, owner: str) -> None:
+    decision = claims.build(agent.state, encrypted(owner=owner), call(), NOON)
+    agent.state, claim = after(agent.state, decision)
+    agent.state = running(agent.state, claim)
+
+
+def test_providers_of_nova_compute_are_adopted(node, agent):
+    nova, guest = NovaCompute(node), uid()
+    nova.root()
+    child = nova.child("amd_sev", {CLASS: 9}, ("HW_CPU_X86_AMD_SEV",))
+    nova.allocate(guest, root={"VCPU": 1}, **{child: {CLASS: 1}})
+    claim_context(agent, guest)
+    agent.start()
+    assert agent.mirror.error is None
+    assert agent.children["amd_sev"] == child
+    assert agent.inventories(child) == {CLASS: (2, 0)}
+    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, child: {CLASS: 1}}
+
+
+def test_contexts_on_the_root_move_to_the_provider_of_the_model(node, agent):
+    """nova-compute before 2025.2 had them on the root."""
+    nova, guest = NovaCompute(node), uid()
+    nova.root(("HW_CPU_X86_AMD_SEV",), **{CLASS: 9})
+    nova.allocate(guest, root={"VCPU": 1, CLASS: 1})
+    claim_context(agent, guest)
+    agent.start()
+    assert agent.mirror.error is None
+    assert CLASS not in agent.inventories(node.uuid)
+    assert "HW_CPU_X86_AMD_SEV" not in agent.traits(node.uuid)
+    child = agent.children["amd_sev"]
+    assert agent.allocations(guest) == {node.uuid: {"VCPU": 1}, child: {CLASS: 1}}
