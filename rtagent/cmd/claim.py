@@ -103,6 +103,7 @@ _SHOW_COLUMNS = {
     "pci": lambda claim: Devices(claim["pci"]),
     "resources": lambda claim: AssignedResources(claim["resources"]),
     "amounts": lambda claim: AssignedAmounts(claim["amounts"]),
+    "mem_encryption": _key_values("mem_encryption"),
     "allocations": lambda claim: Allocations(claim["allocations"] or {}),
     "provider_mapping": _key_values("provider_mapping"),
     "flavor": _key_values("flavor"),
