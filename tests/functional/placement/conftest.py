@@ -166,3 +166,11 @@ def make_node(server: Placement) -> Iterator[Callable[..., AuditedNode]]:
     yield lambda *arguments, **named: AuditedNode(api, *arguments, **named)
     for consumer in (GUEST, OTHER):
         server.client().delete(f"/allocations/{consumer}")
+
+
+@pytest.fixture
+def bus(request: pytest.FixtureRequest) -> str:
+    """The URL of the message bus: by default one inside the daemon."""
+    if getattr(request, "param", None) == "rabbitmq":
+        return str(request.getfixturevalue("rabbitmq").transport_url)
+    return "fake://"

@@ -47,14 +47,6 @@ class Agent:
 
 
 @pytest.fixture
-def bus(request: pytest.FixtureRequest) -> str:
-    """The URL of the message bus: by default one inside the daemon."""
-    if getattr(request, "param", None) == "rabbitmq":
-        return str(request.getfixturevalue("rabbitmq").transport_url)
-    return "fake://"
-
-
-@pytest.fixture
 def agent(node: MirroredNode, tmp_path: Path, bus: str) -> Iterator[Agent]:
     daemon = Daemon(tmp_path / "agent", bus)
     daemon.configure({"placement": options(node.server)})

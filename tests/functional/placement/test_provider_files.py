@@ -8,7 +8,7 @@ import pytest
 
 from rtagent.cmd.rtagentd import EX_CONFIG
 from rtagent.virt.simulate import Machine, simulate
-from tests.functional.cli.shell import run
+from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
 from tests.functional.placement.test_command import Agent, options
 from tests.servers.daemon import Daemon
@@ -63,11 +63,12 @@ class Files:
 
 
 @pytest.fixture
-def files(node: MirroredNode, tmp_path: Path) -> Iterator[Files]:
+def files(node: MirroredNode, tmp_path: Path, bus: str) -> Iterator[Files]:
     directory = tmp_path / "provider_config"
-    daemon = Daemon(tmp_path / "agent", "fake://")
+    daemon = Daemon(tmp_path / "agent", bus)
     daemon.configure(
         {
+            "DEFAULT": {"host": node.name},
             "placement": options(node.server),
             "compute": {"provider_config_location": directory},
             "pci": {
@@ -210,19 +211,28 @@ def test_file_that_is_removed_while_the_agent_is_down_is_withdrawn(files):
     assert CLASS not in files.agent.run("show", "-f", "json").json["inventories"]
 
 
-def test_what_another_client_had_set_stays(files):
-    node = files.agent.node
+@pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
+def test_claims_use_what_a_file_adds(files):
+    files.write(entry(THIS, {CLASS: {"total": 8, "reserved": 1}}))
     files.agent.start()
-    node.set_traits(node.traits | {TRAIT})
-    assert node.admin.put("/resource_classes/CUSTOM_FOREIGN").ok
-    node.set_inventories({**node.inventories, "CUSTOM_FOREIGN": {"total": 3}})
+    assert files.agent.node.eventually(lambda: files.health("rpc")["status"] == "pass")
 
-    files.write(entry(THIS, {CLASS: {"total": 8}}, (TRAIT,)))
-    files.reload()
-    assert files.becomes(8)
+    def claim(amount: int) -> Outcome:
+        flavor = ("--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}={amount}")
+        config = ("--config-file", str(files.agent.daemon.config_file))
+        return run(*config, "claim", "create", "--instance", uid(), *flavor, "-f", "json")
+
+    first, second = claim(4), claim(4)
+
+    assert first.code == 0, first.err
+    assert (second.code, CLASS in second.err, "3" in second.err) == (3, True, True)
     (files.directory / "a.yaml").unlink()
     files.reload()
-
     assert files.becomes(0)
-    assert TRAIT in node.traits
-    assert files.records()["CUSTOM_FOREIGN"]["total"] == 3
+    without = claim(1)
+    assert (without.code, CLASS in without.err) == (3, True)
+
+    files.write(entry({"name": HOSTNAME}, {CLASS: {"total": 6}}))
+    files.reload()
+    assert files.becomes(6)
+    assert (claim(3).code, claim(2).code) == (3, 0)
