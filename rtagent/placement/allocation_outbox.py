@@ -64,6 +64,7 @@ class AllocationOutbox:
         self._health = OutboxHealth(self._reporter)
         self._condition = threading.Condition()
         self._written: dict[str, int] = {}
+        self._doubted: set[str] = set()
         self._compared = False
         self._reloaded = self._stopping = False
         self._woken_at = clock.monotonic()
@@ -101,6 +102,7 @@ class AllocationOutbox:
             with self._condition:
                 self._compared = self._compared and not policy
                 self._reloaded = self._reloaded or reloaded
+                self._doubted.update(*(change.unwritten for change in changes))
                 self._wake()
 
     def recheck(self) -> None:
@@ -216,6 +218,9 @@ class AllocationOutbox:
         self._compared = True
 
     def _drain(self) -> None:
+        with self._condition:
+            doubted, self._doubted = self._doubted, set()
+        self._writer.forget(doubted)  # Placement has something else than was written
         now = self._clock.monotonic()
         due = [row for row in self.unwritten() if self._pauses.due(row) <= now]
         for batch in batches(self._source.state, due):

@@ -79,9 +79,13 @@ class ConsumerWriter:
         self._api = api
         self._known: dict[str, _Known] = {}
 
-    def forget(self) -> None:
-        """Forget what Placement has: consumers are read before they are written."""
-        self._known.clear()
+    def forget(self, consumers: Iterable[str] | None = None) -> None:
+        """Forget what Placement has: consumers are read before they are written.
+
+        :param consumers: which; None: all.
+        """
+        for uuid in list(self._known) if consumers is None else consumers:
+            self._known.pop(uuid, None)
 
     def write(self, groups: Sequence[Group], own: OwnProviders) -> Mapping[str, PlacementError]:
         """Write groups of consumers: in one request if there is no conflict, else one by one.

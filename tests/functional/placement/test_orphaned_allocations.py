@@ -121,13 +121,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) ->
                     "device_spec": json.dumps(GPU_IDS),
                     "report_in_placement": True,
                 },
-                "placement": {**auth, "allocation_audit_interval": 1, "timeout": 5},
+                "placement": {**auth, "allocation_audit_interval": 1, "timeout": 2},
             }
         )
         conf = cfg.ConfigOpts()
         conf([], project="rtagent", default_config_files=[])
         transport = get_transport(conf, rabbitmq_server.transport_url)
-        site = Site(daemon, AgentAPI(transport, daemon.host, timeout=60), placement)
+        site = Site(daemon, AgentAPI(transport, daemon.host, timeout=60, attempts=1), placement)
         daemon.start().wait_ready()
         wait_until(lambda: site.daemon.read("allocations")["at"] is not None, PATIENCE)
         yield site
@@ -197,8 +197,6 @@ def test_a_guest_gets_the_allocations_of_its_devices(site):
     body = {**resources, "consumer_generation": None, "project_id": "p", "user_id": "u"}
     refused = site.admin.put(f"/allocations/{uid()}", json={**body, "consumer_type": "INSTANCE"})
     assert refused.status_code == 409
-    site.rpc.update_usage(CONTEXT, {"uuid": instance, "vm_state": "deleted"})
-    wait_until(lambda: site.parts(instance) == {}, PATIENCE)
 
 
 def test_the_allocation_of_an_instance_that_has_left_is_deleted_by_a_call(site):

@@ -167,6 +167,16 @@ def test_allocations_that_differ_are_corrected_at_the_start(setup):
     assert setup.allocated() == setup.wanted()
 
 
+def test_an_allocation_that_another_client_has_changed_is_read_and_written_again(setup):
+    made = claim(setup.tracker)
+    setup.turn()
+    setup.turn(GATHER)
+    setup.api.allocate(NODE.uuid, made.owner_id, {"VCPU": 3})
+    setup.tracker.write_allocations([made.owner_id])
+    assert setup.turn()[-2:] == ["consumer", "put_consumer"]
+    assert setup.allocated() == setup.wanted()
+
+
 def test_rows_are_dropped_when_others_manage_allocations(setup):
     setup.api.failure = PlacementUnavailable("gone")
     claim(setup.tracker)
