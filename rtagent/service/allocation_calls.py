@@ -7,7 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import PlacementError, PlacementUnavailable, StoreRestored, StoreUnavailable
+from rtagent.errors import (
+    NodeNotReady,
+    PlacementError,
+    PlacementUnavailable,
+    StoreRestored,
+    StoreUnavailable,
+)
 from rtagent.model.consumers import Parts
 from rtagent.model.departure import Departure
 from rtagent.model.node_state import NodeState
@@ -45,7 +51,7 @@ class AllocationCalls:
 
         :raises IllegalTransition: the instance has a claim here that needs it.
         :raises PlacementError: it is not deleted; `PlacementUnavailable`: a repetition may succeed.
-        :raises StoreUnavailable: StoreRestored: it is not known which claims there are.
+        :raises StoreUnavailable: NodeNotReady: it is not known which claims there are.
         """
         if self._api is None:
             raise PlacementError("nothing is published: [placement] auth_type is unset")
@@ -77,9 +83,11 @@ class AllocationCalls:
 
     @property
     def _state(self) -> NodeState:
-        """The state, if it has every claim. :raises StoreUnavailable: StoreRestored:"""
+        """The state, if it has every claim. :raises StoreUnavailable: NodeNotReady:"""
         if self._tracker.stale:
             raise StoreUnavailable
+        if (fault := self._tracker.fault) is not None:
+            raise NodeNotReady(fault.message)
         if (restored := self._tracker.restored) is not None:
             raise StoreRestored(restored=str(restored), revision=restored.revision)
         return self._tracker.snapshot()

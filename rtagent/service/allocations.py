@@ -164,7 +164,7 @@ class AllocationAudits:
             state=tracker.snapshot,
             tree=self._publisher.wanted,
             ended=lambda owners: store.ended(tracker.snapshot().node.uuid, owners),
-            trusted=lambda: tracker.restored is None and not tracker.stale,
+            trusted=lambda: not (tracker.restored or tracker.stale or tracker.fault),
             term=lambda: self._context.settings.current.claims.claim_expiry_time,
         )
         return AllocationAuditor(
