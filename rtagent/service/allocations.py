@@ -23,6 +23,12 @@ from rtagent.telemetry.metrics import Metrics
 
 #: The part's name in health.
 PART = "allocations"
+#: The gauges, and what they count.
+GAUGES = {
+    "allocations_unknown": Verdict.UNKNOWN,
+    "allocations_ended": Verdict.ENDED,
+    "allocations_different": Verdict.DIFFERENT,
+}
 #: Seconds between two looks at whether the first round of the mirror has ended.
 FIRST_LOOK = 1.0
 #: The longest pause after an audit that failed, in seconds.
@@ -124,9 +130,9 @@ class AllocationAudits:
         """Register the gauges, if there are audits."""
         if self._auditor is None:
             return
-        for verdict in (Verdict.UNKNOWN, Verdict.ENDED, Verdict.DIFFERENT):
+        for name, verdict in GAUGES.items():
             what = f"Consumers whose allocations on this node are {verdict}"
-            metrics.gauge(f"allocations_{verdict}", what, self._counter(verdict))
+            metrics.gauge(name, what, self._counter(verdict))
 
     def _counter(self, verdict: Verdict) -> Callable[[], float]:
         return lambda: self._report.settled_count(verdict) if self._report else 0
