@@ -18,6 +18,7 @@ from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.node_device_xml import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
+from tests.support.provider_files import CLASS, entry, write
 from tests.support.workload.deployment import open_transport
 
 ALIASES = [
@@ -33,11 +34,15 @@ def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -
     directory = tmp_path_factory.mktemp("devices")
     file = directory / "host.xml"
     simulate(file, Machine(gpus=2, nics=1, vfs=2))
+    write(directory / "providers", "a.yaml", entry(None, {CLASS: {"total": 3}}))
     made = Daemon(
         directory,
         rabbitmq_server.transport_url,
         uri=host_uri(file),
-        config={"pci": {"device_spec": json.dumps(SPECS), "alias": json.dumps(ALIASES)}},
+        config={
+            "pci": {"device_spec": json.dumps(SPECS), "alias": json.dumps(ALIASES)},
+            "compute": {"provider_config_location": directory / "providers"},
+        },
     )
     with made as daemon:
         yield serving(daemon)
@@ -91,6 +96,28 @@ def test_a_claim_gets_the_devices_that_its_flavor_requests(rtagent):
     finally:
         rtagent("claim", "release", created["uuid"])
     assert set(by_address(rtagent, "status").values()) == {"available"}
+
+
+def test_a_claim_holds_an_amount_of_what_a_provider_file_offers(agent, rtagent):
+    flavor = ["--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}=2"]
+    created = rtagent("claim", "create", "--instance", str(uuid4()), *flavor, "-f", "json").json
+    try:
+        (amount,) = created["amounts"]
+        assert (amount["resource_class"], amount["amount"]) == (CLASS, 2)
+        agent.kill()
+        serving(agent.start())
+        shown = rtagent("claim", "show", created["uuid"], "-c", "amounts").out
+        assert f"{CLASS}=2 of {amount['provider']}" in shown
+        refused = rtagent("claim", "test", "--instance", str(uuid4()), *flavor, "-f", "json")
+        (reason,) = refused.json
+        assert (reason["resource"], reason["requested"], reason["available"]) == (CLASS, 2, 1)
+    finally:
+        rtagent("claim", "release", created["uuid"])
+    flavor[-1] = "resources:CUSTOM_OTHER=1"
+    refused = rtagent("claim", "test", "--instance", str(uuid4()), *flavor, "-f", "json")
+    assert [(each["resource"], each["code"]) for each in refused.json] == [
+        ("CUSTOM_OTHER", "not_offered")
+    ]
 
 
 def test_a_refusal_names_the_requested_devices(rtagent):
