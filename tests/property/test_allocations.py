@@ -2,7 +2,7 @@
 
 The host has devices in NUMA cells, cards with virtual functions, mediated devices, and a class that
 a provider file offers. Some are in use. A claim is granted exactly if devices and units exist that
-the allocations name, and it gets these.
+the allocations name, and it gets these. So does a second claim of the same guest, for a resize.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,16 +19,19 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import AllocationMismatch
+from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import MdevType
 from rtagent.model.instance import PciRequest
+from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.policy import NumaPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
-from tests.support.device_states import VGPU_TYPE, after, device_host, policy
-from tests.support.hosts import NODE, NOON, PINNED, call, request
+from tests.support.device_states import VGPU_TYPE, after, device_host, policy, running
+from tests.support.hosts import NODE, NOON, call, request
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
 
 PF_1 = "0000:a0:00.0"
@@ -75,29 +79,37 @@ def empty_host() -> NodeState:
         step_size=1,
         allocation_ratio=Decimal(1),
     )
-    return replace(state, policy=replace(state.policy, placement=PlacementPolicy(offered=(foo,))))
+    # Every CPU is shared, so that CPUs never decide.
+    free = replace(state.policy, numa=NumaPolicy(), placement=PlacementPolicy(offered=(foo,)))
+    return replace(state, policy=free)
 
 
-def build(needs: Mapping[str, int], near: bool):
-    """Return a request for a pinned guest; ``near``: its devices are on its one cell."""
+def build(needs: Mapping[str, int], near: bool, owner: str | None = None):
+    """Return a request for a guest with one cell; ``near``: its devices are on that cell."""
     names = {"gpu": needs.get("gpu", 0), "vf": needs.get("vf", 0), "vf2": needs.get("vf2", 0)}
     pci_requests = tuple(
-        PciRequest(count=count, request_id=name, alias_name=name.removesuffix("2"))
+        # A resize keeps the requests of ports.
+        PciRequest(
+            count=count,
+            request_id=name,
+            alias_name=name.removesuffix("2"),
+            source="neutron_port",
+        )
         for name, count in names.items()
         if count
     )
     specs = {
-        **PINNED,
         "hw:numa_nodes": "1",
         "hw:pci_numa_affinity_policy": "required" if near else "preferred",
         **{f"resources:{name}": str(needs[name]) for name in ("VGPU", FOO) if needs.get(name)},
     }
-    return request(1, 64, extra_specs=specs, instance={"pci_requests": pci_requests})
+    instance = {"pci_requests": pci_requests}
+    return request(1, 64, owner=owner, extra_specs=specs, instance=instance)
 
 
 def allocations(parts: Iterable[tuple[str, str]]) -> dict[str, Allocation]:
     """Return what the guest of `build` has, and one of each class at each provider."""
-    found: dict[str, Counter[str]] = {ROOT: Counter({"PCPU": 1, "MEMORY_MB": 64})}
+    found: dict[str, Counter[str]] = {ROOT: Counter({"VCPU": 1, "MEMORY_MB": 64})}
     for uuid, name in parts:
         found.setdefault(uuid, Counter()).update([name])
     return {uuid: Allocation(resources=dict(numbers)) for uuid, numbers in found.items()}
@@ -152,8 +164,7 @@ needed = st.fixed_dictionaries(
 
 @st.composite
 def cases(draw):
-    """What other guests have, what the guest needs, and what is allocated to it, mostly enough."""
-    others = [Counter(draw(st.lists(pools, max_size=3))) for _ in range(draw(st.integers(0, 2)))]
+    """What a guest needs, and what is allocated to it, mostly enough."""
     needs, parts = draw(needed), Counter[tuple[str, str]]()
     classes = {"gpu": GPU_CLASS, "vf": VF_CLASS, "vf2": VF_CLASS}
     for name, number in needs.items():
@@ -167,7 +178,11 @@ def cases(draw):
             allocated = sorted({uuid for uuid, each in parts if each == classes[name]})
             some = st.lists(st.sampled_from(allocated), min_size=1, unique=True)
             mapping[name] = tuple(draw(some))
-    return others, needs, parts, mapping, draw(st.booleans())
+    return needs, parts, mapping, draw(st.booleans())
+
+
+#: What other guests have.
+others_have = st.lists(st.lists(pools, max_size=3).map(Counter), max_size=2)
 
 
 def needs_of(parts: Counter[tuple[str, str]]) -> dict[str, int]:
@@ -179,33 +194,55 @@ def needs_of(parts: Counter[tuple[str, str]]) -> dict[str, int]:
     return dict(found)
 
 
-@settings(max_examples=2 * settings.default.max_examples)
-@given(cases())
-def test_claims_get_exactly_what_is_allocated_to_them(case):
-    others, needs, parts, mapping, near = case
-    state, used = empty_host(), Counter[tuple[str, str]]()
-    for theirs in others:
-        asked = replace(build(needs_of(theirs), False), allocations=allocations(theirs.elements()))
-        decision = claims.build(state, asked, call(), NOON)
-        granted = can_be_granted(used, needs_of(theirs), theirs, {}, False)
-        assert isinstance(decision, Granted) is granted
-        if granted:
-            state, _ = after(state, decision)
-            used += theirs
+def following(case, owner: str | None = None):
+    """Return the request of a case."""
+    needs, parts, mapping, near = case
+    whole = allocations(parts.elements())
+    return replace(build(needs, near, owner), allocations=whole, provider_mapping=mapping)
 
-    asked = replace(
-        build(needs, near), allocations=allocations(parts.elements()), provider_mapping=mapping
-    )
+
+def outcome(state: NodeState, used: Counter[tuple[str, str]], case, decide):
+    """Decide a claim that follows its allocations, and compare it with a search.
+
+    Return the state after it, and the claim or None.
+
+    :param used: what the claim cannot have. :param decide: decides the request of the case.
+    """
+    needs, parts, mapping, near = case
     expected = can_be_granted(used, needs, parts, mapping, near)
     try:
-        decision = claims.build(state, asked, call(), NOON)
+        decision = decide()
     except AllocationMismatch:
         assert not expected
-        return
+        return state, None
     assert isinstance(decision, Granted) is expected
     if isinstance(decision, Refused):
-        return
-    _, claim = after(state, decision)
+        return state, None
+    state, claim = after(state, decision)
     assert Counter(units(claim)) == parts
     for device in claim.pci:
         assert device.provider in mapping.get(device.request_id, (device.provider,))
+    return state, claim
+
+
+@settings(max_examples=2 * settings.default.max_examples)
+@given(others_have, cases(), cases())
+def test_claims_get_exactly_what_is_allocated_to_them(others, first, second):
+    state, used = empty_host(), Counter[tuple[str, str]]()
+    for theirs in others:
+        case = needs_of(theirs), theirs, dict[str, tuple[str, ...]](), False
+        asked = following(case)
+        build_it = partial(claims.build, state, asked, call(), NOON)
+        state, claim = outcome(state, used, case, build_it)
+        used += theirs if claim else Counter()
+
+    build_it = partial(claims.build, state, following(first), call(), NOON)
+    state, claim = outcome(state, used, first, build_it)
+    if claim is None:
+        return
+    # A resize on this host: the guest keeps its devices and units, and the amounts of both count.
+    state = running(state, claim)
+    used += Counter({pool: number for pool, number in first[1].items() if pool[1] == FOO})
+    bigger = following(second, claim.owner_id)
+    move = MoveRequest(build=bigger, migration="resize", old_flavor=claim.flavor)
+    outcome(state, used, second, partial(move_claim, state, move, call("resize_claim"), NOON))
