@@ -74,7 +74,8 @@ class PlacementShow(Show):
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client
         api, ownership = placement_api(client), OwnershipFile(client.settings.default.state_path)
-        root = wanted_tree(client, node_state(client, parsed_args.node)).providers[0]
+        state = node_state(client, parsed_args.node)
+        root = wanted_tree(client, state).providers[0]
         current = read_provider(api, root)
         if current is None:
             raise PlacementError(f"Placement has no provider {root.name} ({root.uuid})")
@@ -87,6 +88,7 @@ class PlacementShow(Show):
             "our_traits": Lines(sorted(current.traits & ours)),
             "other_traits": Lines(sorted(current.traits - ours)),
             "consumers": len(allocations),
+            "unwritten_allocations": len(state.outbox),
         }
         return tuple(shown), tuple(shown.values())
 

@@ -18,9 +18,9 @@ from rtagent.service.context import NodeContext
 from rtagent.service.publisher import Publisher
 from rtagent.telemetry.metrics import Metrics
 
-#: How many calls may wait for their allocation at once. Each keeps a thread of the RPC server;
-#: the others are left to the ends of claims and to reads.
-WAITING = 40
+#: How many calls may wait for their allocation at once. Each keeps a thread of the RPC server; the
+#: others are left to the ends of claims and to reads. Few may wait once writes have failed.
+WAITING, WAITING_AFTER_FAILURE = 40, 12
 
 
 class AllocationWrites:
@@ -36,7 +36,7 @@ class AllocationWrites:
         """:param api: of the outbox alone; None if nothing is published."""
         self._context, self._node, self._publisher = context, node, publisher
         self._reporter = context.reporter.named(__name__)
-        self._waiting = threading.BoundedSemaphore(WAITING)
+        self._lock, self._waiting = threading.Lock(), 0
         self._outbox = None if api is None else self._make(api)
 
     def start(self) -> None:
@@ -65,14 +65,19 @@ class AllocationWrites:
         if self._outbox is None or options.manage_allocations != ManageAllocations.STRICT:
             return
         seconds = options.allocation_timeout
-        if not self._waiting.acquire(blocking=False):
-            why = f"{WAITING} calls wait for their allocations, which is the limit"
-            self._give_up(claim, call, 0, why)
+        limit = WAITING if self._outbox.error is None else WAITING_AFTER_FAILURE
+        with self._lock:
+            self._waiting += 1
+            admitted = self._waiting <= limit
         try:
             consumers = [each for each in (claim.owner_id, claim.migration_uuid) if each]
-            written = self._outbox.wait_written(consumers, seconds)
+            written = admitted and self._outbox.wait_written(consumers, seconds)
         finally:
-            self._waiting.release()
+            with self._lock:
+                self._waiting -= 1
+        if not admitted:
+            why = f"{limit} calls wait for their allocations, which is the limit"
+            self._give_up(claim, call, 0, why)
         if not written:
             error = self._outbox.error
             self._give_up(claim, call, seconds, error.message if error else "Placement is slow")

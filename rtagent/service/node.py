@@ -152,7 +152,7 @@ class NodeAgent:
             rtagent.__version__,
             self.in_flight,
             guest,
-            self.publisher.sync,
+            self._sync_placement,
             self._allocation_calls.delete,
             self._power.settle,
             self.allocation_writes.confirm,
@@ -251,6 +251,11 @@ class NodeAgent:
             self._loops["power"].wake()
         if self._allocations.listener(changes):
             self._loops["allocation-audit"].wake()
+
+    def _sync_placement(self) -> int:
+        revision = self.publisher.sync()
+        self.allocation_writes.recheck()
+        return revision
 
     def _audit(self, cause: str) -> None:
         self._audits.add_cause(cause)

@@ -164,6 +164,7 @@ def test_show_lists_traits_by_who_set_them(agent):
     assert "COMPUTE_NODE" in shown["our_traits"]
     assert shown["other_traits"] == ["CUSTOM_GOLD"]
     assert (shown["inventories"]["MEMORY_MB"]["used"], shown["consumers"]) == (512, 1)
+    assert shown["unwritten_allocations"] == 0
     assert "used 512" in agent.run("show", "simulated-host").out
     assert agent.node.allocate(consumer, {}) == 204
 
