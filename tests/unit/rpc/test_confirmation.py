@@ -1,0 +1,33 @@
+"""Calls that create a claim wait for its allocation, and no others do."""
+
+import pytest
+
+from rtagent.errors import AllocationNotWritten
+from tests.support.rpc import Agent, build, documents
+
+CREATING = {
+    "instance_claim",
+    "resize_claim",
+    "live_migration_claim",
+    "rebuild_claim",
+    "claim_pci_devices",
+}
+
+
+def test_exactly_the_calls_that_create_a_claim_wait_for_its_allocation(agent: Agent):
+    waited = set()
+    for name, arguments in documents().items():
+        before = len(agent.confirmed)
+        agent.invoke(name, **arguments)
+        for uuid, method in agent.confirmed[before:]:
+            assert (uuid, method) == (arguments["operation_id"], name)
+            waited.add(name)
+    assert waited == CREATING
+
+
+def test_the_caller_gets_the_error_of_an_allocation_that_was_not_written(agent: Agent):
+    error = AllocationNotWritten(claim_uuid="c", seconds=1, why="it is down", effect="aborted")
+    agent.confirm_error = error
+    with pytest.raises(AllocationNotWritten, match="new operation id") as raised:
+        agent.invoke("instance_claim", **build())
+    assert raised.value.retriable
