@@ -27,6 +27,7 @@ from rtagent.placement.outbox_health import OutboxHealth
 from rtagent.placement.outbox_source import OutboxSource
 from rtagent.placement.pauses import Pauses
 from rtagent.placement.request_id import use_request_id
+from rtagent.placement.schedule import LAST_RETRY
 from rtagent.ports import Clock, NullReporter, PlacementAPI, Reporter
 
 #: Seconds for which written rows are gathered before one commit removes them.
@@ -34,6 +35,8 @@ GATHER = 1.0
 #: Seconds for which rows are gathered before they are written, if no caller waits for them: a burst
 #: of claims does not share the process with its own writes.
 GATHER_ROWS = 0.3
+#: The longest pause after a failure in seconds, while callers wait.
+LAST_STRICT_RETRY = 3.0
 #: Seconds until the first inventories are looked for again.
 POLL = 0.2
 #: Seconds for which a write waits for a push of the mirror, which each write makes start again.
@@ -60,7 +63,7 @@ class AllocationOutbox:
         self._api, self._source, self._clock = api, source, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         self._writer = ConsumerWriter(api)
-        self._pauses = Pauses(jitter)
+        self._pauses = Pauses(jitter, lambda: LAST_STRICT_RETRY if self._strict else LAST_RETRY)
         self._health = OutboxHealth(self._reporter)
         self._condition = threading.Condition()
         self._written: dict[str, int] = {}
@@ -172,7 +175,7 @@ class AllocationOutbox:
         with self._condition:
             while not self._stopping:
                 now = self._clock.monotonic()
-                due = min(self._next, self._woken_at + self._gather())
+                due = min(self._next, self._woken_at + (0.0 if self._strict else GATHER_ROWS))
                 due = max(due, min(self._pauses.not_before, self._remove_at))
                 if due <= now:
                     break
@@ -184,9 +187,11 @@ class AllocationOutbox:
         self._woken_at = min(self._woken_at, self._clock.monotonic())
         self._condition.notify_all()
 
-    def _gather(self) -> float:
+    @property
+    def _strict(self) -> bool:
+        """Whether callers wait for writes."""
         mode = self._source.state().policy.placement.manage_allocations
-        return 0.0 if mode == ManageAllocations.STRICT else GATHER_ROWS
+        return mode == ManageAllocations.STRICT
 
     def _plan(self) -> None:
         """Decide when the next turn is due without a wake-up, and report the health."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from rtagent.errors import PlacementError
 from rtagent.model.base import Value
 from rtagent.model.outbox import OutboxRow
-from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
+from rtagent.placement.schedule import FIRST_RETRY
 
 
 class _Refusal(Value, frozen=True, kw_only=True):
@@ -27,9 +27,10 @@ class Pauses:
     :ivar not_before: no request is sent before.
     """
 
-    def __init__(self, jitter: Callable[[], float]) -> None:
+    def __init__(self, jitter: Callable[[], float], longest: Callable[[], float]) -> None:
+        """:param longest: returns the longest pause in seconds."""
         self.not_before = -math.inf
-        self._jitter = jitter
+        self._jitter, self._longest = jitter, longest
         self._failures = 0
         self._error: PlacementError | None = None
         self._refusals: dict[str, _Refusal] = {}
@@ -80,5 +81,5 @@ class Pauses:
 
     def _pause(self, failures: int) -> float:
         # The exponent is bounded: 2.0 ** 1100 overflows.
-        pause = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(failures, 30))
+        pause = min(self._longest(), FIRST_RETRY * 2.0 ** min(failures, 30))
         return pause * (1 + self._jitter()) / 2

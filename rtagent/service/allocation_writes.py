@@ -65,6 +65,8 @@ class AllocationWrites:
         if self._outbox is None or options.manage_allocations != ManageAllocations.STRICT:
             return
         seconds = options.allocation_timeout
+        if self._node.state.policy.placement.manage_allocations == ManageAllocations.NO:
+            self._give_up(claim, call, 0, "the option is not in force yet")
         limit = WAITING if self._outbox.error is None else WAITING_AFTER_FAILURE
         with self._lock:
             self._waiting += 1

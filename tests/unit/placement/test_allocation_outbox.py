@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementError, PlacementUnavailable
-from rtagent.placement.allocation_outbox import GATHER
+from rtagent.placement.allocation_outbox import GATHER, LAST_STRICT_RETRY
 from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.outbox_groups import BACKLOG
 from rtagent.placement.request_id import current_request_id
@@ -207,6 +207,18 @@ def test_callers_wait_for_their_allocation():
     other = claim(setup.tracker)
     assert not setup.outbox.wait_written([other.owner_id], 0.1)
     assert setup.outbox.stop(30)
+
+
+def test_pauses_are_short_while_callers_wait():
+    setup = OutboxSetup("strict")
+    setup.turn()
+    setup.api.failure = PlacementUnavailable("gone")
+    claim(setup.tracker)
+    for _ in range(10):
+        assert setup.turn(LAST_STRICT_RETRY) != []
+    setup.api.failure = None
+    setup.turn(LAST_STRICT_RETRY)
+    assert setup.allocated() == setup.wanted()
 
 
 def test_a_row_that_came_meanwhile_stays(setup):
