@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from rtagent.errors import (
     ClaimExpired,
     CommitUnknown,
@@ -203,14 +205,16 @@ class Conductor:
             source_compute=f"h{guest.at}",
             dest_compute=f"h{dest}",
         )
-        self.sources[migration.uuid] = guest.at
+        record = self.rng.choice([migration, migration, kind])  # of the agent, if it names none
         build = BuildRequest(instance=Instance(uuid=guest.uuid, flavor=flavor))
-        request = MoveRequest(build=build, old_flavor=guest.flavor, migration=migration)
+        request = MoveRequest(build=build, old_flavor=guest.flavor, migration=record)
         try:
             claim = self._call_with_losses(dest, "move_claim", request)
         except (ComputeResourcesUnavailable, RequestError):
             return
         assert claim.state == "incoming"
+        migration = structs.replace(migration, uuid=claim.migration_uuid)
+        self.sources[migration.uuid] = guest.at
         self._enter(claim, dest)
         guest.move = Move(migration, guest.at, dest, claim.uuid)
 
