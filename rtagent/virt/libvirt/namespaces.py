@@ -14,8 +14,8 @@ from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.hostfile import simulated_namespaces
 from rtagent.virt.ndctl import parse_namespaces
 
-#: Seconds for which a list is used again: namespaces change rarely, and an event of a domain causes
-#: an observation at once.
+#: Seconds for which a list, or a failure to get one, is used again: namespaces change rarely, an
+#: event of a domain causes an observation at once, and a hanging command delays each one.
 AGE = 60.0
 
 
@@ -30,22 +30,22 @@ class Namespaces:
         self._source = source
         self._session: Session | None = None
         self._read_at = 0.0
+        self._problems: tuple[Problem, ...] = ()
         self.listed: tuple[PmemNamespace, ...] | None = None
 
-    def look(self, session: Session, file: Path | None) -> list[Problem]:
+    def look(self, session: Session, file: Path | None) -> tuple[Problem, ...]:
         """List the namespaces, if the list is old or of another session.
 
         :param file: the host file of a simulated host, which describes its namespaces.
         """
-        now = time.monotonic()
-        if session is self._session and now < self._read_at + AGE:
-            return []
+        if session is self._session and time.monotonic() < self._read_at + AGE:
+            return self._problems
         try:
-            self.listed = tuple(self._list(file))
+            self.listed, self._problems = tuple(self._list(file)), ()
         except (PmemUnavailable, BadDocument) as error:
-            return [Problem(item="persistent memory", message=str(error))]
-        self._session, self._read_at = session, now
-        return []
+            self._problems = (Problem(item="persistent memory", message=str(error)),)
+        self._session, self._read_at = session, time.monotonic()
+        return self._problems
 
     @property
     def names(self) -> Mapping[str, str]:

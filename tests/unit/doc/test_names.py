@@ -16,7 +16,7 @@ SOURCE = ROOT / "doc" / "source"
 TESTS = ROOT / "tests" / "README.rst"
 PAGES = [*sorted(SOURCE.rglob("*.rst")), *sorted(ROOT.glob("*.rst")), TESTS]
 #: Endings of file names, which look like modules.
-FILES = {"conf", "service", "sock", "sqlite"}
+FILES = {"conf", "d", "service", "sock", "sqlite"}
 FOLDERS = "benchmarks|demo|doc|etc|lab|migrations|rtagent|tests|tools"
 #: What commands make, which a fresh clone does not have.
 MADE = "doc/build/"
