@@ -171,15 +171,18 @@ def read_options(conf: cfg.ConfigOpts) -> Settings:
     return settings
 
 
-def judge(conf: cfg.ConfigOpts) -> tuple[Settings, Mistakes]:
+def judge(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> tuple[Settings, Mistakes]:
     """Return the settings and every mistake.
 
     An option that cannot be read counts as its default, so that the other rules can be checked.
+
+    :param files: what the provider files add; None: they are read.
     """
     settings, mistakes = _judge_options(conf)
-    files, wrong = read_files(settings.compute.provider_config_location)
-    for error in wrong:  # a file has room for several
-        mistakes["compute", str(error)] = error
+    if files is None:
+        files, wrong = read_files(settings.compute.provider_config_location)
+        for error in wrong:  # a file has room for several
+            mistakes["compute", str(error)] = error
     return replace(settings, provider_files=files), mistakes
 
 

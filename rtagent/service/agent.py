@@ -223,8 +223,9 @@ class Agent:
         self._notifier.reloading()
         mistakes: Sequence[BaseException] = ()
         try:
-            node.check(self._configuration.candidate())
-            self._settings.current = self._configuration.reload()
+            candidate = self._configuration.candidate()
+            node.check(candidate)
+            self._settings.current = self._configuration.reload(candidate)
         except* ConfigError as group:
             mistakes = group.exceptions
         else:

@@ -14,6 +14,7 @@ from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.errors import ConfigError
 from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.provider_files import ProviderFiles
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
 
@@ -75,18 +76,20 @@ class Configuration:
         """
         return self._read(cfg.ConfigOpts())
 
-    def reload(self) -> Settings:
+    def reload(self, candidate: Settings) -> Settings:
         """Apply the mutable options of the files.
 
         oslo.config logs each option that has changed, and each changed option that needs a restart.
 
+        :param candidate: has been checked. Its provider files are applied, even if the files have
+            changed since.
         :raises ExceptionGroup: of `ConfigError`: every mistake.
         """
         try:
             self.conf.mutate_config_files()
         finally:
             self._after_reload()
-        return checked(self.conf)
+        return checked(self.conf, candidate.provider_files)
 
     def _read(self, conf: cfg.ConfigOpts) -> Settings:
         load.parse(conf, self._args, self._prog, ONCE)
@@ -118,15 +121,16 @@ def _check_placement(conf: cfg.ConfigOpts, settings: Settings) -> None:
         )
 
 
-def checked(conf: cfg.ConfigOpts) -> Settings:
+def checked(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> Settings:
     """Return the settings of a parsed configuration, after a check that every adapter and library
     accepts them.
 
     Nothing is connected and nothing is written.
 
+    :param files: what the provider files add; None: they are read.
     :raises ExceptionGroup: of `ConfigError`: every mistake.
     """
-    settings, mistakes = judging.judge(conf)
+    settings, mistakes = judging.judge(conf, files)
     libraries.judge(conf, mistakes)
     for accept in (
         lambda: parse(settings.api.address),

@@ -1,0 +1,32 @@
+"""The configuration of the daemon: what a reload applies is what was checked."""
+
+import pytest
+from oslo_config import cfg
+
+from rtagent.service.configuration import Configuration
+from tests.support.provider_files import CLASS, entry, write
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    file = tmp_path / "rtagent.conf"
+    file.write_text(
+        "[DEFAULT]\ntransport_url = fake://\nhost = cn1\n"
+        f"[compute]\nprovider_config_location = {tmp_path}/files\n"
+    )
+    return Configuration(cfg.ConfigOpts(), "rtagentd", ["--config-file", str(file)])
+
+
+def test_provider_file_that_changes_during_a_reload_is_not_applied(configuration, tmp_path):
+    """It was not checked against the host. The next reload reads it."""
+    write(tmp_path / "files", "a.yaml", entry(None, {CLASS: {"total": 1}}))
+    configuration.read()
+    candidate = configuration.candidate()
+
+    (tmp_path / "files" / "a.yaml").write_text("[")
+    applied = configuration.reload(candidate)
+
+    assert applied.provider_files == candidate.provider_files
+    assert len(applied.provider_files.entries) == 1
+    with pytest.raises(ExceptionGroup):
+        configuration.candidate()
