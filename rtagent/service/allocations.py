@@ -154,14 +154,12 @@ class AllocationAudits:
         )
         parts = []
         if unknown or ended:
-            parts.append(
-                f"{unknown + ended} consumers have allocations on this node and no claim"
-                " (rtagent placement orphans lists them)"
-            )
+            count = f"consumers with allocations on this node and no claim: {unknown + ended}"
+            parts.append(f"{count} (rtagent placement orphans lists them)")
         if different:
-            parts.append(f"{different} consumers have other allocations than their claims")
+            parts.append(f"consumers with other allocations than their claims: {different}")
         if report.problems:
-            parts.append(f"{len(report.problems)} were not corrected: {report.problems[0]}")
+            parts.append(f"not corrected: {len(report.problems)}: {report.problems[0]}")
         self._reporter.health(PART, Status.WARN if parts else Status.PASS, "; ".join(parts))
 
     def _make(self, api: PlacementAPI, store: Store) -> AllocationAuditor:

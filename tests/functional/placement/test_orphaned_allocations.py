@@ -153,8 +153,8 @@ def test_each_kind_of_allocation(site):
     assert fits not in found
     status, output = site.health
     assert status == "warn"
-    assert "2 consumers have allocations on this node and no claim" in output
-    assert "1 consumers have other allocations than their claims" in output
+    assert "consumers with allocations on this node and no claim: 2" in output
+    assert "consumers with other allocations than their claims: 1" in output
     # Nothing else is touched.
     assert site.parts(fits) == {site.uuid: AMOUNTS}
     assert site.parts(differs) == {site.uuid: {**AMOUNTS, "VCPU": 2}}
