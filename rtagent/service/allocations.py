@@ -33,6 +33,8 @@ GAUGES = {
 FIRST_LOOK = 1.0
 #: The longest pause after an audit that failed, in seconds.
 LAST_RETRY = 300.0
+#: Seconds after a change of the policy until its devices are published.
+PUBLISHED = 20.0
 #: Seconds for which changes of devices are gathered.
 GATHER = 2.0
 
@@ -62,8 +64,8 @@ class AllocationAudits:
         self._auditor = None if api is None else self._make(api, store)
 
     def listener(self, changes: Sequence[Change]) -> bool:
-        """Note the owners whose devices may lack their allocations now. Return whether there are
-        any, so that the thread should wake.
+        """Note the owners whose devices may lack their allocations now, and changes of the policy,
+        by which other devices may be published. Return whether the thread should wake.
         """
         owners = {
             claim.owner_id
@@ -71,10 +73,14 @@ class AllocationAudits:
             for claim in change.puts
             if claim.state == ACTIVE and (claim.pci or claim.resources)
         }
-        if owners:
+        policy = self._report is not None and any(change.policy for change in changes)
+        if owners or policy:
             with self._lock:
                 self._changed |= owners
-        return bool(owners)
+                if policy:
+                    published = self._context.clock.monotonic() + PUBLISHED
+                    self._plan = self._plan.request(published)
+        return bool(owners) or policy
 
     def turn(self) -> Rest:
         """Audit if that is due, else look at the owners whose devices have changed."""
@@ -144,7 +150,8 @@ class AllocationAudits:
     def _audit(self, auditor: AllocationAuditor) -> None:
         began = self._context.clock.monotonic()
         report = auditor.run()
-        self._plan = self._plan.after(began, report.recheck, self._interval)
+        with self._lock:
+            self._plan = self._plan.after(began, report.recheck, self._interval)
         self._report = report
 
     def _report_health(self, report: AuditReport) -> None:

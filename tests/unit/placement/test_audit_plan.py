@@ -28,3 +28,12 @@ def test_without_an_interval_there_is_one_audit_and_one_recheck():
     plan = AuditPlan().after(10, 310, 0)
     assert plan.due(0) == 310
     assert plan.after(310, 610, 0).due(0) == inf
+
+
+def test_a_change_of_the_policy_is_looked_at_soon():
+    plan = AuditPlan().after(10, 310, 3600)
+    requested = plan.request(50).request(60)
+    assert requested.due(3600) == 50
+    assert requested.after(50, 350, 3600) == plan
+    assert plan.request(400).after(310, None, 3600).due(3600) == 400
+    assert plan.request(45).after(40, None, 3600).due(3600) == 45
