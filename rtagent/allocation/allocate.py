@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.allocation import capacity
@@ -29,13 +30,16 @@ from rtagent.pci.assigned_resources import (
     FittedResources,
     ResourceRequest,
     allocatable_inventories,
-    fit_resources,
+    resource_choices,
     resource_users,
 )
 from rtagent.pci.fit import DeviceFit, FittedDevices
 from rtagent.pci.requests import DeviceRequest
 from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
 from rtagent.pci.shares import DeviceShares
+
+#: The maximum number of choices of parent devices to try.
+MAX_CHOICES = 64
 
 
 class Allocated(Value, frozen=True, kw_only=True):
@@ -76,22 +80,18 @@ def allocate(
         raise NodeNotReady("the topology of this host is not known yet")
     reusable = reusable_by(state, owner_id, state.claims_of(owner_id))
     shortfalls = tuple(capacity.shortfalls(state, owner_id, required.usage, required.limits))
-    host = _host(state, state.topology, owner_id)
-    pci = device_fit(
-        state, owner_id, required.devices, reusable, shares.devices if shares else None
-    )
-    cells = fit(required.numa, host, required.cell_limits, pci)
-    devices = pci.fit(_host_cells(cells)) if pci is not None else None
     others = foreign(ProviderPools(state), required.assigned_resources)
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
-    resources = _resources(state, owner_id, units, reusable, shares)
+    choices = _resource_choices(state, owner_id, units, reusable, shares)
+    placed = _place(state, owner_id, required, reusable, shares, choices)
     amounts = fit_amounts(state, owner_id, others, shares.amounts if shares else None)
     encrypted = fit_encryption(state, owner_id, required.mem_encryption)
-    reasons = (*shortfalls, *_reasons(cells, devices, resources, amounts, encrypted))
-    if reasons or not isinstance(cells, Fitted):
+    reasons = (*shortfalls, *placed.reasons, *_reasons(amounts, encrypted))
+    if reasons or not isinstance(placed.cells, Fitted):
         return refuse(dict.fromkeys(reasons))
+    devices, resources = placed.devices, placed.resources
     return Allocated(
-        numa_topology=cells.assignment,
+        numa_topology=placed.cells.assignment,
         pci=devices.devices if isinstance(devices, FittedDevices) else (),
         resources=resources.resources if isinstance(resources, FittedResources) else (),
         amounts=_amounts(amounts, encrypted),
@@ -117,24 +117,80 @@ def reusable_by(state: NodeState, owner_id: str, claims: Sequence[Claim]) -> Reu
     return Reusable(devices={**unclaimed, **devices}, identifiers=frozenset(identifiers | used))
 
 
+class _Placed(Value, frozen=True, kw_only=True):
+    """Cells, devices and assigned resources that were fitted together."""
+
+    cells: Fitted | Refused
+    devices: FittedDevices | Refused | None
+    resources: FittedResources | Refused
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why something did not fit; empty: everything did."""
+        return tuple(_reasons(self.cells, self.devices, self.resources))
+
+
+def _place(
+    state: NodeState,
+    owner_id: str,
+    required: Requirements,
+    reusable: Reusable,
+    shares: Shares | None,
+    choices: Iterator[FittedResources | Refused],
+) -> _Placed:
+    """Choose cells, devices and assigned resources. A device is not assigned together with its own
+    mediated devices, so the choice of the ones can restrict the others.
+
+    :param choices: of assigned resources, at least one.
+    :returns: the first placement that fits; if none does, the first.
+    """
+    assert state.topology is not None
+    host, first = _host(state, state.topology, owner_id), None
+    for resources in itertools.islice(choices, MAX_CHOICES):
+        parents = _parents(resources) if required.devices else frozenset[str]()
+        devices = shares.devices if shares else None
+        pci = device_fit(state, owner_id, required.devices, reusable, devices, parents)
+        cells = fit(required.numa, host, required.cell_limits, pci)
+        placed = _Placed(
+            cells=cells,
+            devices=pci.fit(_host_cells(cells)) if pci is not None else None,
+            resources=resources,
+        )
+        first = first or placed
+        if not parents or not placed.reasons:
+            return placed
+    assert first is not None, "there is a choice"
+    return first
+
+
+def _parents(resources: FittedResources | Refused) -> frozenset[str]:
+    """Return the parent devices of assigned resources."""
+    units = resources.resources if isinstance(resources, FittedResources) else ()
+    return frozenset(unit.parent_addr for unit in units if unit.parent_addr is not None)
+
+
 def device_fit(
     state: NodeState,
     owner_id: str,
     requests: Sequence[DeviceRequest],
     reusable: Reusable,
     shares: DeviceShares | None = None,
+    parents: Collection[str] = (),
 ) -> DeviceFit | None:
     """Prepare the fit of an owner's device requests; None: there are no requests, and the host has
     no devices.
 
     The NUMA fit prefers cells without devices for a guest without device requests.
+
+    :param parents: devices of which the same claim gets mediated devices.
     """
     if not requests and not state.devices:
         return None
     assert state.topology is not None
+    allocations = device_allocations(state) if requests else DeviceAllocations(state.devices, ())
     return DeviceFit(
         requests,
-        device_allocations(state) if requests else DeviceAllocations(state.devices, ()),
+        allocations.with_parents(parents, owner_id) if parents else allocations,
         owner_id,
         where=state.node.hypervisor_hostname,
         provider_of=partial(provider_of_device, state),
@@ -170,14 +226,14 @@ def _host_cells(cells: Fitted | Refused) -> frozenset[int]:
     return frozenset(cell.id for cell in assigned)
 
 
-def _resources(
+def _resource_choices(
     state: NodeState,
     owner_id: str,
     asked: Mapping[str, ResourceRequest],
     reusable: Reusable,
     shares: Shares | None,
-) -> FittedResources | Refused:
-    return fit_resources(
+) -> Iterator[FittedResources | Refused]:
+    return resource_choices(
         allocatable_inventories(state) if asked else (),
         resource_users(state) if asked else {},
         owner_id,

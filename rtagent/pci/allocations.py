@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from functools import cached_property
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -62,6 +63,14 @@ class DeviceAllocations:
         self._used_vfs = group_by(physical_functions(devices), used)
         self._used_in_group = group_by(iommu_groups(devices), used)
         self._states: dict[str, DeviceState] = {}
+
+    def with_parents(self, addresses: Collection[str], owner_id: str) -> DeviceAllocations:
+        """Return the allocations with those of an owner that gets mediated devices of these."""
+        parents = (
+            DeviceAllocation(address=address, owner_id=owner_id, allocated=False)
+            for address in sorted(addresses)
+        )
+        return DeviceAllocations(self.devices, chain(*self._by_address.values(), parents))
 
     @property
     def used(self) -> Set[str]:

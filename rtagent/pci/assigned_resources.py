@@ -5,11 +5,12 @@ A claim gets resources with identifiers, never only a number of resources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rtagent.model.assigned_resources import AssignedResource, PmemNamespace, ResourceInventory
+from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import RESOURCE
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
@@ -19,6 +20,10 @@ from rtagent.pci.mdev import mdev_uuid
 
 #: The number of resources of a class, or their identifiers.
 ResourceRequest = int | tuple[str, ...]
+
+
+#: Addresses of parent devices, and the identifiers of their resources.
+_Found = list[tuple[str, str]]
 
 
 class FittedResources(Value, frozen=True):
@@ -52,7 +57,7 @@ def allocatable_inventories(state: NodeState) -> tuple[ResourceInventory, ...]:
     )
 
 
-def fit_resources(
+def resource_choices(
     inventories: Sequence[ResourceInventory],
     users: Mapping[str, str],
     owner_id: str,
@@ -62,39 +67,36 @@ def fit_resources(
     provider_of: Callable[[str], str],
     reusable: frozenset[str] = frozenset(),
     shares: Mapping[str, Mapping[str, int]] | None = None,
-) -> FittedResources | Refused:
-    """Return all requested resources, or every reason why they are not available.
+) -> Iterator[FittedResources | Refused]:
+    """Yield each choice of resources, the preferred one first; or, once, every reason for none.
 
-    If a number of resources of a class is requested and the claim follows no allocation, all of
-    them come from one provider, as in Placement. Of the providers with enough free resources, the
-    one with the fewest is chosen, so that the others can still satisfy larger requests.
+    Resources of one class come from one provider, as in Placement: the one with the fewest that
+    are enough, so that the others can still satisfy larger requests. Shares may name several.
 
     :param users: the owner of each identifier in use. :param requests: by resource class.
-    :param where: the node's name.
-    :param provider_of: returns the uuid of the provider for `ResourceInventory.provider`.
-    :param reusable: identifiers that the owner uses and may reuse (a move on one host); they are
-        assigned first.
-    :param shares: by class: the numbers that Placement allocated, by `ResourceInventory.provider`.
-        They are what is requested. None: the claim follows no allocation.
+    :param where: the node's name. :param provider_of: from `ResourceInventory.provider` to a uuid.
+    :param reusable: identifiers that the owner may reuse; they are assigned first.
+    :param shares: the numbers that Placement allocated, by class and `ResourceInventory.provider`;
+        None: the claim follows no allocation.
     """
-    fitted: list[AssignedResource] = []
+    choices: list[list[_Found]] = []
     reasons: list[Reason] = []
-    namespaces = {each.name: each for inventory in inventories for each in inventory.namespaces}
-    for resource_class, request in sorted(requests.items()):
+    for name, request in sorted(requests.items()):
         free = {
             each.provider: _free(each, users, owner_id, reusable)
             for each in inventories
-            if each.resource_class == resource_class
+            if each.resource_class == name
         }
-        found = _found(free, request, None if shares is None else shares.get(resource_class, {}))
-        number = len(request) if isinstance(request, tuple) else request
-        if len(found) < number:
-            reasons.append(_reason(resource_class, where, number, len(found), bool(free)))
-        fitted += (
-            _assigned(resource_class, name, parent, provider_of(parent), namespaces.get(name))
-            for parent, name in found
-        )
-    return refuse(reasons) if reasons else FittedResources(tuple(fitted))
+        choices.append(_choices(free, request, None if shares is None else shares.get(name, {})))
+        number, found = _number(request), len(choices[-1][0])
+        if found < number:
+            reasons.append(_reason(name, where, number, found, bool(free)))
+    if reasons:
+        yield refuse(reasons)
+        return
+    for choice in itertools.product(*choices):
+        chosen = zip(sorted(requests), choice, strict=True)
+        yield FittedResources(tuple(_assigned(chosen, provider_of, inventories)))
 
 
 def missing(
@@ -173,41 +175,46 @@ def _free(
 
 
 def _assigned(
-    resource_class: str,
-    identifier: str,
-    parent: str,
-    provider: str,
-    namespace: PmemNamespace | None,
-) -> AssignedResource:
-    return AssignedResource(
-        resource_class=resource_class,
-        identifier=identifier,
-        provider=provider,
-        parent_addr=parent or None,
-        namespace=namespace,
-    )
+    chosen: Iterable[tuple[str, _Found]],
+    provider_of: Callable[[str], str],
+    inventories: Iterable[ResourceInventory],
+) -> Iterator[AssignedResource]:
+    """Yield the resources of a choice. :param chosen: by resource class."""
+    namespaces = {each.name: each for inventory in inventories for each in inventory.namespaces}
+    for resource_class, found in chosen:
+        for parent, identifier in found:
+            yield AssignedResource(
+                resource_class=resource_class,
+                identifier=identifier,
+                provider=provider_of(parent),
+                parent_addr=parent or None,
+                namespace=namespaces.get(identifier),
+            )
 
 
-def _found(
+def _number(request: ResourceRequest) -> int:
+    return request if isinstance(request, int) else len(request)
+
+
+def _choices(
     free: Mapping[str, list[str]], request: ResourceRequest, share: Mapping[str, int] | None
-) -> list[tuple[str, str]]:
-    """Return what is assigned of one class, with the parent's address.
+) -> list[_Found]:
+    """Return what may be assigned of one class, the preferred choice first.
 
-    :param share: as in `fit_resources`, of this class.
+    If there is not enough, return the one choice with the most.
+
+    :param share: as in `resource_choices`, of this class.
     """
-    if share is not None and not isinstance(request, tuple):
-        return [(p, name) for p, number in share.items() for name in free.get(p, ())[:number]]
-    names = request if isinstance(request, tuple) else _choose(free, request)
-    return [(p, name) for name in dict.fromkeys(names) for p in free if name in free[p]]
-
-
-def _choose(free: Mapping[str, list[str]], number: int) -> tuple[str, ...]:
-    """Return resources of the provider with the fewest among those with enough. If none has enough,
-    return those of the provider with the most.
-    """
-    by_size = sorted(free.values(), key=len)
-    enough = [names for names in by_size if len(names) >= number]
-    return tuple((enough or by_size[-1:] or [[]])[0][:number])
+    if isinstance(request, tuple):
+        names = dict.fromkeys(request)
+        return [[(parent, n) for n in names for parent in free if n in free[parent]]]
+    if share is not None:
+        taken = ((parent, free.get(parent, [])[:number]) for parent, number in share.items())
+        return [[(parent, name) for parent, names in taken for name in names]]
+    by_size = sorted(free.items(), key=lambda each: len(each[1]))
+    enough = [each for each in by_size if len(each[1]) >= request]
+    chosen = enough or by_size[-1:] or [("", [])]
+    return [[(parent, name) for name in names[:request]] for parent, names in chosen]
 
 
 def _reason(

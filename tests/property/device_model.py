@@ -200,18 +200,17 @@ class DeviceModel:
         vgpus: int = 0,
         namespaces: int = 0,
     ) -> bool:
-        """Try every combination of devices.
+        """Try every combination of devices, and every card for the mediated devices.
 
         :param placements: the sets of cells of which the guest may have any.
         """
-        return (
-            (not vgpus or any(self.free_mdevs(address, owner) >= vgpus for address in CARDS))
-            and namespaces <= self.free_namespaces(owner)
-            and any(self._fits_on(owner, requested, cells) for cells in placements)
+        parents = [card for card in CARDS if vgpus and self.free_mdevs(card, owner) >= vgpus]
+        return namespaces <= self.free_namespaces(owner) and any(
+            not {parent} & chosen
+            for cells in placements
+            for chosen in self._choices(owner, requested, cells)
+            for parent in (parents if vgpus else [None])
         )
-
-    def _fits_on(self, owner: str, requested: Mapping[str, int], cells: frozenset[int]) -> bool:
-        return any(True for _ in self._choices(owner, requested, cells))
 
     def _choices(
         self, owner: str, requested: Mapping[str, int], cells: frozenset[int]

@@ -212,7 +212,8 @@ class DevicesMachine(RuleBasedStateMachine):
         for owner, usage in self.model.foreign.items():
             others |= usage.resources if owner != claim.owner_id else set()
         assert len(resources) == resource_count and not resources & others
-        assert len({each.parent_addr for each in claim.resources if each.parent_addr}) <= 1
+        parents = {each.parent_addr for each in claim.resources if each.parent_addr}
+        assert len(parents) <= 1 and not parents & set(devices)
         self.model.claims[claim.uuid] = ModelClaim(
             claim.owner_id,
             kind,

@@ -240,6 +240,19 @@ def test_adopted_orphan_is_assigned_the_devices_that_it_uses(owner):
     assert addresses(claim) == [GPU_0 if owner else GPU_1]
 
 
+@pytest.mark.parametrize("node", [0, 1])
+def test_guest_gets_no_device_together_with_virtual_gpus_of_it(node):
+    """Only one GPU may be assigned whole, so the virtual GPU is the other one's."""
+    types = (MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=2),)
+    gpus = [gpu(address, cell, mdev_types=types) for cell, address in enumerate((GPU_0, GPU_1))]
+    state = device_host(record(gpus), pci=policy(mdev_types=(VGPU_TYPE,)))
+    kept = replace(state.devices[(GPU_0, GPU_1)[1 - node]], listed=False)
+    state = replace(state, devices=state.devices.changed((), (kept,)))
+    _, claim = built(state, "gpu:1", extra_resource={"VGPU": 1})
+    assert addresses(claim) == [(GPU_0, GPU_1)[node]]
+    assert claim.resources[0].parent_addr == (GPU_0, GPU_1)[1 - node]
+
+
 def test_devices_name_the_provider_that_placement_has_for_them():
     devices = record([gpu(GPU_0, 0), *tuple(nic())[1:]])
     _, claim = built(device_host(devices, pci=policy(report_in_placement=True)), "gpu:1,vf:1")

@@ -355,6 +355,20 @@ def test_allocated_device_decides_the_cell_of_its_guest():
         assert [each.id for each in claim.numa_topology.cells] == [cell]
 
 
+def test_device_and_its_own_virtual_gpus_are_not_allocated_to_one_guest():
+    specs = {"resources:VGPU": "1"}
+    state = mdev_host(report_in_placement=True)
+    for parent, whole, fits in ((GPU_0, GPU_1, True), (GPU_0, GPU_0, False)):
+        part = {mdevs(parent): {"VGPU": 1}, pci(whole): {GPU_CLASS: 1}}
+        if fits:
+            _, claim = claimed(state, allocations(part), aliases="gpu:1", extra_specs=specs)
+            assert (claim.resources[0].parent_addr, addresses(claim)) == (parent, [whole])
+        else:
+            assert refused(state, allocations(part), aliases="gpu:1", extra_specs=specs) == [
+                "PCI gpu: 1 devices requested at cn1.example, 0 available"
+            ]
+
+
 # -- moves and attach claims ----------------------------------------------------------------------
 
 

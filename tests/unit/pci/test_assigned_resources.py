@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
-from rtagent.pci.assigned_resources import fit_resources, missing
+from rtagent.pci.assigned_resources import missing, resource_choices
 
 A = ResourceInventory(provider="a", resource_class="VGPU", identifiers=("a0", "a1", "a2"))
 B = ResourceInventory(provider="b", resource_class="VGPU", identifiers=("b0", "b1"))
@@ -11,7 +11,11 @@ P = ResourceInventory(provider="", resource_class="CUSTOM_PMEM", identifiers=("n
 
 
 def fit(requests, users=None, owner="me", inventories=(A, B, P), **other):
-    return fit_resources(
+    return next(choices(requests, users, owner, inventories, **other))
+
+
+def choices(requests, users=None, owner="me", inventories=(A, B, P), **other):
+    return resource_choices(
         inventories,
         users or {},
         owner,
@@ -71,6 +75,15 @@ def test_reusable_resources_are_shared_with_their_owner_only():
     assert fitted({"VGPU": 3}, users, reusable=reusable) == ["a0", "a1", "a2"]
     other = fit({"VGPU": 3}, users, "another", [A], reusable=reusable)
     assert hasattr(other, "reasons")
+
+
+def test_every_choice_of_parent_devices_is_returned():
+    found = [
+        [resource.identifier for resource in each.resources]
+        for each in choices({"VGPU": 2, "CUSTOM_PMEM": 1})
+    ]
+    assert found == [["ns0", "b0", "b1"], ["ns0", "a0", "a1"]]
+    assert len(list(choices({"VGPU": 9}))) == 1
 
 
 def test_resources_name_their_provider_and_their_parent_device():
