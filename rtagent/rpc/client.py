@@ -15,6 +15,7 @@ from retrying import Retrying
 
 from rtagent import errors
 from rtagent.errors import AllocationNotWritten, RtAgentError
+from rtagent.model.departure import Departure
 from rtagent.rpc.broker_probe import broker_probe
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.method import Method
@@ -30,9 +31,17 @@ BROKER_TIMEOUT = 5.0
 #: Seconds for which the call that probes the broker waits for its reply. The reply is ignored.
 PROBE_TIMEOUT = 1.0
 
-#: The version that added an argument to methods of an earlier one, or a field to the limits of
-#: NUMA cells, by its name.
-SINCE: Mapping[str, str] = {"node_uuid": "1.1", "devices": "1.2", "network_metadata": "1.2"}
+#: The version that added a method, an argument to methods of an earlier one, or a field to the
+#: limits of NUMA cells, by its name. ``METHOD.ARGUMENT`` is of one method only, and
+#: ``METHOD without ARGUMENT`` a call that needs the argument in earlier versions.
+SINCE: Mapping[str, str] = {
+    **dict.fromkeys(("get_restore", "accept_restore", "node_uuid"), "1.1"),
+    **dict.fromkeys((each.method for each in Departure), "1.2"),
+    **dict.fromkeys(("devices", "network_metadata", "provider_mapping"), "1.2"),
+    "claim_pci_devices.allocations": "1.2",
+    "live_migration_claim without migration": "1.2",
+    "rebuild_claim without migration": "1.2",
+}
 
 #: Errors of a call that got no reply. It may have had its effect.
 UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure)
@@ -131,8 +140,7 @@ class AgentAPI:
             arguments = {**arguments, "operation_id": str(uuid.uuid4())}
         document = _document({"node_uuid": self._node_uuid, **arguments})
         options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        names = {*document, *_cell_limits(document)}
-        if since := [SINCE[name] for name in SINCE if name in names]:
+        if since := _since(method, document):
             options["version"] = max(since)
         client = self._client.prepare(**options)
         seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
@@ -222,6 +230,19 @@ def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
         without_none = {name: value for name, value in cells.items() if value is not None}
         document["limits"] = {**document["limits"], "numa_topology": without_none}
     return document
+
+
+def _since(method: Method, document: Mapping[str, Any]) -> list[str]:
+    """The versions that this call needs, beside the first one."""
+    names = {
+        method.name,
+        *document,
+        *_cell_limits(document),
+        *(f"{method.name}.{name}" for name in document),
+    }
+    if "migration" not in document:
+        names.add(f"{method.name} without migration")
+    return [version for name, version in SINCE.items() if name in names]
 
 
 def _cell_limits(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -274,7 +274,7 @@ def test_placement_without_auth_type_is_a_warning(host):
     assert "auth_type is unset" in results["Placement"][1]
 
 
-@pytest.mark.parametrize("versions", [("1.0", "1.25"), ("1.27", "1.39")])
+@pytest.mark.parametrize("versions", [("1.0", "1.37"), ("1.39", "1.40")])
 def test_a_placement_without_the_microversion_is_a_failure(host, placement, versions):
     placement.versions = versions
     url = f"http://127.0.0.1:{placement.server_port}"

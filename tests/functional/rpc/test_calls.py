@@ -231,6 +231,24 @@ def test_a_client_sends_networks_only_to_agents_that_know_them(station: Station)
         api.test_claim(station.context, instance(), limits=attached)
 
 
+def test_a_client_sends_what_is_new_only_to_agents_that_know_it(station: Station):
+    transport = station.transport()
+    transport.conf.set_override("rtagent", "1.1", group="upgrade_levels")
+    api, context = type(station.client())(transport, station.host), station.context
+    request = {"request_id": uid(), "alias_name": "gpu", "count": 1}
+    for call in (
+        lambda: api.instance_claim(context, instance(), provider_mapping={}),
+        lambda: api.claim_pci_devices(context, instance(), [request], allocations={}),
+        lambda: api.unclaim_pci_devices(context, uid(), uid(), devices=["0000:08:00.0"]),
+        lambda: api.live_migration_claim(context, instance()),
+        lambda: api.rebuild_claim(context, instance()),
+        lambda: api.delete_allocation_for_migrated_instance(context, uid()),
+    ):
+        with pytest.raises(oslo_messaging.RPCVersionCapError):
+            call()
+    assert api.instance_claim(context, instance())["state"] == "building"
+
+
 def test_a_client_with_a_cap_of_1_0_does_not_send_the_node(station: Station):
     transport = station.transport()
     transport.conf.set_override("rtagent", "1.0", group="upgrade_levels")
