@@ -38,7 +38,7 @@ def net_outbox(before: NodeState, after: NodeState, changes: Sequence[Change]) -
     if had is have:
         return NO_OUTBOX_ROWS
     dropped = had if any(change.policy is not None for change in changes) else ()
-    concerned = concerned_consumers(changes).union(dropped)
+    concerned = concerned_consumers(before, after, changes).union(dropped)
     differing = sorted(uuid for uuid in concerned if had.get(uuid) != have.get(uuid))
     return OutboxRows(
         new=tuple(have[uuid] for uuid in differing if uuid not in had),

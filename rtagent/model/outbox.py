@@ -77,8 +77,12 @@ def changed_consumers(
                 yield uuid
 
 
-def concerned_consumers(changes: Sequence[Change]) -> frozenset[str]:
-    """Return the consumers that `outbox_after` may add or remove for changes without a policy."""
+def concerned_consumers(
+    before: NodeClaims, after: NodeClaims, changes: Sequence[Change]
+) -> frozenset[str]:
+    """Return the consumers that `outbox_after` may add or remove for changes that lead from one
+    state to the other and have no policy.
+    """
     return frozenset(
         uuid
         for change in changes
@@ -86,13 +90,19 @@ def concerned_consumers(changes: Sequence[Change]) -> frozenset[str]:
             *change.owners,
             *change.written,
             *change.unwritten,
-            *(claim.migration_uuid for claim in _claims(change)),
+            *(claim.migration_uuid for claim in _claims(before, after, change)),
         )
         if uuid is not None
     )
 
 
-def _claims(change: Change) -> Iterator[Claim]:
+def _claims(before: NodeClaims, after: NodeClaims, change: Change) -> Iterator[Claim]:
+    """Yield every claim of the owners: the end of one claim changes the consumers of others, too.
+
+    A claim that was made and ended between the two states is only in the change.
+    """
     yield from change.puts
     yield from change.ends
-    yield from (event.before for event in change.events if event.before is not None)
+    for owner in change.owners:
+        yield from before.claims_of(owner)
+        yield from after.claims_of(owner)

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from rtagent.model.change import Change
+from rtagent.model.claim import ACTIVE, INCOMING, RESIZE
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from tests.support.stored_values import (
@@ -11,6 +12,7 @@ from tests.support.stored_values import (
     POLICY,
     claim,
     created,
+    migration,
     released,
     uuid,
 )
@@ -57,6 +59,21 @@ def test_an_outbox_row_added_and_removed_in_one_commit_leaves_none(database: Dat
     store = database.store()
     new = claim(1)
     assert_loads(store, commit(store, managed(store), created(new), done(new.owner_id)))
+
+
+def test_the_end_of_one_claim_adds_the_row_of_another_ones_migration(database: Database):
+    """A guest is resized on its host, and its old claim is released."""
+    store = database.store()
+    old = claim(1, state=ACTIVE, expires_at=None)
+    move = migration(1, claim_uuid=uuid(1002), migration_type=RESIZE)
+    new = claim(2, owner_id=old.owner_id, state=INCOMING, kind=RESIZE, migration_uuid=move.uuid)
+    state = commit(store, managed(store), created(old))
+    state = commit(store, state, replace(created(new), migrations=(move,)))
+    state = commit(store, state, done(old.owner_id, move.uuid))
+    assert not state.outbox
+    state = commit(store, state, released(old))
+    assert set(state.outbox) == {move.uuid}
+    assert_loads(store, state)
 
 
 def test_requested_rows_need_no_claim(database: Database):
