@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.change import Change
@@ -28,6 +28,7 @@ from rtagent.placement.outbox_source import OutboxSource
 from rtagent.placement.pauses import Pauses
 from rtagent.placement.request_id import use_request_id
 from rtagent.placement.schedule import LAST_RETRY
+from rtagent.placement.unanswered import UnansweredWrites
 from rtagent.ports import Clock, NullReporter, PlacementAPI, Reporter
 
 #: Seconds for which written rows are gathered before one commit removes them.
@@ -64,6 +65,7 @@ class AllocationOutbox:
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         self._writer = ConsumerWriter(api)
         self._pauses = Pauses(jitter, lambda: LAST_STRICT_RETRY if self._strict else LAST_RETRY)
+        self._unanswered = UnansweredWrites()
         self._health = OutboxHealth(self._reporter)
         self._condition = threading.Condition()
         self._written: dict[str, int] = {}
@@ -152,6 +154,7 @@ class AllocationOutbox:
         if self._source.ready() and self._clock.monotonic() >= self._pauses.not_before:
             try:
                 self._compare()
+                self._repeat_unanswered()
                 self._drain()
             except PlacementError as error:
                 self._writer.forget()
@@ -198,7 +201,7 @@ class AllocationOutbox:
         now, unwritten = self._clock.monotonic(), self.unwritten()
         self._pauses.keep(unwritten)
         self._left = len(unwritten)
-        times = [self._remove_at]
+        times = [self._remove_at, max(self._unanswered.due, self._pauses.not_before)]
         if not self._source.ready():
             times.append(now + POLL)
         elif not self._compared:
@@ -215,12 +218,20 @@ class AllocationOutbox:
             return
         use_request_id("")
         found = differing_consumers(self._api, self._source.state())
+        self._enqueue(found)
+        self._compared = True
+
+    def _repeat_unanswered(self) -> None:
+        settled = self._unanswered.settled(self._clock.monotonic())
+        self._enqueue(settled)
+        self._unanswered.remove(settled)
+
+    def _enqueue(self, consumers: Collection[str]) -> None:
         try:
-            if found:
-                self._source.enqueue(found)
+            if consumers:
+                self._source.enqueue(consumers)
         except Unavailable as error:
             raise PlacementError(f"what differs cannot be recorded: {error.message}") from error
-        self._compared = True
 
     def _drain(self) -> None:
         with self._condition:
@@ -237,7 +248,12 @@ class AllocationOutbox:
 
     def _write(self, batch: Batch) -> None:
         use_request_id(batch.request_id)
-        failed = self._writer.write(batch.groups, batch.own)
+        try:
+            failed = self._writer.write(batch.groups, batch.own)
+        except PlacementError:
+            consumers = (row.consumer_uuid for row in batch.rows)
+            self._unanswered.add(consumers, self._clock.monotonic())
+            raise
         now = self._clock.monotonic()
         self._pauses.refuse((row for row in batch.rows if row.consumer_uuid in failed), failed, now)
         done = [row for row in batch.rows if row.consumer_uuid not in failed]
@@ -292,6 +308,7 @@ class AllocationOutbox:
             )
         self._left = -1  # the rows are dropped with the next write of the policy
         self._forget()
+        self._unanswered.clear()
         self._pauses.succeed(())
         self._pauses.keep(())
         self._next = float("inf")

@@ -12,6 +12,7 @@ from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.outbox_groups import BACKLOG
 from rtagent.placement.request_id import current_request_id
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
+from rtagent.placement.unanswered import SETTLED
 from tests.support.allocation_outboxes import RECORD, OutboxSetup, manage, prepare
 from tests.support.hosts import NODE, call, request, uid
 from tests.support.trackers import claim, release
@@ -94,6 +95,23 @@ def test_an_outage_keeps_the_rows_and_pauses(setup):
     assert setup.allocated() == setup.wanted()
     assert setup.reporter.healths[-1][1] == "pass"
     assert setup.outbox.error is None
+
+
+def test_a_write_that_placement_executes_late_is_undone(setup):
+    made = claim(setup.tracker)
+    wanted = setup.wanted()
+    setup.api.failure = PlacementUnavailable("no answer")
+    assert setup.turn() == ["put_consumer"]
+    release(setup.tracker, made.uuid)
+    setup.api.failure = None
+    setup.turn(LAST_RETRY)
+    assert setup.allocated() == {}
+    # The request that was given up is executed.
+    setup.api.allocate(NODE.uuid, made.owner_id, wanted[made.owner_id])
+    assert setup.turn(SETTLED / 4) == []
+    setup.turn(SETTLED)
+    assert setup.allocated() == {}
+    assert setup.turn(GATHER) == setup.turn(10 * SETTLED) == []
 
 
 def test_claims_are_granted_during_an_outage_and_written_after_it(setup):
