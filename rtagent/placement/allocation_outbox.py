@@ -220,6 +220,7 @@ class AllocationOutbox:
         found = differing_consumers(self._api, self._source.state())
         self._enqueue(found)
         self._compared = True
+        self._pauses.succeed(())  # there may be nothing to write
 
     def _repeat_unanswered(self) -> None:
         settled = self._unanswered.settled(self._clock.monotonic())

@@ -147,7 +147,7 @@ class HttpPlacement:
     def delete_provider(self, uuid: str) -> None:
         response = self._request("DELETE", f"/resource_providers/{uuid}")
         if response.status_code != HTTPStatus.NOT_FOUND:
-            _checked(response)
+            _written(response)
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
         return _decoded(self._of_provider("GET", uuid, "inventories"), _Inventories)
@@ -172,13 +172,13 @@ class HttpPlacement:
         known = frozenset(_decoded(_checked(response), _Names)["traits"])
         custom = frozenset(name for name in names if name.startswith(CUSTOM))
         for name in sorted(custom - known):
-            _checked(self._request("PUT", f"/traits/{name}"))
+            _written(self._request("PUT", f"/traits/{name}"))
         return known | custom
 
     def ensure_classes(self, names: Sequence[str]) -> None:
         for name in names:
             if name.startswith(CUSTOM):
-                _checked(self._request("PUT", f"/resource_classes/{name}"))
+                _written(self._request("PUT", f"/resource_classes/{name}"))
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
         return _decoded(self._of_provider("GET", uuid, "allocations"), _Allocations)
@@ -275,11 +275,11 @@ def _checked(response: requests.Response) -> requests.Response:
 
 
 def _written(response: requests.Response) -> None:
-    """Check that Placement has executed a write. Its only answer then has no content.
+    """Check that Placement has executed a write whose answer has no content.
 
     :raises PlacementError: as `_checked`, or something else than Placement has answered.
     """
-    if _checked(response).status_code != HTTPStatus.NO_CONTENT:
+    if _checked(response).status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
         raise PlacementError(f"{response.url} answered {response.status_code} to a write")
 
 

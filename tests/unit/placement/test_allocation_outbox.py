@@ -71,6 +71,17 @@ def test_a_backlog_is_written_in_few_requests_in_order(setup):
     assert setup.allocated() == setup.wanted()
 
 
+def test_an_outage_at_the_comparison_ends_even_if_nothing_has_to_be_written():
+    setup = OutboxSetup()
+    setup.api.failure = PlacementUnavailable("gone")
+    setup.turn()
+    assert setup.outbox.error is not None
+    setup.api.failure = None
+    assert setup.turn(LAST_RETRY) == ["tree", "allocations"]
+    assert setup.outbox.error is None
+    assert setup.reporter.healths[-1][1] == "pass"
+
+
 def test_nothing_is_written_before_the_inventories(setup):
     setup.ready = False
     claim(setup.tracker)

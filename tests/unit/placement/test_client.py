@@ -128,6 +128,23 @@ def test_a_success_with_a_foreign_body_is_an_error(client, script, body):
 
 
 @pytest.mark.parametrize(
+    "write",
+    [
+        lambda client: client.delete_provider(RP),
+        lambda client: client.ensure_classes(["CUSTOM_A"]),
+        lambda client: client.ensure_traits(["CUSTOM_A"]),
+        lambda client: client.put_consumer(uid(2), {}),
+        lambda client: client.post_consumers({}),
+        lambda client: client.reshape({}, {}),
+    ],
+)
+def test_an_answer_of_another_server_is_not_taken_for_a_write(client, script, write):
+    script.response = lambda: (200, {"traits": []})  # as of a proxy or a login page
+    with pytest.raises(PlacementError, match="answered 200 to a write"):
+        write(client)
+
+
+@pytest.mark.parametrize(
     "failure",
     [
         requests.exceptions.ConnectionError("refused"),
@@ -158,7 +175,11 @@ def test_creating_a_provider_at_a_wrong_address_raises(client, script):
 
 
 def test_only_missing_custom_traits_are_created(client, script):
-    script.response = lambda: (200, {"traits": ["COMPUTE_NODE", "CUSTOM_A"]})
+    def respond():
+        known = {"traits": ["COMPUTE_NODE", "CUSTOM_A"]}
+        return (201, b"") if script.requests[-1].method == "PUT" else (200, known)
+
+    script.response = respond
     names = ["COMPUTE_NODE", "CUSTOM_A", "CUSTOM_B", "HW_UNKNOWN"]
     assert client.ensure_traits(names) == {"COMPUTE_NODE", "CUSTOM_A", "CUSTOM_B"}
     assert [(each.method, each.path_url.partition("?")[0]) for each in script.requests] == [
