@@ -4,37 +4,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
+import os_resource_classes as orc
 from keystoneauth1 import adapter, session, token_endpoint
 from msgspec.structs import replace
 
-from rtagent.model.consumers import Consumer, consumers_of
+from rtagent.model.consumers import consumers_of
 from rtagent.model.device import MdevType
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
+from rtagent.model.placement_policy import ManageAllocations, OfferedInventory, PlacementPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.request import Allocation, BuildRequest
+from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.specs import parse_specs
 from rtagent.placement import tree
+from rtagent.placement.allocation_outbox import AllocationOutbox
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
+from rtagent.placement.outbox_source import OutboxSource
 from rtagent.placement.ownership import MemoryOwnership
 from tests.servers import Placement
 from tests.support.agents import Agent
+from tests.support.audited_allocations import MeddlingPlacement
 from tests.support.hosts import host, uid
-from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic
+from tests.support.pci_hosts import ALIASES as DEVICE_ALIASES
+from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, VF_IDS, gpu, nic
 
 #: A GPU with mediated devices, and their type.
 SHARED_GPUS = ("0000:48:00.0", "0000:c8:00.0")
 MDEV = EnabledMdevType(type="nvidia-222", addresses=None, resource_class="VGPU", max_instances=None)
+#: Devices that one guest can use, until the operator clears them.
+ONE_TIME_IDS = {"vendor_id": "10de", "product_id": "1db4"}
+ONE_TIME = ("0000:31:00.0", "0000:b1:00.0")
 SPECS = {
     "gpus": json.dumps(GPU_IDS),
     "functions": json.dumps(VF_IDS),
+    "one-time": json.dumps({**ONE_TIME_IDS, "one_time_use": "yes"}),
 }
+ALIASES = {**DEVICE_ALIASES, **parse_aliases([json.dumps({"name": "once", **ONE_TIME_IDS})])}
 #: The resource class of each alias.
-CLASSES = {"gpu": "CUSTOM_PCI_10DE_13F1", "vf": "CUSTOM_PCI_8086_154C"}
+CLASSES = {
+    "gpu": "CUSTOM_PCI_10DE_13F1",
+    "vf": "CUSTOM_PCI_8086_154C",
+    "once": "CUSTOM_PCI_10DE_1DB4",
+}
+#: What a provider file offers.
+LICENCE = "CUSTOM_LICENCE"
 DEVICES = {
     each.address: each
     for each in (
@@ -50,72 +69,149 @@ DEVICES = {
             )
             for address in SHARED_GPUS
         ),
+        *(replace(gpu(address, 0), **ONE_TIME_IDS) for address in ONE_TIME),
     )
 }
+#: A provider of another service, on which the guests have allocations, too.
+FOREIGN = uid(10_999_999)
 #: Each host takes the place of the one before, so that the same steps give the same uuids.
 _NUMBER = 10_000_000
 
 
-def policy(specs: Iterable[str] = SPECS, **more: Any) -> Policy:
+def policy(
+    specs: Iterable[str] = SPECS,
+    licences: int = 0,
+    manage: ManageAllocations = ManageAllocations.NO,
+    **more: Any,
+) -> Policy:
+    """:param licences: how many a provider file offers; 0: there is no file."""
     pci = PciPolicy(
         specs=parse_specs([SPECS[name] for name in sorted(specs)]),
         aliases=ALIASES,
         mdev_types=(MDEV,),
         report_in_placement=True,
     )
-    return host(pci=pci, cpu_allocation_ratio=2, **more).policy
+    placement = PlacementPolicy(
+        manage_allocations=manage, offered=(offered(LICENCE, licences),) if licences else ()
+    )
+    return host(pci=pci, placement=placement, cpu_allocation_ratio=2, **more).policy
+
+
+def offered(resource_class: str, total: int) -> OfferedInventory:
+    """Return what a provider file adds to the root provider."""
+    return OfferedInventory(
+        suffix="",
+        resource_class=resource_class,
+        total=total,
+        reserved=1,
+        min_unit=1,
+        max_unit=3,
+        step_size=1,
+        allocation_ratio=Decimal(1),
+    )
 
 
 class PublishedHost(Agent):
     """An agent, its mirror, and the allocations of its guests.
 
-    :ivar server: Placement. :ivar written: the uuids of all consumers that were ever written.
+    :ivar server: Placement. :ivar client: of the test.
+    :ivar meddler: the client of mirror and outbox, between whose requests something may happen.
+    :ivar written: the uuids of consumers that may have allocations.
+    :ivar foreign: what the guests have on the provider of the other service.
     """
 
-    def __init__(self, server: Placement) -> None:
-        self.server, self.written = server, set[str]()
+    def __init__(self, server: Placement, manage: ManageAllocations) -> None:
+        self.server, self.manage = server, manage
+        self.written, self.foreign = set[str](), dict[str, int]()
         self.api = server.client("1.38")
         self._ownership = MemoryOwnership()
-        super().__init__(number=_NUMBER, policy=policy())
-        self._remove_predecessor()
+        keystone = session.Session(auth=token_endpoint.Token(server.url, server.token))
+        self.client = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
+        self.meddler: Any = MeddlingPlacement(self.client)
+        super().__init__(number=_NUMBER, policy=policy(manage=manage))
+        self._remove_predecessor(self.node.uuid)
+        self._create_foreign_provider()
+        self.client.ensure_classes([LICENCE, *CLASSES.values()])  # they can be asked for
         self.world.plug(*DEVICES.values())
-        self.settle()
+        assert self.settle()
 
     def start(self, *arguments: Any, **options: Any) -> None:
         super().start(*arguments, **options)
-        keystone = session.Session(auth=token_endpoint.Token(self.server.url, self.server.token))
-        client = HttpPlacement(adapter.Adapter(keystone, service_type="placement"))
         self.mirror = PlacementMirror(
-            client,
+            self.meddler,
             lambda: tree.build(self.state, disabled=False, hypervisor_up=True),
             self._ownership,
             self.clock,
         )
-
-    def settle(self) -> None:
-        """Audit, publish, and write the allocations of all guests, as the conductor does."""
-        self.audit()
-        for _ in range(4):
-            self.mirror.wake()
-            self.clock.advance(100)
-            assert self.mirror.turn()
-            if self._write_allocations() and self.mirror.error is None:
-                break
-        else:
-            raise AssertionError(f"Placement lacks allocations; mirror: {self.mirror.error}")
+        source = OutboxSource(
+            state=self.tracker.snapshot,
+            ready=lambda: True,
+            pushing=lambda: False,
+            enqueue=self.tracker.write_allocations,
+            remove=self.tracker.remove_written,
+        )
+        self.outbox = AllocationOutbox(self.meddler, source, self.clock)
+        self.tracker.listen(self.mirror.listener)
+        self.tracker.listen(self.outbox.listener)
         self.mirror.wake()
-        self.clock.advance(100)
-        self.mirror.turn()
-        assert self.mirror.error is None
 
-    def _remove_predecessor(self) -> None:
+    def settle(self) -> bool:
+        """Audit, publish, and write the allocations of all guests.
+
+        :returns: whether Placement can have them: not if a foreign domain uses what they have.
+        """
+        self.audit()
+        failed = False
+        for _ in range(12):
+            self.clock.advance(100 if failed else 1)
+            written = self._write_allocations()
+            turned = self.mirror.turn()
+            failed = not written or self.mirror.error is not None
+            if not turned and not failed:
+                return True
+        errors = (self.mirror.error, self.outbox.error, self.outbox.unwritten())
+        assert self.mirror.error is None and self._is_overfull(), f"not converged: {errors}"
+        return False
+
+    def _remove_predecessor(self, root: str) -> None:
         path = "/resource_providers"
-        tree = self.api.get(path, params={"in_tree": self.node.uuid}).json()["resource_providers"]
+        tree = self.api.get(path, params={"in_tree": root}).json()["resource_providers"]
         for each in sorted(tree, key=lambda each: each["parent_provider_uuid"] is None):
             found = self.api.get(f"{path}/{each['uuid']}/allocations").json()["allocations"]
             for consumer in found:
                 assert self.api.delete(f"/allocations/{consumer}").status_code == 204
             assert self.api.delete(f"{path}/{each['uuid']}").status_code == 204
+
+    # -- other clients ----------------------------------------------------------------------------
+
+    def _create_foreign_provider(self) -> None:
+        self._remove_predecessor(FOREIGN)
+        body = {"uuid": FOREIGN, "name": "other-service"}
+        assert self.api.post("/resource_providers", json=body).status_code == 200
+        self.client.put_inventories(FOREIGN, 0, {"FPGA": {"total": 10_000, "max_unit": 10_000}})
+
+    def change_traits(self) -> None:
+        """Add a trait to the root provider, or remove it, so that its generation is another."""
+        path = f"/resource_providers/{self.node.uuid}/traits"
+        found = self.api.get(path).json()
+        body = {**found, "traits": sorted({*found["traits"]} ^ {"CUSTOM_RACK_7"})}
+        assert self.api.put("/traits/CUSTOM_RACK_7").ok
+        assert self.api.put(path, json=body).status_code == 200
+
+    def allocate_elsewhere(self, consumer: str) -> None:
+        """Allocate more for a consumer from the provider of the other service."""
+        found = self.api.get(f"/allocations/{consumer}").json()
+        parts = {each: {"resources": p["resources"]} for each, p in found["allocations"].items()}
+        wanted = self.foreign.get(consumer, 0) + 1
+        parts[FOREIGN] = {"resources": {"FPGA": wanted}}
+        if self._put(consumer, found, parts, found.get("consumer_type", "INSTANCE")):
+            self.foreign[consumer] = wanted
+
+    def remove_allocation(self, consumer: str) -> None:
+        """Remove all allocations of a consumer, and have the agent compare them."""
+        assert self.api.delete(f"/allocations/{consumer}").status_code in (204, 404)
+        self.foreign.pop(consumer, None)
+        self.outbox.recheck()
 
     # -- scheduling -------------------------------------------------------------------------------
 
@@ -135,6 +231,7 @@ class PublishedHost(Agent):
             "MEMORY_MB": flavor.memory_mb,
             "DISK_GB": flavor.root_gb,
             "VGPU": int(flavor.extra_specs.get("resources:VGPU", "0")),
+            LICENCE: int(flavor.extra_specs.get(f"resources:{LICENCE}", "0")),
         }
         query = {
             "resources": ",".join(f"{name}:{number}" for name, number in amounts.items() if number),
@@ -150,29 +247,77 @@ class PublishedHost(Agent):
 
     # -- allocations ------------------------------------------------------------------------------
 
+    @property
+    def wanted(self) -> dict[str, dict[str, dict[str, int]]]:
+        """What each consumer should have on this node's providers."""
+        return {
+            uuid: {each: dict(part) for each, part in consumer.parts.items()}
+            for owner in self.state.owners
+            for uuid, consumer in consumers_of(self.state, owner).items()
+        }
+
+    def allocations_in(self, root: str) -> dict[str, dict[str, dict[str, int]]]:
+        """What each consumer has on the providers of a tree, in Placement."""
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for provider in self.client.tree(root):
+            uuid = provider["uuid"]
+            for consumer, part in self.client.allocations(uuid)["allocations"].items():
+                found.setdefault(consumer, {})[uuid] = part["resources"]
+        return found
+
+    def check_allocations(self) -> None:
+        """Check that Placement has what the claims have, and what other services have set."""
+        assert self.allocations_in(self.node.uuid) == self.wanted
+        elsewhere = self.allocations_in(FOREIGN)
+        foreign = {consumer: part[FOREIGN]["FPGA"] for consumer, part in elsewhere.items()}
+        assert foreign == self.foreign
+
     def _write_allocations(self) -> bool:
         """Whether Placement accepted all of them."""
-        wanted: dict[str, Consumer] = {}
-        for owner in {claim.owner_id for claim in self.state.claims.values()}:
-            wanted |= consumers_of(self.state, owner)
+        if self.manage != ManageAllocations.NO:
+            self.outbox.turn()
+            return not self.state.outbox and self.outbox.error is None
+        wanted = self.wanted
         self.written |= wanted.keys()
-        accepted = [self._write(uuid, wanted.get(uuid)) for uuid in sorted(self.written)]
-        return all(accepted)
+        accepted = {uuid: self._write(uuid, wanted.get(uuid, {})) for uuid in sorted(self.written)}
+        self.written -= {uuid for uuid, ok in accepted.items() if ok and uuid not in wanted}
+        return all(accepted.values())
 
-    def _write(self, uuid: str, consumer: Consumer | None) -> bool:
+    def _write(self, uuid: str, parts: Mapping[str, Mapping[str, int]]) -> bool:
         found = self.api.get(f"/allocations/{uuid}").json()
-        parts = dict(consumer.parts) if consumer else {}
         current = {each: part["resources"] for each, part in found["allocations"].items()}
-        if current == parts:
+        foreign = {each: part for each, part in current.items() if each == FOREIGN}
+        if current == {**parts, **foreign}:
             return True
+        body = {each: {"resources": part} for each, part in {**parts, **foreign}.items()}
+        owned = any(claim.owner_id == uuid for claim in self.state.claims.values())
+        return self._put(uuid, found, body, "INSTANCE" if owned or foreign else "MIGRATION")
+
+    def _put(
+        self, uuid: str, found: Mapping[str, Any], parts: Mapping[str, Any], consumer_type: str
+    ) -> bool:
         body = {
-            "allocations": {each: {"resources": part} for each, part in parts.items()},
+            "allocations": parts,
             "consumer_generation": found.get("consumer_generation"),
-            "consumer_type": consumer.consumer_type if consumer else "INSTANCE",
+            "consumer_type": consumer_type,
             "project_id": "p",
             "user_id": "u",
         }
         return self.api.put(f"/allocations/{uuid}", json=body).status_code == 204
+
+    def _is_overfull(self) -> bool:
+        """Whether Placement refuses to write again what a consumer has already."""
+        shared = {orc.VCPU, orc.MEMORY_MB, orc.DISK_GB}
+        used, capacity = dict[str, int](), dict[str, float]()
+        for provider in self.client.tree(self.node.uuid):
+            path = f"/resource_providers/{provider['uuid']}/usages"
+            found = self.api.get(path).json()["usages"]
+            for name, record in self.client.inventories(provider["uuid"])["inventories"].items():
+                if name in shared:
+                    free = (record["total"] - record["reserved"]) * record["allocation_ratio"]
+                    key = f"{name} {provider['uuid']}"
+                    used[key], capacity[key] = found[name], free
+        return any(used[key] > capacity[key] for key in used)
 
 
 def requested(
@@ -181,11 +326,14 @@ def requested(
     root_gb: int = 1,
     *,
     vgpus: int = 0,
+    licences: int = 0,
     devices: Mapping[str, int] = {},
     owner: str | None = None,
 ) -> BuildRequest:
-    """Return a request for amounts, virtual GPUs and devices by alias."""
+    """Return a request for amounts, virtual GPUs, licences and devices by alias."""
     specs = {"resources:VGPU": str(vgpus)} if vgpus else {}
+    if licences:
+        specs[f"resources:{LICENCE}"] = str(licences)
     if devices:
         specs["pci_passthrough:alias"] = ",".join(f"{a}:{n}" for a, n in devices.items())
     return BuildRequest(
