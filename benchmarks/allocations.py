@@ -126,6 +126,7 @@ def _outbox(api: HttpPlacement, node: EmbeddedNode) -> AllocationOutbox:
     source = OutboxSource(
         state=tracker.snapshot,
         ready=lambda: True,
+        owns=lambda uuid: False,
         pushing=lambda: False,
         enqueue=tracker.write_allocations,
         remove=tracker.remove_written,

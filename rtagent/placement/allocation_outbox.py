@@ -240,7 +240,7 @@ class AllocationOutbox:
         self._writer.forget(doubted)  # Placement has something else than was written
         now = self._clock.monotonic()
         due = [row for row in self.unwritten() if self._pauses.due(row) <= now]
-        for batch in batches(self._source.state, due):
+        for batch in batches(self._source.state, self._source.owns, due):
             if self._stopping or not self._source.ready():
                 return
             self._let_mirror_finish()

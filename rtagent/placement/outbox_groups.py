@@ -30,10 +30,13 @@ class Batch(Value, frozen=True, kw_only=True):
     request_id: str
 
 
-def batches(state: Callable[[], NodeState], due: Sequence[OutboxRow]) -> Iterator[Batch]:
+def batches(
+    state: Callable[[], NodeState], owns: Callable[[str], bool], due: Sequence[OutboxRow]
+) -> Iterator[Batch]:
     """Yield what to write, in the order of the rows. Each batch is computed from the state of the
     moment when it is needed.
 
+    :param owns: whether this agent has made a provider, see `OutboxSource`.
     :param due: the rows to write, in order.
     """
     now = state()
@@ -44,10 +47,10 @@ def batches(state: Callable[[], NodeState], due: Sequence[OutboxRow]) -> Iterato
         consumers.setdefault(owner_of(now, row.consumer_uuid), []).append(row.consumer_uuid)
     for start in range(0, len(owners), size):
         part = owners[start : start + size]
-        yield _batch(state(), {owner: consumers[owner] for owner in part})
+        yield _batch(state(), owns, {owner: consumers[owner] for owner in part})
 
 
-def _batch(state: NodeState, consumers: dict[str, list[str]]) -> Batch:
+def _batch(state: NodeState, owns: Callable[[str], bool], consumers: dict[str, list[str]]) -> Batch:
     rows: list[OutboxRow] = []
     groups: list[Group] = []
     for owner, uuids in consumers.items():
@@ -62,7 +65,7 @@ def _batch(state: NodeState, consumers: dict[str, list[str]]) -> Batch:
     return Batch(
         rows=tuple(rows),
         groups=tuple(groups),
-        own=NodeProviders(state),
+        own=NodeProviders(state, owns),
         request_id=callers.pop() if len(callers) == 1 else "",
     )
 
@@ -88,18 +91,20 @@ def _wanted(
 
 class NodeProviders:
     """`OwnProviders` of a state, computed when the first one is looked for: a new consumer
-    needs none.
+    needs none. The provider of a device that went with its claim is only in `owns`.
     """
 
-    def __init__(self, state: NodeState) -> None:
-        self._state = state
+    def __init__(self, state: NodeState, owns: Callable[[str], bool]) -> None:
+        self._state, self._owns = state, owns
 
     @property
     def shared_disk(self) -> str | None:
         return self._state.policy.placement.disk_provider
 
     def __contains__(self, uuid: object) -> bool:
-        return uuid == self._state.node.uuid or uuid in self._all
+        if uuid == self._state.node.uuid or uuid in self._all:
+            return True
+        return isinstance(uuid, str) and self._owns(uuid)
 
     @cached_property
     def _all(self) -> frozenset[str]:

@@ -122,6 +122,7 @@ class AllocationWrites:
         source = OutboxSource(
             state=tracker.snapshot,
             ready=self._ready,
+            owns=self._publisher.owns,
             pushing=lambda: self._publisher.pushing,
             enqueue=tracker.write_allocations,
             remove=tracker.remove_written,

@@ -41,6 +41,7 @@ class Publisher:
         self._context, self._node = context, node
         self._admission, self._heartbeat = admission, heartbeat
         self._takeover: Takeover | None = None
+        self._ownership = OwnershipFile(context.settings.current.default.state_path)
         self._mirror = None if api is None else self._make(api)
 
     def start(self) -> None:
@@ -87,6 +88,13 @@ class Publisher:
             return False
         return mirror.revision >= 0 or mirror.error is not None
 
+    def owns(self, uuid: str) -> bool:
+        """Whether the agent has created or adopted a provider that Placement still has.
+
+        :raises PlacementError: the records cannot be read.
+        """
+        return self._ownership.knows(uuid)
+
     @property
     def pushing(self) -> bool:
         """Whether inventories are being published."""
@@ -109,7 +117,7 @@ class Publisher:
     def _make(self, api: PlacementAPI) -> PlacementMirror:
         context = self._context
         state_path = context.settings.current.default.state_path
-        ownership = OwnershipFile(state_path)
+        ownership = self._ownership
         self._takeover = Takeover(
             api,
             ownership,

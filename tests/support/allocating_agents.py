@@ -42,6 +42,7 @@ class AllocatingAgent(Agent):
         source = OutboxSource(
             state=self.tracker.snapshot,
             ready=lambda: True,
+            owns=lambda uuid: False,
             pushing=lambda: False,
             enqueue=self.tracker.write_allocations,
             remove=self.tracker.remove_written,

@@ -86,6 +86,7 @@ class OutboxSetup:
         source = OutboxSource(
             state=self.tracker.snapshot,
             ready=lambda: self.ready,
+            owns=lambda uuid: False,
             pushing=lambda: self.pushing,
             enqueue=self.tracker.write_allocations,
             remove=self._remove,

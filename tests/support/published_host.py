@@ -146,6 +146,7 @@ class PublishedHost(Agent):
         source = OutboxSource(
             state=self.tracker.snapshot,
             ready=lambda: True,
+            owns=self._ownership.knows,
             pushing=lambda: False,
             enqueue=self.tracker.write_allocations,
             remove=self.tracker.remove_written,
@@ -169,7 +170,7 @@ class PublishedHost(Agent):
             failed = not written or self.mirror.error is not None
             if not turned and not failed:
                 return True
-        errors = (self.mirror.error, self.outbox.error, self.outbox.unwritten())
+        errors = f"{self.mirror.error}; {self.outbox.error}; {self.outbox.unwritten()}"
         assert self.mirror.error is None and self._is_overfull(), f"not converged: {errors}"
         return False
 
