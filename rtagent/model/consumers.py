@@ -28,6 +28,7 @@ from rtagent.model.claim import (
     Claim,
 )
 from rtagent.model.device import VF_TYPES, AssignedDevice, Device, PciDevice
+from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node
 from rtagent.model.owners import main_claims
@@ -124,11 +125,12 @@ def consumers_of(state: NodeClaims, owner_id: str) -> Mapping[str, Consumer]:
 def own_providers(state: NodeClaims) -> frozenset[str]:
     """Return the uuids of all providers of this node, without one that shares its disk.
 
-    Every known device has one, whether or not it is reported now, because allocations of earlier
-    claims may remain there.
+    Every known device has one, and each model of encrypted memory, whether or not it is reported
+    now, because allocations of earlier claims may remain there.
     """
     placement = state.policy.placement
     found = {"", *placement.adopted, *(each.suffix for each in placement.offered)}
+    found.update(map(provider_suffix, MODELS))
     for record in state.devices.values():
         found.add(_device_suffix(record.device))
     parents = {each.provider for each in state.resource_inventories}

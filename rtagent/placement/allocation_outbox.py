@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rtagent.errors import PlacementError, Unavailable
 from rtagent.model.change import Change
+from rtagent.model.consumers import own_providers
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
@@ -217,7 +218,9 @@ class AllocationOutbox:
         if self._compared:
             return
         use_request_id("")
-        found = differing_consumers(self._api, self._source.state())
+        state = self._source.state()
+        self._writer.learn(own_providers(state))
+        found = differing_consumers(self._api, state)
         self._enqueue(found)
         self._compared = True
         self._pauses.succeed(())  # there may be nothing to write

@@ -78,6 +78,13 @@ class ConsumerWriter:
     def __init__(self, api: PlacementAPI) -> None:
         self._api = api
         self._known: dict[str, _Known] = {}
+        self._providers: set[str] = set()
+
+    def learn(self, providers: Iterable[str]) -> None:
+        """Note providers of this node. A consumer may have a part on one that the node has no more
+        when the part is to be removed: its device is gone, or is not offered any more.
+        """
+        self._providers.update(providers)
 
     def forget(self, consumers: Iterable[str] | None = None) -> None:
         """Forget what Placement has: consumers are read before they are written.
@@ -131,7 +138,9 @@ class ConsumerWriter:
     ) -> None:
         """:param empty: the generation of consumers without allocations."""
         pairs = [(self._read(each, empty), each) for each in consumers]
-        after = {each.uuid: (known, _merged(known, each, own)) for known, each in pairs}
+        for _, each in pairs:
+            self.learn(each.parts.keys() - {own.shared_disk})
+        after = {each.uuid: (known, self._merged(known, each, own)) for known, each in pairs}
         changed = {uuid: pair for uuid, pair in after.items() if pair[0] != pair[1]}
         # Until the answer is there, nothing is known for certain.
         for uuid in changed:
@@ -170,6 +179,27 @@ class ConsumerWriter:
             user_id=found["user_id"],
         )
 
+    def _merged(self, known: _Known, wanted: WantedConsumer, own: OwnProviders) -> _Known:
+        """Return the consumer with this node's parts replaced.
+
+        The part on a provider that shares its disk belongs to the host where the consumer has other
+        parts, too. If there is no such host any more, it goes with this node's parts.
+        """
+        others = {
+            uuid: part
+            for uuid, part in known.parts.items()
+            if uuid not in own and uuid not in self._providers
+        }
+        if not wanted.parts:
+            return replace(known, parts={} if others.keys() == {own.shared_disk} else others)
+        return replace(
+            known,
+            parts={**others, **wanted.parts},
+            consumer_type=wanted.consumer_type or known.consumer_type,
+            project_id=wanted.project_id or known.project_id,
+            user_id=wanted.user_id or known.user_id,
+        )
+
 
 def _is_refusal(error: PlacementError) -> bool:
     """Whether Placement refused a consumer. Any other error would meet all consumers alike."""
@@ -179,24 +209,6 @@ def _is_refusal(error: PlacementError) -> bool:
 
 def _is_concurrent(error: Exception) -> bool:
     return isinstance(error, PlacementConflict) and error.kwargs.get("code") == CONCURRENT_UPDATE
-
-
-def _merged(known: _Known, wanted: WantedConsumer, own: OwnProviders) -> _Known:
-    """Return the consumer with this node's parts replaced.
-
-    The part on a provider that shares its disk belongs to the host where the consumer has other
-    parts, too. If there is no such host any more, it goes with this node's parts.
-    """
-    others = {uuid: part for uuid, part in known.parts.items() if uuid not in own}
-    if not wanted.parts:
-        return replace(known, parts={} if others.keys() == {own.shared_disk} else others)
-    return replace(
-        known,
-        parts={**others, **wanted.parts},
-        consumer_type=wanted.consumer_type or known.consumer_type,
-        project_id=wanted.project_id or known.project_id,
-        user_id=wanted.user_id or known.user_id,
-    )
 
 
 def _body(known: _Known, new: _Known) -> Mapping[str, Any]:

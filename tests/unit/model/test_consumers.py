@@ -222,7 +222,7 @@ def test_every_provider_that_an_allocation_may_be_on_is_known():
     mdev = MdevType(id="nvidia-11", device_api="vfio-pci", available_instances=4)
     devices = record([gpu(GPU_0, 0, mdev_types=(mdev,)), *list(nic())[1:]])
     state = reporting(devices, mdev_types=(VGPU_TYPE,))
-    suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0))
+    suffixes = ("", GPU_0.upper(), PF_0.upper(), mdev_suffix(GPU_0), "amd_sev", "amd_sev_es")
     expected = {provider_uuid(NODE, state.policy.placement, each) for each in suffixes}
     assert own_providers(state) == expected
 

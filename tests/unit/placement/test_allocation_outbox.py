@@ -7,14 +7,19 @@ from msgspec.structs import replace
 
 from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.model.flavor import Flavor
+from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.provider_names import provider_uuid
 from rtagent.placement.allocation_outbox import GATHER, LAST_STRICT_RETRY
 from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.outbox_groups import BACKLOG
 from rtagent.placement.request_id import current_request_id
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
 from rtagent.placement.unanswered import SETTLED
+from tests.support.allocating_agents import MANAGED, AllocatingAgent, settle
 from tests.support.allocation_outboxes import RECORD, OutboxSetup, manage, prepare
-from tests.support.hosts import NODE, call, request, uid
+from tests.support.encrypted_guests import SEV, encrypted
+from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, request, uid
 from tests.support.trackers import claim, release
 
 
@@ -283,3 +288,46 @@ def test_a_request_carries_the_id_of_the_call_that_caused_it():
     setup.tracker.instance_claim(request(), replace(call(), request_id=caller))
     setup.turn()
     assert api.callers == [caller]
+
+
+def test_a_guest_with_encrypted_memory_leaves_no_context_allocated():
+    api = MemoryPlacement()
+    agent = AllocatingAgent(1, api, ManualClock())
+    agent.world.topology = replace(TOPOLOGY, mem_encryption=(SEV,))
+    agent.audit()
+    agent.publish()
+    made = agent.tracker.instance_claim(encrypted(), agent.next_call("instance_claim"))
+    settle(agent)
+    assert agent.usage()["MEM_ENCRYPTION_CONTEXT"] == 1
+    agent.release(made)
+    settle(agent)
+    assert agent.found() == {}
+
+
+def test_a_class_that_was_withdrawn_while_it_was_claimed_is_given_back():
+    api = MemoryPlacement()
+    offered = OfferedInventory(
+        suffix="dev",
+        resource_class="CUSTOM_FOO",
+        total=4,
+        reserved=0,
+        min_unit=1,
+        max_unit=4,
+        step_size=1,
+        allocation_ratio=Decimal(1),
+    )
+    offers = replace(MANAGED.placement, offered=(offered,))
+    agent = AllocatingAgent(1, api, ManualClock(), replace(MANAGED, placement=offers))
+    agent.publish()
+    dev = provider_uuid(agent.node, offers, "dev")
+    api.create_provider(dev, "h1.example_dev", agent.node.uuid)
+    api.ensure_classes(["CUSTOM_FOO"])
+    api.put_inventories(dev, 0, {"CUSTOM_FOO": RECORD})
+    made = agent.run(Flavor(vcpus=1, memory_mb=64, extra_specs={"resources:CUSTOM_FOO": "2"}))
+    settle(agent)
+    assert agent.usage()["CUSTOM_FOO"] == 2
+    agent.tracker.set_policy(MANAGED)
+    settle(agent)
+    agent.release(made)
+    settle(agent)
+    assert agent.found() == {}
