@@ -7,7 +7,7 @@ import uuid
 from typing import NoReturn
 
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import AllocationNotWritten, Unavailable
+from rtagent.errors import AllocationNotWritten, ClaimExpired, Unavailable
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.placement_policy import ManageAllocations
@@ -60,6 +60,7 @@ class AllocationWrites:
         written.
 
         :raises AllocationNotWritten: it is not written in time, and the claim was aborted.
+        :raises ClaimExpired: the claim has ended meanwhile.
         """
         options = self._context.settings.current.placement
         if self._outbox is None or options.manage_allocations != ManageAllocations.STRICT:
@@ -83,6 +84,8 @@ class AllocationWrites:
         if not written:
             error = self._outbox.error
             self._give_up(claim, call, seconds, error.message if error else "Placement is slow")
+        if claim.uuid not in self._node.state.claims:  # what was written is that it has nothing
+            raise ClaimExpired(claim_uuid=claim.uuid)
 
     def measure(self, metrics: Metrics) -> None:
         """Register the gauges of the outbox, if there is one."""
