@@ -21,6 +21,9 @@ from rtagent.telemetry.metrics import Metrics
 #: How many calls may wait for their allocation at once. Each keeps a thread of the RPC server; the
 #: others are left to the ends of claims and to reads. Few may wait once writes have failed.
 WAITING, WAITING_AFTER_FAILURE = 40, 12
+#: Seconds for which further calls wait to be among them, unless writes have failed: a burst of
+#: claims is written soon.
+BURST = 5.0
 
 
 class AllocationWrites:
@@ -36,7 +39,7 @@ class AllocationWrites:
         """:param api: of the outbox alone; None if nothing is published."""
         self._context, self._node, self._publisher = context, node, publisher
         self._reporter = context.reporter.named(__name__)
-        self._lock, self._waiting = threading.Lock(), 0
+        self._slots, self._waiting = threading.Condition(), 0
         self._outbox = None if api is None else self._make(api)
 
     def start(self) -> None:
@@ -68,19 +71,16 @@ class AllocationWrites:
         seconds = options.allocation_timeout
         if self._node.state.policy.placement.manage_allocations == ManageAllocations.NO:
             self._give_up(claim, call, 0, "the option is not in force yet")
-        limit = WAITING if self._outbox.error is None else WAITING_AFTER_FAILURE
-        with self._lock:
-            self._waiting += 1
-            admitted = self._waiting <= limit
+        ends = self._context.clock.monotonic() + seconds
+        self._take_slot(claim, call, min(BURST, seconds))
         try:
             consumers = [each for each in (claim.owner_id, claim.migration_uuid) if each]
-            written = admitted and self._outbox.wait_written(consumers, seconds)
+            left = max(0.0, ends - self._context.clock.monotonic())
+            written = self._outbox.wait_written(consumers, left)
         finally:
-            with self._lock:
+            with self._slots:
                 self._waiting -= 1
-        if not admitted:
-            why = f"{limit} calls wait for their allocations, which is the limit"
-            self._give_up(claim, call, 0, why)
+                self._slots.notify()
         if not written:
             error = self._outbox.error
             self._give_up(claim, call, seconds, error.message if error else "Placement is slow")
@@ -100,6 +100,26 @@ class AllocationWrites:
                 "Age of the oldest allocation that Placement does not have yet",
                 lambda: outbox.age,
             )
+
+    def _take_slot(self, claim: Claim, call: Call, seconds: float) -> None:
+        """Become one of the calls that wait.
+
+        :raises AllocationNotWritten: too many wait already, and the claim was aborted.
+        """
+        with self._slots:
+            admitted = self._slots.wait_for(
+                lambda: self._failing or self._waiting < WAITING, seconds
+            )
+            limit = WAITING_AFTER_FAILURE if self._failing else WAITING
+            if admitted and self._waiting < limit:
+                self._waiting += 1
+                return
+        why = f"{limit} calls wait for their allocations, which is the limit"
+        self._give_up(claim, call, 0, why)
+
+    @property
+    def _failing(self) -> bool:
+        return self._outbox is not None and self._outbox.error is not None
 
     def _give_up(self, claim: Claim, call: Call, seconds: int, why: str) -> NoReturn:
         """Abort a claim whose caller gets an error, unless a repeat of the call has activated it.

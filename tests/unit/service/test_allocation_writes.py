@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from rtagent.embedded import SystemClock
 from rtagent.errors import ClaimExpired
 from rtagent.placement.memory import MemoryPlacement
-from rtagent.service.allocation_writes import AllocationWrites
+from rtagent.rpc.call_limit import THREADS
+from rtagent.service.allocation_writes import WAITING, AllocationWrites
 from tests.support.allocation_outboxes import manage, prepare
 from tests.support.hosts import call
 from tests.support.trackers import claim, release
@@ -33,7 +34,7 @@ class Waiting:
         self.api = prepare(MemoryPlacement())
         self.publisher = SimpleNamespace(pushing=False, first_round_ended=False)
         self.writes = AllocationWrites(context, self.api, world.node, self.publisher)
-        self.pool = ThreadPoolExecutor(2)
+        self.pool = ThreadPoolExecutor(THREADS)
 
     def confirm(self, made):
         """Wait for the allocation of a claim, in a thread."""
@@ -69,3 +70,11 @@ def test_a_claim_that_has_ended_meanwhile_is_not_answered(waiting):
     waiting.publish()
     with pytest.raises(ClaimExpired):
         answer.result(LONG)
+
+
+def test_a_burst_of_claims_is_answered(waiting):
+    made = claim(waiting.tracker)
+    answers = [waiting.confirm(made) for _ in range(THREADS)]
+    assert THREADS > WAITING
+    waiting.publish()
+    assert [answer.result(LONG) for answer in answers] == [None] * THREADS
