@@ -146,9 +146,10 @@ class ConsumerWriter:
         for uuid in changed:
             self._known.pop(uuid, None)
         self._send({uuid: _body(known, new) for uuid, (known, new) in changed.items()})
+        here = {each.uuid for _, each in pairs if each.parts}
         for uuid, (known, new) in after.items():
-            if not new.parts:
-                self._known.pop(uuid, None)  # Placement forgets it, too
+            if uuid not in here:
+                self._known.pop(uuid, None)  # it is gone, or other hosts go on writing it
             elif uuid in changed:
                 self._known[uuid] = replace(new, generation=(known.generation or 0) + 1)
             else:

@@ -203,3 +203,17 @@ def test_an_outage_is_raised_and_the_consumer_is_read_afterwards(setup, groups):
     assert setup.write(*([wanted(each, 2)] for each in consumers)) == {}
     assert setup.requests()[:groups] == ["consumer"] * groups
     assert all(setup.vcpus(each) == {HERE: 2} for each in consumers)
+
+
+def test_a_consumer_that_is_only_elsewhere_is_read_before_the_next_write():
+    setup, guest = Setup(), uid()
+    setup.other_writer(guest, None, **{THERE: 2})
+    setup.write([WantedConsumer(uuid=guest, parts={HERE: {"VCPU": 1}})])
+    setup.write([WantedConsumer(uuid=guest)])
+    setup.requests()
+    generation = setup.api.consumer(guest)["consumer_generation"]
+    setup.other_writer(guest, generation, **{THERE: 3})
+    setup.requests()
+    setup.write([WantedConsumer(uuid=guest, parts={HERE: {"VCPU": 1}})])
+    assert setup.requests() == ["consumer", "put_consumer"]
+    assert setup.vcpus(guest) == {HERE: 1, THERE: 3}
