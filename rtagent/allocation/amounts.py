@@ -1,4 +1,4 @@
-"""Amounts of the resource classes that provider configuration files offer."""
+"""Amounts of the resource classes that provider files offer."""
 
 from __future__ import annotations
 

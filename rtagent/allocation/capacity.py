@@ -86,7 +86,7 @@ def shortfalls(
 def offered_shortfall(
     state: NodeState, owner_id: str, offered: OfferedInventory, amount: int
 ) -> Reason | None:
-    """Return why a new claim cannot have an amount of what a provider configuration file offers;
+    """Return why a new claim cannot have an amount of what a provider file offers;
     None: it can.
     """
     check = _offered_check(state, owner_id, offered, amount)

@@ -47,7 +47,7 @@ class ProviderPools:
 
     @cached_property
     def offered(self) -> Mapping[Pool, str]:
-        """What provider configuration files offer: the suffix of the provider's name."""
+        """What provider files offer: the suffix of the provider's name."""
         offered = self._state.policy.placement.offered
         return {(self._uuid(each.suffix), each.resource_class): each.suffix for each in offered}
 
@@ -81,7 +81,7 @@ class ProviderPools:
         }
 
     def counts(self, resource_class: str) -> bool:
-        """Return whether this agent counts a class, other than by what provider configuration files
+        """Return whether this agent counts a class, other than by what provider files
         offer.
         """
         classes = {name for _, name in self.resources}

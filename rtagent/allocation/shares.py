@@ -36,7 +36,7 @@ class Shares(Value, frozen=True, kw_only=True):
 
     :ivar resources: numbers of assigned resources, by class and by the address of the parent device
         ("": the host).
-    :ivar amounts: of the classes that provider configuration files offer, by class and by the
+    :ivar amounts: of the classes that provider files offer, by class and by the
         suffix of the provider's name. A class without any is elsewhere.
     """
 
@@ -106,7 +106,7 @@ def attached_shares(
 
 def foreign(pools: ProviderPools, requests: Mapping[str, ResourceRequest]) -> dict[str, int]:
     """Return the requests for classes of which this agent has no units: another service counts
-    them, or a provider configuration file offers them.
+    them, or a provider file offers them.
     """
     return {
         name: request
@@ -174,7 +174,7 @@ class _Parts:
                     yield _unequal(name, allocated.get(parent, 0), named[parent], uuid)
 
     def of_amounts(self, requests: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
-        """Yield the differences of the classes that another service, or a provider configuration
+        """Yield the differences of the classes that another service, or a provider
         file, defines.
         """
         for name in dict.fromkeys((*requests, *self.amounts)):

@@ -37,7 +37,7 @@ class ResourceInventory(Value, frozen=True, kw_only=True):
 
 
 class AssignedAmount(Value, frozen=True, kw_only=True):
-    """An amount of a resource class that a provider configuration file offers, as a claim records
+    """An amount of a resource class that a provider file offers, as a claim records
     it.
 
     :ivar provider: the uuid of the resource provider. :ivar suffix: of its name, see

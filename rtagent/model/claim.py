@@ -67,7 +67,7 @@ class Claim(Value, frozen=True, kw_only=True):
     :ivar pci_replaced: for a move, the devices before and after it, by purpose (an alias name or a
         request id).
     :ivar resources: assigned resources (Nova's ``Instance.resources``).
-    :ivar amounts: amounts of the resource classes that provider configuration files offer, and the
+    :ivar amounts: amounts of the resource classes that provider files offer, and the
         context of a guest with encrypted memory.
     :ivar mem_encryption: how the guest's memory is encrypted, or None.
     :ivar allocations: the allocations in Placement that the claim follows; None: the agent chose.

@@ -173,7 +173,7 @@ def _consumer_of(state: NodeClaims, claim: Claim, mains: Sequence[Claim]) -> str
 
 
 def _amounts(claims: Iterable[Claim], *, reuse: bool) -> Counter[_Pool]:
-    """Return the amounts on the root provider, and those that provider configuration files offer.
+    """Return the amounts on the root provider, and those that provider files offer.
 
     :param reuse: of two main claims, the larger one counts, as it does for the node's usage.
     """

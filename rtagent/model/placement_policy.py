@@ -22,7 +22,7 @@ class ManageAllocations(StrEnum):
 
 
 class OfferedInventory(Value, frozen=True, kw_only=True):
-    """An inventory that a provider configuration file adds to one of this node's providers.
+    """An inventory that a provider file adds to one of this node's providers.
 
     :ivar suffix: of the provider, see `provider_names`; "" is the root.
     """
@@ -43,8 +43,8 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
     :ivar adopted: the uuids of child providers that another publisher had made, by suffix.
     :ivar disk_provider: the uuid of the provider that shares its disk with this host: allocations
         of DISK_GB are on it, and the root has no DISK_GB. None: the disk is the host's own.
-    :ivar offered: inventories that provider configuration files add.
-    :ivar offered_traits: traits that provider configuration files add, by the suffix of the
+    :ivar offered: inventories that provider files add.
+    :ivar offered_traits: traits that provider files add, by the suffix of the
         provider.
     :ivar withheld_traits: traits of the hypervisor that are not reported.
     :ivar offered_by: the provider file that describes a provider, by its suffix.

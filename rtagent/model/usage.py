@@ -74,7 +74,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
     :ivar disk_mb: MB. :ivar numa: the same use by host CPU and by cell.
-    :ivar amounts: of the resource classes that provider configuration files offer, by the suffix of
+    :ivar amounts: of the resource classes that provider files offer, by the suffix of
         the provider's name and by class.
     """
 
