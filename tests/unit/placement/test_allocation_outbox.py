@@ -255,6 +255,15 @@ def test_pauses_are_short_while_callers_wait():
     assert setup.allocated() == setup.wanted()
 
 
+def test_after_a_reload_of_the_store_rows_are_written_again(setup):
+    """The reloaded rows may be others with the same revisions."""
+    claim(setup.tracker)
+    setup.turn()
+    setup.outbox.listener(setup.tracker.snapshot(), ())
+    assert "consumer" in setup.turn()  # what is compared may have been written before
+    assert setup.allocated() == setup.wanted()
+
+
 def test_a_row_that_came_meanwhile_stays(setup):
     made = claim(setup.tracker)
     setup.turn()

@@ -173,10 +173,11 @@ def test_a_claim_that_ends_meanwhile_gets_nothing(node):
     assert node.parts(GUEST) == {}
 
 
-def test_an_allocation_that_is_written_meanwhile_is_not_written_twice(node):
+@pytest.mark.parametrize("request_", ["consumer", "put_consumer"])
+def test_an_allocation_that_is_written_meanwhile_is_not_written_twice(node, request_):
     claim = node.agent.run(ONE)
     device = provider(node, claim.pci[0].address)
-    node.meddler.before["put_consumer"] = lambda: node.allocate(GUEST, {GPU: 1}, device)
+    node.meddler.before[request_] = lambda: node.allocate(GUEST, {GPU: 1}, device)
     assert node.run().healed == ()
     assert node.parts(GUEST) == {device: {GPU: 1}}
 
