@@ -178,7 +178,8 @@ def test_an_allocation_that_is_written_meanwhile_is_not_written_twice(node, requ
     claim = node.agent.run(ONE)
     device = provider(node, claim.pci[0].address)
     node.meddler.before[request_] = lambda: node.allocate(GUEST, {GPU: 1}, device)
-    assert node.run().healed == ()
+    report = node.run()
+    assert (report.healed, report.problems) == ((), ())
     assert node.parts(GUEST) == {device: {GPU: 1}}
 
 
