@@ -382,20 +382,6 @@ class Life(RuleBasedStateMachine):
         self.host.remove_allocation(owner)
 
 
-def test_allocation_of_a_device_that_goes_with_its_claim_is_removed(server):
-    host = PublishedHost(server, ManageAllocations.YES)
-    for alias, spec in (("gpu", "gpus"), ("vf", "functions")):
-        request = requested(devices={alias: 1})
-        claim = host.tracker.instance_claim(request, host.next_call("instance_claim"))
-        assert host.settle()
-        host.policy = policy(set(SPECS) - {spec}, manage=ManageAllocations.YES)
-        host.tracker.set_policy(host.policy)
-        assert host.settle()
-        host.release(claim)
-        assert host.settle()
-        host.check_allocations()
-
-
 @pytest.mark.parametrize("manage", [ManageAllocations.NO, ManageAllocations.YES])
 def test_placement_offers_what_the_agent_grants(
     server: Placement, long: bool, manage: ManageAllocations
