@@ -328,8 +328,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(licences=st.sampled_from([0, 4, 6]))
     def change_provider_file(self, licences):
-        """The file comes, changes or goes. Placement accepts no further write of a guest that has
-        what the file offered, so that it goes only after the last such guest.
+        """The file comes, changes or goes. It goes only after the last guest that has what it
+        offers: until then the mirror has a problem to report.
         """
         flavors = (each.flavor for each in self.host.state.claims.values())
         if licences or not any(f"resources:{LICENCE}" in each.extra_specs for each in flavors):
