@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -12,6 +11,7 @@ from rtagent.allocation.requested_encryption import ENCRYPTION, requested_encryp
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
+from rtagent.model.flavor import in_request_groups
 from rtagent.model.instance import Instance
 from rtagent.model.move import MoveRequest
 from rtagent.model.policy import Policy
@@ -28,10 +28,6 @@ from rtagent.pci.requests import DeviceRequest, device_requests, requests_of_mov
 #: Resource classes that are counted, here or in `NumaRequirements`. For any other class, a claim
 #: gets units with identifiers.
 COUNTED_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
-
-
-#: A resource class in the flavor, of the request itself or of a request group. Nova's grammar.
-_GROUP = re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
 
 
 class Requirements(Value, frozen=True, kw_only=True):
@@ -212,8 +208,6 @@ def _in_request_groups(extra_specs: Mapping[str, str]) -> Mapping[str, int]:
     :raises PropertyInvalid: a number is not an integer.
     """
     sums = Counter[str]()
-    for key, value in extra_specs.items():
-        found = _GROUP.fullmatch(key)
-        if value and found is not None:
-            sums[found["name"]] += Property(key, value).integer(least=0)
+    for key, name, value in in_request_groups(extra_specs):
+        sums[name] += Property(key, value).integer(least=0)
     return sums

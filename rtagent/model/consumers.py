@@ -28,6 +28,7 @@ from rtagent.model.claim import (
     Claim,
 )
 from rtagent.model.device import VF_TYPES, AssignedDevice, Device, PciDevice
+from rtagent.model.flavor import in_request_groups
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node
@@ -38,6 +39,9 @@ from rtagent.model.units import MB_IN_GB
 
 #: The types of consumers, as Nova names them.
 INSTANCE, MIGRATION = "INSTANCE", "MIGRATION"
+
+#: Classes of which ``resources:CLASS`` in a flavor overrides what the flavor itself says.
+OVERRIDABLE = frozenset({orc.VCPU, orc.MEMORY_MB, orc.DISK_GB})
 
 #: Amounts by provider uuid and resource class. None is 0.
 Parts = Mapping[str, Mapping[str, int]]
@@ -196,9 +200,26 @@ def _amounts_of(claim: Claim) -> Counter[_Pool]:
             ("", orc.MEMORY_MB): claim.memory_mb,
             # Rounded up for each consumer, as Nova's flavors are.
             ("", orc.DISK_GB): -(-claim.disk_mb // MB_IN_GB),
+            **{("", name): amount for name, amount in _overridden(claim).items()},
             **{(each.suffix, each.resource_class): each.amount for each in claim.amounts},
         }
     )
+
+
+def _overridden(claim: Claim) -> Counter[str]:
+    """Return the amounts that ``resources:CLASS`` in the flavor sets instead of the guest's own:
+    the scheduler allocates these, and the claim was compared with them.
+    """
+    found = Counter[str]()
+    if claim.kind == ATTACH or claim.quarantined:
+        return found
+    for _, name, value in in_request_groups(claim.flavor.extra_specs):
+        if name in OVERRIDABLE:
+            found[name] += int(value)
+    for name in found:
+        extra = claim.extra_resource.get(name, 0)
+        found[name] += extra if isinstance(extra, int) else 0
+    return found
 
 
 def _units(claims: Iterable[Claim]) -> dict[tuple[str, str], AssignedDevice | AssignedResource]:

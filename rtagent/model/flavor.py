@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Count, Document, Name, Positive, Text
+
+#: A resource class in the flavor, of the request itself or of a request group. Nova's grammar.
+_GROUP = re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
 
 
 class Flavor(Document, frozen=True, kw_only=True):
@@ -30,3 +34,13 @@ class Image(Document, frozen=True, kw_only=True):
     """
 
     properties: Mapping[Name, Text] = {}
+
+
+def in_request_groups(extra_specs: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield key, resource class and value of each ``resources:CLASS`` and
+    ``resources<group>:CLASS`` that has a value.
+    """
+    for key, value in extra_specs.items():
+        found = _GROUP.fullmatch(key)
+        if value and found is not None:
+            yield key, found["name"], value

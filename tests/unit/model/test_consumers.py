@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from rtagent import claims
 from rtagent.model.consumers import (
     INSTANCE,
     MIGRATION,
@@ -16,17 +17,19 @@ from rtagent.model.consumers import (
 from rtagent.model.device import MdevType, Tags
 from rtagent.model.placement_policy import PlacementPolicy
 from rtagent.model.provider_names import mdev_suffix, provider_uuid
+from rtagent.model.request import Allocation
 from rtagent.pci.specs import parse_specs
 from tests.support.device_states import (
     PMEM,
     VGPU_TYPE,
+    after,
     attached,
     built,
     device_host,
     policy,
     released,
 )
-from tests.support.hosts import NODE, PINNED, PINNING, host, uid
+from tests.support.hosts import NODE, NOON, PINNED, PINNING, call, host, request, uid
 from tests.support.move_host import GUEST, LARGE, SMALL, Host, facts, source_and_dest
 from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, VF_IDS, gpu, nic, record
 
@@ -237,3 +240,14 @@ def test_shared_disk_is_allocated_from_the_provider_that_shares_it():
     }
     # Other hosts have allocations there, too.
     assert uid(70) not in own_providers(state)
+
+
+def test_what_a_flavor_says_for_placement_is_written_as_it_was_allocated():
+    specs = {"resources:VCPU": "0", "resources1:MEMORY_MB": "100", "resources2:MEMORY_MB": "28"}
+    asked = request(vcpus=2, memory_mb=2048, root_gb=3, extra_specs=specs)
+    allocated = {NODE.uuid: {"MEMORY_MB": 128, "DISK_GB": 3}}
+    allocations = {uuid: Allocation(resources=part) for uuid, part in allocated.items()}
+    state, claim = after(
+        host(), claims.build(host(), replace(asked, allocations=allocations), call(), NOON)
+    )
+    assert consumer_allocations(state, claim.owner_id) == allocated
