@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from rtagent.errors import PlacementConflict
-from rtagent.model.consumers import consumers_of, own_providers
+from rtagent.model.consumers import Parts, consumers_of, own_providers
 from rtagent.model.node_state import NodeState
 from rtagent.ports import PlacementAPI
 
 
 def differing_consumers(api: PlacementAPI, state: NodeState) -> Sequence[str]:
-    """Return the consumers of claims whose allocations in Placement differ or are missing.
+    """Return the consumers of claims whose allocations in Placement differ, are missing, or should
+    not be there.
 
     An owner with a quarantined claim is left out: it is not known what the claim has.
 
@@ -22,11 +23,23 @@ def differing_consumers(api: PlacementAPI, state: NodeState) -> Sequence[str]:
     return sorted(
         uuid
         for owner in state.owners
-        if not any(claim.quarantined for claim in state.claims_of(owner))
-        for uuid, consumer in consumers_of(state, owner).items()
-        if {name: part for name, part in consumer.parts.items() if name in own}
-        != found.get(uuid, {})
+        for uuid, parts in _wanted(state, owner).items()
+        if {name: part for name, part in parts.items() if name in own} != found.get(uuid, {})
     )
+
+
+def _wanted(state: NodeState, owner: str) -> Mapping[str, Parts]:
+    """Return what an owner's consumers should have, by uuid.
+
+    A migration may have nothing here, but may have had: its guest has arrived, or shares what it
+    had with its new claim since a reload.
+    """
+    claims = state.claims_of(owner)
+    if any(claim.quarantined for claim in claims):
+        return {}
+    moves = (claim.migration_uuid for claim in claims)
+    wanted: dict[str, Parts] = {uuid: {} for uuid in moves if uuid}
+    return wanted | {uuid: each.parts for uuid, each in consumers_of(state, owner).items()}
 
 
 def _allocations(

@@ -16,6 +16,7 @@ from rtagent.placement.outbox_groups import BACKLOG
 from rtagent.placement.request_id import current_request_id
 from rtagent.placement.schedule import FIRST_RETRY, LAST_RETRY
 from rtagent.placement.unanswered import SETTLED
+from tests.support.agents import GUEST, LARGE, SMALL, facts
 from tests.support.allocating_agents import MANAGED, AllocatingAgent, settle
 from tests.support.allocation_outboxes import RECORD, OutboxSetup, manage, prepare
 from tests.support.encrypted_guests import SEV, encrypted
@@ -340,3 +341,17 @@ def test_a_class_that_was_withdrawn_while_it_was_claimed_is_given_back():
     agent.release(made)
     settle(agent)
     assert agent.found() == {}
+
+
+def test_a_migration_that_shares_everything_after_a_reload_has_nothing_allocated():
+    agent = AllocatingAgent(1, MemoryPlacement(), ManualClock())
+    agent.publish()
+    agent.run(SMALL)
+    move = facts()
+    agent.claim_move(move, LARGE)
+    settle(agent)
+    assert agent.found().keys() == {GUEST, move.uuid}
+    agent.tracker.set_policy(replace(MANAGED, same_host_resize_reuse=True))
+    settle(agent, agent)
+    assert agent.found() == agent.wanted()
+    assert agent.found().keys() == {GUEST}
