@@ -16,6 +16,8 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 
+import os_traits
+
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.change import Change
 from rtagent.model.health import Status
@@ -53,7 +55,7 @@ class PlacementMirror:
         """:param wanted: returns the tree that Placement should have now; None if it is unknown.
         :param prepare: called before each round publishes, with whether the round reads everything;
             returns whether the wanted tree has changed. If it raises `PlacementError`, nothing is
-            published.
+            published but whether the host is disabled.
         :param refresh: returns the seconds after which everything is read again; 0: never.
         :param jitter: returns a number from 0 to 1, called for each pause after a failure.
         """
@@ -221,8 +223,16 @@ class PlacementMirror:
             if self._prepare(self._schedule.reading):
                 tree = self._wanted() or tree
         except PlacementError as error:
-            return Outcome(revision=tree.revision, problems=(error,))
+            return Outcome(revision=tree.revision, problems=(error, *self._warn(tree, error)))
         return self._synchroniser.sync(tree)
+
+    def _warn(self, tree: Tree, error: PlacementError) -> Sequence[PlacementError]:
+        """Publish whether the host is disabled, though nothing else can be published: a scheduler
+        must not choose a host that is down. Return what failed.
+        """
+        if isinstance(error, PlacementUnavailable):
+            return ()
+        return self._synchroniser.sync_trait(tree, os_traits.COMPUTE_STATUS_DISABLED)
 
     def _end(self, outcome: Outcome, request_id: str = "") -> None:
         with self._condition:

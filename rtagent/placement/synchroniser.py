@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -104,23 +105,46 @@ class Synchroniser:
             unknown_traits=wanted & self._queried_traits - self._known_traits,
         )
 
+    def sync_trait(self, tree: Tree, trait: str) -> list[PlacementError]:
+        """Make the root provider, if Placement has it, match the tree in one standard trait. Return
+        what failed.
+        """
+        root = tree.providers[0]
+        try:
+            return list(self._retried(self._converge_trait, root, trait))
+        except PlacementError as error:
+            return [error]
+
     def sync_provider(self, wanted: Provider) -> list[PlacementError]:
         """Make one provider match, and return what failed.
 
         Retry while other clients write to the provider, each time from its current contents. An
         outage is not retried here but raised: the mirror repeats the whole pass later.
         """
+        try:
+            return self._retried(self._converge, wanted)
+        except PlacementUnavailable:
+            raise
+        except PlacementError as error:
+            return [error]
+
+    def _retried(
+        self, converge: Callable[..., list[PlacementError]], *arguments: Any
+    ) -> list[PlacementError]:
         retrying = Retrying(
             stop_max_attempt_number=ATTEMPTS,
             wait="no_sleep",  # the other writer finishes while the provider is read again
             retry_on_exception=self._is_conflict,
         )
-        try:
-            problems: list[PlacementError] = retrying.call(self._converge, wanted)
-        except PlacementUnavailable:
-            raise
-        except PlacementError as error:
-            return [error]
+        problems: list[PlacementError] = retrying.call(converge, *arguments)
+        return problems
+
+    def _converge_trait(self, root: Provider, trait: str) -> list[PlacementError]:
+        # It is not cached: a reshape, which follows, changes it.
+        current = read_provider(self._api, root)
+        problems: list[PlacementError] = []
+        if current is not None and (trait in root.traits) != (trait in current.traits):
+            self._send(PutTraits(root.uuid, current.traits ^ {trait}), current, problems)
         return problems
 
     def _is_conflict(self, error: Exception) -> bool:

@@ -84,7 +84,8 @@ class Takeover:
         changed.
 
         :param reading: the round reads everything again.
-        :raises PlacementError: nothing may be published in this round.
+        :raises PlacementError: nothing may be published in this round but whether the host is
+            disabled.
         """
         before = self._adoption
         if not self.done:
@@ -204,10 +205,11 @@ def disk_provider(api: PlacementAPI, root: str) -> str | None:
 def refused(refusal: Refusal) -> PlacementError:
     """Return the error for a refusal, with its remedy."""
     return PlacementError(
-        f"Placement's older records of this host cannot be reshaped: {refusal}. Nothing is"
-        " published until that is resolved. Claim the guest here with the device that it has. If"
-        " the guest is gone, delete its allocations (openstack resource provider allocation delete"
-        f" {refusal.consumer}). rtagent placement reshape --dry-run shows the plan",
+        f"Placement's older records of this host cannot be reshaped: {refusal}. Only"
+        " whether the host is disabled is published until that is resolved. Claim the guest here"
+        " with the device that it has. If the guest is gone, delete its allocations (openstack"
+        f" resource provider allocation delete {refusal.consumer}). rtagent placement reshape"
+        " --dry-run shows the plan",
         consumer_uuid=refusal.consumer,
     )
 

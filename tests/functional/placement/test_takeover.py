@@ -289,6 +289,32 @@ def test_an_ambiguous_consumer_is_refused_and_the_old_shape_stays(node, nova, ag
     assert agent.allocations(consumer)[agent.children[place]] == {"VGPU": 1}
 
 
+def test_a_host_that_is_down_is_disabled_although_its_reshape_is_refused(node, nova, agent):
+    nova.root(VGPU=8)
+    consumer = uid()
+    nova.allocate(consumer, root={"VCPU": 1, "VGPU": 1})
+    before = agent.inventories(node.uuid), agent.traits(node.uuid)
+    agent.start()
+    assert (agent.inventories(node.uuid), agent.traits(node.uuid)) == before
+
+    node.disabled = True
+    agent.turn()
+    disabled = {"COMPUTE_STATUS_DISABLED"}
+    assert agent.health[0] == "fail"
+    assert agent.traits(node.uuid) == before[1] | disabled
+    assert all(request.method == "GET" for request in agent.requests())
+    node.disabled = False
+    agent.turn()
+    assert (agent.inventories(node.uuid), agent.traits(node.uuid)) == before
+
+    node.disabled = True
+    agent.turn()
+    claim_vgpu(agent, consumer)
+    agent.turn()
+    assert_idle(agent)
+    assert disabled <= agent.traits(node.uuid)
+
+
 def test_a_user_without_the_role_is_an_error_that_names_it(node, nova, agent):
     nova.root(VGPU=8)
     consumer = uid()
