@@ -23,7 +23,7 @@ from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement.allocation_comparison import differing_consumers
 from rtagent.placement.consumer_writer import ConsumerWriter
-from rtagent.placement.outbox_groups import Batch, batches
+from rtagent.placement.outbox_groups import Batch, batches, is_known
 from rtagent.placement.outbox_health import OutboxHealth
 from rtagent.placement.outbox_source import OutboxSource
 from rtagent.placement.pauses import Pauses
@@ -242,13 +242,21 @@ class AllocationOutbox:
             doubted, self._doubted = self._doubted, set()
         self._writer.forget(doubted)  # Placement has something else than was written
         now = self._clock.monotonic()
-        due = [row for row in self.unwritten() if self._pauses.due(row) <= now]
+        due = self._known([row for row in self.unwritten() if self._pauses.due(row) <= now], now)
         for batch in batches(self._source.state, self._source.owns, due):
             if self._stopping or not self._source.ready():
                 return
             self._let_mirror_finish()
             self._write(batch)
             self._remove()
+
+    def _known(self, rows: Sequence[OutboxRow], now: float) -> Sequence[OutboxRow]:
+        """Leave out the rows of damaged claims, until an operator has released these."""
+        state = self._source.state()
+        unknown = [row for row in rows if not is_known(state, row.consumer_uuid)]
+        reason = PlacementError("the record of its claim is damaged or missing")
+        self._pauses.refuse(unknown, {row.consumer_uuid: reason for row in unknown}, now)
+        return [row for row in rows if row not in unknown] if unknown else rows
 
     def _write(self, batch: Batch) -> None:
         use_request_id(batch.request_id)

@@ -30,6 +30,16 @@ class Batch(Value, frozen=True, kw_only=True):
     request_id: str
 
 
+def is_known(state: NodeState, consumer_uuid: str) -> bool:
+    """Whether it is known what a consumer has. It is not if the row of a claim is damaged, or is
+    missing: the guest may still have what no claim says.
+    """
+    claims = state.claims_of(owner_of(state, consumer_uuid))
+    if state.unknown and not claims:
+        return False
+    return not any(claim.quarantined for claim in claims)
+
+
 def batches(
     state: Callable[[], NodeState], owns: Callable[[str], bool], due: Sequence[OutboxRow]
 ) -> Iterator[Batch]:

@@ -5,6 +5,9 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from rtagent.db.engine import open_engine
+from rtagent.db.schema import metadata
+from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.flavor import Flavor
@@ -94,6 +97,29 @@ def test_nothing_is_written_before_the_inventories(setup):
     assert setup.turn() == setup.turn(1) == []
     setup.ready = True
     assert setup.turn() == ["put_consumer"]
+
+
+@pytest.mark.parametrize("change", ["UPDATE claims SET pcpus = 'x'", "DELETE FROM claims"])
+def test_the_allocation_of_a_damaged_claim_is_not_removed(change, tmp_path):
+    """The guest still runs, and has what the claim's row said."""
+    engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
+    metadata.create_all(engine)
+    setup = OutboxSetup(store=SqlStore(engine))
+    made = claim(setup.tracker)
+    setup.turn()
+    allocated = setup.allocated()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(change)
+    setup.restart()
+    assert setup.turn() == ["tree", "allocations"]
+    assert setup.allocated() == allocated
+    assert setup.turn() == []  # it waits
+    assert "damaged or missing" in setup.reporter.healths[-1][2]
+    release(setup.tracker, made.uuid)
+    setup.turn(LAST_RETRY)
+    engine.dispose()
+    known = change.startswith("UPDATE")
+    assert setup.allocated() == ({} if known else allocated)
 
 
 def test_an_outage_keeps_the_rows_and_pauses(setup):
