@@ -132,7 +132,7 @@ class HttpPlacement:
 
     def provider(self, uuid: str) -> Mapping[str, Any] | None:
         response = self._request("GET", f"/resource_providers/{uuid}")
-        if response.status_code == HTTPStatus.NOT_FOUND:
+        if _is_absent(response):
             return None
         return _decoded(_checked(response), _Provider)
 
@@ -146,7 +146,7 @@ class HttpPlacement:
 
     def delete_provider(self, uuid: str) -> None:
         response = self._request("DELETE", f"/resource_providers/{uuid}")
-        if response.status_code != HTTPStatus.NOT_FOUND:
+        if not _is_absent(response):
             _written(response)
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
@@ -221,7 +221,7 @@ class HttpPlacement:
         self, method: str, uuid: str, part: str, body: Mapping[str, Any] | None = None
     ) -> requests.Response:
         response = self._request(method, f"/resource_providers/{uuid}/{part}", body)
-        if response.status_code == HTTPStatus.NOT_FOUND:
+        if _is_absent(response):
             raise PlacementConflict(f"provider {uuid} is gone: {_detail(response)}")
         return _checked(response)
 
@@ -272,6 +272,13 @@ def _checked(response: requests.Response) -> requests.Response:
     if status == HTTPStatus.CONFLICT and concurrent:
         raise PlacementConflict(**data)
     raise PlacementError(**data)
+
+
+def _is_absent(response: requests.Response) -> bool:
+    """Whether Placement says that it does not have a provider. A proxy that does not find Placement
+    answers 404, too.
+    """
+    return response.status_code == HTTPStatus.NOT_FOUND and bool(_error(response))
 
 
 def _written(response: requests.Response) -> None:

@@ -167,6 +167,16 @@ def test_an_absent_provider_is_returned_as_none(client, script):
     assert client.provider(RP) is None
 
 
+@pytest.mark.parametrize("body", [b"<html>Not Found</html>", {"message": "no route"}, b""])
+def test_a_proxy_that_does_not_find_placement_is_no_absent_provider(client, script, body):
+    """The agent would forget what it owns, and that its disk is shared."""
+    script.response = lambda: (404, body)
+    for request in (client.provider, client.aggregates, client.inventories, client.delete_provider):
+        with pytest.raises(PlacementError, match="answered 404") as caught:
+            request(RP)
+        assert type(caught.value) is PlacementError
+
+
 def test_creating_a_provider_at_a_wrong_address_raises(client, script):
     script.response = refusal(404)
     with pytest.raises(PlacementError, match="POST /resource_providers answered 404") as caught:
