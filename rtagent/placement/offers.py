@@ -19,7 +19,12 @@ from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.printable import printable
 from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
-from rtagent.placement.devices import device_providers, resource_providers, root_resources
+from rtagent.placement.devices import (
+    device_providers,
+    encryption_providers,
+    resource_providers,
+    root_resources,
+)
 from rtagent.placement.provider import RATIO_DIGITS, InventoryRecord, Provider
 
 #: The suffix of the root provider.
@@ -69,7 +74,8 @@ def resolve(files: ProviderFiles, state: NodeState) -> Offers:
     pmem = frozenset(each.resource_class for each in state.policy.pci.pmem)
     owned = {ROOT: pmem | root_resources(state).keys()}
     if any(entry.identification not in names for entry in files.entries):
-        for child in (*device_providers(state), *resource_providers(state)):
+        children = (device_providers, resource_providers, encryption_providers)
+        for child in (each for providers in children for each in providers(state)):
             suffix = provider_suffix(node, child)
             names |= {child.uuid: suffix, child.name: suffix}
             owned[suffix] = frozenset(child.inventories)

@@ -67,6 +67,8 @@ class AllocationAudits:
         """Note the owners whose devices may lack their allocations now, and changes of the policy,
         by which other devices may be published. Return whether the thread should wake.
         """
+        if self._auditor is None:  # nobody would ever look at them
+            return False
         owners = {
             claim.owner_id
             for change in changes

@@ -15,6 +15,7 @@ from rtagent.placement.offers import Offers, resolve
 from rtagent.placement.provider import InventoryRecord, Provider
 from rtagent.placement.tree import build
 from tests.support.device_states import PMEM, audited, device_host, policy, seen
+from tests.support.encrypted_guests import sev_host
 from tests.support.hosts import NODE, host, uid
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
 from tests.support.provider_files import CLASS, TRAIT, entry, provider_files
@@ -211,3 +212,14 @@ def test_agents_own_inventory_of_an_offered_class_is_published():
     assert tree is not None
     (child,) = (each for each in tree.providers if each.name == GPU_NAME["name"])
     assert child.inventories[GPU_CLASS].total == 1
+
+
+def test_a_provider_of_encryption_contexts_is_found_by_name(offers):
+    name = provider_name(NODE, "amd_sev")
+    found = offers(sev_host(), entry({"name": name}, one()))
+    assert (found.absent, found.mistakes) == ((), ())
+    assert found.entries.keys() == {"amd_sev"}
+    assert providers(sev_host(), found)[name].inventories.keys() == {
+        CLASS,
+        "MEM_ENCRYPTION_CONTEXT",
+    }
