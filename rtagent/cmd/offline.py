@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from rtagent.api.client import as_error
@@ -24,7 +25,7 @@ from rtagent.model.claim_end import ClaimEnd
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Stored
-from rtagent.placement.adoption import AdoptionFile
+from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.offers import with_offers
 from rtagent.ports import Service
 
@@ -90,10 +91,16 @@ class OfflineDatabase:
             raise NodeNotFound(node=name, served=known or "none")
         return self._nodes.remove(found[0].uuid, rule, now)
 
+    def adopted(self, state: NodeState, adoption: Adoption) -> NodeState:
+        """Return a state with an adoption in force, and so with other providers for the provider
+        files to add to.
+        """
+        policy = adoption.applied_to(state.policy)
+        return with_offers(replace(state, policy=policy), self._settings.provider_files)
+
     def _state(self, stored: Stored) -> NodeState:
         adoption = AdoptionFile(self._settings.default.state_path).read(stored.node.uuid)
-        policy = adoption.applied_to(self._settings.policy(stored.ratios))
-        return with_offers(restore(stored, policy), self._settings.provider_files)
+        return self.adopted(restore(stored, self._settings.policy(stored.ratios)), adoption)
 
 
 class OfflineReader:

@@ -29,9 +29,10 @@ from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.diff import Difference, differences
 from rtagent.placement.loading import load
-from rtagent.placement.ownership import OwnershipFile, obsolete_providers
+from rtagent.placement.ownership import MemoryOwnership, OwnershipFile, obsolete_providers
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.synchroniser import read_provider
+from rtagent.placement.takeover import foresee
 
 COLUMNS = ("provider", "kind", "item", "placement", "agent")
 
@@ -40,7 +41,8 @@ class PlacementDiff(List):
     """List what the agent would change in Placement.
 
     The list is empty if Placement has what the agent wants, of the host and of each device with a
-    provider of its own. What other clients have set there is not compared.
+    provider of its own. What other clients have set there is not compared. Providers of this host
+    that the agent adopts at its start count as its own.
     """
 
     nouns = "differences"
@@ -50,8 +52,15 @@ class PlacementDiff(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         client = self.app.client
-        api, ownership = placement_api(client), OwnershipFile(client.settings.default.state_path)
-        tree_ = wanted_tree(client, node_state(client, parsed_args.node))
+        api = placement_api(client)
+        ownership: MemoryOwnership = OwnershipFile(client.settings.default.state_path)
+        state = node_state(client, parsed_args.node)
+        tree_ = wanted_tree(client, state)
+        if state.node.host == client.settings.default.host:
+            found, ownership = foresee(api, ownership, state, tree_), ownership.copy()
+            for adopted, contents in found.owned:
+                ownership.remember(adopted, contents)
+            tree_ = wanted_tree(client, client.database.adopted(state, found.adoption))
         return COLUMNS, [
             _row(difference)
             for wanted in (*tree_.providers, *obsolete_providers(ownership, tree_))

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.placement import node_state, placement_api, wanted_tree, with_node
 from rtagent.errors import RtAgentError
@@ -16,7 +14,7 @@ from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.reshape import Refusal, Reshape
 from rtagent.placement.shape import Amounts, Shape
 from rtagent.placement.shape_reading import read_and_plan
-from rtagent.placement.takeover import find, refused
+from rtagent.placement.takeover import foresee, refused
 
 COLUMNS = ("provider", "resource_class", "consumer", "before", "after")
 
@@ -52,8 +50,8 @@ class PlacementReshape(List):
         api, state = placement_api(client), node_state(client, parsed_args.node)
         ownership = OwnershipFile(client.settings.default.state_path)
         tree = wanted_tree(client, state)
-        found = find(api, ownership, state, tree, api.tree(state.node.uuid))
-        state = replace(state, policy=found.adoption.applied_to(state.policy))
+        found = foresee(api, ownership, state, tree)
+        state = client.database.adopted(state, found.adoption)
         now, plan = read_and_plan(api, state, wanted_tree(client, state))
         if isinstance(plan, Refusal):
             raise refused(plan)

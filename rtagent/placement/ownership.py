@@ -107,6 +107,15 @@ class MemoryOwnership:
         if uuid in self._all():
             self._replace({key: owned for key, owned in self._all().items() if key != uuid})
 
+    def copy(self) -> MemoryOwnership:
+        """Return a copy whose changes are not recorded.
+
+        :raises PlacementError: the records cannot be read.
+        """
+        copied = MemoryOwnership()
+        copied._owned = self._all()
+        return copied
+
     def _all(self) -> Mapping[str, OwnedProvider]:
         return self._owned
 

@@ -190,6 +190,16 @@ def find(
     return Finding(adoption=adopt(node, adoption_of(state), present, own), owned=tuple(owned))
 
 
+def foresee(
+    api: PlacementAPI, ownership: Ownership, state: NodeState, wanted: Tree | None
+) -> Finding:
+    """Return what the next start of an agent adopts. Nothing is changed."""
+    root = state.node.uuid
+    finding = find(api, ownership, state, wanted, api.tree(root))
+    shared = replace(finding.adoption, disk_provider=disk_provider(api, root))
+    return replace(finding, adoption=shared)
+
+
 def disk_provider(api: PlacementAPI, root: str) -> str | None:
     """Return the provider that shares disk with a root, or None. The first by uuid, if there are
     several.

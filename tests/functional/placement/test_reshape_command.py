@@ -116,3 +116,24 @@ def test_a_refusal_is_shown_and_the_daemon_serves(node, host):
     assert agent.inventories(node.uuid)["VGPU"] == (8, 0)
     assert host.daemon.running
     assert agent.children == {}
+
+
+def test_diff_shows_what_the_next_start_changes_after_it_has_adopted(node, host):
+    host.observe(gpus=0)
+    host.nova.root()
+    host.nova.child(
+        GPU, {"CUSTOM_PCI_10DE_13F1": 1}, ("COMPUTE_MANAGED_PCI_DEVICE", "HW_NIC_SRIOV")
+    )
+    shared, aggregate = host.nova.sharing(f"shared-{node.name}", DISK_GB=100), uid()
+    for each in (node.uuid, shared):
+        host.nova.aggregate(each, aggregate)
+
+    rows = [list(row.values())[1:4] for row in host.run("diff", "-f", "json").json]
+
+    assert ["trait", "HW_NIC_SRIOV", "present"] in rows
+    assert ["inventory", "DISK_GB"] in [row[:2] for row in rows]
+    assert not any(row[0] == "provider" for row in rows)
+    host.daemon.start().wait_ready()
+    assert node.eventually(lambda: host.run("diff", "-f", "json").json == [])
+    assert "DISK_GB" not in node.inventories
+    assert "HW_NIC_SRIOV" not in Agent(node).traits(Agent(node).children[GPU])
