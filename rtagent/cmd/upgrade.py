@@ -133,7 +133,9 @@ class UpgradeChecks(UpgradeCommands):
         return self._against_record(compute_id.path, node_uuid, settings)
 
     def placement(self) -> Result:
-        """Fail if Placement is unreachable or too old. Warn if nothing is published to it."""
+        """Fail if Placement is unreachable or too old, or refuses the credentials. Warn if nothing
+        is published to it, or the user may not reshape.
+        """
         self._valid_settings()
         api = loading.load(self._client.conf)
         if api is None:
@@ -146,6 +148,12 @@ class UpgradeChecks(UpgradeCommands):
                 Code.FAILURE,
                 f"Placement supports the microversions {lowest} to {highest}, but the agent needs"
                 f" {MICROVERSION}",
+            )
+        if not api.may_reshape():
+            return Result(
+                Code.WARNING,
+                "Placement does not allow the user of [placement] to reshape: give it the role"
+                " service, which the agent needs if Placement has older records of this host",
             )
         return Result(Code.SUCCESS, f"Placement supports the microversion {MICROVERSION}")
 

@@ -130,6 +130,17 @@ class HttpPlacement:
             raise PlacementError("Placement lists no API version")
         return found[0]["min_version"], found[0]["max_version"]
 
+    def may_reshape(self) -> bool:
+        """Return whether Placement lets this user reshape. Nothing is changed.
+
+        :raises PlacementError: it does not answer, or does not accept the credentials.
+        """
+        # Placement checks the permission before it refuses the empty request.
+        response = self._request("POST", "/reshaper", {})
+        if response.status_code not in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN):
+            _checked(response)
+        return response.status_code != HTTPStatus.FORBIDDEN
+
     def provider(self, uuid: str) -> Mapping[str, Any] | None:
         response = self._request("GET", f"/resource_providers/{uuid}")
         if _is_absent(response):

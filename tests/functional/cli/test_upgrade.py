@@ -31,13 +31,23 @@ IDENTITY = TITLES[4]
 
 
 class Versions(BaseHTTPRequestHandler):
-    """The root document of Placement, with the versions of the server."""
+    """The root document of Placement, with the versions of the server, and its first answer to a
+    reshape.
+    """
 
     def do_GET(self) -> None:
         low, high = self.server.versions  # type: ignore[attr-defined]
         version = {"id": "v1.0", "min_version": low, "max_version": high, "links": []}
-        body = json.dumps({"versions": [version]}).encode()
-        self.send_response(200)
+        self._answer(200, {"versions": [version]})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status: int = self.server.reshape  # type: ignore[attr-defined]
+        self._answer(status, {"errors": [{"status": status, "detail": "no"}]})
+
+    def _answer(self, status: int, document: object) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -48,8 +58,11 @@ class Versions(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def placement() -> Iterator[HTTPServer]:
-    """Serve the versions of Placement; set them as ``placement.versions``."""
+    """Serve the versions of Placement; set them as ``placement.versions``, and the status of an
+    empty reshape as ``placement.reshape``.
+    """
     server = HTTPServer(("127.0.0.1", 0), Versions)
+    server.reshape = 400  # type: ignore[attr-defined]
     server.versions = ("1.0", "1.39")  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -281,6 +294,18 @@ def test_a_placement_without_the_microversion_is_a_failure(host, placement, vers
     host.configure("placement", auth_type="none", endpoint=url)
     result, details = host.check(FAILURE)["Placement"]
     assert (result, " to ".join(versions) in details) == ("Failure", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected", "words"),
+    [(403, WARNING, "Warning", "role service"), (401, FAILURE, "Failure", "answered 401")],
+)
+def test_a_user_whom_placement_refuses(host, placement, status, code, expected, words):
+    placement.reshape = status
+    url = f"http://127.0.0.1:{placement.server_port}"
+    host.configure("placement", auth_type="none", endpoint=url)
+    result, details = host.check(code)["Placement"]
+    assert (result, words in details) == (expected, True)
 
 
 def test_an_unreachable_placement_is_a_failure(host):

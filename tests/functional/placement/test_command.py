@@ -200,3 +200,7 @@ def test_upgrade_check_succeeds_while_the_agent_runs(agent):
         "Placement": "Success",
     }
     assert outcome.code == 0
+    agent.daemon.configure({"placement": {"token": "admin:without-role"}})
+    outcome = run("--config-file", str(agent.daemon.config_file), "upgrade", "check", "-f", "json")
+    assert {each["check"] for each in outcome.json if each["result"] == "Warning"} == {"Placement"}
+    assert "role service" in str(outcome.json)
