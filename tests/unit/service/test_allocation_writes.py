@@ -32,7 +32,9 @@ class Waiting:
         world.settings.current = replace(now, placement=options)
         context = replace(world.context, clock=SystemClock())
         self.api = prepare(MemoryPlacement())
-        self.publisher = SimpleNamespace(pushing=False, first_round_ended=False)
+        self.publisher = SimpleNamespace(
+            pushing=False, first_round_ended=False, owns=lambda uuid: False
+        )
         self.writes = AllocationWrites(context, self.api, world.node, self.publisher)
         self.pool = ThreadPoolExecutor(THREADS)
 
