@@ -45,6 +45,11 @@ class Admission:
         return self._duplicate or self._error
 
     @property
+    def duplicate(self) -> DuplicateHost | None:
+        """The error that names another agent of this host name; None: none is known."""
+        return self._duplicate
+
+    @property
     def hypervisor_up(self) -> bool | None:
         """Whether the hypervisor answers; None before the first good audit."""
         if isinstance(self._error, NodeNotReady):

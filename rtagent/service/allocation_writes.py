@@ -156,6 +156,4 @@ class AllocationWrites:
 
     def _ready(self) -> bool:
         """Whether Placement may have the inventories, and the claims are known to be complete."""
-        tracker = self._node.tracker
-        complete = tracker.restored is None and tracker.fault is None
-        return complete and self._publisher.first_round_ended
+        return self._publisher.claims_complete and self._publisher.first_round_ended

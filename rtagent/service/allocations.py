@@ -177,7 +177,7 @@ class AllocationAudits:
             state=tracker.snapshot,
             tree=self._publisher.wanted,
             ended=lambda owners: store.ended(tracker.snapshot().node.uuid, owners),
-            trusted=lambda: not (tracker.restored or tracker.stale or tracker.fault),
+            trusted=lambda: self._publisher.claims_complete and not tracker.stale,
             term=lambda: self._context.settings.current.claims.claim_expiry_time,
         )
         return AllocationAuditor(

@@ -96,6 +96,16 @@ class Publisher:
         return self._ownership.knows(uuid)
 
     @property
+    def claims_complete(self) -> bool:
+        """Whether the claims are known to be all of this host, so that allocations may follow them.
+
+        They may not be if the store went back in time, or if another agent serves the host: a copy
+        of this one, for example.
+        """
+        tracker = self._node.tracker
+        return not (tracker.restored or tracker.fault or self._admission.duplicate)
+
+    @property
     def pushing(self) -> bool:
         """Whether inventories are being published."""
         return self._mirror is not None and self._mirror.running
@@ -142,7 +152,8 @@ class Publisher:
         """The content that Placement should show; None before the first good audit."""
         up = self._admission.hypervisor_up
         # The scheduler must not choose a host that refuses claims until an operator has acted.
-        disabled = self._heartbeat.disabled or self._node.tracker.restored is not None
+        refuses = self._node.tracker.restored or self._admission.duplicate
+        disabled = self._heartbeat.disabled or refuses is not None
         return None if up is None else tree.build(self._node.state, disabled, up)
 
     def _adopt(self, adoption: Adoption) -> None:

@@ -16,7 +16,7 @@ from oslo_context.context import RequestContext
 from rtagent.errors import DuplicateHost, NodeNotFound, RtAgentError
 from rtagent.rpc.client import UNANSWERED, AgentAPI
 from rtagent.rpc.host_lock import Attempt
-from tests.servers import RabbitMQ
+from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.contender import Contender
 from tests.support.workload.deployment import open_transport
@@ -49,8 +49,11 @@ class Clones:
         return AgentAPI(self._transport, self.host, **{"timeout": 10, "attempts": 1, **options})
 
     def claim(self) -> str:
+        return str(self.claimed()["uuid"])
+
+    def claimed(self, _: int = 0) -> Any:
         instance = {"uuid": str(uuid.uuid4()), "flavor": {"vcpus": 1, "memory_mb": 16}}
-        return str(self.api(attempts=5).instance_claim(CONTEXT, instance)["uuid"])
+        return self.api(attempts=5).instance_claim(CONTEXT, instance)
 
     def wait_known(self) -> None:
         """Wait until each agent reports the other."""
@@ -145,6 +148,40 @@ def test_two_agents_of_one_host_report_it_and_give_no_false_answer(clones_on):
     wait_until(lambda: ready(clones.first) and rpc(clones.first) == ("pass", ""), 60)
     assert outcome(clones.api().release_claim, str(uuid.uuid4())) == "done"
     assert clones.claim() in held(clones.first)
+
+
+def test_placement_shows_a_host_of_two_agents_as_disabled_and_allocations_wait(clones_on):
+    """Each agent refused claims, and Placement offered the host. A copy of an agent wrote the
+    allocations of claims that had ended.
+    """
+    with Placement() as server:
+        placement = {"auth_type": "admin_token", "endpoint": server.url, "token": server.token}
+        clones = clones_on()
+        first, admin = clones.first, server.client("1.38")
+        first.terminate()
+        first.configure({"placement": {**placement, "manage_allocations": "yes"}})
+        first.start().wait_ready()
+        claims = {claim["uuid"]: claim["owner_id"] for claim in map(clones.claimed, range(2))}
+
+        def allocations(owner: str) -> bool:
+            return bool(admin.get(f"/allocations/{owner}").json()["allocations"])
+
+        def disabled() -> bool:
+            traits = admin.get(f"/resource_providers/{node_uuid(first)}/traits").json()["traits"]
+            return "COMPUTE_STATUS_DISABLED" in traits
+
+        wait_until(lambda: all(map(allocations, claims.values())), 60)
+        assert not disabled()
+        clones.second.start()
+        clones.wait_known()
+        wait_until(disabled, 60)
+        for claim in claims:
+            while outcome(clones.api().release_claim, claim) != "done":
+                pass  # the other agent has refused it
+        assert held(first) == set()
+        assert all(map(allocations, claims.values()))
+        clones.second.terminate()
+        wait_until(lambda: not disabled() and not any(map(allocations, claims.values())), 60)
 
 
 def test_two_agents_of_one_host_with_quorum_queues(rabbitmq: RabbitMQ, clones_on):

@@ -33,7 +33,10 @@ class Waiting:
         context = replace(world.context, clock=SystemClock())
         self.api = prepare(MemoryPlacement())
         self.publisher = SimpleNamespace(
-            pushing=False, first_round_ended=False, owns=lambda uuid: False
+            pushing=False,
+            first_round_ended=False,
+            claims_complete=True,
+            owns=lambda provider: False,
         )
         self.writes = AllocationWrites(context, self.api, world.node, self.publisher)
         self.pool = ThreadPoolExecutor(THREADS)
