@@ -136,7 +136,7 @@ class EmbeddedNode:
         """
         self.closing = ExitStack()
         self._files = files or ProviderFiles()
-        # The policy, and of which settings and, if there are provider files, of which state.
+        # The policy in force, the settings that it was made of and, with provider files, the state.
         self._made: tuple[Settings, NodeState | None, Policy] | None = None
         # Held while the policy is set: settings and adoption must not overwrite each other.
         self._policy_lock = threading.Lock()
@@ -189,7 +189,7 @@ class EmbeddedNode:
             self._row_is_old = self._row_is_old and not anew
 
     def adopt(self, adoption: Adoption) -> None:
-        """Put in force which providers in Placement are those of this node.
+        """Put an adoption in force.
 
         :raises StoreUnavailable: TrackerBusy: it is not in force; try again later.
         """
@@ -197,7 +197,7 @@ class EmbeddedNode:
             state = self.state
             adopted = replace(state, policy=adoption.applied_to(state.policy))
             self.tracker.set_policy(with_offers(adopted, self._files).policy)
-            self._made = None  # was made without it
+            self._made = None  # that policy lacks the adoption
 
     def policy_from(self, settings: Settings) -> Policy:
         """Return the policy that these settings make on this node.

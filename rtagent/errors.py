@@ -212,7 +212,7 @@ class ConsumerInUse(RequestError):
 
     template = (
         "the allocation of {consumer_uuid} is not deleted: {user} is on this node. Only an"
-        " allocation that belongs to nobody here can be deleted"
+        " allocation without a claim, a move or a domain here can be deleted"
     )
 
 

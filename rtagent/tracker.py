@@ -308,8 +308,8 @@ class ResourceTracker:
         return purged
 
     def write_allocations(self, consumers: Collection[str]) -> None:
-        """Have the allocations of these consumers written to Placement (again), if the agent
-        manages allocations.
+        """Put these consumers into the outbox, so that their allocations are written again, if the
+        agent manages allocations.
 
         :raises StoreUnavailable: TrackerBusy:
         """

@@ -139,7 +139,7 @@ def _place(
     choices: Iterator[FittedResources | Refused],
 ) -> _Placed:
     """Choose cells, devices and assigned resources. A device is not assigned together with its own
-    mediated devices, so the choice of the ones can restrict the others.
+    mediated devices, so the choice of mediated devices can exclude devices.
 
     :param choices: of assigned resources, at least one.
     :returns: the first placement that fits; if none does, the first.

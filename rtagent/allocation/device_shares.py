@@ -42,8 +42,8 @@ def build(
     numbers -= Counter(held or {})
     mapped, mismatches = _mapped(pools, requests, allocations, mapping)
     shares = DeviceShares(numbers=+numbers, providers=pools.device_providers, mapped=mapped)
-    demands = tuple(_Demand.of(state, request, shares) for request in requests)
-    return shares, (*mismatches, *_differences(shares, classes, demands))
+    acceptances = tuple(_Acceptance.of(state, request, shares) for request in requests)
+    return shares, (*mismatches, *_differences(shares, classes, acceptances))
 
 
 def unallocated(mapping: ProviderMapping) -> Iterator[Mismatch]:
@@ -53,8 +53,8 @@ def unallocated(mapping: ProviderMapping) -> Iterator[Mismatch]:
             yield _unmapped(uuid, "", None, f"{NOT_ALLOCATED} ({key})")
 
 
-class _Demand(Value, frozen=True, kw_only=True):
-    """What one request may take.
+class _Acceptance(Value, frozen=True, kw_only=True):
+    """What one request accepts.
 
     :ivar classes: the resource classes of reported devices that suit it, available or not.
     :ivar elsewhere: a device that is not reported suits it, too.
@@ -65,8 +65,8 @@ class _Demand(Value, frozen=True, kw_only=True):
     elsewhere: bool
 
     @classmethod
-    def of(cls, state: NodeState, request: DeviceRequest, shares: DeviceShares) -> _Demand:
-        """Return what a request may take."""
+    def of(cls, state: NodeState, request: DeviceRequest, shares: DeviceShares) -> _Acceptance:
+        """Return what a request accepts."""
         mapped, names, elsewhere = shares.mapped.get(request.request_id), set[str](), False
         for each in device_classes(state.devices):
             if not each.example.listed or not suits(each.example, request):
@@ -119,7 +119,7 @@ def _unmapped(uuid: str, name: str, request: DeviceRequest | None, rule: str) ->
 
 
 def _differences(
-    shares: DeviceShares, classes: Mapping[str, str], demands: Sequence[_Demand]
+    shares: DeviceShares, classes: Mapping[str, str], acceptances: Sequence[_Acceptance]
 ) -> Iterator[Mismatch]:
     """Yield the differences between the shares and what the requests take at least and at most:
     by class, of each mapping, and in total.
@@ -127,17 +127,17 @@ def _differences(
     found = Counter[str]()
     for provider, number in shares.numbers.items():
         found[classes[provider]] += number
-    names = sorted({*found, *(name for demand in demands for name in demand.classes)})
+    names = sorted({*found, *(name for each in acceptances for name in each.classes)})
     differ = False
     for name in names:
-        least = sum(each.least for each in demands if each.classes == {name})
-        most = sum(each.most for each in demands if name in each.classes)
+        least = sum(each.least for each in acceptances if each.classes == {name})
+        most = sum(each.most for each in acceptances if name in each.classes)
         if not least <= found[name] <= most:
             differ = True
             needed = least if found[name] < least else most
             yield _difference(name, found[name], needed, NOT_NEEDED)
-    for demand in demands:
-        request, mapped = demand.request, shares.mapped.get(demand.request.request_id)
+    for each in acceptances:
+        request, mapped = each.request, shares.mapped.get(each.request.request_id)
         if mapped is not None:
             number = sum(shares.numbers.get(provider, 0) for provider in mapped)
             if number < request.count:
@@ -145,7 +145,7 @@ def _differences(
                 rule = f"the providers of request {request.request_id} in provider_mapping"
                 name = " or ".join(sorted({classes[provider] for provider in mapped}))
                 yield _difference(name, number, request.count, rule)
-    least, most = sum(each.least for each in demands), sum(each.most for each in demands)
+    least, most = sum(each.least for each in acceptances), sum(each.most for each in acceptances)
     if not differ and not least <= shares.total <= most:
         needed = least if shares.total < least else most
         yield _difference(" or ".join(names), shares.total, needed, NOT_NEEDED)

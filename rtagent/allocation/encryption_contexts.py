@@ -29,7 +29,7 @@ class FittedEncryption(Value, frozen=True):
 
 
 def offered_contexts(state: NodeState) -> Mapping[str, OfferedInventory]:
-    """Return the contexts that the host has, by model. None of a model are left out."""
+    """Return the contexts that the host has, by model, without models of which there are none."""
     topology = state.topology
     supported = topology.mem_encryption if topology is not None else ()
     numbers = {each.model: _number(state, each) for each in supported}

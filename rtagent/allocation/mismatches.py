@@ -26,7 +26,7 @@ class Mismatch(Value, frozen=True, kw_only=True):
     provider: str | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the difference as the error has it."""
+        """Return the difference as a document, for the error."""
         where = f"provider {self.provider}" if self.provider else "this node's providers"
         return {
             "provider": self.provider,

@@ -13,9 +13,9 @@ from rtagent.pci.placement_reporting import provider_addresses, provider_classes
 from rtagent.pci.pmem import CLASS_PREFIX as PMEM_PREFIX
 from rtagent.pci.resource_providers import provider_of_resource
 
-#: The resource classes that are amounts of every host, on its root provider.
+#: The resource classes that every host has, on its root provider.
 HOST_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
-#: Disk may be another provider's, from which several hosts have their disk.
+#: Disk may be on a provider that several hosts share.
 DISK = "DISK_GB"
 #: A provider's uuid, and a resource class.
 Pool = tuple[str, str]

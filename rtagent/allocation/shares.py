@@ -27,7 +27,7 @@ from rtagent.pci.assigned_resources import ResourceRequest
 from rtagent.pci.requests import DeviceRequest
 from rtagent.pci.shares import DeviceShares
 
-#: The kinds of claims whose consumer may have the source's part, too.
+#: The claims, by kind, whose consumer may also have the source's part.
 _WITH_SOURCE = frozenset({LIVE_MIGRATION, EVACUATION})
 
 
@@ -37,7 +37,8 @@ class Shares(Value, frozen=True, kw_only=True):
     :ivar resources: numbers of assigned resources, by class and by the address of the parent device
         ("": the host).
     :ivar amounts: of the classes that provider files offer, by class and by the
-        suffix of the provider's name. A class without any is elsewhere.
+        suffix of the provider's name. A class that is absent is
+        counted by another service.
     """
 
     resources: Mapping[str, Mapping[str, int]]
@@ -65,7 +66,7 @@ def shares_of(
     )
     check(
         (
-            *parts.strange(lenient=lenient),
+            *parts.misplaced(lenient=lenient),
             *parts.of_the_host(required.allocated, lenient=lenient),
             *parts.of_resources(state, required.assigned_resources),
             *parts.of_amounts(foreign(pools, required.assigned_resources), lenient=lenient),
@@ -133,7 +134,7 @@ class _Parts:
                 elif (uuid, name) in pools.offered:
                     self.amounts.setdefault(name, {})[pools.offered[uuid, name]] = number
 
-    def strange(self, *, lenient: bool) -> Iterator[Mismatch]:
+    def misplaced(self, *, lenient: bool) -> Iterator[Mismatch]:
         """Yield what is allocated where it cannot be.
 
         :param lenient: the source of the guest may have its part.

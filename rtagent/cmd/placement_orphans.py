@@ -36,8 +36,8 @@ class PlacementOrphans(List):
     """List the allocations on a node that belong to no claim.
 
     Their consumers are instances or migrations that have ended here, or that were never here. An
-    allocation that was written a moment ago may still get its claim. "since" is when the agent has
-    first seen it as it is now, if the agent runs.
+    allocation that was written a moment ago may still get its claim. "since" is the time at which
+    the running agent first saw it in this form.
     """
 
     nouns = "orphaned allocations"
@@ -58,7 +58,7 @@ class PlacementOrphans(List):
 
 
 class PlacementOrphansDelete(Show):
-    """Delete the allocations on a node of a consumer that belongs to nobody there.
+    """Delete the allocations on a node of a consumer without a claim there.
 
     Refused for a consumer with a claim, a move or a domain on the node. What the consumer has on
     other hosts stays.

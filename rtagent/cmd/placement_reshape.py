@@ -36,7 +36,7 @@ class PlacementReshape(List):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="Show the plan. Required: it is the agent that reshapes, when it starts.",
+            help="Show the plan. Required: only the agent reshapes, when it starts.",
         )
         return parser
 
@@ -44,7 +44,7 @@ class PlacementReshape(List):
         if not parsed_args.dry_run:
             raise RtAgentError(
                 "the agent reshapes when it starts: restart rtagentd; with --dry-run this command"
-                " shows what will be moved"
+                " shows what it will do"
             )
         client = self.app.client
         api, state = placement_api(client), node_state(client, parsed_args.node)

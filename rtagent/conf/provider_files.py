@@ -30,16 +30,14 @@ from rtagent.model.placement_policy import OfferedInventory
 from rtagent.model.printable import printable
 from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
 
-#: The ending of the names of provider files.
-ENDING = ".yaml"
+#: The suffix of the names of provider files.
+SUFFIX = ".yaml"
 #: How many mistakes of one file are listed.
 MAX_LISTED = 20
 
 _CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_CUSTOM_RULE = (
-    "only names of the form CUSTOM_[A-Z0-9_]+ can be added; the agent rules all other names"
-)
+_CUSTOM_RULE = "only names of the form CUSTOM_[A-Z0-9_]+ can be added; the agent sets all others"
 
 
 def read_files(location: str) -> tuple[ProviderFiles, list[ProviderFileError]]:
@@ -88,7 +86,7 @@ def _listed(location: str) -> Sequence[Path]:
     return [
         directory / name
         for name in sorted(names)
-        if name.endswith(ENDING) and not name.startswith(".")
+        if name.endswith(SUFFIX) and not name.startswith(".")
     ]
 
 

@@ -13,7 +13,7 @@ import yaml
 from rtagent.errors import ProviderFileError
 from rtagent.model.printable import printable
 
-#: The size of a file in bytes. It has room for some thousand providers.
+#: The size of a file in bytes. That is enough for some thousand providers.
 MAX_BYTES = 2**18
 #: The number of values of a document in which each alias is replaced by what it stands for. Without
 #: this limit a few lines of nested aliases would stand for more values than the memory can hold.
@@ -47,7 +47,7 @@ def read_document(file: Path) -> Any:
     except yaml.reader.ReaderError as exc:
         raise file_error(file, f"character {exc.position}", str(exc.reason)) from exc
     except _IMPOSSIBLE as exc:
-        raise file_error(file, "", "a value does not have its type's form") from exc
+        raise file_error(file, "", "a value is not valid for its type") from exc
 
 
 class _Loader(yaml.SafeLoader):
@@ -114,7 +114,7 @@ def _refused(node: yaml.Node, rule: str) -> yaml.MarkedYAMLError:
 
 def _read(file: Path) -> bytes:
     try:
-        # Without waiting for a writer, should it be a pipe.
+        # O_NONBLOCK: if the file is a pipe, do not wait for a writer.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as opened:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

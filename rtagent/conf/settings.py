@@ -181,7 +181,7 @@ def judge(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> tuple[Set
     settings, mistakes = _judge_options(conf)
     if files is None:
         files, wrong = read_files(settings.compute.provider_config_location)
-        for error in wrong:  # a file has room for several
+        for error in wrong:  # a file can have several
             mistakes["compute", str(error)] = error
     return replace(settings, provider_files=files), mistakes
 

@@ -1,4 +1,4 @@
-"""Keep the providers that claims record those of the node: adoption changes their uuids. Pure."""
+"""Update the uuids of providers that claims record: adoption changes them. Pure."""
 
 from __future__ import annotations
 

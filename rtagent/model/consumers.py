@@ -127,7 +127,7 @@ def consumers_of(state: NodeClaims, owner_id: str) -> Mapping[str, Consumer]:
 
 
 def own_providers(state: NodeClaims) -> frozenset[str]:
-    """Return the uuids of all providers of this node, without one that shares its disk.
+    """Return the uuids of all providers of this node, except a sharing provider of disk.
 
     Every known device has one, and each model of encrypted memory, whether or not it is reported
     now, because allocations of earlier claims may remain there.
@@ -149,7 +149,7 @@ def own_providers(state: NodeClaims) -> frozenset[str]:
 def _by_consumer(state: NodeClaims, owner_id: str) -> dict[str, list[Claim]]:
     """Return an owner's claims by the uuid of their consumer.
 
-    An attach claim belongs where the main claim belongs to which its devices were added.
+    An attach claim has the consumer of the main claim to whose guest its devices were added.
     """
     claims = state.claims_of(owner_id)
     mains = main_claims(claims)

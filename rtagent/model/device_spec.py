@@ -74,7 +74,7 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
     def error_if_named(self, device: Device) -> PciConfigInvalidSpec | None:
         """Return why the specification is wrong if it names this device, or None.
 
-        Nobody can manage a physical function remotely, with or without a serial number.
+        A physical function cannot be managed remotely, with or without a serial number.
         """
         is_wrong = (
             self.tags.remote_managed

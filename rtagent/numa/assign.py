@@ -85,5 +85,5 @@ def _emulator(
         for number, cell in enumerate(cells)
         for vcpu in cell.vcpus - required.realtime
     )
-    beside = vcpus[:1] if shares and required.realtime else vcpus
-    return frozenset(pcpu for vcpu, number in beside for pcpu in cells[number].pcpus_of(vcpu))
+    neighbours = vcpus[:1] if shares and required.realtime else vcpus
+    return frozenset(pcpu for vcpu, number in neighbours for pcpu in cells[number].pcpus_of(vcpu))

@@ -31,7 +31,7 @@ def not_configured(required: NumaRequirements, host: Host) -> Iterator[Reason]:
         # Among realtime vCPUs the emulator would starve.
         yield _unset("emulator threads", 1, "place", SHARED_OPTION, host)
     if policy.file_backed_memory_mb:
-        yield from _pages_beside_files(required, host)
+        yield from _page_size_refusals(required, host)
     cells = host.topology.cells
     if len(required.cells) > len(cells):
         code = ReasonCode.EXCEEDS_HOST if cells else ReasonCode.NOT_OFFERED
@@ -62,7 +62,7 @@ def no_placement(
         yield from _unfit(matrix, frozenset[int]().union(*far))
 
 
-def _pages_beside_files(required: NumaRequirements, host: Host) -> Iterator[Reason]:
+def _page_size_refusals(required: NumaRequirements, host: Host) -> Iterator[Reason]:
     """Return why the guest cannot have pages of an explicit size: its memory would be in a file."""
     for size in dict.fromkeys(cell.pagesize for cell in required.cells):
         memory = sum(cell.memory for cell in required.cells if cell.pagesize == size)

@@ -65,7 +65,7 @@ class DeviceAllocations:
         self._states: dict[str, DeviceState] = {}
 
     def with_parents(self, addresses: Collection[str], owner_id: str) -> DeviceAllocations:
-        """Return the allocations with those of an owner that gets mediated devices of these."""
+        """Return these allocations and those of parent devices, for an owner of their mdevs."""
         parents = (
             DeviceAllocation(address=address, owner_id=owner_id, allocated=False)
             for address in sorted(addresses)

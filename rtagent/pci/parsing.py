@@ -109,7 +109,7 @@ def parse_traits(value: object) -> frozenset[str]:
 def name_doubt(name: str) -> str | None:
     """Return why a parsed name of a class or trait is probably not what its writer meant, or None.
 
-    Nova's scheduler derives the same names without a word, so they cannot be errors.
+    Nova's scheduler derives the same names without a warning, so they cannot be errors.
     """
     own = name.removeprefix(_CUSTOM)
     if own == name:

@@ -74,7 +74,7 @@ def present_inventories(
 def missing_namespaces(
     configured: Sequence[ResourceInventory], seen: Iterable[PmemNamespace], held: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the names of configured namespaces that the host does not have and no claim holds.
+    """Return the names of configured namespaces that the host does not have and no claim has.
 
     :param held: identifiers of resources that claims have.
     """

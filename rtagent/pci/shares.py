@@ -15,7 +15,7 @@ class DeviceShares(Value, frozen=True, kw_only=True):
     functions it counts.
 
     :ivar numbers: by provider: how many of its devices the claim gets. The claim gets exactly so
-        many, and beside them only devices that are not reported to Placement.
+        many, and in addition only devices that are not reported to Placement.
     :ivar providers: the provider of each device that is reported, by the device's address.
     :ivar mapped: by request id: the providers from which the devices of a request come.
     """

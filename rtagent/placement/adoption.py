@@ -44,7 +44,7 @@ _PMEM = "CUSTOM_PMEM_NAMESPACE_"
 
 
 class Adoption(Value, frozen=True, kw_only=True):
-    """What Placement has decided about the tree of a node.
+    """What was found in Placement about the tree of a node.
 
     :ivar node: the node's uuid. :ivar children: uuids of adopted providers, by suffix (see
         `provider_names`).
@@ -123,7 +123,7 @@ def can_adopt(traits: frozenset[str], *, wanted: bool) -> bool:
     """Whether a provider with these traits may become this agent's.
 
     A provider of another service (``OWNER_CYBORG``) may not. A provider that the agent does not
-    want may, if it was nova-compute's: nobody else withdraws it.
+    want may, if it was nova-compute's: no other service withdraws it.
     """
     others = any(each.startswith(_OWNERS) and each not in _OF_NOVA for each in traits)
     return not others and (wanted or bool(traits & _OF_NOVA))
@@ -134,7 +134,7 @@ def adopted_contents(current: CurrentProvider, *, root: bool) -> Contents:
 
     On a child these are all inventories and the standard traits. On a root that nova-compute made
     they are inventories of standard classes and of persistent memory; `ROOT_EXCLUSIVE` has the
-    traits. Everything else with the prefix CUSTOM_ belongs to whoever has set it.
+    traits. Everything else with the prefix CUSTOM_ belongs to the client that has set it.
     """
     if root:
         by_nova = bool(current.traits & _ROOT_OF_NOVA)

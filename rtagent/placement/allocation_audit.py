@@ -25,8 +25,8 @@ Published = Mapping[str, Set[str]]
 class Verdict(StrEnum):
     """What an allocation is in relation to the claims of the node.
 
-    :cvar MATCHING: of a claim; also if its guest is being built or moved, when the amounts change.
-    :cvar DIFFERENT: of a claim that holds other amounts.
+    :cvar MATCHING: of a claim; also if its guest is being built or moves, when the amounts change.
+    :cvar DIFFERENT: of a claim with other amounts.
     :cvar ENDED: of a claim, or of a move, that has ended here.
     :cvar UNKNOWN: of a consumer that has no record here.
     """
@@ -54,7 +54,7 @@ class Finding(Value, frozen=True, kw_only=True):
     :ivar instance_uuid: the owner of the claim or of the move, if there is a record of it.
     :ivar reason: of the verdict, for an operator.
     :ivar removable: the agent may remove the allocation by itself.
-    :ivar expected: the parts that the claims hold, for the verdict `DIFFERENT`.
+    :ivar expected: the parts that the claims have, for the verdict `DIFFERENT`.
     """
 
     consumer: AllocatedConsumer
@@ -172,11 +172,11 @@ class _Findings:
         expected = self._expected(consumer.uuid, owner)
         found = _published_parts(consumer.parts, self._published)
         if not self._is_settled(owner):
-            verdict, reason = Verdict.MATCHING, "its guest is being built or moved"
+            verdict, reason = Verdict.MATCHING, "its guest is being built or moves"
         elif found == expected:
             verdict, reason = Verdict.MATCHING, ""
         else:
-            verdict, reason = Verdict.DIFFERENT, f"its claim holds {amounts(expected) or 'nothing'}"
+            verdict, reason = Verdict.DIFFERENT, f"its claim has {amounts(expected) or 'nothing'}"
         return Finding(
             consumer=consumer,
             verdict=verdict,
@@ -229,8 +229,8 @@ class _Findings:
         return _published_parts(found.parts if found else {}, self._published)
 
     def _is_settled(self, owner: str) -> bool:
-        """Whether the amounts of an owner's claims can be compared: its guest is neither built
-        nor moved now, and no record is damaged.
+        """Whether the amounts of an owner's claims can be compared: its guest is neither being
+        built nor moves, and no record is damaged.
         """
         claims: tuple[Claim, ...] = self._state.claims_of(owner)
         return all(claim.state == ACTIVE and not claim.quarantined for claim in claims)
@@ -253,7 +253,7 @@ def amounts(parts: Parts) -> str:
 
 
 def _published_parts(parts: Parts, published: Published) -> Parts:
-    """Leave out what this agent does not publish: other services rule that."""
+    """Leave out what this agent does not publish: other services are responsible for it."""
     found = {
         provider: {
             name: amount

@@ -85,7 +85,7 @@ class AuditReport(Value, frozen=True, kw_only=True):
 
 
 class AllocationAuditor:
-    """For one thread at a time.
+    """Audits the allocations on a node's providers. For one thread at a time.
 
     :ivar sightings: since when the findings are as they are.
     """
@@ -100,8 +100,8 @@ class AllocationAuditor:
         enqueue: Callable[[Collection[str]], None],
         republish: Callable[[], None],
     ) -> None:
-        """:param enqueue: has the allocations of consumers written again; raises `Unavailable`.
-        :param republish: has the inventories written again.
+        """:param enqueue: puts consumers into the outbox; raises `Unavailable`.
+        :param republish: makes the mirror write the inventories again.
         """
         self._api, self._view, self._clock = api, view, clock
         self._reporter = reporter.named(__name__)

@@ -21,7 +21,7 @@ from rtagent.placement.provider import CUSTOM
 #: Placement since Xena supports it.
 MICROVERSION = "1.38"
 
-#: The trait of a provider whose inventory the members of its aggregates share.
+#: The trait of a provider whose inventory the providers in its aggregates share.
 SHARING = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 #: Codes that distinguish refusals (``errors[0].code``).
@@ -221,8 +221,8 @@ class HttpPlacement:
         )
 
     def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
-        members = f"in:{','.join(sorted(aggregates))}"
-        return self._providers({"member_of": members, "required": SHARING}) if aggregates else []
+        uuids = f"in:{','.join(sorted(aggregates))}"
+        return self._providers({"member_of": uuids, "required": SHARING}) if aggregates else []
 
     def _providers(self, query: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         response = self._request("GET", "/resource_providers", params=query)

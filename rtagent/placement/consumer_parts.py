@@ -19,7 +19,7 @@ ATTEMPTS = 4
 #: Placement's word for the type of a consumer that was written without one. It cannot be written.
 UNTYPED = "unknown"
 #: Placement's own project and user for consumers of which these are not known.
-NOBODY = "00000000-0000-0000-0000-000000000000"
+UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
 
 #: Given what Placement has, return the parts that the consumer should have on the same providers,
 #: or None to leave everything as it is.
@@ -30,8 +30,8 @@ class Identity(Value, frozen=True, kw_only=True):
     """The type, project and user of a consumer."""
 
     consumer_type: str = INSTANCE
-    project_id: str = NOBODY
-    user_id: str = NOBODY
+    project_id: str = UNKNOWN_ID
+    user_id: str = UNKNOWN_ID
 
 
 class ChangedConsumer(Value, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ def identity_of(consumer: Consumer) -> Identity:
     """Return the identity that a claim gives its consumer."""
     return Identity(
         consumer_type=consumer.consumer_type,
-        project_id=consumer.project_id or NOBODY,
-        user_id=consumer.user_id or NOBODY,
+        project_id=consumer.project_id or UNKNOWN_ID,
+        user_id=consumer.user_id or UNKNOWN_ID,
     )
 
 

@@ -1,6 +1,6 @@
 """Find guests whose devices have no allocation in Placement. Pure.
 
-A guest that holds a device has the device whatever Placement records. Without an allocation the
+A guest has the devices of its claim, whatever Placement records. Without an allocation the
 scheduler would offer the device again. During a resize on one host the devices of both claims
 count until the resize ends.
 """
@@ -38,9 +38,9 @@ def missing_parts(
 ) -> tuple[MissingParts, ...]:
     """Return what the consumers of guests with devices lack in Placement.
 
-    Guests that are being built or are expected are left out: whoever builds or moves them writes
-    their allocations first. Devices that are allocated from another provider of this node than the
-    one that the guest uses are not missing; that is a difference, see `allocation_audit`.
+    Guests that are being built or are expected are left out: the client that builds or moves them
+    writes their allocations first. Devices that are allocated from another provider of this node
+    than the one that the guest uses are not missing; that is a difference, see `allocation_audit`.
 
     :param consumers: of these owners with an allocation on this node's providers, by uuid.
     """

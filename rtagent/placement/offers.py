@@ -1,8 +1,8 @@
 """What provider files add to the tree of this host. Pure.
 
-As in Nova, an entry for a provider by its uuid or its name replaces the one for `$COMPUTE_NODE`; an
-entry for a provider that is not in the tree has no effect until it is; and only names that the
-agent does not rule itself can be added.
+The rules are Nova's. An entry for a provider by its uuid or its name replaces the one for
+`$COMPUTE_NODE`. An entry for a provider that is not in the tree has no effect until it is there.
+Only names that the agent does not publish itself can be added.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _resolved(
     owned: Mapping[str, frozenset[str]],
 ) -> Offers:
     """:param entries: in the order of their precedence. :param names: suffixes by uuid and name.
-    :param owned: the resource classes that the agent rules itself, by suffix.
+    :param owned: the resource classes that the agent publishes itself, by suffix.
     """
     found: dict[str, ProviderEntry] = {}
     absent: list[ProviderEntry] = []
@@ -136,7 +136,7 @@ def _conflicts(entry: ProviderEntry, owned: frozenset[str]) -> Iterator[Provider
     for name in sorted(each.resource_class for each in entry.inventories):
         if name in owned:
             shown = printable(entry.identification)
-            yield _error(entry, f"the agent rules {name} of provider {shown} itself: remove it")
+            yield _error(entry, f"the agent itself publishes {name} of provider {shown}: remove it")
 
 
 def _without(entry: ProviderEntry, owned: frozenset[str]) -> ProviderEntry:

@@ -55,7 +55,7 @@ class Reshape(Value, frozen=True, kw_only=True):
 
 
 class Refusal(Value, frozen=True, kw_only=True):
-    """Why nothing is moved.
+    """Why there is no reshape.
 
     :ivar provider: the name of the provider that has the consumer's allocation.
     :ivar reason: a clause.
@@ -150,26 +150,26 @@ class _Planner:
         return self._refuse(consumer, pool, f"its claims and domain have {listed}")
 
     def _move_unknown(self, parts: Sequence[tuple[str, Pool]]) -> Refusal | None:
-        """Move parts of consumers without claims, if only one provider has room for them."""
+        """Move parts of consumers without claims, if only one provider has enough for them."""
         for consumer, pool in parts:
             amount = self._used[consumer, pool]
-            rooms = {
-                uuid: self._room((uuid, name)) for uuid, name in self._records if name == pool[1]
+            left = {
+                uuid: self._unused((uuid, name)) for uuid, name in self._records if name == pool[1]
             }
-            fitting = sorted(uuid for uuid, room in rooms.items() if room >= amount)
+            fitting = sorted(uuid for uuid, units in left.items() if units >= amount)
             if len(fitting) != 1:
                 listed = ", ".join(self._name(uuid) for uuid in fitting)
                 reason = (
                     f"no claim of this host says which of {listed} it belongs to"
                     if fitting
-                    else "no device has room for it: "
-                    + ", ".join(f"{max(0, n)} on {self._name(u)}" for u, n in sorted(rooms.items()))
+                    else "no device has enough for it: "
+                    + ", ".join(f"{max(0, n)} on {self._name(u)}" for u, n in sorted(left.items()))
                 )
                 return self._refuse(consumer, pool, reason)
             self._transfer(consumer, pool[1], pool[0], fitting[0], amount)
         return None
 
-    def _room(self, pool: Pool) -> int:
+    def _unused(self, pool: Pool) -> int:
         """Return how many units neither an allocation nor a claim has."""
         allocated = sum(amount for (_, each), amount in self._used.items() if each == pool)
         users = (*self._wanted.claimed.items(), *self._wanted.observed.items())

@@ -51,7 +51,7 @@ class Shape(Value, frozen=True, kw_only=True):
 class WantedShape(Value, frozen=True, kw_only=True):
     """What this node should have.
 
-    :ivar classes: the resource classes of devices. Inventories of other classes are never moved.
+    :ivar classes: the resource classes of devices. Inventories of other classes stay.
     :ivar claimed: the units of each consumer's claims, by pool. :ivar observed: the units that the
         domains of consumers without a claim use.
     """

@@ -171,7 +171,7 @@ class Synchroniser:
         if not problems:
             self._record_success(wanted, after)
         elif current is not None:
-            # What is gone is no longer owned: if it comes back, another writer has set it.
+            # A record that is gone is no longer owned: if it comes back, another client has set it.
             self._ownership.remember(wanted, after.union(remaining(current, before)))
         return [_explained(problem, wanted) for problem in problems]
 

@@ -44,8 +44,8 @@ from rtagent.ports import PlacementAPI
 Listing = Sequence[Mapping[str, Any]]
 
 
-class Finding(Value, frozen=True, kw_only=True):
-    """What was found in Placement.
+class FoundProviders(Value, frozen=True, kw_only=True):
+    """The providers that were found in Placement.
 
     :ivar owned: what the agent owns of the providers that it adopts.
     """
@@ -167,7 +167,7 @@ def find(
     state: NodeState,
     wanted: Tree | None,
     listing: Listing,
-) -> Finding:
+) -> FoundProviders:
     """Find the providers of this host that the agent adopts. Only providers that it does not own
     yet are read.
 
@@ -187,7 +187,9 @@ def find(
     if any(each["uuid"] == node.uuid for each in listing) and not ownership.knows(node.uuid):
         current = _read(api, node.uuid)
         owned.append(_adopted(node.uuid, provider_name(node, ""), None, current))
-    return Finding(adoption=adopt(node, adoption_of(state), present, own), owned=tuple(owned))
+    return FoundProviders(
+        adoption=adopt(node, adoption_of(state), present, own), owned=tuple(owned)
+    )
 
 
 def foresee(

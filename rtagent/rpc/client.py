@@ -233,7 +233,7 @@ def _document(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _since(method: Method, document: Mapping[str, Any]) -> list[str]:
-    """The versions that this call needs, beside the first one."""
+    """The versions that this call needs, except the first one."""
     names = {
         method.name,
         *document,

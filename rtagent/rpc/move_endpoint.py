@@ -132,14 +132,14 @@ class MoveEndpoint:
         request = move_request(
             arguments, arguments.migration or kind, arguments.flavor, arguments.image
         )
-        return self._replies.arriving(self._tracker.moves.move_claim(request, call), call)
+        return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
 
     @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def live_migration_claim(self, arguments: LiveMigrationClaim, call: Call) -> replies.Claim:
         """Claim resources for a live migration to this host. The claim is ``incoming`` and
         leased."""
         request = move_request(arguments, arguments.migration or "live-migration")
-        return self._replies.arriving(self._tracker.moves.move_claim(request, call), call)
+        return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
 
     @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def rebuild_claim(self, arguments: RebuildClaim, call: Call) -> replies.Claim:
@@ -148,7 +148,7 @@ class MoveEndpoint:
         request = move_request(
             arguments, arguments.migration or "evacuation", image=arguments.image
         )
-        return self._replies.arriving(self._tracker.moves.move_claim(request, call), call)
+        return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
 
     @rpc_method(errors=CLAIM_ERRORS)
     def start_move_out(self, arguments: MoveChange, call: Call) -> replies.Claim:

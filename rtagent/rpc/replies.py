@@ -180,7 +180,7 @@ class ClaimReplies:
         self._confirm(made, call)
         return self.claim(made)
 
-    def arriving(self, made: ModelClaim, call: Call) -> Claim:
+    def incoming(self, made: ModelClaim, call: Call) -> Claim:
         """The same, for a claim after which the caller may start the domain.
 
         :raises Unavailable: the host is not ready for the domain, or the claim was aborted.

@@ -156,7 +156,7 @@ def test_mistakes_change_nothing_while_the_agent_runs_and_stop_the_next_start(fi
         f"{files.directory}/a.yaml: $.providers[0].inventories.additional[0].{CLASS}.reserved:"
         " must be at most the total (9)",
         f"{files.directory}/b.yaml: $.providers[0].inventories.additional[0].VCPU: only names of"
-        " the form CUSTOM_[A-Z0-9_]+ can be added; the agent rules all other names",
+        " the form CUSTOM_[A-Z0-9_]+ can be added; the agent sets all others",
     ]
     daemon.reload()
     for mistake in mistakes:
@@ -170,7 +170,9 @@ def test_mistakes_change_nothing_while_the_agent_runs_and_stop_the_next_start(fi
     files.write(entry(GPU, conflict))
     (files.directory / "b.yaml").unlink()
     daemon.reload()
-    ruled = f"a.yaml: $.providers[0]: the agent rules {GPU_CLASS} of provider {GPU['name']} itself"
+    ruled = (
+        f"a.yaml: $.providers[0]: the agent itself publishes {GPU_CLASS} of provider {GPU['name']}"
+    )
     daemon.wait_logged(f"the old configuration stays in force: {files.directory}/{ruled}")
     assert files.agent.rows() != []  # the command reads the files, too
     assert files.total() == 8

@@ -27,7 +27,7 @@ from tests.support.provider_files import (
 )
 
 ETC = Path(__file__).resolve().parents[3] / "etc" / "rtagent"
-CUSTOM = "only names of the form CUSTOM_[A-Z0-9_]+ can be added; the agent rules all other names"
+CUSTOM = "only names of the form CUSTOM_[A-Z0-9_]+ can be added; the agent sets all others"
 
 
 def mistakes(directory: Path, content: Any, name: str = "a.yaml") -> list[str]:
@@ -337,10 +337,10 @@ def test_provider_is_described_once(tmp_path, identification):
         ("1: 2\nmeta: {schema_version: '1.0'}", "$: keys must be strings, not int"),
         ("? [a]\n: 1", "line 1, column 3: found unhashable key"),
         ("meta: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
-        ("meta: !!timestamp x", "a value does not have its type's form"),
-        ("meta: !!bool x", "a value does not have its type's form"),
-        ("meta: 2020-13-45", "a value does not have its type's form"),
-        ("meta: " + "9" * 5000, "a value does not have its type's form"),
+        ("meta: !!timestamp x", "a value is not valid for its type"),
+        ("meta: !!bool x", "a value is not valid for its type"),
+        ("meta: 2020-13-45", "a value is not valid for its type"),
+        ("meta: " + "9" * 5000, "a value is not valid for its type"),
         ("meta: 2020-12-01", "$.meta: must be an object, not date"),
         (b"meta: \xff", "character 6: invalid start byte"),
         ("meta: \x00", "character 6: special characters are not allowed"),

@@ -27,7 +27,7 @@ def test_other_amounts_are_reported_and_stay_if_others_write_allocations(node):
     report = node.settle()
     (finding,) = report.settled
     assert (finding.verdict, finding.instance_uuid) == (Verdict.DIFFERENT, GUEST)
-    assert finding.reason == "its claim holds DISK_GB 1, MEMORY_MB 1024, VCPU 1"
+    assert finding.reason == "its claim has DISK_GB 1, MEMORY_MB 1024, VCPU 1"
     assert node.enqueued == []
     assert node.parts(GUEST)[node.uuid]["VCPU"] == 2
 

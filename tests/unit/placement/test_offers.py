@@ -166,7 +166,7 @@ def test_provider_that_two_entries_describe_is_a_mistake(offers):
     assert [each.resource_class for each in made.entries[""].inventories] == [CLASS]
 
 
-def test_class_that_the_agent_rules_is_a_mistake(offers):
+def test_class_that_the_agent_publishes_is_a_mistake(offers):
     """The agent's own inventory stays, and the rest of the entry is offered."""
     state = with_gpu()
 
@@ -174,8 +174,8 @@ def test_class_that_the_agent_rules_is_a_mistake(offers):
 
     (mistake,) = made.mistakes
     assert mistake.message.endswith(
-        f"a.yaml: $.providers[0]: the agent rules {GPU_CLASS} of provider {GPU_NAME['name']}"
-        " itself: remove it"
+        f"a.yaml: $.providers[0]: the agent itself publishes {GPU_CLASS} of provider "
+        f"{GPU_NAME['name']}: remove it"
     )
     child = providers(state, made)[GPU_NAME["name"]]
     assert (child.inventories[GPU_CLASS].total, child.inventories[CLASS].total) == (1, 1)
@@ -189,7 +189,9 @@ def test_class_of_persistent_memory_is_a_mistake_before_the_first_audit(offers):
 
     made = offers(state, entry(THIS, {name: {"total": 1}}))
 
-    assert f"the agent rules {name} of provider $COMPUTE_NODE itself" in made.mistakes[0].message
+    assert (
+        f"the agent itself publishes {name} of provider $COMPUTE_NODE" in made.mistakes[0].message
+    )
 
 
 def test_agents_own_inventory_of_an_offered_class_is_published():
