@@ -62,22 +62,33 @@ def open_node(
         if identity is None:
             identity = host_identity(settings, reporter)
             stack.callback(identity.release)
-        stored = identity.enroll(store, hypervisor, clock)
-        policy, witness = settings.policy(stored.ratios), identity.witness(stored)
-        adoption = AdoptionFile(settings.default.state_path).read(stored.node.uuid)
-        node = EmbeddedNode(
-            stored,
-            adoption.applied_to(policy),
-            hypervisor,
-            store,
-            clock,
-            reporter,
-            witness,
-            settings.provider_files,
-        )
+        node = _restored(settings, identity, hypervisor, store, clock, reporter)
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
     return node
+
+
+def _restored(
+    settings: Settings,
+    identity: NodeIdentity,
+    hypervisor: Hypervisor,
+    store: Store,
+    clock: Clock,
+    reporter: Reporter,
+) -> EmbeddedNode:
+    """Enrol the node and load its state."""
+    stored = identity.enroll(store, hypervisor, clock)
+    adoption = AdoptionFile(settings.default.state_path).read(stored.node.uuid)
+    return EmbeddedNode(
+        stored,
+        adoption.applied_to(settings.policy(stored.ratios)),
+        hypervisor,
+        store,
+        clock,
+        reporter,
+        identity.witness(stored),
+        settings.provider_files,
+    )
 
 
 def host_identity(

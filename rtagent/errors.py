@@ -1,61 +1,44 @@
-"""All errors of rtagent.
-
-::
+"""All errors of rtagent::
 
     RtAgentError
-    ├── RequestError                     the caller must change the request; expected; crosses RPC
-    │   ├── InvalidRequest               the document violates its schema
-    │   │   ├── InvalidFlavor            flavor and image together describe no valid guest
-    │   │   │   ├── PropertyInvalid      a value violates the rule of its property
-    │   │   │   ├── PropertyConflict     the values of several properties exclude each other
-    │   │   │   └── FlavorImageConflict  the image overrides a decision of the flavor
-    │   │   └── InvalidPciRequest        a request for devices is invalid
+    ├── RequestError                       the caller must change the request; crosses RPC
+    │   ├── InvalidRequest                 the document violates its schema
+    │   │   ├── InvalidFlavor              flavor and image together describe no valid guest
+    │   │   │   └── PropertyInvalid, PropertyConflict, FlavorImageConflict
+    │   │   └── InvalidPciRequest          a request for devices is invalid
     │   │       └── PciRequestAliasNotDefined
-    │   ├── ClaimNotFound
-    │   ├── ClaimConflict                the owner has a claim, or the operation id is in use
-    │   ├── ClaimExpired                 the claim has ended
-    │   ├── IllegalTransition            the state of the claim does not allow the call
-    │   ├── NodeNotFound
-    │   ├── PciDeviceNotFound            no device with that address is recorded
-    │   ├── ConsumerInUse                the consumer of an allocation needs it
-    │   ├── ConsumerNotFound             the consumer has no allocation here
-    │   ├── RestoreNotFound              no restored store awaits acceptance at that revision
-    │   ├── AllocationMismatch           the claim's allocations are not what it needs
-    │   └── ComputeResourcesUnavailable  refused, with reasons
-    ├── Unavailable                      the same call may succeed later; expected; crosses RPC
-    │   ├── NodeNotReady                 the first successful audit has not finished
-    │   │   ├── StoreRestored            the store went back in time, and is not accepted yet
-    │   │   └── DuplicateHost            another agent serves the same host name
+    │   ├── ClaimNotFound, NodeNotFound, PciDeviceNotFound, PciDevicesNotClaimed, RestoreNotFound,
+    │   │   ConsumerNotFound               nothing here has that name
+    │   ├── ClaimConflict                  the owner has a claim, or the operation id is in use
+    │   ├── ClaimExpired, IllegalTransition  the state of the claim does not allow the call
+    │   ├── ConsumerInUse                  the consumer of an allocation needs it
+    │   ├── AllocationMismatch             the claim's allocations are not what it needs
+    │   └── ComputeResourcesUnavailable    refused, with reasons
+    ├── Unavailable                        the same call may succeed later; crosses RPC
+    │   ├── NodeNotReady                   the first successful audit has not finished
+    │   │   ├── StoreRestored              the store went back in time, and is not accepted yet
+    │   │   └── DuplicateHost              another agent serves the same host name
     │   ├── StoreUnavailable
-    │   │   └── StoreDamaged             the database is damaged
-    │   ├── TakeoverPending              another agent may still be the node's writer
-    │   ├── TrackerBusy
-    │   ├── TooManyRequests              the limit of such calls at a time is reached
-    │   ├── AllocationNotWritten         the allocation of a new claim is not in Placement
+    │   │   └── StoreDamaged               the database is damaged
+    │   ├── TakeoverPending                another agent may still be the node's writer
+    │   ├── TrackerBusy, TooManyRequests   a limit of time or of calls is reached
+    │   ├── AllocationNotWritten           the allocation of a new claim is not in Placement
     │   ├── HypervisorUnavailable
-    │   │   └── CpuPowerFailed           a host CPU cannot be prepared for its guest
-    │   └── AgentUnreachable             raised by a client: no agent answers
-    ├── StoreError                       between a store and the state writer; never crosses RPC
-    │   ├── CommitUnknown                the connection was lost while COMMIT was in flight
-    │   ├── RevisionConflict             the node's row has another revision
-    │   ├── WriterFenced                 a newer writer has raised the epoch
-    │   ├── ChangeRejected               the database refused the rows
-    │   ├── Deadlock                     the database ended the transaction as a deadlock's victim
-    │   ├── SchemaMismatch               the schema of the database is not that of the code
-    │   └── NotDurable                   the database may lose what it has committed
-    ├── IdentityError                    this process must not write for this node
-    ├── ConfigError                      the value of an option violates its rule
-    │   ├── PciConfigError               a JSON document in an option of [pci] is invalid
-    │   │   ├── PciConfigInvalidSpec     device_spec
-    │   │   └── PciInvalidAlias          alias
-    │   └── ProviderFileError            a provider file is invalid
+    │   │   └── CpuPowerFailed             a host CPU cannot be prepared for its guest
+    │   └── AgentUnreachable               raised by a client: no agent answers
+    ├── StoreError                         between a store and the state writer; never crosses RPC
+    │   └── CommitUnknown, RevisionConflict, WriterFenced, ChangeRejected, Deadlock, SchemaMismatch,
+    │       NotDurable
+    ├── IdentityError                      this process must not write for this node
+    ├── ConfigError                        the value of an option violates its rule
+    │   ├── PciConfigError                 a JSON document in an option of [pci] is invalid
+    │   │   └── PciConfigInvalidSpec, PciInvalidAlias
+    │   └── ProviderFileError              a provider file is invalid
     ├── PlacementError
-    │   ├── PlacementConflict            the generation of the provider has changed
-    │   └── PlacementUnavailable
-    └── InvariantViolated                a defect in rtagent: granting stops
+    │   └── PlacementConflict, PlacementUnavailable
+    └── InvariantViolated                  a defect in rtagent: granting stops
 
-The data of an error is in ``kwargs`` (JSON primitives), and its message is made from them. So an
-error reads the same on both sides of RPC.
+The message of an error is made from its ``kwargs``, so it is the same on both sides of RPC.
 """
 
 from __future__ import annotations
@@ -68,9 +51,11 @@ class RtAgentError(Exception):
 
     :cvar retriable: the same call may succeed later.
     :cvar expected: caused by the caller or the environment; logged without a traceback.
+    :cvar listed: the list in ``kwargs`` whose messages are the message; "": `template` is.
     """
 
     template: ClassVar[str] = "{detail}"
+    listed: ClassVar[str] = ""
     retriable: ClassVar[bool] = False
     expected: ClassVar[bool] = False
 
@@ -84,6 +69,8 @@ class RtAgentError(Exception):
     @property
     def message(self) -> str:
         """The message, made from the data."""
+        if self.listed:
+            return "; ".join(each["message"] for each in self.kwargs.get(self.listed, ()))
         return self.template.format(**{"detail": type(self).__doc__, **self.kwargs})
 
     def __str__(self) -> str:
@@ -91,12 +78,8 @@ class RtAgentError(Exception):
 
     def as_dict(self) -> dict[str, Any]:
         """Return ``{"error", "message", "retriable", ...kwargs}``, JSON primitives."""
-        return {
-            **self.kwargs,
-            "error": type(self).__name__,
-            "message": self.message,
-            "retriable": self.retriable,
-        }
+        own = {"error": type(self).__name__, "message": self.message, "retriable": self.retriable}
+        return {**self.kwargs, **own}
 
 
 class RequestError(RtAgentError):
@@ -106,22 +89,19 @@ class RequestError(RtAgentError):
 
 
 class InvalidRequest(RequestError):
-    """The document violates its schema.
-
-    :ivar kwargs: ``method`` and ``errors``: a list of ``{"path", "message"}``.
-    """
+    """The document violates its schema. :ivar kwargs: ``method``; ``errors``: (path, message)."""
 
     @property
     def message(self) -> str:
-        listed = "; ".join(f"{e['path']}: {e['message']}" for e in self.kwargs.get("errors", ()))
-        return f"invalid request to {self.kwargs.get('method', '?')}: {listed}"
+        errors = "; ".join(f"{e['path']}: {e['message']}" for e in self.kwargs.get("errors", ()))
+        return f"invalid request to {self.kwargs.get('method', '?')}: {errors}"
 
 
 class InvalidFlavor(InvalidRequest):
     """Flavor and image together describe no valid guest.
 
-    :ivar kwargs: ``properties``: the values of the properties concerned, by name (``hw:...`` in the
-        flavor, ``hw_...`` in the image, ``flavor.vcpus`` and others); ``rule``: the violated rule.
+    :ivar kwargs: ``properties``: values by name (``hw:...``, ``hw_...``, ``flavor.vcpus``);
+        ``rule``: the violated rule.
     """
 
     @property
@@ -143,15 +123,9 @@ class FlavorImageConflict(InvalidFlavor):
 
 
 class InvalidPciRequest(InvalidRequest):
-    """A request for devices is invalid.
+    """A request for devices, in ``where`` (an extra spec, a PCI request), is invalid."""
 
-    :ivar kwargs: ``where``: the source of the request (an extra spec, a PCI request); ``value``;
-        ``rule``: the violated rule.
-    """
-
-    @property
-    def message(self) -> str:
-        return f"{self.kwargs['where']} = {self.kwargs['value']}: {self.kwargs['rule']}"
+    template = "{where} = {value}: {rule}"
 
 
 class PciRequestAliasNotDefined(InvalidPciRequest):
@@ -159,19 +133,14 @@ class PciRequestAliasNotDefined(InvalidPciRequest):
 
 
 class ClaimNotFound(RequestError):
-    """This node has no such claim.
-
-    :ivar kwargs: ``claim_uuid``; or, for a claim that is identified by its owner, ``owner_id`` and,
-        if it is the claim for a move, ``migration_uuid``.
-    """
+    """This node has no claim ``claim_uuid``, or none of ``owner_id`` (for ``migration_uuid``)."""
 
     @property
     def message(self) -> str:
         if "claim_uuid" in self.kwargs:
             return f"no claim {self.kwargs['claim_uuid']} is known here"
-        move = self.kwargs.get("migration_uuid")
-        which = f" for migration {move}" if move else ""
-        return f"instance {self.kwargs['owner_id']} has no claim here{which}"
+        move = f" for migration {uuid}" if (uuid := self.kwargs.get("migration_uuid")) else ""
+        return f"instance {self.kwargs['owner_id']} has no claim here{move}"
 
 
 class PciDeviceNotFound(RequestError):
@@ -181,18 +150,13 @@ class PciDeviceNotFound(RequestError):
 
 
 class PciDevicesNotClaimed(RequestError):
-    """The attach claims that a call is for do not have these devices.
-
-    :ivar kwargs: ``owner_id``; ``devices``: the addresses; ``claimed``: those that they have.
-    """
+    """The attach claims of the call have the devices ``claimed``, and not all of ``devices``."""
 
     @property
     def message(self) -> str:
-        return (
-            f"{', '.join(self.kwargs['devices'])}: the attach claims of instance"
-            f" {self.kwargs['owner_id']} that this call is for have"
-            f" {', '.join(self.kwargs['claimed']) or 'no devices'}"
-        )
+        asked, has = (", ".join(self.kwargs[key]) for key in ("devices", "claimed"))
+        whose = f"the attach claims of instance {self.kwargs['owner_id']} that this call is for"
+        return f"{asked}: {whose} have {has or 'no devices'}"
 
 
 class RestoreNotFound(RequestError):
@@ -205,10 +169,7 @@ class RestoreNotFound(RequestError):
 
 
 class ConsumerInUse(RequestError):
-    """The consumer of an allocation in Placement has a claim or a domain on this node.
-
-    :ivar kwargs: ``consumer_uuid``, and ``user``: what it has.
-    """
+    """The consumer of an allocation in Placement has ``user``, a claim or a domain on this node."""
 
     template = (
         "the allocation of {consumer_uuid} is not deleted: {user} is on this node. Only an"
@@ -217,10 +178,7 @@ class ConsumerInUse(RequestError):
 
 
 class ConsumerNotFound(RequestError):
-    """The consumer has no allocation on the providers of this node.
-
-    :ivar kwargs: ``consumer_uuid`` and ``node``.
-    """
+    """The consumer has no allocation on the providers of this node."""
 
     template = "{consumer_uuid} has no allocation on {node}"
 
@@ -236,11 +194,7 @@ class ClaimExpired(RequestError):
 
 
 class IllegalTransition(RequestError):
-    """The state of the claim or of the move does not allow the call.
-
-    :ivar kwargs: ``claim_uuid`` or ``migration_uuid``, its ``state``, the ``verb``, and the verbs
-        that are ``legal`` in that state.
-    """
+    """The ``state`` of the claim or of the move does not allow the call (``verb``)."""
 
     @property
     def message(self) -> str:
@@ -250,11 +204,7 @@ class IllegalTransition(RequestError):
 
 
 class NodeNotFound(RequestError):
-    """The call is for another node.
-
-    :ivar kwargs: ``node``: the name or the uuid that the caller sent; ``served``: that of the node
-        here.
-    """
+    """The call is for ``node``, another node than the one that is ``served`` (name or uuid)."""
 
     template = "node {node} is not served here: this agent serves {served}"
 
@@ -262,32 +212,25 @@ class NodeNotFound(RequestError):
 class AllocationMismatch(RequestError):
     """The claim's allocations in Placement are not what the claim needs.
 
-    :ivar kwargs: ``mismatches``: a list of ``{"provider", "resource_class", "allocated", "needed",
-        "message"}``. ``provider`` is a uuid; null: all providers of the node together.
+    :ivar kwargs: ``mismatches``: a list of `rtagent.allocation.mismatches.Mismatch`, as documents.
     """
 
-    @property
-    def message(self) -> str:
-        return "; ".join(each["message"] for each in self.kwargs.get("mismatches", ()))
+    listed = "mismatches"
 
 
 class ComputeResourcesUnavailable(RequestError):
     """The host does not have the requested resources.
 
-    :ivar kwargs: ``reasons``: a list of ``{"code", "resource", "where", "requested",
-        "available", "unit", "message"}``, nearest miss first.
+    :ivar kwargs: ``reasons``: a list of `rtagent.model.decision.Reason`, nearest miss first.
     """
 
-    @property
-    def message(self) -> str:
-        return "; ".join(r["message"] for r in self.kwargs.get("reasons", ()))
+    listed = "reasons"
 
 
 class Unavailable(RtAgentError):
     """The call cannot be served now. The same call may succeed later."""
 
-    retriable = True
-    expected = True
+    retriable = expected = True
 
 
 class NodeNotReady(Unavailable):
@@ -295,10 +238,7 @@ class NodeNotReady(Unavailable):
 
 
 class StoreRestored(NodeNotReady):
-    """The database is older than what was acknowledged; no new claims until that is accepted.
-
-    :ivar kwargs: ``restored``: what went back, in a sentence; ``revision``: to be accepted.
-    """
+    """The database is older than what was acknowledged; ``revision`` has to be accepted."""
 
     template = (
         "{restored}: no new claims are granted until an operator accepts the database: rtagent node"
@@ -307,10 +247,7 @@ class StoreRestored(NodeNotReady):
 
 
 class DuplicateHost(NodeNotReady):
-    """Another agent serves the same host name, so that a call may reach either of them.
-
-    :ivar kwargs: ``host``: the name; ``ours``: the agent that refuses; ``theirs``: the other one.
-    """
+    """Another agent serves the same host name, so that a call may reach either of them."""
 
     template = (
         "two agents serve the host {host}: this one is {ours}; the other is {theirs}. Give one of"
@@ -341,12 +278,7 @@ class TooManyRequests(Unavailable):
 
 
 class AllocationNotWritten(Unavailable):
-    """The allocation of a new claim was not written to Placement in time.
-
-    The claim has ended, so a repetition needs an operation id of its own.
-
-    :ivar kwargs: ``claim_uuid``; the ``seconds`` that were waited; ``why``; the ``effect``.
-    """
+    """The allocation of a new claim was not written to Placement in time, and the claim ends."""
 
     template = (
         "the allocation of claim {claim_uuid} was not written to Placement within {seconds} s"
@@ -359,19 +291,13 @@ class HypervisorUnavailable(Unavailable):
 
 
 class CpuPowerFailed(HypervisorUnavailable):
-    """A host CPU cannot be switched on or off, or its governor cannot be changed.
-
-    :ivar kwargs: ``cpu``; the ``file`` to which ``wanted`` could not be written; ``why``.
-    """
+    """A host CPU cannot be switched on or off, or its governor cannot be changed."""
 
     template = "CPU {cpu}: {wanted} cannot be written to {file}: {why}"
 
 
 class AgentUnreachable(Unavailable):
-    """Raised by a client: no agent answers. It is unknown whether the call had an effect.
-
-    :ivar kwargs: ``where``: the address that was called; ``why`` it failed; the ``remedy``.
-    """
+    """Raised by a client: no agent answers. It is unknown whether the call had an effect."""
 
     template = "no agent at {where} ({why}): {remedy}"
 
@@ -430,9 +356,8 @@ class ConfigError(RtAgentError):
 class PciConfigError(ConfigError):
     """A JSON document in an option of [pci] is invalid.
 
-    :ivar kwargs: ``index``: the position among the option's values, from 0, and the position in a
-        list of documents (``1[0]``); ``key``: the key in the document, or ""; its ``value``; the
-        violated ``rule``.
+    :ivar kwargs: ``index``: of the option's value, from 0, and of the document in a list
+        (``1[0]``); ``key`` in the document, or ""; its ``value``; the violated ``rule``.
     """
 
     template = "[{group}] {option} {index}: {key} = {value}: {rule}"
@@ -447,10 +372,7 @@ class PciInvalidAlias(PciConfigError):
 
 
 class ProviderFileError(ConfigError):
-    """A provider file is invalid.
-
-    :ivar kwargs: ``file``; ``path``: the place in it, or ""; the violated ``rule``.
-    """
+    """A provider file is invalid. :ivar kwargs: ``file``, ``path`` in it (or ""), ``rule``."""
 
     @property
     def message(self) -> str:

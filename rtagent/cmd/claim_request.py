@@ -6,7 +6,7 @@ import argparse
 import json
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,36 +77,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="The root disk is a volume and uses no disk of the host.",
     )
-    for option, text in (
-        ("--property", "An extra spec of the flavor; may be repeated."),
-        ("--image-property", "A property of the image; may be repeated."),
-    ):
-        group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
-    group.add_argument(
-        "--limit",
-        action="append",
-        type=quantity,
-        metavar="KEY=N",
-        help="The total of vcpu, memory_mb or disk_gb that may be used on the host; may be"
-        " repeated. Default: what the host advertises.",
-    )
-    group.add_argument(
-        "--allocation",
-        action="append",
-        type=allocation,
-        metavar="rp=UUID,CLASS=N[,CLASS=N]",
-        help="What Placement has allocated from a resource provider; may be repeated. The claim"
-        " follows it. Default: the agent chooses.",
-    )
-    group.add_argument(
-        "--provider-mapping",
-        action="append",
-        type=providers,
-        metavar="REQUEST=UUID[,UUID]",
-        help="The resource providers of a PCI request, by its id or the name of its alias; may be"
-        " repeated.",
-    )
+    for option, (metavar, parse, text) in _pairs().items():
+        group.add_argument(option, action="append", type=parse, metavar=metavar, help=text)
     group.add_argument("--tag", help="A text of your choice, stored with the claim.")
+
+
+def _pairs() -> dict[str, tuple[str, Callable[[str], object], str]]:
+    """Return the options that may be repeated: (metavar, parser, help)."""
+    return {
+        "--property": ("KEY=VALUE", pair, "An extra spec of the flavor; may be repeated."),
+        "--image-property": ("KEY=VALUE", pair, "A property of the image; may be repeated."),
+        "--limit": (
+            "KEY=N",
+            quantity,
+            "The total of vcpu, memory_mb or disk_gb that may be used on the host; may be"
+            " repeated. Default: what the host advertises.",
+        ),
+        "--allocation": (
+            "rp=UUID,CLASS=N[,CLASS=N]",
+            allocation,
+            "What Placement has allocated from a resource provider; may be repeated. The claim"
+            " follows it. Default: the agent chooses.",
+        ),
+        "--provider-mapping": (
+            "REQUEST=UUID[,UUID]",
+            providers,
+            "The resource providers of a PCI request, by its id or the name of its alias; may be"
+            " repeated.",
+        ),
+    }
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -23,26 +23,8 @@ class HostSimulate(Text):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        default = Machine()
         parser.add_argument("file", metavar="FILE", type=Path, help="The new file.")
-        for option, value, what in (
-            ("sockets", default.sockets, "CPU sockets"),
-            ("cores", default.cores, "cores of each socket"),
-            ("threads", default.threads, "threads of each core"),
-            ("memory", default.memory_mb, "MB of memory"),
-            ("gpus", default.gpus, "GPUs (Quadro M4000, 10de:13f1)"),
-            (
-                "shared-gpus",
-                default.shared_gpus,
-                "GPUs with mediated devices (Tesla T4, 10de:1eb8; four of nvidia-222 each)",
-            ),
-            ("nics", default.nics, "network cards with SR-IOV (XL710, 8086:1583)"),
-            ("vfs", default.vfs, "virtual functions of each network card (8086:154c)"),
-            ("nvmes", default.nvmes, "NVMe controllers (1b36:0010)"),
-            ("sev-guests", default.sev_guests, "guests with memory encrypted by AMD SEV"),
-            ("sev-es-guests", default.sev_es_guests, "guests with memory encrypted by SEV-ES"),
-            ("domains", 0, f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each"),
-        ):
+        for option, value, what in _numbers():
             help_ = f"The number of {what}. Default: %(default)s."
             parser.add_argument(f"--{option}", metavar="N", type=int, default=value, help=help_)
         parser.add_argument(
@@ -67,7 +49,7 @@ class HostSimulate(Text):
         )
         parser.add_argument(
             "--hostname",
-            default=default.hostname,
+            default=Machine().hostname,
             help="The name of the host. Default: %(default)s.",
         )
         return parser
@@ -138,6 +120,29 @@ class HostSimulateEdit(Action):
                 host.add_domain(document)
             for document in devices:
                 host.add_device(document)
+
+
+def _numbers() -> tuple[tuple[str, int, str], ...]:
+    """Return the options that set a number: name, default and what is counted."""
+    default = Machine()
+    return (
+        ("sockets", default.sockets, "CPU sockets"),
+        ("cores", default.cores, "cores of each socket"),
+        ("threads", default.threads, "threads of each core"),
+        ("memory", default.memory_mb, "MB of memory"),
+        ("gpus", default.gpus, "GPUs (Quadro M4000, 10de:13f1)"),
+        (
+            "shared-gpus",
+            default.shared_gpus,
+            "GPUs with mediated devices (Tesla T4, 10de:1eb8; four of nvidia-222 each)",
+        ),
+        ("nics", default.nics, "network cards with SR-IOV (XL710, 8086:1583)"),
+        ("vfs", default.vfs, "virtual functions of each network card (8086:154c)"),
+        ("nvmes", default.nvmes, "NVMe controllers (1b36:0010)"),
+        ("sev-guests", default.sev_guests, "guests with memory encrypted by AMD SEV"),
+        ("sev-es-guests", default.sev_es_guests, "guests with memory encrypted by SEV-ES"),
+        ("domains", 0, f"running domains, of {VCPUS} vCPU and {MEMORY_MB} MB each"),
+    )
 
 
 def _pages(text: str) -> tuple[int, int]:

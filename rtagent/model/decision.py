@@ -66,7 +66,7 @@ class Reason(Value, frozen=True, kw_only=True):
                 return f"{asked}, and the search for a place reached its bound without finding one"
 
     def as_dict(self) -> dict[str, object]:
-        """The body of a refusal on the wire (contract: ``reasons``)."""
+        """Return the reason as a document, for the error."""
         return {
             "code": str(self.code),
             "resource": self.resource,

@@ -13,6 +13,7 @@ from oslo_context.context import RequestContext
 
 from rtagent.audit import Auditor
 from rtagent.errors import NodeNotFound, PlacementError, RequestError, RtAgentError, Unavailable
+from rtagent.model.base import Value
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.ports import Clock, Reporter, ServiceRegistry
@@ -68,6 +69,22 @@ class InFlight:
         return ", ".join(f"{name} for {now - started:.1f} s" for name, started in calls)
 
 
+class PlacementCalls(Value, frozen=True, kw_only=True):
+    """What calls need of Placement.
+
+    :ivar sync: updates Placement and returns the revision that Placement then has; raises
+        `PlacementError`.
+    :ivar delete_allocation: deletes this node's part of an instance's allocations; raises
+        `PlacementError`.
+    :ivar confirm: waits until Placement has the allocation of a new claim, if it has to; raises
+        `AllocationNotWritten`, with the claim aborted.
+    """
+
+    sync: Callable[[], int]
+    delete_allocation: DeleteAllocation
+    confirm: Callable[[Claim, Call], None]
+
+
 class Endpoint:
     """Has one public attribute for each method of `METHODS`. A caller may invoke these only.
 
@@ -87,37 +104,29 @@ class Endpoint:
         version: str,
         in_flight: InFlight,
         guest: Guest,
-        sync_placement: Callable[[], int],
-        delete_allocation: DeleteAllocation,
+        placement: PlacementCalls,
         settle: Callable[[Claim], None],
-        confirm: Callable[[Claim, Call], None],
         duplicates: Duplicates,
     ) -> None:
         """:param version: of the software, for `ping`.
         :param guest: makes the documents that enact a claim.
-        :param sync_placement: updates Placement and returns the revision that Placement then has;
-            raises `PlacementError`.
-        :param delete_allocation: deletes this node's part of an instance's allocations; raises
-            `PlacementError`.
         :param settle: prepares the host for the domain of a claim, before the caller may start the
             domain; raises `Unavailable` if the domain must not be started yet.
-        :param confirm: waits until Placement has the allocation of a new claim, if it has to;
-            raises `AllocationNotWritten`, with the claim aborted.
         :param duplicates: whether another agent serves this host name.
         """
         self._duplicates = duplicates
         self._tracker, self._clock = tracker, clock
         self._reporter = reporter.named(__name__)
         self._in_flight = in_flight
-        claim_replies = ClaimReplies(guest, settle, tracker.snapshot, confirm)
+        claim_replies = ClaimReplies(guest, settle, tracker.snapshot, placement.confirm)
         groups = (
             ClaimEndpoint(tracker, claim_replies),
             MoveEndpoint(tracker, auditor, claim_replies),
             DeviceEndpoint(tracker, claim_replies),
-            AllocationEndpoint(tracker, delete_allocation),
+            AllocationEndpoint(tracker, placement.delete_allocation),
             ReadEndpoint(tracker, claim_replies),
             NodeEndpoint(
-                tracker, auditor, registry, clock, version, sync_placement, duplicates.me.agent_uuid
+                tracker, auditor, registry, clock, version, placement.sync, duplicates.me.agent_uuid
             ),
         )
         for group in groups:

@@ -21,7 +21,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
 from rtagent.reconcile.drift import orphans
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates, ascii_text
-from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.rpc.endpoint import Endpoint, InFlight, PlacementCalls
 from rtagent.service.admission import Admission
 from rtagent.service.allocation_calls import AllocationCalls
 from rtagent.service.allocation_writes import AllocationWrites
@@ -88,16 +88,7 @@ class NodeAgent:
         self._audits = Audits(context, node, hypervisor, identity, self._admission, checks)
         database = adapters.database
         self._heartbeat = Heartbeat(context, database.registry, node.tracker, database.faults)
-        self.publisher = Publisher(
-            context, adapters.placement, node, self._admission, self._heartbeat
-        )
-        self._allocations = AllocationAudits(
-            context, adapters.allocation_audits, node, store, self.publisher
-        )
-        self._allocation_calls = AllocationCalls(context, adapters.allocation_calls, node)
-        self.allocation_writes = AllocationWrites(
-            context, adapters.allocation_writes, node, self.publisher
-        )
+        self._make_placement_parts(context)
         self._claim_log = ClaimLog(telemetry)
         self.in_flight = InFlight(clock)
         me = _identity(node.node, settings.current.default.state_path)
@@ -105,6 +96,20 @@ class NodeAgent:
         self._loops = self._make_loops(context)
         node.tracker.listen(self._published)
         self._measure()
+
+    def _make_placement_parts(self, context: NodeContext) -> None:
+        """Build the parts that read and write Placement."""
+        adapters, node = self._adapters, self._node
+        self.publisher = Publisher(
+            context, adapters.placement, node, self._admission, self._heartbeat
+        )
+        self._allocation_audits = AllocationAudits(
+            context, adapters.allocation_audits, node, adapters.database.store, self.publisher
+        )
+        self._allocation_calls = AllocationCalls(context, adapters.allocation_calls, node)
+        self.allocation_writes = AllocationWrites(
+            context, adapters.allocation_writes, node, self.publisher
+        )
 
     def _make_loops(self, context: NodeContext) -> dict[str, Loop]:
         """Create the threads, by name, in the order in which they start."""
@@ -116,7 +121,7 @@ class NodeAgent:
             "log": self._write_log,
             "power": self._power.turn,
             "audit": self._audits.turn,
-            "allocation-audit": self._allocations.turn,
+            "allocation-audit": self._allocation_audits.turn,
             "allocation-calls": self._allocation_calls.turn,
         }
         loops = {
@@ -152,10 +157,12 @@ class NodeAgent:
             rtagent.__version__,
             self.in_flight,
             guest,
-            self._sync_placement,
-            self._allocation_calls.delete,
+            PlacementCalls(
+                sync=self._sync_placement,
+                delete_allocation=self._allocation_calls.delete,
+                confirm=self.allocation_writes.confirm,
+            ),
             self._power.settle,
-            self.allocation_writes.confirm,
             self.duplicates,
         )
 
@@ -167,7 +174,7 @@ class NodeAgent:
             checks=self._telemetry.checks,
             creation_error=lambda: self._admission.why_closed,
             registry=self._telemetry.metrics.registry,
-            allocations=self._allocations.document,
+            allocations=self._allocation_audits.document,
         )
 
     def status(self) -> str:
@@ -249,7 +256,7 @@ class NodeAgent:
             self._loops["log"].wake()
         if self._power.managed:
             self._loops["power"].wake()
-        if self._allocations.listener(changes):
+        if self._allocation_audits.listener(changes):
             self._loops["allocation-audit"].wake()
 
     def _sync_placement(self) -> int:
@@ -273,7 +280,7 @@ class NodeAgent:
         )
         metrics.gauge("threads", "Threads of the process", threading.active_count)
         self.publisher.measure(metrics)
-        self._allocations.measure(metrics)
+        self._allocation_audits.measure(metrics)
         self.allocation_writes.measure(metrics)
 
 

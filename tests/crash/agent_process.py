@@ -31,7 +31,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.rpc.endpoint import Endpoint, InFlight, PlacementCalls
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
@@ -81,10 +81,12 @@ class Child:
             "0",
             InFlight(self._clock),
             guest,
-            sync_placement=lambda: 0,
-            delete_allocation=lambda instance_uuid, departure: None,
+            placement=PlacementCalls(
+                sync=lambda: 0,
+                delete_allocation=lambda instance_uuid, reason: None,
+                confirm=lambda claim, call: None,
+            ),
             settle=lambda claim: None,
-            confirm=lambda claim, call: None,
             duplicates=Duplicates(
                 AgentIdentity(agent_uuid=str(uuid.uuid4()), node_uuid=site.node.uuid, node="crash"),
                 site.node.host,

@@ -23,7 +23,7 @@ from rtagent.model.position import Position
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.rpc.endpoint import Endpoint, InFlight, PlacementCalls
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
@@ -92,10 +92,12 @@ class Agent:
             VERSION,
             self.in_flight,
             guest,
-            self._sync_placement,
-            self._delete_allocation,
+            PlacementCalls(
+                sync=self._sync_placement,
+                delete_allocation=self._delete_allocation,
+                confirm=self._confirm,
+            ),
             self._settle,
-            self._confirm,
             self.duplicates,
         )
         self.deleted: list[tuple[str, Departure]] = []

@@ -118,7 +118,7 @@ def _has_releases() -> bool:
 
 def _errors(kind: type[errors.RtAgentError]) -> Iterator[tuple[str, ...]]:
     for each in kind.__subclasses__():
-        meaning = (each.__doc__ or "").partition("\n")[0]
+        meaning = (each.__doc__ or "").partition("\n")[0].partition(" :ivar")[0]
         yield f"``{each.__name__}``", meaning
         yield from _errors(each)
 
