@@ -19,10 +19,9 @@ from benchmarks.figure import Figure
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.placement import tree
-from rtagent.placement.allocation_outbox import AllocationOutbox
+from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.outbox_groups import BATCH
-from rtagent.placement.outbox_source import OutboxSource
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.fake import FakeHypervisor
 from tests.servers.daemon import Daemon, wait_until

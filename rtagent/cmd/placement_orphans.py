@@ -25,9 +25,9 @@ from rtagent.placement.allocation_audit import (
     classify,
     without_record,
 )
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import change_parts
-from rtagent.placement.orphans import check_deletable
-from rtagent.ports import PlacementAPI
+from rtagent.placement.deletions import check_deletable
 
 COLUMNS = ("consumer", "type", "project", "provider", "resources", "reason", "since")
 

@@ -26,17 +26,17 @@ from rtagent.placement.allocation_audit import (
     published_classes,
     without_record,
 )
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import (
     ChangedConsumer,
     change_parts,
     read_consumer,
     tree_providers,
 )
-from rtagent.placement.healing import MissingParts, is_healable, missing_parts
-from rtagent.placement.mending import Mended, mend
+from rtagent.placement.finding_history import FindingHistory
+from rtagent.placement.healing import Healed, MissingParts, heal, is_healable, missing_parts
 from rtagent.placement.provider import Tree
-from rtagent.placement.sightings import Sightings
-from rtagent.ports import Clock, PlacementAPI, Reporter
+from rtagent.ports import Clock, Reporter
 
 
 class NodeView(Value, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class AuditReport(Value, frozen=True, kw_only=True):
 class AllocationAuditor:
     """Audits the allocations on a node's providers. For one thread at a time.
 
-    :ivar sightings: since when the findings are as they are.
+    :ivar history: since when the findings are as they are.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class AllocationAuditor:
         self._api, self._view, self._clock = api, view, clock
         self._reporter = reporter.named(__name__)
         self._enqueue, self._republish = enqueue, republish
-        self.sightings = Sightings()
+        self.history = FindingHistory()
 
     def run(self) -> AuditReport:
         """Compare every allocation with the claims, and correct what this agent may correct.
@@ -117,13 +117,13 @@ class AllocationAuditor:
         read = self._read()
         state = self._view.state()  # now: what was claimed during the requests counts
         findings = self._classify(state, read)
-        self.sightings = self.sightings.after(findings, began, at)
+        self.history = self.history.after(findings, began, at)
         term = self._view.term()
         settled = [
             finding
             for finding in findings
             if finding.verdict != Verdict.MATCHING
-            and self.sightings.settled(finding.consumer.uuid, began, term)
+            and self.history.settled(finding.consumer.uuid, began, term)
         ]
         work = _Work()
         if self._view.trusted():
@@ -137,7 +137,7 @@ class AllocationAuditor:
             at=at,
             counts=Counter(finding.verdict for finding in findings),
             settled=tuple(each for each in settled if each.consumer.uuid not in done),
-            recheck=self.sightings.unsettled_until(began, term),
+            recheck=self.history.unsettled_until(began, term),
             removed=tuple(work.removed),
             rewritten=tuple(work.rewritten),
             healed=tuple(work.healed),
@@ -244,7 +244,7 @@ class AllocationAuditor:
         try:
             for each in missing_parts(state, read.consumers, read.published, owners):
                 with work.of(each.consumer.uuid):
-                    lifted = self._mend(each, work) == Mended.BOTH or lifted
+                    lifted = self._heal_consumer(each, work) == Healed.BOTH or lifted
         except PlacementUnavailable:
             lifted = True  # perhaps: the response may be lost
             raise
@@ -252,14 +252,14 @@ class AllocationAuditor:
             if lifted:
                 self._republish()
 
-    def _mend(self, missing: MissingParts, work: _Work) -> Mended:
+    def _heal_consumer(self, missing: MissingParts, work: _Work) -> Healed:
         uuid, what = missing.consumer.uuid, amounts(missing.parts)
-        mended = mend(self._api, missing, self._view.state)
-        if mended != Mended.NOTHING:
+        healed = heal(self._api, missing, self._view.state)
+        if healed != Healed.NOTHING:
             work.healed.append(uuid)
             self._reporter.counted("placement", "allocation_healed")
             self._log(f"{uuid} got the allocation of its devices, which was missing: {what}")
-        return mended
+        return healed
 
     def _log(self, sentence: str) -> None:
         self._reporter.log("info", f"placement: {sentence}")

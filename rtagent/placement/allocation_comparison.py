@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from rtagent.errors import PlacementConflict
 from rtagent.model.consumers import Parts, consumers_of, own_providers
 from rtagent.model.node_state import NodeState
-from rtagent.ports import PlacementAPI
+from rtagent.placement.api import PlacementAPI
 
 
 def differing_consumers(api: PlacementAPI, state: NodeState) -> Sequence[str]:

@@ -13,24 +13,25 @@ from __future__ import annotations
 import random
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rtagent.errors import PlacementError, Unavailable
+from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.consumers import own_providers
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement.allocation_comparison import differing_consumers
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_writer import ConsumerWriter
 from rtagent.placement.outbox_groups import Batch, batches, is_known
 from rtagent.placement.outbox_health import OutboxHealth
-from rtagent.placement.outbox_source import OutboxSource
 from rtagent.placement.pauses import Pauses
 from rtagent.placement.request_id import use_request_id
 from rtagent.placement.schedule import LAST_RETRY
 from rtagent.placement.unanswered import UnansweredWrites
-from rtagent.ports import Clock, NullReporter, PlacementAPI, Reporter
+from rtagent.ports import Clock, NullReporter, Reporter
 
 #: Seconds for which written rows are gathered before one commit removes them.
 GATHER = 1.0
@@ -45,6 +46,28 @@ POLL = 0.2
 COURTESY = 1.0
 #: Seconds for which `stop` waits for a request in flight.
 STOP_TIMEOUT = 5.0
+
+
+class OutboxSource(Value, frozen=True, kw_only=True):
+    """Callables of the node; each may be called from any thread.
+
+    :ivar state: returns the published state.
+    :ivar ready: whether allocations may be written: Placement has inventories of this node, and the
+        claims are known to be complete.
+    :ivar owns: whether the agent has created or adopted a provider that Placement still has, by
+        uuid; raises `PlacementError`.
+    :ivar pushing: whether inventories are being written to Placement.
+    :ivar enqueue: puts consumers into the outbox; raises `Unavailable`.
+    :ivar remove: removes the rows of consumers that have these revisions from the outbox; raises
+        `Unavailable`.
+    """
+
+    state: Callable[[], NodeState]
+    ready: Callable[[], bool]
+    owns: Callable[[str], bool]
+    pushing: Callable[[], bool]
+    enqueue: Callable[[Collection[str]], None]
+    remove: Callable[[Mapping[str, int]], None]
 
 
 class AllocationOutbox:

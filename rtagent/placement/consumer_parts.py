@@ -11,8 +11,8 @@ from rtagent.errors import PlacementConflict
 from rtagent.model.base import Value
 from rtagent.model.consumers import INSTANCE, Consumer, Parts
 from rtagent.placement.allocation_audit import AllocatedConsumer
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import CONCURRENT_UPDATE
-from rtagent.ports import PlacementAPI
 
 #: How often a change is tried while other clients write to the consumer.
 ATTEMPTS = 4

@@ -16,8 +16,8 @@ from retrying import Retrying
 from rtagent.errors import PlacementConflict, PlacementError
 from rtagent.model.base import Value
 from rtagent.model.consumers import INSTANCE, Parts
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import CONCURRENT_UPDATE
-from rtagent.ports import PlacementAPI
 
 #: How often a consumer is tried in one write while other clients write to it.
 ATTEMPTS = 4

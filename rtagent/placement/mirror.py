@@ -22,6 +22,7 @@ from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailab
 from rtagent.model.change import Change
 from rtagent.model.health import Status
 from rtagent.model.node_state import NodeState
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import INVENTORY_IN_USE, PROVIDER_IN_USE
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import Tree
@@ -29,7 +30,7 @@ from rtagent.placement.request_id import current_request_id, request_id_of, use_
 from rtagent.placement.schedule import Schedule
 from rtagent.placement.synchroniser import Outcome, Synchroniser
 from rtagent.placement.tree import affects_tree
-from rtagent.ports import Clock, NullReporter, PlacementAPI, Reporter
+from rtagent.ports import Clock, NullReporter, Reporter
 
 #: The mirror's name in health and metrics.
 PART = "placement"

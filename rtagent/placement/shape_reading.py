@@ -12,8 +12,8 @@ from rtagent.model.consumers import INSTANCE, MIGRATION
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_uuid
 from rtagent.placement.adoption import device_children
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import UNTYPED
-from rtagent.placement.holders import wanted_shape
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
 from rtagent.placement.shape import (
@@ -25,8 +25,8 @@ from rtagent.placement.shape import (
     holders,
     new_pools,
     old_pools,
+    wanted_shape,
 )
-from rtagent.ports import PlacementAPI
 
 
 def read_and_plan(

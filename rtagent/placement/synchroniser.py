@@ -11,6 +11,7 @@ from retrying import Retrying
 
 from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
 from rtagent.model.base import Value
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import DUPLICATE_NAME, INVENTORY_IN_USE, PROVIDER_IN_USE
 from rtagent.placement.diff import (
     CreateProvider,
@@ -31,7 +32,7 @@ from rtagent.placement.provider import (
     Provider,
     Tree,
 )
-from rtagent.ports import NullReporter, PlacementAPI, Reporter
+from rtagent.ports import NullReporter, Reporter
 
 #: How often a provider is tried in one pass while other clients write to it.
 ATTEMPTS = 4

@@ -28,6 +28,7 @@ from rtagent.placement.adoption import (
     can_adopt,
     device_children,
 )
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import (
     CUSTOM,
@@ -39,7 +40,6 @@ from rtagent.placement.provider import (
 from rtagent.placement.reshape import Refusal, Reshape
 from rtagent.placement.shape_reading import read_and_plan, records, reshape_documents
 from rtagent.placement.synchroniser import Synchroniser
-from rtagent.ports import PlacementAPI
 
 Listing = Sequence[Mapping[str, Any]]
 
@@ -194,7 +194,7 @@ def find(
 
 def foresee(
     api: PlacementAPI, ownership: Ownership, state: NodeState, wanted: Tree | None
-) -> Finding:
+) -> FoundProviders:
     """Return what the next start of an agent adopts. Nothing is changed."""
     root = state.node.uuid
     finding = find(api, ownership, state, wanted, api.tree(root))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from rtagent.model.base import Uuid
 from rtagent.model.change import Call
-from rtagent.model.departure import Departure
+from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.method import Change, rpc_method
 from rtagent.tracker import ResourceTracker
 
 #: Deletes this node's part of what an instance has in Placement.
-DeleteAllocation = Callable[[str, Departure], None]
+DeleteAllocation = Callable[[str, DeletionReason], None]
 
 _ERRORS = (
     *("IllegalTransition", "StoreRestored"),
@@ -38,7 +38,7 @@ class AllocationEndpoint:
         """Delete what Placement records on this node for an instance that was evacuated from here,
         and for its ended migrations. Its allocations on other nodes stay. Refused while the
         instance has a claim here. The reply is sent when that is done. Idempotent."""
-        self._delete_for(arguments, Departure.EVACUATED, call)
+        self._delete_for(arguments, DeletionReason.EVACUATED, call)
 
     @rpc_method(errors=_ERRORS, slow=True)
     def delete_allocation_for_migrated_instance(
@@ -48,7 +48,7 @@ class AllocationEndpoint:
         and for its ended migrations. Its allocations on other nodes stay. After a resize on this
         node only that of the migration is deleted. Refused while the source's claim is held. The
         reply is sent when that is done. Idempotent."""
-        self._delete_for(arguments, Departure.MIGRATED, call)
+        self._delete_for(arguments, DeletionReason.MIGRATED, call)
 
     @rpc_method(errors=_ERRORS, slow=True)
     def delete_allocation_for_shelve_offloaded_instance(
@@ -57,7 +57,9 @@ class AllocationEndpoint:
         """Delete what Placement records on this node for an instance that was offloaded, and for
         its ended migrations. Its allocations on other nodes stay. Refused while the instance has a
         claim here. The reply is sent when that is done. Idempotent."""
-        self._delete_for(arguments, Departure.SHELVE_OFFLOADED, call)
+        self._delete_for(arguments, DeletionReason.SHELVE_OFFLOADED, call)
 
-    def _delete_for(self, arguments: DeleteAllocationFor, departure: Departure, call: Call) -> None:
-        self._tracker.once(call, lambda: self._delete(arguments.instance_uuid, departure))
+    def _delete_for(
+        self, arguments: DeleteAllocationFor, reason: DeletionReason, call: Call
+    ) -> None:
+        self._tracker.once(call, lambda: self._delete(arguments.instance_uuid, reason))

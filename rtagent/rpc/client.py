@@ -15,7 +15,7 @@ from retrying import Retrying
 
 from rtagent import errors
 from rtagent.errors import AllocationNotWritten, RtAgentError
-from rtagent.model.departure import Departure
+from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.broker_probe import broker_probe
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.method import Method
@@ -36,7 +36,7 @@ PROBE_TIMEOUT = 1.0
 #: ``METHOD without ARGUMENT`` a call that needs the argument in earlier versions.
 SINCE: Mapping[str, str] = {
     **dict.fromkeys(("get_restore", "accept_restore", "node_uuid"), "1.1"),
-    **dict.fromkeys((each.method for each in Departure), "1.2"),
+    **dict.fromkeys((each.method for each in DeletionReason), "1.2"),
     **dict.fromkeys(("devices", "network_metadata", "provider_mapping"), "1.2"),
     "claim_pci_devices.allocations": "1.2",
     "live_migration_claim without migration": "1.2",

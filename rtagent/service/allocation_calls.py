@@ -15,18 +15,21 @@ from rtagent.errors import (
     StoreUnavailable,
 )
 from rtagent.model.consumers import Parts
-from rtagent.model.departure import Departure
+from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import AllocatedConsumer, amounts
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import change_parts, tree_providers
-from rtagent.placement.departures import departed_consumers
-from rtagent.ports import PlacementAPI
+from rtagent.placement.deletions import unneeded_consumers
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 
 #: Seconds for which a call waits for Placement. Less than the agent's stop waits for calls in
 #: flight.
 TIMEOUT = 20.0
+
+#: The instance, why its allocations are deleted, and the result for the caller.
+_Job = tuple[Future[None], str, DeletionReason]
 
 
 class AllocationCalls:
@@ -39,14 +42,16 @@ class AllocationCalls:
         """:param api: for this thread alone; None: nothing is published."""
         self._api, self._tracker = api, node.tracker
         self._reporter = context.reporter.named(__name__)
-        self._jobs: queue.SimpleQueue[tuple[Future[None], str, Departure]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Future[None], str, DeletionReason]] = (
+            queue.SimpleQueue()
+        )
         self._wake: Callable[[], None] = lambda: None
 
     def attach(self, wake: Callable[[], None]) -> None:
         """:param wake: wakes the thread that makes the calls."""
         self._wake = wake
 
-    def delete(self, instance_uuid: str, departure: Departure) -> None:
+    def delete(self, instance_uuid: str, reason: DeletionReason) -> None:
         """Delete this node's part of what an instance has that has left. Idempotent.
 
         :raises IllegalTransition: the instance has a claim here that needs it.
@@ -55,9 +60,9 @@ class AllocationCalls:
         """
         if self._api is None:
             raise PlacementError("nothing is published: [placement] auth_type is unset")
-        departed_consumers(self._state, instance_uuid, departure)
+        unneeded_consumers(self._state, instance_uuid, reason)
         job: Future[None] = Future()
-        self._jobs.put((job, instance_uuid, departure))
+        self._jobs.put((job, instance_uuid, reason))
         self._wake()
         try:
             job.result(TIMEOUT)
@@ -70,11 +75,11 @@ class AllocationCalls:
     def turn(self) -> Rest:
         """Make the calls that wait."""
         while not self._jobs.empty():
-            job, instance_uuid, departure = self._jobs.get()
+            job, instance_uuid, reason = self._jobs.get()
             if not job.set_running_or_notify_cancel():
                 continue
             try:
-                self._delete(instance_uuid, departure)
+                self._delete(instance_uuid, reason)
             except BaseException as error:  # raised to the caller
                 job.set_exception(error)
             else:
@@ -92,15 +97,15 @@ class AllocationCalls:
             raise StoreRestored(restored=str(restored), revision=restored.revision)
         return self._tracker.snapshot()
 
-    def _delete(self, instance_uuid: str, departure: Departure) -> None:
+    def _delete(self, instance_uuid: str, reason: DeletionReason) -> None:
         assert self._api is not None
 
         def nothing(now: AllocatedConsumer) -> Parts | None:
-            consumers = departed_consumers(self._state, instance_uuid, departure)
+            consumers = unneeded_consumers(self._state, instance_uuid, reason)
             return {} if now.uuid in consumers else None
 
         providers = tree_providers(self._api, self._state.node.uuid)
-        for uuid in departed_consumers(self._state, instance_uuid, departure):
+        for uuid in unneeded_consumers(self._state, instance_uuid, reason):
             shared = self._state.policy.placement.disk_provider
             changed = change_parts(self._api, uuid, providers, nothing, shared=shared)
             if changed is not None:
@@ -108,5 +113,5 @@ class AllocationCalls:
                 self._reporter.log(
                     "info",
                     f"placement: deleted the allocation of {uuid} here ({what}), because instance"
-                    f" {instance_uuid} was {departure.value}",
+                    f" {instance_uuid} was {reason.value}",
                 )

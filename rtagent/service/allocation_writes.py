@@ -11,9 +11,8 @@ from rtagent.errors import AllocationNotWritten, ClaimExpired, Unavailable
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.placement_policy import ManageAllocations
-from rtagent.placement.allocation_outbox import AllocationOutbox
-from rtagent.placement.outbox_source import OutboxSource
-from rtagent.ports import PlacementAPI
+from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
+from rtagent.placement.api import PlacementAPI
 from rtagent.service.context import NodeContext
 from rtagent.service.publisher import Publisher
 from rtagent.telemetry.metrics import Metrics

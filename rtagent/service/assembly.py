@@ -20,7 +20,8 @@ from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.placement import loading
-from rtagent.ports import CpuPower, Hypervisor, PlacementAPI, Reporter, ServiceRegistry, Store
+from rtagent.placement.api import PlacementAPI
+from rtagent.ports import CpuPower, Hypervisor, Reporter, ServiceRegistry, Store
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor

@@ -23,9 +23,9 @@ from rtagent.reconcile.drift import orphans
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates, ascii_text
 from rtagent.rpc.endpoint import Endpoint, InFlight, PlacementCalls
 from rtagent.service.admission import Admission
+from rtagent.service.allocation_audits import AllocationAudits
 from rtagent.service.allocation_calls import AllocationCalls
 from rtagent.service.allocation_writes import AllocationWrites
-from rtagent.service.allocations import AllocationAudits
 from rtagent.service.assembly import Adapters
 from rtagent.service.audits import Audits
 from rtagent.service.context import NodeContext

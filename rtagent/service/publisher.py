@@ -12,11 +12,11 @@ from rtagent.errors import (
 )
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
 from rtagent.placement.takeover import Takeover
-from rtagent.ports import PlacementAPI
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat

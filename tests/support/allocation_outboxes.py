@@ -10,10 +10,10 @@ from rtagent.db.memory import MemoryStore
 from rtagent.errors import StoreUnavailable
 from rtagent.model.consumers import consumers_of
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
-from rtagent.placement.allocation_outbox import AllocationOutbox
+from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.memory import MemoryPlacement
-from rtagent.placement.outbox_source import OutboxSource
-from rtagent.ports import Clock, NullReporter, PlacementAPI
+from rtagent.ports import Clock, NullReporter
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, ManualClock
 from tests.support.trackers import tracker_on

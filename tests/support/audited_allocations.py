@@ -14,10 +14,11 @@ from rtagent.model.policy import Policy
 from rtagent.placement import tree
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.provider import Tree
 from rtagent.placement.synchroniser import Synchroniser
-from rtagent.ports import NullReporter, PlacementAPI
+from rtagent.ports import NullReporter
 from tests.support.agents import POLICY, Agent
 from tests.support.hosts import uid
 

@@ -22,10 +22,9 @@ from rtagent.model.request import Allocation, BuildRequest
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.specs import parse_specs
 from rtagent.placement import tree
-from rtagent.placement.allocation_outbox import AllocationOutbox
+from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.mirror import PlacementMirror
-from rtagent.placement.outbox_source import OutboxSource
 from rtagent.placement.ownership import MemoryOwnership
 from tests.servers import Placement
 from tests.support.agents import Agent

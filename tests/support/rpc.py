@@ -14,7 +14,7 @@ from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.errors import AllocationNotWritten, HypervisorUnavailable, PlacementError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
-from rtagent.model.departure import Departure
+from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
 from rtagent.model.pci_policy import PciPolicy
@@ -100,7 +100,7 @@ class Agent:
             self._settle,
             self.duplicates,
         )
-        self.deleted: list[tuple[str, Departure]] = []
+        self.deleted: list[tuple[str, DeletionReason]] = []
         self.settled: list[str] = []
         self.confirmed: list[tuple[str, str]] = []
         self.confirm_error: AllocationNotWritten | None = None
@@ -112,10 +112,10 @@ class Agent:
             raise self.settle_error
         self.settled.append(claim.uuid)
 
-    def _delete_allocation(self, instance_uuid: str, departure: Departure) -> None:
+    def _delete_allocation(self, instance_uuid: str, reason: DeletionReason) -> None:
         if self.placement_error is not None:
             raise self.placement_error
-        self.deleted.append((instance_uuid, departure))
+        self.deleted.append((instance_uuid, reason))
 
     def _confirm(self, claim: Claim, call: Call) -> None:
         if self.confirm_error is not None:
@@ -206,7 +206,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "free_pci_device_allocations_for_instance": owner | operation(),
         "quarantine_pci_device": {"address": GPU_0, "reason": "it is hot"} | operation(),
         "clear_pci_device": {"address": GPU_0} | operation(),
-        **{each.method: {"instance_uuid": uid()} | operation() for each in Departure},
+        **{each.method: {"instance_uuid": uid()} | operation() for each in DeletionReason},
         "build_failed": operation(),
         "build_succeeded": operation(),
         "set_service": {"disabled": True} | operation(),

@@ -1,4 +1,4 @@
-"""Sightings: for how long each finding of the allocation audits has been as it is. Pure.
+"""FindingHistory: for how long each finding of the allocation audits has been as it is. Pure.
 
 An allocation is written before its claim is made, and may be removed after its claim has ended. So
 a finding counts only once it has been seen unchanged for a while. The time is this agent's own: the
@@ -14,7 +14,7 @@ from rtagent.model.base import Value
 from rtagent.placement.allocation_audit import Finding, Verdict
 
 
-class Sighting(Value, frozen=True, kw_only=True):
+class SeenFinding(Value, frozen=True, kw_only=True):
     """When a finding was first seen as it is now.
 
     :ivar since: seconds of the monotonic clock. :ivar at: the time of day, for information.
@@ -26,17 +26,17 @@ class Sighting(Value, frozen=True, kw_only=True):
     at: datetime
 
 
-class Sightings(Value, frozen=True, kw_only=True):
+class FindingHistory(Value, frozen=True, kw_only=True):
     """The findings that are not `Verdict.MATCHING`, by consumer."""
 
-    by_consumer: Mapping[str, Sighting] = {}
+    by_consumer: Mapping[str, SeenFinding] = {}
 
-    def after(self, findings: Iterable[Finding], since: float, at: datetime) -> Sightings:
+    def after(self, findings: Iterable[Finding], since: float, at: datetime) -> FindingHistory:
         """Add the findings of an audit, and forget those that it did not have.
 
         :param since: when the audit began.
         """
-        seen: dict[str, Sighting] = {}
+        seen: dict[str, SeenFinding] = {}
         for finding in findings:
             if finding.verdict == Verdict.MATCHING:
                 continue
@@ -46,9 +46,9 @@ class Sightings(Value, frozen=True, kw_only=True):
                 finding.verdict,
                 generation,
             )
-            new = Sighting(verdict=finding.verdict, generation=generation, since=since, at=at)
+            new = SeenFinding(verdict=finding.verdict, generation=generation, since=since, at=at)
             seen[uuid] = known if known is not None and same else new
-        return Sightings(by_consumer=seen)
+        return FindingHistory(by_consumer=seen)
 
     def settled(self, uuid: str, now: float, term: float) -> bool:
         """Whether a consumer's finding has not changed for `term` seconds."""

@@ -14,8 +14,9 @@ from rtagent.model.claim import ACTIVE
 from rtagent.model.health import Status
 from rtagent.placement.allocation_audit import Verdict
 from rtagent.placement.allocation_auditor import AllocationAuditor, AuditReport, NodeView
+from rtagent.placement.api import PlacementAPI
 from rtagent.placement.audit_plan import AuditPlan
-from rtagent.ports import PlacementAPI, Store
+from rtagent.ports import Store
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
 from rtagent.service.publisher import Publisher
@@ -114,7 +115,7 @@ class AllocationAudits:
         report, auditor = self._report, self._auditor
         if report is None or auditor is None:
             return NO_AUDIT
-        seen = auditor.sightings.by_consumer
+        seen = auditor.history.by_consumer
         allocations = [
             {
                 "consumer_uuid": each.consumer.uuid,

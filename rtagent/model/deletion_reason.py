@@ -1,12 +1,12 @@
-"""Departure: how an instance has left a node for good."""
+"""DeletionReason: why the allocations of an instance on a node are deleted."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class Departure(StrEnum):
-    """How an instance has left. The value is part of the name of the RPC method."""
+class DeletionReason(StrEnum):
+    """How an instance has left the node for good. The RPC method's name contains the value."""
 
     EVACUATED = "evacuated"
     MIGRATED = "migrated"

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import ConsumerInUse, InvariantViolated
-from rtagent.placement.orphans import check_deletable
+from rtagent.placement.deletions import check_deletable
 from tests.support.agents import GUEST, LARGE, OTHER, Agent, facts
 
 
