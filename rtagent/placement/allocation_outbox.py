@@ -42,8 +42,9 @@ GATHER_ROWS = 0.3
 LAST_STRICT_RETRY = 3.0
 #: Seconds until the first inventories are looked for again.
 POLL = 0.2
-#: Seconds for which a write waits for a push of the mirror, which each write makes start again.
-COURTESY = 1.0
+#: The longest wait of a write for a running push of the mirror, in seconds. Each written row causes
+#: another push.
+PUSH_WAIT = 1.0
 #: Seconds for which `stop` waits for a request in flight.
 STOP_TIMEOUT = 5.0
 
@@ -98,7 +99,7 @@ class AllocationOutbox:
         self._reloaded = self._stopping = False
         self._woken_at = clock.monotonic()
         self._left = 0  # allocations that were not written after the last turn
-        self._next = self._remove_at = self._courtesy_until = float("inf")
+        self._next = self._remove_at = self._push_deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="allocation-writes", daemon=True)
 
     # -- status -----------------------------------------------------------------------------------
@@ -320,11 +321,11 @@ class AllocationOutbox:
     def _let_mirror_finish(self) -> None:
         """Wait for a push of the mirror, but not for long: it may hang."""
         if not self._source.pushing():
-            self._courtesy_until = float("inf")
+            self._push_deadline = float("inf")
             return
-        self._courtesy_until = min(self._courtesy_until, self._clock.monotonic() + COURTESY)
+        self._push_deadline = min(self._push_deadline, self._clock.monotonic() + PUSH_WAIT)
         with self._condition:
-            while self._source.pushing() and self._clock.monotonic() < self._courtesy_until:
+            while self._source.pushing() and self._clock.monotonic() < self._push_deadline:
                 self._condition.wait(POLL / 4)
 
     def _is_written(self, row: OutboxRow) -> bool:

@@ -22,7 +22,7 @@ from rtagent.placement.shape import (
     Shape,
     ShapedProvider,
     WantedShape,
-    holders,
+    consumers_with,
     new_pools,
     old_pools,
 )
@@ -181,7 +181,7 @@ class _Planner:
     def add(self) -> None:
         """Add what claims have of new pools to the consumers that Placement knows."""
         for pool in new_pools(self._now, self._wanted):
-            for consumer in holders(self._wanted, pool):
+            for consumer in consumers_with(self._wanted, pool):
                 found = self._now.consumers.get(consumer)
                 if found is None or not found.allocations.keys() & self._now.providers.keys():
                     continue

@@ -104,7 +104,7 @@ def new_pools(now: Shape, wanted: WantedShape) -> Iterator[Pool]:
             yield uuid, name
 
 
-def holders(wanted: WantedShape, pool: Pool) -> Iterator[str]:
+def consumers_with(wanted: WantedShape, pool: Pool) -> Iterator[str]:
     """Yield the consumers whose claims have units of a pool."""
     return (consumer for consumer, pools in sorted(wanted.claimed.items()) if pools.get(pool))
 

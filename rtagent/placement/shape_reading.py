@@ -22,7 +22,7 @@ from rtagent.placement.shape import (
     Shape,
     ShapedProvider,
     WantedShape,
-    holders,
+    consumers_with,
     new_pools,
     old_pools,
     wanted_shape,
@@ -95,7 +95,7 @@ def _with_allocations(
 ) -> Shape:
     """Read the allocations that the plan depends on; none, if no inventory moves or is new."""
     moving = set(old_pools(now, wanted))
-    users = {user for pool in new_pools(now, wanted) for user in holders(wanted, pool)}
+    users = {user for pool in new_pools(now, wanted) for user in consumers_with(wanted, pool)}
     if not moving and not users:
         return now
     names = {name for _, name in moving}
