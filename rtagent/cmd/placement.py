@@ -32,7 +32,7 @@ from rtagent.placement.loading import load
 from rtagent.placement.ownership import MemoryOwnership, OwnershipFile, obsolete_providers
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.synchroniser import read_provider
-from rtagent.placement.takeover import foresee
+from rtagent.placement.takeover import next_adoption
 
 COLUMNS = ("provider", "kind", "item", "placement", "agent")
 
@@ -57,7 +57,7 @@ class PlacementDiff(List):
         state = node_state(client, parsed_args.node)
         tree_ = wanted_tree(client, state)
         if state.node.host == client.settings.default.host:
-            found, ownership = foresee(api, ownership, state, tree_), ownership.copy()
+            found, ownership = next_adoption(api, ownership, state, tree_), ownership.copy()
             for adopted, contents in found.owned:
                 ownership.remember(adopted, contents)
             tree_ = wanted_tree(client, client.database.adopted(state, found.adoption))

@@ -14,7 +14,7 @@ from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.reshape import Refusal, Reshape
 from rtagent.placement.shape import Amounts, Shape
 from rtagent.placement.shape_reading import read_and_plan
-from rtagent.placement.takeover import foresee, refused
+from rtagent.placement.takeover import next_adoption, refused
 
 COLUMNS = ("provider", "resource_class", "consumer", "before", "after")
 
@@ -50,7 +50,7 @@ class PlacementReshape(List):
         api, state = placement_api(client), node_state(client, parsed_args.node)
         ownership = OwnershipFile(client.settings.default.state_path)
         tree = wanted_tree(client, state)
-        found = foresee(api, ownership, state, tree)
+        found = next_adoption(api, ownership, state, tree)
         state = client.database.adopted(state, found.adoption)
         now, plan = read_and_plan(api, state, wanted_tree(client, state))
         if isinstance(plan, Refusal):

@@ -192,7 +192,7 @@ def find(
     )
 
 
-def foresee(
+def next_adoption(
     api: PlacementAPI, ownership: Ownership, state: NodeState, wanted: Tree | None
 ) -> FoundProviders:
     """Return what the next start of an agent adopts. Nothing is changed."""

@@ -68,7 +68,7 @@ class AllocationAudits:
         """Note the owners whose devices may lack their allocations now, and changes of the policy,
         by which other devices may be published. Return whether the thread should wake.
         """
-        if self._auditor is None:  # nobody would ever look at them
+        if self._auditor is None:  # nothing would read them
             return False
         owners = {
             claim.owner_id
