@@ -20,8 +20,7 @@
     │   │   └── DuplicateHost              another agent serves the same host name
     │   ├── StoreUnavailable
     │   │   └── StoreDamaged               the database is damaged
-    │   ├── TakeoverPending                another agent may still be the node's writer
-    │   ├── TrackerBusy, TooManyRequests   a limit of time or of calls is reached
+    │   ├── TakeoverPending, TrackerBusy, TooManyRequests   other agents or calls come first
     │   ├── AllocationNotWritten           the allocation of a new claim is not in Placement
     │   ├── HypervisorUnavailable
     │   │   └── CpuPowerFailed             a host CPU cannot be prepared for its guest
@@ -125,7 +124,9 @@ class FlavorImageConflict(InvalidFlavor):
 class InvalidPciRequest(InvalidRequest):
     """A request for devices, in ``where`` (an extra spec, a PCI request), is invalid."""
 
-    template = "{where} = {value}: {rule}"
+    @property
+    def message(self) -> str:
+        return f"{self.kwargs['where']} = {self.kwargs['value']}: {self.kwargs['rule']}"
 
 
 class PciRequestAliasNotDefined(InvalidPciRequest):

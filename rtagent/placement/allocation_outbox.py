@@ -211,7 +211,7 @@ class AllocationOutbox:
             return not self._stopping
 
     def _wake(self) -> None:
-        """Note that a turn is needed. The caller holds the lock."""
+        """Note that a turn is needed. The caller has the lock."""
         self._woken_at = min(self._woken_at, self._clock.monotonic())
         self._condition.notify_all()
 

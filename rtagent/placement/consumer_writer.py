@@ -126,7 +126,7 @@ class ConsumerWriter:
             wait="no_sleep",  # the other writer finishes while the consumer is read again
             retry_on_exception=_is_concurrent,
         )
-        # After a conflict, what is said about new consumers is wrong.
+        # After a conflict, `is_new` may be wrong.
         known = [replace(each, is_new=False) for each in group]
         tries: Iterator[tuple[Group, int | None]] = iter(
             ((group, None), (known, None), (known, INTERRUPTED), (known, None))
