@@ -56,7 +56,7 @@ def claim(demo: Environment) -> None:
 
 def refusal(demo: Environment) -> None:
     demo.chapter(
-        "A refusal names the resource, where, the amount requested and the amount available"
+        "A refusal names the resource, where, the quantity requested and the quantity available"
     )
     too_much = f"--instance {FOREIGN} --vcpus 64 --memory 60000 --root-gb 1"
     demo.run(f"claim test {too_much}", expect=3)

@@ -72,7 +72,7 @@ def provider_file(demo: Environment) -> None:
     demo.say(f"Placement has CUSTOM_LICENSE: total {license_['total']}.")
     licensed = "--vcpus 1 --memory 1024 --property resources:CUSTOM_LICENSE"
     other = f"--instance {uuid.UUID(int=0xF3)} --name licensed-1"
-    demo.run(f"claim test {other} {licensed}=2 -c amounts")
+    demo.run(f"claim test {other} {licensed}=2 -c quantities")
     demo.run(f"claim test {other} {licensed}=4", expect=3)
     file.unlink()
     demo.daemon.reload()
@@ -133,7 +133,7 @@ def _choose(demo: Environment, names: dict[str, str]) -> Any:
 
 
 def _devices(candidate: Any, names: dict[str, str]) -> tuple[str, str, str]:
-    """Return the amounts of the root, and the providers of the virtual GPU and of the GPU."""
+    """Return the quantities of the root, and the providers of the virtual GPU and of the GPU."""
     root, vgpu, gpu = "", "", ""
     for each, part in candidate["allocations"].items():
         if "VGPU" in part["resources"]:

@@ -44,7 +44,7 @@ def build(state: NodeState, request: BuildRequest, call: Call, now: datetime) ->
         numa_topology=allocated.numa_topology,
         pci=allocated.pci,
         resources=allocated.resources,
-        amounts=allocated.amounts,
+        quantities=allocated.quantities,
         mem_encryption=allocated.mem_encryption,
     )
     return created(call, claim, now)

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.allocation import capacity
-from rtagent.allocation.amounts import FittedAmounts, fit_amounts
 from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
 from rtagent.allocation.provider_pools import ProviderPools
+from rtagent.allocation.quantities import FittedQuantities, fit_quantities
 from rtagent.allocation.requirements import Requirements
 from rtagent.allocation.shares import Shares, foreign
 from rtagent.errors import NodeNotReady
-from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
+from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
@@ -50,7 +50,7 @@ class Allocated(Value, frozen=True, kw_only=True):
     numa_topology: Assignment
     pci: tuple[AssignedDevice, ...] = ()
     resources: tuple[AssignedResource, ...] = ()
-    amounts: tuple[AssignedAmount, ...] = ()
+    quantities: tuple[AssignedQuantity, ...] = ()
     mem_encryption: MemEncryption | None = None
 
 
@@ -84,9 +84,9 @@ def allocate(
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
     choices = _resource_choices(state, owner_id, units, reusable, shares)
     placed = _place(state, owner_id, required, reusable, shares, choices)
-    amounts = fit_amounts(state, owner_id, others, shares.amounts if shares else None)
+    quantities = fit_quantities(state, owner_id, others, shares.quantities if shares else None)
     encrypted = fit_encryption(state, owner_id, required.mem_encryption)
-    reasons = (*shortfalls, *placed.reasons, *_reasons(amounts, encrypted))
+    reasons = (*shortfalls, *placed.reasons, *_reasons(quantities, encrypted))
     if reasons or not isinstance(placed.cells, Fitted):
         return refuse(dict.fromkeys(reasons))
     devices, resources = placed.devices, placed.resources
@@ -94,7 +94,7 @@ def allocate(
         numa_topology=placed.cells.assignment,
         pci=devices.devices if isinstance(devices, FittedDevices) else (),
         resources=resources.resources if isinstance(resources, FittedResources) else (),
-        amounts=_amounts(amounts, encrypted),
+        quantities=_quantities(quantities, encrypted),
         mem_encryption=encrypted.encryption if isinstance(encrypted, FittedEncryption) else None,
     )
 
@@ -245,12 +245,12 @@ def _resource_choices(
     )
 
 
-def _amounts(
-    fitted: FittedAmounts | Refused, encrypted: FittedEncryption | Refused
-) -> tuple[AssignedAmount, ...]:
-    amounts = fitted.amounts if isinstance(fitted, FittedAmounts) else ()
+def _quantities(
+    fitted: FittedQuantities | Refused, encrypted: FittedEncryption | Refused
+) -> tuple[AssignedQuantity, ...]:
+    quantities = fitted.quantities if isinstance(fitted, FittedQuantities) else ()
     context = encrypted.context if isinstance(encrypted, FittedEncryption) else None
-    return amounts if context is None else (*amounts, context)
+    return quantities if context is None else (*quantities, context)
 
 
 def _reasons(*results: object) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ from rtagent.model.decision import Reason, ReasonCode
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name
 from rtagent.model.usage import Usage
 
@@ -83,40 +83,40 @@ def shortfalls(
             yield reason
 
 
-def offered_shortfall(
-    state: NodeState, owner_id: str, offered: OfferedInventory, amount: int
+def additional_shortfall(
+    state: NodeState, owner_id: str, inventory: AdditionalInventory, quantity: int
 ) -> Reason | None:
-    """Return why a new claim cannot have an amount of what a provider file offers;
+    """Return why a new claim cannot have a quantity of what a provider file offers;
     None: it can.
     """
-    check = _offered_check(state, owner_id, offered, amount)
-    where = provider_name(state.node, offered.suffix)
-    if amount > offered.max_unit:
-        return check.reason(ReasonCode.EXCEEDS_HOST, where, amount, offered.max_unit)
-    if amount < offered.min_unit:
-        return check.reason(ReasonCode.BELOW_MINIMUM, where, amount, offered.min_unit)
-    if amount % offered.step_size:
-        return check.reason(ReasonCode.NOT_A_MULTIPLE, where, amount, offered.step_size)
+    check = _additional_check(state, owner_id, inventory, quantity)
+    where = provider_name(state.node, inventory.suffix)
+    if quantity > inventory.max_unit:
+        return check.reason(ReasonCode.EXCEEDS_HOST, where, quantity, inventory.max_unit)
+    if quantity < inventory.min_unit:
+        return check.reason(ReasonCode.BELOW_MINIMUM, where, quantity, inventory.min_unit)
+    if quantity % inventory.step_size:
+        return check.reason(ReasonCode.NOT_A_MULTIPLE, where, quantity, inventory.step_size)
     return check.shortfall(where)
 
 
-def _offered_check(
-    state: NodeState, owner_id: str, offered: OfferedInventory, amount: int
+def _additional_check(
+    state: NodeState, owner_id: str, inventory: AdditionalInventory, quantity: int
 ) -> _Check:
-    pool, reuse = (offered.suffix, offered.resource_class), state.policy.same_host_resize_reuse
-    claims, new = state.claims_of(owner_id), Usage(amounts={pool: amount})
-    used = state.usage.amounts.get(pool, 0)
-    before = owner_usage(claims, None, reuse=reuse).amounts.get(pool, 0)
+    pool, reuse = (inventory.suffix, inventory.resource_class), state.policy.same_host_resize_reuse
+    claims, new = state.claims_of(owner_id), Usage(quantities={pool: quantity})
+    used = state.usage.quantities.get(pool, 0)
+    before = owner_usage(claims, None, reuse=reuse).quantities.get(pool, 0)
     return _Check(
-        resource=offered.resource_class,
+        resource=inventory.resource_class,
         unit="units",
         inventory=Inventory(
-            total=offered.total, reserved=offered.reserved, ratio=offered.allocation_ratio
+            total=inventory.total, reserved=inventory.reserved, ratio=inventory.allocation_ratio
         ),
-        alone=amount,
+        alone=quantity,
         before=before,
-        after=owner_usage(claims, None, reuse=reuse, new=new).amounts.get(pool, 0),
-        others=used - state.usage_of(owner_id).amounts.get(pool, 0),
+        after=owner_usage(claims, None, reuse=reuse, new=new).quantities.get(pool, 0),
+        others=used - state.usage_of(owner_id).quantities.get(pool, 0),
         limit=None,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from rtagent.allocation.capacity import offered_shortfall
-from rtagent.model.assigned_resources import AssignedAmount
+from rtagent.allocation.capacity import additional_shortfall
+from rtagent.model.assigned_resources import AssignedQuantity
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.mem_encryption import (
@@ -17,7 +17,7 @@ from rtagent.model.mem_encryption import (
     provider_suffix,
 )
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name, provider_uuid
 
 
@@ -25,16 +25,16 @@ class FittedEncryption(Value, frozen=True):
     """The encryption of a guest and its context; both are None if it requests none."""
 
     encryption: MemEncryption | None = None
-    context: AssignedAmount | None = None
+    context: AssignedQuantity | None = None
 
 
-def offered_contexts(state: NodeState) -> Mapping[str, OfferedInventory]:
+def context_inventories(state: NodeState) -> Mapping[str, AdditionalInventory]:
     """Return the contexts that the host has, by model, without models of which there are none."""
     topology = state.topology
     supported = topology.mem_encryption if topology is not None else ()
     numbers = {each.model: _number(state, each) for each in supported}
     return {
-        model: OfferedInventory(
+        model: AdditionalInventory(
             suffix=provider_suffix(model),
             resource_class=RESOURCE_CLASS,
             total=number,
@@ -58,18 +58,18 @@ def fit_encryption(
     """
     if model is None:
         return FittedEncryption()
-    suffix, offered = provider_suffix(model), offered_contexts(state).get(model)
-    if offered is None:
+    suffix, inventory = provider_suffix(model), context_inventories(state).get(model)
+    if inventory is None:
         return refuse([_not_offered(provider_name(state.node, suffix))])
-    if (reason := offered_shortfall(state, owner_id, offered, 1)) is not None:
+    if (reason := additional_shortfall(state, owner_id, inventory, 1)) is not None:
         return refuse([reason])
     assert state.topology is not None, "it offers contexts"
     host = next(each for each in state.topology.mem_encryption if each.model == model)
-    context = AssignedAmount(
+    context = AssignedQuantity(
         provider=provider_uuid(state.node, state.policy.placement, suffix),
         suffix=suffix,
         resource_class=RESOURCE_CLASS,
-        amount=1,
+        quantity=1,
     )
     return FittedEncryption(host.of_guest, context)
 

@@ -9,7 +9,7 @@ from rtagent.model.base import Value
 
 NOT_OURS = "the provider is not one of this node, or not one of these devices"
 NOT_THERE = "the provider does not have that class"
-NOT_NEEDED = "the amounts must be equal"
+NOT_NEEDED = "the quantities must be equal"
 NOT_ALLOCATED = "provider_mapping names the provider, and the allocations do not"
 
 

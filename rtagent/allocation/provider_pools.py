@@ -46,10 +46,10 @@ class ProviderPools:
         }
 
     @cached_property
-    def offered(self) -> Mapping[Pool, str]:
+    def additional(self) -> Mapping[Pool, str]:
         """What provider files offer: the suffix of the provider's name."""
-        offered = self._state.policy.placement.offered
-        return {(self._uuid(each.suffix), each.resource_class): each.suffix for each in offered}
+        found = self._state.policy.placement.additional
+        return {(self._uuid(each.suffix), each.resource_class): each.suffix for each in found}
 
     @cached_property
     def contexts(self) -> Mapping[Pool, str]:
@@ -60,7 +60,7 @@ class ProviderPools:
     @cached_property
     def uuids(self) -> frozenset[str]:
         """All providers of the node."""
-        pools = (*self.resources, *self.devices, *self.offered, *self.contexts)
+        pools = (*self.resources, *self.devices, *self.additional, *self.contexts)
         return frozenset((self._state.node.uuid, *(uuid for uuid, _ in pools)))
 
     def has(self, uuid: str, resource_class: str) -> bool:
@@ -68,7 +68,7 @@ class ProviderPools:
         pool = uuid, resource_class
         if uuid == self._state.node.uuid and resource_class in HOST_CLASSES:
             return resource_class != DISK or self._state.policy.placement.disk_provider is None
-        found = (self.resources, self.devices, self.offered, self.contexts)
+        found = (self.resources, self.devices, self.additional, self.contexts)
         return any(pool in pools for pools in found)
 
     def assigns(self, resource_class: str) -> bool:

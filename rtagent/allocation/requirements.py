@@ -96,10 +96,10 @@ def from_request(
         numa=numa,
         limits=_limits(limits),
         cell_limits=cell_limits(ratios.cpu_allocation_ratio, ratios.ram_allocation_ratio, policy),
-        assigned_resources=_assigned_resources(pmem_request(flavor), flavor.extra_specs, extra),
         devices=requests_of(
             flavor, instance.pci_requests, policy.pci.aliases, numa.pci_numa_affinity_policy
         ),
+        assigned_resources=_assigned_resources(pmem_request(flavor), flavor.extra_specs, extra),
         allocated=_allocated(own, flavor.extra_specs, extra),
         mem_encryption=requested_encryption(_properties(instance)),
     )

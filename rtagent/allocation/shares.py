@@ -36,13 +36,13 @@ class Shares(Value, frozen=True, kw_only=True):
 
     :ivar resources: numbers of assigned resources, by class and by the address of the parent device
         ("": the host).
-    :ivar amounts: of the classes that provider files offer, by class and by the
+    :ivar quantities: of the classes that provider files offer, by class and by the
         suffix of the provider's name. A class that is absent is
         counted by another service.
     """
 
     resources: Mapping[str, Mapping[str, int]]
-    amounts: Mapping[str, Mapping[str, int]]
+    quantities: Mapping[str, Mapping[str, int]]
     devices: DeviceShares
 
 
@@ -69,12 +69,12 @@ def shares_of(
             *parts.misplaced(lenient=lenient),
             *parts.of_the_host(required.allocated, lenient=lenient),
             *parts.of_resources(state, required.assigned_resources),
-            *parts.of_amounts(foreign(pools, required.assigned_resources), lenient=lenient),
+            *parts.of_quantities(foreign(pools, required.assigned_resources), lenient=lenient),
             *parts.of_contexts(required.mem_encryption),
             *mismatches,
         )
     )
-    return Shares(resources=parts.resources, amounts=parts.amounts, devices=devices)
+    return Shares(resources=parts.resources, quantities=parts.quantities, devices=devices)
 
 
 def attached_shares(
@@ -123,7 +123,7 @@ class _Parts:
         self._pools, self._allocations = pools, allocations
         self.here, self.elsewhere = Counter[str](), Counter[str]()
         self.resources: dict[str, dict[str, int]] = {}
-        self.amounts: dict[str, dict[str, int]] = {}
+        self.quantities: dict[str, dict[str, int]] = {}
         for uuid, name, number in self._all():
             if uuid not in pools.uuids:
                 self.elsewhere[name] += number
@@ -131,8 +131,8 @@ class _Parts:
                 self.here[name] += number
                 if (uuid, name) in pools.resources:
                     self.resources.setdefault(name, {})[pools.resources[uuid, name]] = number
-                elif (uuid, name) in pools.offered:
-                    self.amounts.setdefault(name, {})[pools.offered[uuid, name]] = number
+                elif (uuid, name) in pools.additional:
+                    self.quantities.setdefault(name, {})[pools.additional[uuid, name]] = number
 
     def misplaced(self, *, lenient: bool) -> Iterator[Mismatch]:
         """Yield what is allocated where it cannot be.
@@ -174,11 +174,11 @@ class _Parts:
                 if named[parent] != allocated.get(parent, 0):
                     yield _unequal(name, allocated.get(parent, 0), named[parent], uuid)
 
-    def of_amounts(self, requests: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
+    def of_quantities(self, requests: Mapping[str, int], *, lenient: bool) -> Iterator[Mismatch]:
         """Yield the differences of the classes that another service, or a provider
         file, defines.
         """
-        for name in dict.fromkeys((*requests, *self.amounts)):
+        for name in dict.fromkeys((*requests, *self.quantities)):
             needed, here = requests.get(name, 0), self.here[name]
             total = here + self.elsewhere[name]
             with_source = lenient and here in (0, needed) and total >= needed

@@ -10,7 +10,7 @@ from rtagent.compute_node import compute_node
 from rtagent.errors import NodeNotFound
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name
 from rtagent.reconcile.drift import absent, drifts, orphans, suspects
 
@@ -77,24 +77,24 @@ def _provider_files(state: NodeState) -> list[dict[str, Any]]:
             "provider": provider_name(state.node, suffix),
             "file": file,
             "inventories": {
-                each.resource_class: _offered(each)
-                for each in policy.offered
+                each.resource_class: _additional(each)
+                for each in policy.additional
                 if each.suffix == suffix
             },
-            "traits": sorted(policy.offered_traits.get(suffix, ())),
+            "traits": sorted(policy.additional_traits.get(suffix, ())),
         }
-        for suffix, file in sorted(policy.offered_by.items())
+        for suffix, file in sorted(policy.additional_by.items())
     ]
 
 
-def _offered(offered: OfferedInventory) -> dict[str, Any]:
+def _additional(inventory: AdditionalInventory) -> dict[str, Any]:
     return {
-        "total": offered.total,
-        "reserved": offered.reserved,
-        "min_unit": offered.min_unit,
-        "max_unit": offered.max_unit,
-        "step_size": offered.step_size,
-        "allocation_ratio": float(offered.allocation_ratio),
+        "total": inventory.total,
+        "reserved": inventory.reserved,
+        "min_unit": inventory.min_unit,
+        "max_unit": inventory.max_unit,
+        "step_size": inventory.step_size,
+        "allocation_ratio": float(inventory.allocation_ratio),
     }
 
 

@@ -17,7 +17,7 @@ from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
     Allocations,
-    AssignedAmounts,
+    AssignedQuantities,
     AssignedResources,
     Assignment,
     Devices,
@@ -102,7 +102,7 @@ _SHOW_COLUMNS = {
     "numa_topology": lambda claim: Assignment(claim["numa_topology"]),
     "pci": lambda claim: Devices(claim["pci"]),
     "resources": lambda claim: AssignedResources(claim["resources"]),
-    "amounts": lambda claim: AssignedAmounts(claim["amounts"]),
+    "quantities": lambda claim: AssignedQuantities(claim["quantities"]),
     "mem_encryption": _key_values("mem_encryption"),
     "allocations": lambda claim: Allocations(claim["allocations"] or {}),
     "provider_mapping": _key_values("provider_mapping"),

@@ -70,12 +70,12 @@ class AssignedResources(Column[_Documents]):
         return [f"{each['resource_class']} {each['identifier']}" for each in self._value]
 
 
-class AssignedAmounts(Column[_Documents]):
-    """A line for each amount of a claim, with its provider."""
+class AssignedQuantities(Column[_Documents]):
+    """A line for each quantity of a claim, with its provider."""
 
     def lines(self) -> Iterable[str]:
         return [
-            f"{each['resource_class']}={each['amount']} of {each['provider']}"
+            f"{each['resource_class']}={each['quantity']} of {each['provider']}"
             for each in self._value
         ]
 

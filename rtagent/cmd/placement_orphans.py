@@ -99,20 +99,20 @@ class PlacementOrphansDelete(Show):
 
 
 class Resources(Column[Mapping[str, int]]):
-    """The amounts of resource classes, in one line."""
+    """The quantities of resource classes, in one line."""
 
     def lines(self) -> Iterable[str]:
-        return [_amounts(self._value)]
+        return [_quantities(self._value)]
 
 
 class AllocatedParts(Column[Parts]):
     """A line for each provider."""
 
     def lines(self) -> Iterable[str]:
-        return [f"{name}: {_amounts(resources)}" for name, resources in self._value.items()]
+        return [f"{name}: {_quantities(resources)}" for name, resources in self._value.items()]
 
 
-def _amounts(resources: Mapping[str, int]) -> str:
+def _quantities(resources: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {resources[name]}" for name in sorted(resources))
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.placement import node_state, placement_api, wanted_tree, with_node
 from rtagent.errors import RtAgentError
+from rtagent.placement.layout import Layout, Quantities
+from rtagent.placement.layout_reading import read_and_plan
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.reshape import Refusal, Reshape
-from rtagent.placement.shape import Amounts, Shape
-from rtagent.placement.shape_reading import read_and_plan
 from rtagent.placement.takeover import next_adoption, refused
 
 COLUMNS = ("provider", "resource_class", "consumer", "before", "after")
@@ -58,7 +58,7 @@ class PlacementReshape(List):
         return COLUMNS, [] if plan is None else list(_rows(now, plan))
 
 
-def _rows(now: Shape, plan: Reshape) -> Iterator[Sequence[Any]]:
+def _rows(now: Layout, plan: Reshape) -> Iterator[Sequence[Any]]:
     for uuid, after in plan.providers.items():
         found = now.providers.get(uuid)
         before = found.inventories if found else {}
@@ -74,14 +74,14 @@ def _rows(now: Shape, plan: Reshape) -> Iterator[Sequence[Any]]:
         known = now.consumers[consumer].allocations
         for uuid in sorted({*known, *changed.allocations}, key=lambda uuid: names.get(uuid, uuid)):
             yield from (
-                (names.get(uuid, uuid), name, consumer, *amounts)
-                for name, amounts in _changes(
+                (names.get(uuid, uuid), name, consumer, *quantities)
+                for name, quantities in _changes(
                     known.get(uuid, {}), changed.allocations.get(uuid, {})
                 )
             )
 
 
-def _changes(before: Amounts, after: Amounts) -> Iterator[tuple[str, tuple[int, int]]]:
+def _changes(before: Quantities, after: Quantities) -> Iterator[tuple[str, tuple[int, int]]]:
     old, new = Counter(before), Counter(after)
     for name in sorted({*old, *new}):
         if old[name] != new[name]:

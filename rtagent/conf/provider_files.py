@@ -26,7 +26,7 @@ from rtagent.conf.provider_schema import (
 )
 from rtagent.conf.provider_yaml import MAX_SHOWN, file_error, read_document
 from rtagent.errors import ProviderFileError
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.printable import printable
 from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
 
@@ -148,7 +148,7 @@ def _entry(file: Path, path: str, item: ProviderItem) -> ProviderEntry:
         uuid=None if uuid is UNSET else uuid,
         name=None if name is UNSET else name,
         inventories=tuple(
-            _offered(name, fields)
+            _inventory(name, fields)
             for group in item.inventories.additional
             for name, fields in group.items()
         ),
@@ -156,8 +156,8 @@ def _entry(file: Path, path: str, item: ProviderItem) -> ProviderEntry:
     )
 
 
-def _offered(resource_class: str, fields: InventoryFields) -> OfferedInventory:
-    return OfferedInventory(
+def _inventory(resource_class: str, fields: InventoryFields) -> AdditionalInventory:
+    return AdditionalInventory(
         suffix="",
         resource_class=resource_class,
         total=fields.total,

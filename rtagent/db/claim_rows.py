@@ -22,7 +22,7 @@ from rtagent.db.schema import claims, compute_nodes, to_document
 from rtagent.db.transaction import Statement
 from rtagent.db.unit_rows import UnitReader
 from rtagent.errors import RevisionConflict
-from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
+from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.change import Change
@@ -81,7 +81,7 @@ class _Document(Value, frozen=True, kw_only=True, omit_defaults=True):
     pci: tuple[AssignedDevice, ...] = ()
     pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[_Resource, ...] = ()
-    amounts: tuple[AssignedAmount, ...] = ()
+    quantities: tuple[AssignedQuantity, ...] = ()
     mem_encryption: MemEncryption | None = None
     allocations: Allocations | None = None
     provider_mapping: ProviderMapping = {}

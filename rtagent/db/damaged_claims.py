@@ -12,11 +12,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.db.checked_rows import CREDIBLE, LONG_AGO
-from rtagent.model.assigned_resources import AssignedResource, amount_of_unit
+from rtagent.model.assigned_resources import AssignedResource, quantity_of_unit
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.claim import (
     ACTIVE,
-    AMOUNT,
     ATTACH,
     BUILD,
     DAMAGED,
@@ -26,6 +25,7 @@ from rtagent.model.claim import (
     MOVE_TYPES,
     PCI,
     PCPU,
+    QUANTITY,
     RESOURCE,
     SERVER,
     Claim,
@@ -97,7 +97,7 @@ def without_units(claim: Claim, taken: Set[Unit]) -> Claim:
 def with_units(claim: Claim, units: Set[Unit]) -> Claim:
     """Return the claim with these units added. They stay unavailable to others."""
     more = sorted(units - claim.units)
-    amounts = [name for kind, name in more if kind == AMOUNT]
+    quantities = [name for kind, name in more if kind == QUANTITY]
     cpus = frozenset(int(name) for kind, name in more if kind == PCPU and name.isdecimal())
     return replace(
         claim,
@@ -107,7 +107,7 @@ def with_units(claim: Claim, units: Set[Unit]) -> Claim:
             *claim.resources,
             *(_resource(name) for kind, name in more if kind == RESOURCE),
         ),
-        amounts=(*claim.amounts, *filter(None, map(amount_of_unit, amounts))),
+        quantities=(*claim.quantities, *filter(None, map(quantity_of_unit, quantities))),
     )
 
 

@@ -35,8 +35,8 @@ def _with_providers(claim: Claim, state: NodeState) -> Claim:
             replace(device, provider=provider_of_device(state, device.address))
             for device in claim.pci
         ),
-        amounts=tuple(
+        quantities=tuple(
             replace(each, provider=provider_uuid(state.node, state.policy.placement, each.suffix))
-            for each in claim.amounts
+            for each in claim.quantities
         ),
     )

@@ -36,8 +36,8 @@ class ResourceInventory(Value, frozen=True, kw_only=True):
     namespaces: tuple[PmemNamespace, ...] = ()
 
 
-class AssignedAmount(Value, frozen=True, kw_only=True):
-    """An amount of a resource class that a provider file offers, as a claim records
+class AssignedQuantity(Value, frozen=True, kw_only=True):
+    """An quantity of a resource class that a provider file offers, as a claim records
     it.
 
     :ivar provider: the uuid of the resource provider. :ivar suffix: of its name, see
@@ -47,22 +47,22 @@ class AssignedAmount(Value, frozen=True, kw_only=True):
     provider: str
     suffix: str
     resource_class: str
-    amount: Positive
+    quantity: Positive
 
     def unit_of(self, claim_uuid: str) -> str:
-        """Return the name of the unit that records the amount of a claim."""
-        parts = (claim_uuid, str(self.amount), self.provider, self.resource_class, self.suffix)
+        """Return the name of the unit that records the quantity of a claim."""
+        parts = (claim_uuid, str(self.quantity), self.provider, self.resource_class, self.suffix)
         return "/".join(parts)
 
 
-def amount_of_unit(unit: str) -> AssignedAmount | None:
-    """Return the amount that a unit records; None: it records none."""
+def quantity_of_unit(unit: str) -> AssignedQuantity | None:
+    """Return the quantity that a unit records; None: it records none."""
     parts = unit.split("/", 4)
     if len(parts) < 5 or not parts[1].isdecimal():
         return None
-    _, amount, provider, resource_class, suffix = parts
-    return AssignedAmount(
-        provider=provider, suffix=suffix, resource_class=resource_class, amount=int(amount)
+    _, quantity, provider, resource_class, suffix = parts
+    return AssignedQuantity(
+        provider=provider, suffix=suffix, resource_class=resource_class, quantity=int(quantity)
     )
 
 

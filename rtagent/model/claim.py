@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from rtagent.model.assigned_resources import AssignedAmount, AssignedResource
+from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.device import AssignedDevice
@@ -36,9 +36,9 @@ EVACUATION = "evacuation"
 MOVE_TYPES = frozenset({RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION})
 
 #: The kind of a unit: a host CPU, a PCI device, an assignable resource (vGPU, vPMEM namespace), or
-#: an amount of one claim, which is a unit only so that the claim's document is not its only record.
-PCPU, PCI, RESOURCE, AMOUNT = "PCPU", "PCI", "RESOURCE", "AMOUNT"
-#: The longest name of a unit. A longer one, of an amount with a long name, is left out.
+#: a quantity of one claim, so that the claim's document is not its only record.
+PCPU, PCI, RESOURCE, QUANTITY = "PCPU", "PCI", "RESOURCE", "QUANTITY"
+#: The longest name of a unit. A longer one, of a quantity with a long name, is left out.
 MAX_UNIT = 255
 #: A concrete resource: its kind, and its name within the kind.
 Unit = tuple[str, str]
@@ -67,7 +67,7 @@ class Claim(Value, frozen=True, kw_only=True):
     :ivar pci_replaced: for a move, the devices before and after it, by purpose (an alias name or a
         request id).
     :ivar resources: assigned resources (Nova's ``Instance.resources``).
-    :ivar amounts: amounts of the resource classes that provider files offer, and the
+    :ivar quantities: quantities of the resource classes that provider files offer, and the
         context of a guest with encrypted memory.
     :ivar mem_encryption: how the guest's memory is encrypted, or None.
     :ivar allocations: the allocations in Placement that the claim follows; None: the agent chose.
@@ -105,7 +105,7 @@ class Claim(Value, frozen=True, kw_only=True):
     pci: tuple[AssignedDevice, ...] = ()
     pci_replaced: Mapping[str, Replacement] = {}
     resources: tuple[AssignedResource, ...] = ()
-    amounts: tuple[AssignedAmount, ...] = ()
+    quantities: tuple[AssignedQuantity, ...] = ()
     mem_encryption: MemEncryption | None = None
     allocations: Allocations | None = None
     provider_mapping: ProviderMapping = {}
@@ -129,16 +129,18 @@ class Claim(Value, frozen=True, kw_only=True):
             memory_mb=self.memory_mb,
             disk_mb=self.disk_mb,
             numa=assignment_usage(self.numa_topology),
-            amounts={(each.suffix, each.resource_class): each.amount for each in self.amounts},
+            quantities={
+                (each.suffix, each.resource_class): each.quantity for each in self.quantities
+            },
         )
 
-    def _amount_units(self) -> Iterator[str]:
-        return (each.unit_of(self.uuid) for each in self.amounts)
+    def _quantity_units(self) -> Iterator[str]:
+        return (each.unit_of(self.uuid) for each in self.quantities)
 
     @property
     def units(self) -> frozenset[Unit]:
         """The units that no other owner may hold: host CPUs (including idle thread siblings),
-        devices, assigned resources, its own amounts.
+        devices, assigned resources, its own quantities.
         """
         taken = self.numa_topology.taken if self.numa_topology else ()
         return frozenset(
@@ -146,6 +148,6 @@ class Claim(Value, frozen=True, kw_only=True):
                 *((PCPU, str(cpu)) for cpu in taken),
                 *((PCI, device.address) for device in self.pci),
                 *((RESOURCE, unit.identifier) for unit in self.resources),
-                *((AMOUNT, name) for name in self._amount_units() if len(name) <= MAX_UNIT),
+                *((QUANTITY, name) for name in self._quantity_units() if len(name) <= MAX_UNIT),
             )
         )

@@ -43,7 +43,7 @@ INSTANCE, MIGRATION = "INSTANCE", "MIGRATION"
 #: Classes of which ``resources:CLASS`` in a flavor overrides what the flavor itself says.
 OVERRIDABLE = frozenset({orc.VCPU, orc.MEMORY_MB, orc.DISK_GB})
 
-#: Amounts by provider uuid and resource class. None is 0.
+#: Quantities by provider uuid and resource class. None is 0.
 Parts = Mapping[str, Mapping[str, int]]
 
 #: A provider's suffix and a resource class. For each, a unit is counted once.
@@ -106,15 +106,15 @@ def consumers_of(state: NodeClaims, owner_id: str) -> Mapping[str, Consumer]:
     """
     claims = _by_consumer(state, owner_id)
     here, reuse = claims.get(owner_id, []), state.policy.same_host_resize_reuse
-    amounts_here, units_here = _amounts(here, reuse=reuse), _units(here)
+    quantities_here, units_here = _quantities(here, reuse=reuse), _units(here)
     found: dict[str, Consumer] = {}
     for uuid, theirs in claims.items():
-        amounts, units = _amounts(theirs, reuse=reuse), _units(theirs)
+        quantities, units = _quantities(theirs, reuse=reuse), _units(theirs)
         if uuid != owner_id:
             # What both claims of a resize on one host share is counted once.
-            amounts -= amounts_here if reuse else Counter()
+            quantities -= quantities_here if reuse else Counter()
             units = {name: unit for name, unit in units.items() if name not in units_here}
-        if parts := _parts(state, amounts, units.values()):
+        if parts := _parts(state, quantities, units.values()):
             instance = theirs[0].instance
             found[uuid] = Consumer(
                 uuid=uuid,
@@ -133,14 +133,14 @@ def own_providers(state: NodeClaims) -> frozenset[str]:
     now, because allocations of earlier claims may remain there.
     """
     placement = state.policy.placement
-    found = {"", *placement.adopted, *(each.suffix for each in placement.offered)}
+    found = {"", *placement.adopted, *(each.suffix for each in placement.additional)}
     found.update(map(provider_suffix, MODELS))
     for record in state.devices.values():
         found.add(_device_suffix(record.device))
     parents = {each.provider for each in state.resource_inventories}
     for claim in state.claims.values():
         found.update(_device_suffix(device) for device in claim.pci)
-        found.update(each.suffix for each in claim.amounts)
+        found.update(each.suffix for each in claim.quantities)
         parents.update(unit.parent_addr or "" for unit in claim.resources)
     found.update(mdev_suffix(parent) for parent in parents if parent)
     return frozenset(provider_uuid(state.node, placement, each) for each in found)
@@ -176,23 +176,23 @@ def _consumer_of(state: NodeClaims, claim: Claim, mains: Sequence[Claim]) -> str
     return uuid
 
 
-def _amounts(claims: Iterable[Claim], *, reuse: bool) -> Counter[_Pool]:
-    """Return the amounts on the root provider, and those that provider files offer.
+def _quantities(claims: Iterable[Claim], *, reuse: bool) -> Counter[_Pool]:
+    """Return the quantities on the root provider, and those that provider files offer.
 
     :param reuse: of two main claims, the larger one counts, as it does for the node's usage.
     """
     mains, others = Counter[_Pool](), Counter[_Pool]()
     for claim in claims:
         if claim.kind == ATTACH:
-            others += _amounts_of(claim)
+            others += _quantities_of(claim)
         elif reuse:
-            mains |= _amounts_of(claim)
+            mains |= _quantities_of(claim)
         else:
-            mains += _amounts_of(claim)
+            mains += _quantities_of(claim)
     return mains + others
 
 
-def _amounts_of(claim: Claim) -> Counter[_Pool]:
+def _quantities_of(claim: Claim) -> Counter[_Pool]:
     return Counter(
         {
             ("", orc.VCPU): claim.vcpus,
@@ -200,14 +200,14 @@ def _amounts_of(claim: Claim) -> Counter[_Pool]:
             ("", orc.MEMORY_MB): claim.memory_mb,
             # Rounded up for each consumer, as Nova's flavors are.
             ("", orc.DISK_GB): -(-claim.disk_mb // MB_IN_GB),
-            **{("", name): amount for name, amount in _overridden(claim).items()},
-            **{(each.suffix, each.resource_class): each.amount for each in claim.amounts},
+            **{("", name): quantity for name, quantity in _overridden(claim).items()},
+            **{(each.suffix, each.resource_class): each.quantity for each in claim.quantities},
         }
     )
 
 
 def _overridden(claim: Claim) -> Counter[str]:
-    """Return the amounts that ``resources:CLASS`` in the flavor sets instead of the guest's own:
+    """Return the quantities that ``resources:CLASS`` in the flavor sets instead of the guest's own:
     the scheduler allocates these, and the claim was compared with them.
     """
     found = Counter[str]()
@@ -233,17 +233,17 @@ def _units(claims: Iterable[Claim]) -> dict[tuple[str, str], AssignedDevice | As
 
 def _parts(
     state: NodeClaims,
-    amounts: Mapping[_Pool, int],
+    quantities: Mapping[_Pool, int],
     units: Iterable[AssignedDevice | AssignedResource],
 ) -> Parts:
-    pools = Counter({pool: amount for pool, amount in amounts.items() if amount})
+    pools = Counter({pool: quantity for pool, quantity in quantities.items() if quantity})
     pools.update(chain.from_iterable(_pools(state, unit) for unit in units))
     found: dict[str, dict[str, int]] = {}
-    for (suffix, resource_class), amount in pools.items():
+    for (suffix, resource_class), quantity in pools.items():
         provider = provider_uuid(state.node, state.policy.placement, suffix)
         if resource_class == orc.DISK_GB and not suffix:
             provider = state.policy.placement.disk_provider or provider
-        found.setdefault(provider, {})[resource_class] = amount
+        found.setdefault(provider, {})[resource_class] = quantity
     return found
 
 

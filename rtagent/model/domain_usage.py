@@ -74,5 +74,5 @@ class DomainUsage(Value, frozen=True, kw_only=True):
             vcpus=self.vcpus,
             memory_mb=self.memory_mb,
             numa=self.occupancy.usage,
-            amounts={} if model is None else {pool(model): 1},
+            quantities={} if model is None else {pool(model): 1},
         )

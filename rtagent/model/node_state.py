@@ -260,8 +260,8 @@ def _check_claim(state: NodeState, owner: str, claim: Claim) -> None:
         raise InvariantViolated(f"claim {claim.uuid} is {claim.state} but still counted")
     if claim.node_uuid != state.node.uuid:
         raise InvariantViolated(f"claim {claim.uuid} belongs to node {claim.node_uuid}")
-    amounts = (each.amount for each in claim.amounts)
-    if min(claim.vcpus, claim.memory_mb, claim.disk_mb, *amounts) < 0:
+    quantities = (each.quantity for each in claim.quantities)
+    if min(claim.vcpus, claim.memory_mb, claim.disk_mb, *quantities) < 0:
         raise InvariantViolated(f"claim {claim.uuid} has a negative quantity")
     for device in claim.pci:
         if device.dev_type in VF_TYPES and (PCI, device.parent_addr) in state.units:

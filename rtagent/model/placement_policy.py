@@ -21,7 +21,7 @@ class ManageAllocations(StrEnum):
     STRICT = "strict"
 
 
-class OfferedInventory(Value, frozen=True, kw_only=True):
+class AdditionalInventory(Value, frozen=True, kw_only=True):
     """An inventory that a provider file adds to one of this node's providers.
 
     :ivar suffix: of the provider, see `provider_names`; "" is the root.
@@ -43,17 +43,17 @@ class PlacementPolicy(Value, frozen=True, kw_only=True):
     :ivar adopted: the uuids of child providers that another publisher had made, by suffix.
     :ivar disk_provider: the uuid of the provider that shares its disk with this host: allocations
         of DISK_GB are on it, and the root has no DISK_GB. None: the disk is the host's own.
-    :ivar offered: inventories that provider files add.
-    :ivar offered_traits: traits that provider files add, by the suffix of the
+    :ivar additional: inventories that provider files add.
+    :ivar additional_traits: traits that provider files add, by the suffix of the
         provider.
     :ivar withheld_traits: traits of the hypervisor that are not reported.
-    :ivar offered_by: the provider file that describes a provider, by its suffix.
+    :ivar additional_by: the provider file that describes a provider, by its suffix.
     """
 
     manage_allocations: ManageAllocations = ManageAllocations.NO
     adopted: Mapping[str, str] = {}
     disk_provider: str | None = None
-    offered: tuple[OfferedInventory, ...] = ()
-    offered_traits: Mapping[str, frozenset[str]] = {}
+    additional: tuple[AdditionalInventory, ...] = ()
+    additional_traits: Mapping[str, frozenset[str]] = {}
     withheld_traits: frozenset[str] = frozenset()
-    offered_by: Mapping[str, str] = {}
+    additional_by: Mapping[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtagent.model.base import Value
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 
 #: In place of a uuid: the root provider of every node that the configuration is for.
 COMPUTE_NODE = "$COMPUTE_NODE"
@@ -23,7 +23,7 @@ class ProviderEntry(Value, frozen=True, kw_only=True):
     path: str
     uuid: str | None = None
     name: str | None = None
-    inventories: tuple[OfferedInventory, ...] = ()
+    inventories: tuple[AdditionalInventory, ...] = ()
     traits: frozenset[str] = frozenset()
 
     @property

@@ -17,8 +17,8 @@ from rtagent.model.base import Value
 
 K = TypeVar("K")
 
-#: Amounts by the suffix of a provider's name and by resource class.
-Amounts = Mapping[tuple[str, str], int]
+#: Quantities by the suffix of a provider's name and by resource class.
+Quantities = Mapping[tuple[str, str], int]
 
 
 class NumaUsage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -74,7 +74,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB.
     :ivar disk_mb: MB. :ivar numa: the same use by host CPU and by cell.
-    :ivar amounts: of the resource classes that provider files offer, by the suffix of
+    :ivar quantities: of the resource classes that provider files offer, by the suffix of
         the provider's name and by class.
     """
 
@@ -83,7 +83,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     memory_mb: int = 0
     disk_mb: int = 0
     numa: NumaUsage = NUMA_NOTHING
-    amounts: Amounts = {}
+    quantities: Quantities = {}
 
     def plus(self, other: Usage) -> Usage:
         """Add, resource by resource."""
@@ -93,7 +93,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             memory_mb=self.memory_mb + other.memory_mb,
             disk_mb=self.disk_mb + other.disk_mb,
             numa=self.numa.plus(other.numa),
-            amounts=self._amounts(other, lambda ours, theirs: ours + theirs),
+            quantities=self._quantities(other, lambda ours, theirs: ours + theirs),
         )
 
     def minus(self, other: Usage) -> Usage:
@@ -104,7 +104,7 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             memory_mb=self.memory_mb - other.memory_mb,
             disk_mb=self.disk_mb - other.disk_mb,
             numa=self.numa.minus(other.numa),
-            amounts=self._amounts(other, lambda ours, theirs: ours - theirs),
+            quantities=self._quantities(other, lambda ours, theirs: ours - theirs),
         )
 
     def larger(self, other: Usage) -> Usage:
@@ -115,13 +115,13 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
             memory_mb=max(self.memory_mb, other.memory_mb),
             disk_mb=max(self.disk_mb, other.disk_mb),
             numa=self.numa.larger(other.numa),
-            amounts=self._amounts(other, max),
+            quantities=self._quantities(other, max),
         )
 
-    def _amounts(self, other: Usage, combine: Callable[[int, int], int]) -> Amounts:
-        if not other.amounts:  # most hosts offer no other classes
-            return self.amounts
-        return _combined(self.amounts, other.amounts, combine)
+    def _quantities(self, other: Usage, combine: Callable[[int, int], int]) -> Quantities:
+        if not other.quantities:  # most hosts offer no other classes
+            return self.quantities
+        return _combined(self.quantities, other.quantities, combine)
 
 
 NOTHING = Usage()

@@ -25,8 +25,8 @@ Published = Mapping[str, Set[str]]
 class Verdict(StrEnum):
     """What an allocation is in relation to the claims of the node.
 
-    :cvar MATCHING: of a claim; also if its guest is being built or moves, when the amounts change.
-    :cvar DIFFERENT: of a claim with other amounts.
+    :cvar MATCHING: of a claim; also while its guest is built or moves and they change.
+    :cvar DIFFERENT: of a claim with other quantities.
     :cvar ENDED: of a claim, or of a move, that has ended here.
     :cvar UNKNOWN: of a consumer that has no record here.
     """
@@ -176,7 +176,10 @@ class _Findings:
         elif found == expected:
             verdict, reason = Verdict.MATCHING, ""
         else:
-            verdict, reason = Verdict.DIFFERENT, f"its claim has {amounts(expected) or 'nothing'}"
+            verdict, reason = (
+                Verdict.DIFFERENT,
+                f"its claim has {quantities(expected) or 'nothing'}",
+            )
         return Finding(
             consumer=consumer,
             verdict=verdict,
@@ -229,7 +232,7 @@ class _Findings:
         return _published_parts(found.parts if found else {}, self._published)
 
     def _is_settled(self, owner: str) -> bool:
-        """Whether the amounts of an owner's claims can be compared: its guest is neither being
+        """Whether the quantities of an owner's claims can be compared: its guest is neither being
         built nor moves, and no record is damaged.
         """
         claims: tuple[Claim, ...] = self._state.claims_of(owner)
@@ -243,12 +246,12 @@ class _Findings:
         return expected == found
 
 
-def amounts(parts: Parts) -> str:
+def quantities(parts: Parts) -> str:
     """Return the sums of parts, for a person to read: ``MEMORY_MB 512, VCPU 1``."""
     sums: dict[str, int] = {}
     for resources in parts.values():
-        for name, amount in resources.items():
-            sums[name] = sums.get(name, 0) + amount
+        for name, quantity in resources.items():
+            sums[name] = sums.get(name, 0) + quantity
     return ", ".join(f"{name} {sums[name]}" for name in sorted(sums))
 
 
@@ -256,9 +259,9 @@ def _published_parts(parts: Parts, published: Published) -> Parts:
     """Leave out what this agent does not publish: other services are responsible for it."""
     found = {
         provider: {
-            name: amount
-            for name, amount in resources.items()
-            if amount and name in published.get(provider, ())
+            name: quantity
+            for name, quantity in resources.items()
+            if quantity and name in published.get(provider, ())
         }
         for provider, resources in parts.items()
     }

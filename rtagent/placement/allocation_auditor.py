@@ -21,9 +21,9 @@ from rtagent.placement.allocation_audit import (
     Published,
     Verdict,
     allocated_consumers,
-    amounts,
     classify,
     published_classes,
+    quantities,
     without_record,
 )
 from rtagent.placement.api import PlacementAPI
@@ -209,7 +209,7 @@ class AllocationAuditor:
             return
         work.removed.append(uuid)
         self._reporter.counted("placement", "allocation_removed")
-        what = amounts(removed.before)
+        what = quantities(removed.before)
         self._log(f"removed the allocation of {uuid} ({what}): {finding.reason}")
 
     def _is_still_removable(self, now: AllocatedConsumer, before: Finding, read: _Read) -> bool:
@@ -253,7 +253,7 @@ class AllocationAuditor:
                 self._republish()
 
     def _heal_consumer(self, missing: MissingParts, work: _Work) -> Healed:
-        uuid, what = missing.consumer.uuid, amounts(missing.parts)
+        uuid, what = missing.consumer.uuid, quantities(missing.parts)
         healed = heal(self._api, missing, self._view.state)
         if healed != Healed.NOTHING:
             work.healed.append(uuid)

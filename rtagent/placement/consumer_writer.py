@@ -27,7 +27,7 @@ INTERRUPTED = 0
 #: Placement's word for the type of a consumer that was written without one. It cannot be written.
 UNTYPED = "unknown"
 #: Placement's own project and user of consumers of which these are not known.
-NOBODY = "00000000-0000-0000-0000-000000000000"
+NO_IDENTITY = "00000000-0000-0000-0000-000000000000"
 
 
 class WantedConsumer(Value, frozen=True, kw_only=True):
@@ -56,8 +56,8 @@ class _Known(Value, frozen=True, kw_only=True):
     generation: int | None = None
     parts: Parts = {}
     consumer_type: str = INSTANCE
-    project_id: str = NOBODY
-    user_id: str = NOBODY
+    project_id: str = NO_IDENTITY
+    user_id: str = NO_IDENTITY
 
 
 class OwnProviders(Protocol):
@@ -82,7 +82,7 @@ class ConsumerWriter:
 
     def learn(self, providers: Iterable[str]) -> None:
         """Note providers of this node. A consumer may have a part on one that the node has no more
-        when the part is to be removed: its device is gone, or is not offered any more.
+        when the part is to be removed: its device is gone, or is not reported any more.
         """
         self._providers.update(providers)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import os_traits
 from msgspec.structs import replace
 
-from rtagent.allocation.encryption_contexts import offered_contexts
+from rtagent.allocation.encryption_contexts import context_inventories
 from rtagent.model.claim import PCI, RESOURCE
 from rtagent.model.device import PciDevice
 from rtagent.model.mem_encryption import RESOURCE_CLASS, TRAITS, pool, provider_suffix
@@ -64,12 +64,12 @@ def encryption_providers(state: NodeState) -> Iterator[Provider]:
     It is named as in Nova. Contexts that claims have are counted even if the host no longer has
     them, because their allocations remain.
     """
-    offered = offered_contexts(state)
+    inventories = context_inventories(state)
     for model, trait in TRAITS.items():
-        usages = (claim.usage.amounts.get(pool(model), 0) for claim in state.claims.values())
+        usages = (claim.usage.quantities.get(pool(model), 0) for claim in state.claims.values())
         claimed = sum(usages)
-        total = max(offered[model].total if model in offered else 0, claimed)
-        used = state.usage.amounts.get(pool(model), 0)
+        total = max(inventories[model].total if model in inventories else 0, claimed)
+        used = state.usage.quantities.get(pool(model), 0)
         if total:
             reserved = min(total, max(0, used - claimed))
             record = replace(countable(total, reserved), max_unit=1)

@@ -83,10 +83,10 @@ def _of_owner(
     lacking.subtract(_by_class(held))
     for uuid in sorted(wanted):
         added: dict[str, dict[str, int]] = {}
-        for (provider, name), amount in sorted(devices[uuid].items()):
-            covered = min(amount, held[provider, name])
+        for (provider, name), quantity in sorted(devices[uuid].items()):
+            covered = min(quantity, held[provider, name])
             held[provider, name] -= covered
-            number = min(amount - covered, max(0, lacking[name]))
+            number = min(quantity - covered, max(0, lacking[name]))
             lacking[name] -= number
             if number:
                 added.setdefault(provider, {})[name] = number
@@ -101,8 +101,8 @@ def _device_pools(
     of_host = {unit.resource_class for c in state.claims_of(owner) for unit in c.resources}
     return Counter(
         {
-            (provider, name): amount
-            for (provider, name), amount in _pools(consumer.parts).items()
+            (provider, name): quantity
+            for (provider, name), quantity in _pools(consumer.parts).items()
             if name in published.get(provider, ())
             and (provider != state.node.uuid or name in of_host)
         }
@@ -111,14 +111,16 @@ def _device_pools(
 
 def _pools(parts: Parts) -> Mapping[_Pool, int]:
     return {
-        (p, name): amount for p, resources in parts.items() for name, amount in resources.items()
+        (p, name): quantity
+        for p, resources in parts.items()
+        for name, quantity in resources.items()
     }
 
 
 def _by_class(pools: Mapping[_Pool, int]) -> Counter[str]:
     sums: Counter[str] = Counter()
-    for (_, name), amount in pools.items():
-        sums[name] += amount
+    for (_, name), quantity in pools.items():
+        sums[name] += quantity
     return sums
 
 
@@ -174,10 +176,10 @@ def _completed(now: AllocatedConsumer, missing: MissingParts, state: NodeState) 
         return None
     parts = {provider: dict(resources) for provider, resources in now.parts.items()}
     for provider, resources in missing.parts.items():
-        for name, amount in resources.items():
+        for name, quantity in resources.items():
             most = wanted.parts.get(provider, {}).get(name, 0)
             has = parts.get(provider, {}).get(name, 0)
-            if has < (number := min(most, has + amount)):
+            if has < (number := min(most, has + quantity)):
                 parts.setdefault(provider, {})[name] = number
     return parts
 
@@ -185,7 +187,7 @@ def _completed(now: AllocatedConsumer, missing: MissingParts, state: NodeState) 
 def _unreserved(
     api: PlacementAPI, provider: str, added: Mapping[str, int]
 ) -> Mapping[str, Any] | None:
-    """Return the provider's inventories with as little reserved as these amounts need.
+    """Return the provider's inventories with as little reserved as these quantities need.
 
     :returns: in the form of `PlacementAPI.reshape`; None: lifting reservations is of no use.
     """
@@ -193,12 +195,12 @@ def _unreserved(
     found = api.inventories(provider)
     records = {name: dict(record) for name, record in found["inventories"].items()}
     lifted = False
-    for name, amount in added.items():
+    for name, quantity in added.items():
         record = records.get(name)
         if record is None:
             return None
         used = sum(each["resources"].get(name, 0) for each in allocations)
-        lacking = amount - (record["total"] - record["reserved"] - used)
+        lacking = quantity - (record["total"] - record["reserved"] - used)
         if lacking > record["reserved"]:
             return None
         if lacking > 0:

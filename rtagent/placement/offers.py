@@ -15,7 +15,7 @@ from rtagent.errors import ProviderFileError
 from rtagent.model.base import Value
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.printable import printable
 from rtagent.model.provider_files import COMPUTE_NODE, ProviderEntry, ProviderFiles
@@ -46,16 +46,18 @@ class Offers(Value, frozen=True, kw_only=True):
 
     def added_to(self, policy: Policy) -> Policy:
         """Return the policy with these offers."""
-        offered = tuple(
+        inventories = tuple(
             replace(inventory, suffix=suffix)
             for suffix, entry in sorted(self.entries.items())
             for inventory in sorted(entry.inventories, key=lambda each: each.resource_class)
         )
         placement = replace(
             policy.placement,
-            offered=offered,
-            offered_traits={key: each.traits for key, each in self.entries.items() if each.traits},
-            offered_by={key: each.file for key, each in self.entries.items()},
+            additional=inventories,
+            additional_traits={
+                key: each.traits for key, each in self.entries.items() if each.traits
+            },
+            additional_by={key: each.file for key, each in self.entries.items()},
         )
         return replace(policy, placement=placement)
 
@@ -85,13 +87,13 @@ def resolve(files: ProviderFiles, state: NodeState) -> Offers:
 def extended(provider: Provider, node: Node, policy: PlacementPolicy) -> Provider:
     """Return a provider of a node with what the files add to it."""
     suffix = provider_suffix(node, provider)
-    offered = {
-        each.resource_class: _record(each) for each in policy.offered if each.suffix == suffix
+    added = {
+        each.resource_class: _record(each) for each in policy.additional if each.suffix == suffix
     }
-    traits = policy.offered_traits.get(suffix, frozenset())
+    traits = policy.additional_traits.get(suffix, frozenset())
     return replace(
         provider,
-        inventories={**offered, **provider.inventories},
+        inventories={**added, **provider.inventories},
         traits=provider.traits | traits,
     )
 
@@ -161,12 +163,12 @@ def _error(entry: ProviderEntry, rule: str) -> ProviderFileError:
     )
 
 
-def _record(offered: OfferedInventory) -> InventoryRecord:
+def _record(inventory: AdditionalInventory) -> InventoryRecord:
     return InventoryRecord(
-        total=offered.total,
-        reserved=offered.reserved,
-        min_unit=offered.min_unit,
-        max_unit=offered.max_unit,
-        step_size=offered.step_size,
-        allocation_ratio=float(RATIO_DIGITS.create_decimal(offered.allocation_ratio)),
+        total=inventory.total,
+        reserved=inventory.reserved,
+        min_unit=inventory.min_unit,
+        max_unit=inventory.max_unit,
+        step_size=inventory.step_size,
+        allocation_ratio=float(RATIO_DIGITS.create_decimal(inventory.allocation_ratio)),
     )

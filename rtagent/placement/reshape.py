@@ -1,6 +1,6 @@
 """Plan a reshape: move inventories and allocations to the providers that should have them. Pure.
 
-Placement may have an older shape of a node: virtual GPUs on the root provider, or no providers of
+Placement may have an older layout of a node: virtual GPUs on the root provider, or no providers of
 devices that claims have already. The claims say which device a consumer's part belongs to. All
 inventories and allocations are replaced by one request (``POST /reshaper``). A plan for what such a
 request leaves is empty, so that an interrupted one can be repeated.
@@ -15,17 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
-from rtagent.placement.provider import InventoryRecord
-from rtagent.placement.shape import (
+from rtagent.placement.layout import (
     Consumer,
+    Layout,
     Pool,
-    Shape,
-    ShapedProvider,
-    WantedShape,
+    ProviderLayout,
+    WantedLayout,
     consumers_with,
     new_pools,
     old_pools,
 )
+from rtagent.placement.provider import InventoryRecord
 
 
 class Transfer(Value, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Transfer(Value, frozen=True, kw_only=True):
     resource_class: str
     source: str | None
     target: str
-    amount: int
+    quantity: int
 
 
 class Reshape(Value, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Reshape(Value, frozen=True, kw_only=True):
         allocations, by uuid.
     """
 
-    providers: Mapping[str, ShapedProvider]
+    providers: Mapping[str, ProviderLayout]
     consumers: Mapping[str, Consumer]
     transfers: tuple[Transfer, ...]
 
@@ -63,18 +63,18 @@ class Refusal(Value, frozen=True, kw_only=True):
 
     consumer: str
     resource_class: str
-    amount: int
+    quantity: int
     provider: str
     reason: str
 
     def __str__(self) -> str:
         return (
-            f"consumer {self.consumer} has {self.amount} {self.resource_class} of provider"
+            f"consumer {self.consumer} has {self.quantity} {self.resource_class} of provider"
             f" {self.provider}, and {self.reason}"
         )
 
 
-def plan_reshape(now: Shape, wanted: WantedShape) -> Reshape | Refusal | None:
+def plan_reshape(now: Layout, wanted: WantedLayout) -> Reshape | Refusal | None:
     """Return the reshape that this node needs; None: it needs none.
 
     The total of each consumer's allocations by class stays the same, except for parts that are
@@ -92,17 +92,17 @@ def plan_reshape(now: Shape, wanted: WantedShape) -> Reshape | Refusal | None:
 class _Planner:
     """Collects transfers. Its state is that of one call of `plan_reshape`."""
 
-    def __init__(self, now: Shape, wanted: WantedShape) -> None:
+    def __init__(self, now: Layout, wanted: WantedLayout) -> None:
         self._now, self._wanted = now, wanted
         self._records = wanted.inventories
         self.transfers: list[Transfer] = []
         self._dropped: set[Pool] = set()
         self._used: Counter[tuple[str, Pool]] = Counter(
             {
-                (consumer, (uuid, name)): amount
+                (consumer, (uuid, name)): quantity
                 for uuid, provider in now.providers.items()
-                for consumer, amounts in provider.allocations.items()
-                for name, amount in amounts.items()
+                for consumer, quantities in provider.allocations.items()
+                for name, quantity in quantities.items()
             }
         )
 
@@ -117,21 +117,21 @@ class _Planner:
                 found = self._known_places(consumer, pool)
                 if isinstance(found, Refusal):
                     return found
-                for target, amount in found.items():
-                    self._transfer(consumer, pool[1], pool[0], target, amount)
+                for target, quantity in found.items():
+                    self._transfer(consumer, pool[1], pool[0], target, quantity)
                 if not found and pool[0] == self._wanted.root:
                     unknown.append((consumer, pool))
             if parts:
                 self._dropped.add(pool)
         refusal = self._move_unknown(unknown)
         # The inventory of a pool stays while parts of it stay.
-        self._dropped -= {pool for (_, pool), amount in self._used.items() if amount}
+        self._dropped -= {pool for (_, pool), quantity in self._used.items() if quantity}
         return refusal
 
     def _known_places(self, consumer: str, pool: Pool) -> Mapping[str, int] | Refusal:
         """Return the providers that a consumer's units are on; {} if that is not known."""
         source, name = pool
-        amount = self._used[consumer, pool]
+        quantity = self._used[consumer, pool]
         units = self._wanted.units_of(consumer, name)
         if source in units:
             return {}
@@ -140,10 +140,10 @@ class _Planner:
             for uuid, number in units.items()
             if number > self._used[consumer, (uuid, name)]
         }
-        if sum(lacking.values()) == amount:
+        if sum(lacking.values()) == quantity:
             return lacking
         if len(lacking) == 1:
-            return dict.fromkeys(lacking, amount)
+            return dict.fromkeys(lacking, quantity)
         if source != self._wanted.root or not units:
             return {}
         listed = ", ".join(f"{n} on {self._name(uuid)}" for uuid, n in sorted(units.items()))
@@ -152,11 +152,11 @@ class _Planner:
     def _move_unknown(self, parts: Sequence[tuple[str, Pool]]) -> Refusal | None:
         """Move parts of consumers without claims, if only one provider has enough for them."""
         for consumer, pool in parts:
-            amount = self._used[consumer, pool]
+            quantity = self._used[consumer, pool]
             left = {
                 uuid: self._unused((uuid, name)) for uuid, name in self._records if name == pool[1]
             }
-            fitting = sorted(uuid for uuid, units in left.items() if units >= amount)
+            fitting = sorted(uuid for uuid, units in left.items() if units >= quantity)
             if len(fitting) != 1:
                 listed = ", ".join(self._name(uuid) for uuid in fitting)
                 reason = (
@@ -166,12 +166,12 @@ class _Planner:
                     + ", ".join(f"{max(0, n)} on {self._name(u)}" for u, n in sorted(left.items()))
                 )
                 return self._refuse(consumer, pool, reason)
-            self._transfer(consumer, pool[1], pool[0], fitting[0], amount)
+            self._transfer(consumer, pool[1], pool[0], fitting[0], quantity)
         return None
 
     def _unused(self, pool: Pool) -> int:
         """Return how many units neither an allocation nor a claim has."""
-        allocated = sum(amount for (_, each), amount in self._used.items() if each == pool)
+        allocated = sum(quantity for (_, each), quantity in self._used.items() if each == pool)
         users = (*self._wanted.claimed.items(), *self._wanted.observed.items())
         lacking = (pools.get(pool, 0) - self._used[consumer, pool] for consumer, pools in users)
         return _capacity(self._records[pool]) - allocated - sum(max(0, each) for each in lacking)
@@ -186,17 +186,17 @@ class _Planner:
                 if found is None or not found.allocations.keys() & self._now.providers.keys():
                     continue
                 lacking = self._wanted.claimed[consumer][pool] - self._used[consumer, pool]
-                amount = min(lacking, self._lacking_anywhere(consumer, pool[1]))
-                if amount > 0:
-                    self._transfer(consumer, pool[1], None, pool[0], amount)
+                quantity = min(lacking, self._lacking_anywhere(consumer, pool[1]))
+                if quantity > 0:
+                    self._transfer(consumer, pool[1], None, pool[0], quantity)
 
     def _lacking_anywhere(self, consumer: str, name: str) -> int:
         """Return how many units of a class the claims have beyond the allocations."""
         units = self._wanted.units_of(consumer, name)
         parts = {
-            uuid: amount
-            for (each, (uuid, resource_class)), amount in self._used.items()
-            if (each, resource_class) == (consumer, name) and amount
+            uuid: quantity
+            for (each, (uuid, resource_class)), quantity in self._used.items()
+            if (each, resource_class) == (consumer, name) and quantity
         }
         # A part whose place is not known may be that of these units.
         return sum(units.values()) - sum(parts.values()) if parts.keys() <= units.keys() else 0
@@ -212,7 +212,7 @@ class _Planner:
                 has = 0 if record is None else _capacity(record)
                 reason = f"{self._name(each.target)} would have {used} of {has}"
                 source = (each.source or each.target, each.resource_class)
-                return self._refuse(each.consumer, source, reason, each.amount)
+                return self._refuse(each.consumer, source, reason, each.quantity)
         return None
 
     def result(self) -> Reshape:
@@ -226,7 +226,7 @@ class _Planner:
             transfers=tuple(self.transfers),
         )
 
-    def _provider(self, uuid: str) -> ShapedProvider:
+    def _provider(self, uuid: str) -> ProviderLayout:
         found = self._found(uuid)
         kept = {n: r for n, r in found.inventories.items() if (uuid, n) not in self._dropped}
         names = {each.resource_class for each in self.transfers if each.target == uuid}
@@ -237,18 +237,18 @@ class _Planner:
 
     def _consumer(self, uuid: str) -> Consumer:
         found = self._now.consumers[uuid]
-        amounts = {provider: Counter(part) for provider, part in found.allocations.items()}
+        quantities = {provider: Counter(part) for provider, part in found.allocations.items()}
         for each in self.transfers:
             if each.consumer != uuid:
                 continue
-            amounts.setdefault(each.target, Counter())[each.resource_class] += each.amount
+            quantities.setdefault(each.target, Counter())[each.resource_class] += each.quantity
             if each.source is not None:
-                amounts[each.source][each.resource_class] -= each.amount
-        left = {provider: dict(+part) for provider, part in amounts.items() if +part}
+                quantities[each.source][each.resource_class] -= each.quantity
+        left = {provider: dict(+part) for provider, part in quantities.items() if +part}
         return replace(found, allocations=left)
 
     def _transfer(
-        self, consumer: str, name: str, source: str | None, target: str, amount: int
+        self, consumer: str, name: str, source: str | None, target: str, quantity: int
     ) -> None:
         self.transfers.append(
             Transfer(
@@ -256,18 +256,18 @@ class _Planner:
                 resource_class=name,
                 source=source,
                 target=target,
-                amount=amount,
+                quantity=quantity,
             )
         )
-        self._used[consumer, (target, name)] += amount
+        self._used[consumer, (target, name)] += quantity
         if source is not None:
-            self._used[consumer, (source, name)] -= amount
+            self._used[consumer, (source, name)] -= quantity
 
     def _total(self, pool: Pool) -> int:
-        return sum(amount for (_, each), amount in self._used.items() if each == pool)
+        return sum(quantity for (_, each), quantity in self._used.items() if each == pool)
 
-    def _found(self, uuid: str) -> ShapedProvider:
-        missing = ShapedProvider(name=self._name(uuid), generation=0, absent=True)
+    def _found(self, uuid: str) -> ProviderLayout:
+        missing = ProviderLayout(name=self._name(uuid), generation=0, absent=True)
         return self._now.providers.get(uuid, missing)
 
     def _name(self, uuid: str) -> str:
@@ -275,11 +275,11 @@ class _Planner:
         known = self._now.providers.get(uuid)
         return known.name if known else next(named, uuid)
 
-    def _refuse(self, consumer: str, pool: Pool, reason: str, amount: int = 0) -> Refusal:
+    def _refuse(self, consumer: str, pool: Pool, reason: str, quantity: int = 0) -> Refusal:
         return Refusal(
             consumer=consumer,
             resource_class=pool[1],
-            amount=amount or self._used[consumer, pool],
+            quantity=quantity or self._used[consumer, pool],
             provider=self._name(pool[0]),
             reason=reason,
         )

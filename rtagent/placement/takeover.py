@@ -29,6 +29,7 @@ from rtagent.placement.adoption import (
     device_children,
 )
 from rtagent.placement.api import PlacementAPI
+from rtagent.placement.layout_reading import read_and_plan, records, reshape_documents
 from rtagent.placement.ownership import Ownership
 from rtagent.placement.provider import (
     CUSTOM,
@@ -38,7 +39,6 @@ from rtagent.placement.provider import (
     Tree,
 )
 from rtagent.placement.reshape import Refusal, Reshape
-from rtagent.placement.shape_reading import read_and_plan, records, reshape_documents
 from rtagent.placement.synchroniser import Synchroniser
 
 Listing = Sequence[Mapping[str, Any]]
@@ -57,7 +57,7 @@ class FoundProviders(Value, frozen=True, kw_only=True):
 class Takeover:
     """For the thread of the mirror.
 
-    :ivar done: Placement has the shape of the agent's tree.
+    :ivar done: Placement has the layout of the agent's tree.
     """
 
     def __init__(

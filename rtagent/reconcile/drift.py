@@ -22,7 +22,7 @@ _Difference = tuple[str, str, int, int]
 
 #: Problems in `drift list`: a domain uses more or less than its owner's claim assigns; a claimed
 #: resource is absent from the host or from its inventory.
-DIFFERENT, ABSENT = "AmountDiffers", "AssignedResourceNotFound"
+DIFFERENT, ABSENT = "QuantityDiffers", "AssignedResourceNotFound"
 #: The unit of host CPUs.
 CPU = "CPU"
 

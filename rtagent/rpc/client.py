@@ -87,7 +87,7 @@ class AgentAPI:
       `delete_allocation_for_evacuated_instance`, `delete_allocation_for_migrated_instance` and
       `delete_allocation_for_shelve_offloaded_instance`. A claim follows its allocations:
       ``provider_mapping`` in the arguments of the methods that take ``allocations``, which
-      `claim_pci_devices` does, too; both and ``amounts`` in claims; the error
+      `claim_pci_devices` does, too; both and ``quantities`` in claims; the error
       ``AllocationMismatch``. In claims, ``mem_encryption``, ``namespace`` of an assigned resource,
       and ``file_backed`` in ``numa_topology``.
     """

@@ -17,7 +17,7 @@ from rtagent.errors import (
 from rtagent.model.consumers import Parts
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.model.node_state import NodeState
-from rtagent.placement.allocation_audit import AllocatedConsumer, amounts
+from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import change_parts, tree_providers
 from rtagent.placement.deletions import unneeded_consumers
@@ -109,7 +109,7 @@ class AllocationCalls:
             shared = self._state.policy.placement.disk_provider
             changed = change_parts(self._api, uuid, providers, nothing, shared=shared)
             if changed is not None:
-                what = amounts(changed.before)
+                what = quantities(changed.before)
                 self._reporter.log(
                     "info",
                     f"placement: deleted the allocation of {uuid} here ({what}), because instance"

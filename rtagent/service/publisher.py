@@ -81,7 +81,7 @@ class Publisher:
     @property
     def first_round_ended(self) -> bool:
         """Whether the tree has been published once, or could not be, after Placement has got the
-        shape of the tree.
+        layout of the tree.
         """
         mirror, takeover = self._mirror, self._takeover
         if mirror is None or takeover is None or not takeover.done:

@@ -26,7 +26,7 @@ from rtagent.model.device import MdevType
 from rtagent.model.instance import PciRequest
 from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.policy import NumaPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
@@ -69,7 +69,7 @@ def empty_host() -> NodeState:
     )
     pci = policy(mdev_types=(VGPU_TYPE,), report_in_placement=True)
     state = device_host(devices, pci=pci)
-    foo = OfferedInventory(
+    foo = AdditionalInventory(
         suffix="",
         resource_class=FOO,
         total=FOO_TOTAL,
@@ -80,7 +80,7 @@ def empty_host() -> NodeState:
         allocation_ratio=Decimal(1),
     )
     # Every CPU is shared, so that CPUs never decide.
-    free = replace(state.policy, numa=NumaPolicy(), placement=PlacementPolicy(offered=(foo,)))
+    free = replace(state.policy, numa=NumaPolicy(), placement=PlacementPolicy(additional=(foo,)))
     return replace(state, policy=free)
 
 
@@ -116,13 +116,13 @@ def allocations(parts: Iterable[tuple[str, str]]) -> dict[str, Allocation]:
 
 
 def units(claim: Claim) -> Iterator[tuple[str, str]]:
-    """Yield provider and class of each device, unit and amount of a claim."""
+    """Yield provider and class of each device, unit and quantity of a claim."""
     for device in claim.pci:
         yield device.provider or "", GPU_CLASS if device.product_id == "13f1" else VF_CLASS
     for unit in claim.resources:
         yield unit.provider or "", unit.resource_class
-    for each in claim.amounts:
-        yield from [(each.provider, each.resource_class)] * each.amount
+    for each in claim.quantities:
+        yield from [(each.provider, each.resource_class)] * each.quantity
 
 
 def can_be_granted(
@@ -240,7 +240,7 @@ def test_claims_get_exactly_what_is_allocated_to_them(others, first, second):
     state, claim = outcome(state, used, first, build_it)
     if claim is None:
         return
-    # A resize on this host: the guest keeps its devices and units, and the amounts of both count.
+    # A resize on this host: the guest keeps its devices and units; the quantities of both count.
     state = running(state, claim)
     used += Counter({pool: number for pool, number in first[1].items() if pool[1] == FOO})
     bigger = following(second, claim.owner_id)

@@ -90,12 +90,12 @@ class ClaimsMachine(RuleBasedStateMachine):
         uses = [self.owner_use(o) for o in owners if o != without]
         return {k: sum(u[k] for u in uses) for k in self.room}
 
-    def would_fit(self, owner, amounts):
+    def would_fit(self, owner, quantities):
         others, held = self.use(without=owner), self.foreign.get(owner, (0, 0))
         needed = {
-            "vcpus": max(amounts["vcpus"], held[0]),
-            "memory_mb": max(amounts["memory_mb"], held[1]),
-            "disk_mb": amounts["disk_mb"],
+            "vcpus": max(quantities["vcpus"], held[0]),
+            "memory_mb": max(quantities["memory_mb"], held[1]),
+            "disk_mb": quantities["disk_mb"],
         }
         return all(
             needed[k] <= self.total[k] and (needed[k] == 0 or others[k] + needed[k] <= self.room[k])
@@ -136,12 +136,12 @@ class ClaimsMachine(RuleBasedStateMachine):
     def try_claim(self, build, uuid):
         owner, flavor = build.instance.uuid, build.instance.flavor
         pinned = bool(flavor.extra_specs)
-        amounts = {
+        quantities = {
             "vcpus": 0 if pinned else flavor.vcpus,
             "memory_mb": flavor.memory_mb,
             "disk_mb": flavor.root_gb * 1024,
         }
-        fits = self.would_fit(owner, amounts) and (
+        fits = self.would_fit(owner, quantities) and (
             not pinned or self.pins_would_fit(owner, flavor.vcpus)
         )
         live = [u for u, c in self.book.items() if c["owner"] == owner]
@@ -160,7 +160,7 @@ class ClaimsMachine(RuleBasedStateMachine):
                 pins = pinned_to(made)
                 assert len(pins) == (flavor.vcpus if pinned else 0)
                 assert pins <= self.free_pins(owner), "given out twice"
-                self.book[uuid] = {"owner": owner, "state": "building", "pins": pins, **amounts}
+                self.book[uuid] = {"owner": owner, "state": "building", "pins": pins, **quantities}
                 self.lapses[uuid] = self.clock.monotonic() + 300
 
     @rule(claim=asked)
@@ -262,8 +262,8 @@ class ClaimsMachine(RuleBasedStateMachine):
         build, uuid = request(1, 100, owner=owner), uid()
         self.store.fail(CommitUnknown, after=landed)
         live = any(c["owner"] == owner for c in self.book.values())
-        amounts = {"vcpus": 1, "memory_mb": 100, "disk_mb": 0}
-        if live or not self.would_fit(owner, amounts):
+        quantities = {"vcpus": 1, "memory_mb": 100, "disk_mb": 0}
+        if live or not self.would_fit(owner, quantities):
             self.store.heal()
             return
         self.lapses = dict.fromkeys(self.lapses, self.clock.monotonic() + 300)
@@ -278,7 +278,7 @@ class ClaimsMachine(RuleBasedStateMachine):
             "owner": owner,
             "state": "building",
             "pins": frozenset(),
-            **amounts,
+            **quantities,
         }
         self.lapses[uuid] = self.clock.monotonic() + 300
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rtagent.placement.layout import Layout, Quantities, WantedLayout
 from rtagent.placement.provider import InventoryRecord
 from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
-from rtagent.placement.shape import Amounts, Shape, WantedShape
-from tests.unit.placement.shapes import GPU_CLASS, VGPU, A, B, C, consumers, shape, wanted
+from tests.unit.placement.layouts import GPU_CLASS, VGPU, A, B, C, consumers, layout, wanted
 from tests.unit.placement.values import ROOT, record
 
 CLASSES = (VGPU, GPU_CLASS)
@@ -21,7 +21,7 @@ PLACES = (ROOT, A, B, C, "elsewhere")
 NAMES = ("one", "two", "three", "four")
 
 numbers = st.integers(0, 3)
-amounts = st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 3), min_size=1, max_size=2)
+quantities = st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 3), min_size=1, max_size=2)
 records = st.builds(
     lambda total, part: record(total, total * part // 2), st.integers(1, 6), numbers
 )
@@ -38,13 +38,13 @@ devices = st.one_of(
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Shape, WantedShape]:
+def cases(draw: st.DrawFn) -> tuple[Layout, WantedLayout]:
     """Draw what Placement has, in which no inventory lacks that has an allocation, and what the
     agent wants.
     """
     drawn = draw(
         st.dictionaries(
-            st.sampled_from(NAMES), st.dictionaries(st.sampled_from(PLACES), amounts, min_size=1)
+            st.sampled_from(NAMES), st.dictionaries(st.sampled_from(PLACES), quantities, min_size=1)
         )
     )
     known = consumers(**drawn)
@@ -66,37 +66,37 @@ def cases(draw: st.DrawFn) -> tuple[Shape, WantedShape]:
     for consumer, parts in drawn.items():
         if consumer not in claimed and pools and draw(st.booleans()):
             claimed[consumer] = draw(matching(parts.get(ROOT, {}), pools))
-    return shape(inventories, known), wanted(children, claimed, draw(holders))
+    return layout(inventories, known), wanted(children, claimed, draw(holders))
 
 
-def matching(part: Amounts, pools: list[tuple[str, str]]) -> st.SearchStrategy[dict[Any, int]]:
+def matching(part: Quantities, pools: list[tuple[str, str]]) -> st.SearchStrategy[dict[Any, int]]:
     """Return claims of as many units as a consumer's allocation has."""
     units = [
         st.sampled_from([pool for pool in pools if pool[1] == name])
-        for name, amount in part.items()
-        for _ in range(amount)
+        for name, quantity in part.items()
+        for _ in range(quantity)
         if any(pool[1] == name for pool in pools)
     ]
     return st.tuples(*units).map(lambda chosen: dict(Counter(chosen)))
 
 
-def total(parts: dict[str, Amounts]) -> Counter[str]:
+def total(parts: dict[str, Quantities]) -> Counter[str]:
     found: Counter[str] = Counter()
     for part in parts.values():
         found.update(part)
     return found
 
 
-def after(now: Shape, plan: Reshape) -> Shape:
+def after(now: Layout, plan: Reshape) -> Layout:
     """Return what Placement has after the request."""
     known = {**now.consumers, **plan.consumers}
     inventories = {
         uuid: each.inventories for uuid, each in {**now.providers, **plan.providers}.items()
     }
-    return shape(inventories, known)
+    return layout(inventories, known)
 
 
-def usage(of: Shape) -> Counter[tuple[str, str]]:
+def usage(of: Layout) -> Counter[tuple[str, str]]:
     return Counter(
         {
             (uuid, name): sum(part.get(name, 0) for part in provider.allocations.values())
@@ -116,7 +116,7 @@ def test_a_reshape_keeps_what_every_consumer_has(case):
         before = now.consumers[name]
         added = total(
             {
-                str(number): {each.resource_class: each.amount}
+                str(number): {each.resource_class: each.quantity}
                 for number, each in enumerate(plan.transfers)
                 if each.consumer == name and each.source is None
             }
@@ -144,13 +144,13 @@ def test_a_reshape_fits_its_inventories(case):
     used, before = usage(after(now, plan)), usage(now)
     for uuid, provider in plan.providers.items():
         for name in CLASSES:
-            amount = used[uuid, name]
+            quantity = used[uuid, name]
             if name not in provider.inventories:
-                assert amount == 0, "an inventory with allocations would be removed"
+                assert quantity == 0, "an inventory with allocations would be removed"
                 continue
             each = provider.inventories[name]
             capacity = math.floor((each.total - each.reserved) * each.allocation_ratio)
-            assert amount <= max(capacity, before[uuid, name])
+            assert quantity <= max(capacity, before[uuid, name])
 
 
 @given(cases())
@@ -161,4 +161,4 @@ def test_the_result_of_a_reshape_needs_no_further_one(case):
         assert plan_reshape(after(now, plan), want) is None
     if isinstance(plan, Refusal):
         assert plan.consumer in now.consumers
-        assert plan.amount > 0
+        assert plan.quantity > 0

@@ -53,7 +53,7 @@ def test_confirmation_does_not_depend_on_the_flavors_that_the_caller_names(flavo
 
 
 def test_confirmation_frees_everything_at_the_source_at_once():
-    """LP1818914, LP1647370, LP1498126: a confirmation freed nothing, or the amounts of the new
+    """LP1818914, LP1647370, LP1498126: a confirmation freed nothing, or the quantities of the new
     flavor. The source's resources were free at its next audit, minutes later."""
     old = pinned(4, "gpu:2", root_gb=10, swap=512)
     move = facts(old_flavor=LARGE, new_flavor=SMALL)  # the caller is wrong

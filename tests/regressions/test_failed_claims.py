@@ -78,11 +78,11 @@ def nothing_is_used(here) -> bool:
     """Whether nothing is used in memory, in the database and in the node's record, and everything
     can be claimed."""
     used = compute_node(here.state)
-    amounts = (used["memory_mb_used"], used["vcpus_used"], used["local_gb_used"])
+    quantities = (used["memory_mb_used"], used["vcpus_used"], used["local_gb_used"])
     here.run(WANTED, OTHER)
     here.release(here.state.claims_of(OTHER)[0])
     free = not here.allocated() and not here.stored.claims and not here.state.claims
-    return free and amounts == (0, 0, 0)
+    return free and quantities == (0, 0, 0)
 
 
 @pytest.mark.parametrize("move", [None, facts()])

@@ -126,7 +126,7 @@ def test_record_and_claim_of_a_move_are_written_in_one_transaction():
 
 
 def test_confirmation_needs_no_flavor_of_the_instance():
-    """Each claim has its own amounts; the caller's migration names no flavor."""
+    """Each claim has its own quantities; the caller's migration names no flavor."""
     guests = Guests()
     old = guests.run(0, TWO_GPUS)
     _, migration = guests.claim_move(1, old, flavor=PLAIN)

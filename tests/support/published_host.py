@@ -16,7 +16,7 @@ from rtagent.model.device import MdevType
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.pci_policy import EnabledMdevType, PciPolicy
-from rtagent.model.placement_policy import ManageAllocations, OfferedInventory, PlacementPolicy
+from rtagent.model.placement_policy import AdditionalInventory, ManageAllocations, PlacementPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.request import Allocation, BuildRequest
 from rtagent.pci.aliases import parse_aliases
@@ -91,14 +91,14 @@ def policy(
         report_in_placement=True,
     )
     placement = PlacementPolicy(
-        manage_allocations=manage, offered=(offered(LICENCE, licences),) if licences else ()
+        manage_allocations=manage, additional=(offered(LICENCE, licences),) if licences else ()
     )
     return host(pci=pci, placement=placement, cpu_allocation_ratio=2, **more).policy
 
 
-def offered(resource_class: str, total: int) -> OfferedInventory:
+def offered(resource_class: str, total: int) -> AdditionalInventory:
     """Return what a provider file adds to the root provider."""
-    return OfferedInventory(
+    return AdditionalInventory(
         suffix="",
         resource_class=resource_class,
         total=total,
@@ -226,7 +226,7 @@ class PublishedHost(Agent):
 
     def _query(self, request: BuildRequest) -> dict[str, str]:
         flavor, root = request.instance.flavor, self.node.uuid
-        amounts = {
+        quantities = {
             "VCPU": flavor.vcpus,
             "MEMORY_MB": flavor.memory_mb,
             "DISK_GB": flavor.root_gb,
@@ -234,7 +234,9 @@ class PublishedHost(Agent):
             LICENCE: int(flavor.extra_specs.get(f"resources:{LICENCE}", "0")),
         }
         query = {
-            "resources": ",".join(f"{name}:{number}" for name, number in amounts.items() if number),
+            "resources": ",".join(
+                f"{name}:{number}" for name, number in quantities.items() if number
+            ),
             "in_tree": root,
             "group_policy": "none",
         }
@@ -330,7 +332,7 @@ def requested(
     devices: Mapping[str, int] = {},
     owner: str | None = None,
 ) -> BuildRequest:
-    """Return a request for amounts, virtual GPUs, licences and devices by alias."""
+    """Return a request for quantities, virtual GPUs, licences and devices by alias."""
     specs = {"resources:VGPU": str(vgpus)} if vgpus else {}
     if licences:
         specs[f"resources:{LICENCE}"] = str(licences)

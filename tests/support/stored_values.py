@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from rtagent.model.assigned_resources import (
-    AssignedAmount,
+    AssignedQuantity,
     AssignedResource,
     PmemNamespace,
     ResourceInventory,
@@ -265,8 +265,10 @@ def odd_claim(number: int) -> Claim:
                 namespace=PmemNamespace(name=ODD, path="/dev/dax0.0", size_kb=2048, align_kb=2048),
             ),
         ),
-        amounts=(
-            AssignedAmount(provider=uuid(12), suffix=ODD, resource_class="CUSTOM_FOO", amount=3),
+        quantities=(
+            AssignedQuantity(
+                provider=uuid(12), suffix=ODD, resource_class="CUSTOM_FOO", quantity=3
+            ),
         ),
         allocations={uuid(12): Allocation(resources={"CUSTOM_FOO": 3}, generation=7)},
         provider_mapping={ODD: (uuid(11),)},

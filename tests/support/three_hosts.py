@@ -64,7 +64,7 @@ class ExpectedClaim:
     devices: frozenset[str]
 
     @property
-    def amounts(self) -> Counter[str]:
+    def quantities(self) -> Counter[str]:
         pinned = "hw:cpu_policy" in self.flavor.extra_specs
         return Counter(
             vcpus=0 if pinned else self.flavor.vcpus,
@@ -112,7 +112,7 @@ class ExpectedClaims:
         for mine in owners.values():
             sums: Counter[str] = Counter()
             for each in mine:
-                sums = sums | each.amounts if self.reuse else sums + each.amounts
+                sums = sums | each.quantities if self.reuse else sums + each.quantities
             total += sums
         return total
 

@@ -24,7 +24,7 @@ def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
     return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
 
 
-def test_record_has_novas_fields_and_free_amounts_may_be_negative():
+def test_record_has_novas_fields_and_free_quantities_may_be_negative():
     state = host(reserved_memory_mb=512, reserved_disk_mb=1024, ram_allocation_ratio=2.0)
     facts = {
         "project_id": "p",

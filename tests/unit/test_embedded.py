@@ -210,7 +210,7 @@ def gpu_settings(make_settings, tmp_path):
 
 def offered(node):
     """The suffixes of the providers to which a file adds something."""
-    return [each.suffix for each in node.state.policy.placement.offered]
+    return [each.suffix for each in node.state.policy.placement.additional]
 
 
 def test_provider_files_follow_the_devices_of_the_host(gpu_settings, hypervisor):

@@ -63,7 +63,7 @@ def move_claim(state: NodeState, request: MoveRequest, call: Call, now: datetime
         pci=allocated.pci,
         pci_replaced=_replacements(request, state.claims_of(owner_id), allocated.pci),
         resources=allocated.resources,
-        amounts=allocated.amounts,
+        quantities=allocated.quantities,
         mem_encryption=allocated.mem_encryption,
     )
     return created(call, claim, now, _record(move, request, claim))

@@ -98,16 +98,16 @@ def test_a_claim_gets_the_devices_that_its_flavor_requests(rtagent):
     assert set(by_address(rtagent, "status").values()) == {"available"}
 
 
-def test_a_claim_holds_an_amount_of_what_a_provider_file_offers(agent, rtagent):
+def test_a_claim_holds_an_quantity_of_what_a_provider_file_offers(agent, rtagent):
     flavor = ["--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}=2"]
     created = rtagent("claim", "create", "--instance", str(uuid4()), *flavor, "-f", "json").json
     try:
-        (amount,) = created["amounts"]
-        assert (amount["resource_class"], amount["amount"]) == (CLASS, 2)
+        (quantity,) = created["quantities"]
+        assert (quantity["resource_class"], quantity["quantity"]) == (CLASS, 2)
         agent.kill()
         serving(agent.start())
-        shown = rtagent("claim", "show", created["uuid"], "-c", "amounts").out
-        assert f"{CLASS}=2 of {amount['provider']}" in shown
+        shown = rtagent("claim", "show", created["uuid"], "-c", "quantities").out
+        assert f"{CLASS}=2 of {quantity['provider']}" in shown
         refused = rtagent("claim", "test", "--instance", str(uuid4()), *flavor, "-f", "json")
         (reason,) = refused.json
         assert (reason["resource"], reason["requested"], reason["available"]) == (CLASS, 2, 1)

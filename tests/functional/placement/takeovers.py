@@ -46,20 +46,20 @@ class NovaCompute:
 
     def root(self, traits: tuple[str, ...] = (), **more: int) -> str:
         """Create the root with these further inventories."""
-        amounts = {"VCPU": 64, "MEMORY_MB": 65536, "DISK_GB": 1000, **more}
+        quantities = {"VCPU": 64, "MEMORY_MB": 65536, "DISK_GB": 1000, **more}
         self._create(self.node.uuid, self.node.name, None)
-        return self._fill(self.node.uuid, amounts, ("COMPUTE_NODE", "OWNER_NOVA", *traits))
+        return self._fill(self.node.uuid, quantities, ("COMPUTE_NODE", "OWNER_NOVA", *traits))
 
-    def child(self, suffix: str, amounts: Resources, traits: tuple[str, ...] = ()) -> str:
+    def child(self, suffix: str, quantities: Resources, traits: tuple[str, ...] = ()) -> str:
         """Create a child with a random uuid, and return that."""
         body = {"name": f"{self.node.name}_{suffix}", "parent_provider_uuid": self.node.uuid}
         uuid = str(self.node.admin.post("/resource_providers", json=body).json()["uuid"])
-        return self._fill(uuid, amounts, ("OWNER_NOVA", *traits))
+        return self._fill(uuid, quantities, ("OWNER_NOVA", *traits))
 
-    def sharing(self, name: str, **amounts: int) -> str:
+    def sharing(self, name: str, **quantities: int) -> str:
         """Create a provider that shares these inventories, as an administrator does."""
         uuid = str(self.node.admin.post("/resource_providers", json={"name": name}).json()["uuid"])
-        return self._fill(uuid, amounts, ("MISC_SHARES_VIA_AGGREGATE",))
+        return self._fill(uuid, quantities, ("MISC_SHARES_VIA_AGGREGATE",))
 
     def aggregate(self, uuid: str, *aggregates: str) -> None:
         """Set the aggregates of a provider."""
@@ -86,9 +86,9 @@ class NovaCompute:
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
         assert self.node.admin.post("/resource_providers", json=body).status_code == 200
 
-    def _fill(self, uuid: str, amounts: Resources, traits: tuple[str, ...]) -> str:
+    def _fill(self, uuid: str, quantities: Resources, traits: tuple[str, ...]) -> str:
         admin = self.node.admin
-        for name in amounts:
+        for name in quantities:
             if name.startswith("CUSTOM_"):
                 admin.put(f"/resource_classes/{name}")
         for name in traits:
@@ -96,7 +96,9 @@ class NovaCompute:
                 admin.put(f"/traits/{name}")
         path = f"/resource_providers/{uuid}"
         generation = admin.get(path).json()["generation"]
-        inventories = {name: {"total": total, "max_unit": total} for name, total in amounts.items()}
+        inventories = {
+            name: {"total": total, "max_unit": total} for name, total in quantities.items()
+        }
         for part, content in (("traits", list(traits)), ("inventories", inventories)):
             body = {"resource_provider_generation": generation, part: content}
             answer = admin.put(f"{path}/{part}", json=body)

@@ -18,7 +18,7 @@ from rtagent.model.claim import Claim
 from rtagent.model.decision import Refused
 from rtagent.model.device import MdevType
 from rtagent.model.instance import PciRequest
-from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.request import Allocations, BuildRequest
 from rtagent.pci.specs import parse_specs
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
@@ -53,7 +53,7 @@ class Scheduler:
                 *(vf for pf in (PF_0, PF_1) for vf in tuple(nic(pf, vfs=2))[1:]),
             ]
         )
-        foo = OfferedInventory(
+        foo = AdditionalInventory(
             suffix="",
             resource_class=FOO,
             total=3,
@@ -64,12 +64,12 @@ class Scheduler:
             allocation_ratio=Decimal(1),
         )
         state = replace(device_host(devices, pci=REPORTED), node=node.state.node)
-        offers = replace(state.policy, placement=PlacementPolicy(offered=(foo,)))
+        offers = replace(state.policy, placement=PlacementPolicy(additional=(foo,)))
         node.state = replace(state, policy=offers)
         node.start().sync_now(PATIENCE)
         self._offer(foo)
 
-    def _offer(self, foo: OfferedInventory) -> None:
+    def _offer(self, foo: AdditionalInventory) -> None:
         """Publish the inventory as its provider file does."""
         self.placement.put(f"/resource_classes/{FOO}")
         if FOO not in self.node.inventories:
@@ -117,11 +117,11 @@ def scheduler(node: MirroredNode) -> Scheduler:
 
 
 def units(claim: Claim) -> Iterator[tuple[str | None, str]]:
-    """Yield provider and class of each device, unit and amount of a claim."""
+    """Yield provider and class of each device, unit and quantity of a claim."""
     yield from ((device.provider, VF_CLASS) for device in claim.pci)
     yield from ((unit.provider, unit.resource_class) for unit in claim.resources)
-    for each in claim.amounts:
-        yield from [(each.provider, each.resource_class)] * each.amount
+    for each in claim.quantities:
+        yield from [(each.provider, each.resource_class)] * each.quantity
 
 
 def expected(allocations: dict[str, Any]) -> Counter[tuple[str, str]]:

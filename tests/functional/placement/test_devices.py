@@ -81,7 +81,7 @@ class Host:
 
     @property
     def shown(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Total and reserved amount, by the end of the provider's name and by class."""
+        """Total and reserved quantity, by the end of the provider's name and by class."""
         return {name: self.inventories(uuid) for name, uuid in self.children.items()}
 
     def inventories(self, uuid: str) -> dict[str, tuple[int, int]]:

@@ -55,7 +55,7 @@ def host(node: MirroredNode) -> Host:
     return Host(node)
 
 
-def test_each_model_is_offered_by_its_trait(host):
+def test_each_model_is_additional_by_its_trait(host):
     assert host.offers("HW_CPU_X86_AMD_SEV") == {host.provider(AMD_SEV)}
     assert host.offers("HW_CPU_X86_AMD_SEV_ES") == {host.provider(AMD_SEV_ES)}
     assert host.allocate(AMD_SEV_ES) == 204

@@ -219,8 +219,8 @@ def test_claims_use_what_a_file_adds(files):
     files.agent.start()
     assert files.agent.node.eventually(lambda: files.health("rpc")["status"] == "pass")
 
-    def claim(amount: int) -> Outcome:
-        flavor = ("--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}={amount}")
+    def claim(quantity: int) -> Outcome:
+        flavor = ("--vcpus", "1", "--memory", "64", "--property", f"resources:{CLASS}={quantity}")
         config = ("--config-file", str(files.agent.daemon.config_file))
         return run(*config, "claim", "create", "--instance", uid(), *flavor, "-f", "json")
 

@@ -67,7 +67,7 @@ class PushedNode(MirroredNode):
         policy = host(
             pci=PCI,
             placement=PlacementPolicy(
-                offered=(offered(name, 4),), offered_traits={"": frozenset({name})}
+                additional=(offered(name, 4),), additional_traits={"": frozenset({name})}
             ),
         ).policy
         devices = tuple(record([device]).values())

@@ -3,7 +3,7 @@
 After any steps the node is published and the allocations of all its guests are written, by the test
 as the conductor does or by the agent. Then each of Placement's allocation candidates for a request
 is granted with the allocations of that candidate, and there is a candidate whenever the agent would
-grant the request. The requests have plain amounts, virtual GPUs, PCI devices and what a provider
+grant the request. The requests have plain quantities, virtual GPUs, PCI devices and what a provider
 file offers: Placement does not know the NUMA cells of a host.
 """
 

@@ -265,7 +265,7 @@ def test_devices_that_were_not_reported_get_the_allocations_of_their_claims(node
     assert agent.inventories(card) == {VF_CLASS: (2, 0)}
 
 
-def test_an_ambiguous_consumer_is_refused_and_the_old_shape_stays(node, nova, agent):
+def test_an_ambiguous_consumer_is_refused_and_the_old_layout_stays(node, nova, agent):
     nova.root(VGPU=8)
     consumer = uid()
     nova.allocate(consumer, root={"VCPU": 1, "VGPU": 1})

@@ -83,7 +83,7 @@ def test_namespaces_are_claimed_used_and_lost(daemon, agent):
     domain = guest(plain(mine), claim)
     simulate(daemon.host_file, machine(ns0=4096), [domain])
     daemon.start().wait_ready()  # what is held does not stop the start
-    (absent,) = (d for d in daemon.read("drift")["drift"] if d["problem"] != "AmountDiffers")
+    (absent,) = (d for d in daemon.read("drift")["drift"] if d["problem"] != "QuantityDiffers")
     assert (absent["resource"], absent["owner_id"]) == (f"{CLASS} ns1", mine)
     assert held(daemon) == {"ns0": None, "ns1": mine}
     other = agent.instance_claim(CONTEXT, instance())

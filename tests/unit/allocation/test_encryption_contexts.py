@@ -31,16 +31,16 @@ def refused(state, model=None):
 def test_a_guest_takes_one_context_of_its_model():
     state, claim = built(sev_host())
     assert claim.mem_encryption == MemEncryption(model=AMD_SEV, cbitpos=51, reduced_phys_bits=1)
-    (context,) = claim.amounts
+    (context,) = claim.quantities
     assert (context.suffix, context.resource_class) == ("amd_sev", "MEM_ENCRYPTION_CONTEXT")
-    assert (context.provider, context.amount) == (provider_of(AMD_SEV), 1)
+    assert (context.provider, context.quantity) == (provider_of(AMD_SEV), 1)
     state, other = built(state, AMD_SEV_ES)
-    assert state.usage.amounts == {pool(AMD_SEV): 1, pool(AMD_SEV_ES): 1}
+    assert state.usage.quantities == {pool(AMD_SEV): 1, pool(AMD_SEV_ES): 1}
     assert refused(state, AMD_SEV_ES) == [("insufficient", f"{NODE_NAME}_amd_sev_es", 1, 0)]
     state, _ = built(state)
     assert refused(state) == [("insufficient", f"{NODE_NAME}_amd_sev", 1, 0)]
     state = released(state, other)
-    assert not state.usage.amounts.get(pool(AMD_SEV_ES))
+    assert not state.usage.quantities.get(pool(AMD_SEV_ES))
     built(state, AMD_SEV_ES)
 
 
@@ -74,7 +74,7 @@ def test_domains_without_a_claim_count():
     assert refused(state) == [("insufficient", f"{NODE_NAME}_amd_sev", 1, 0)]
     adopted = next(iter(state.domain_usages))
     state, _ = built(state, owner=adopted)
-    assert state.usage.amounts[pool(AMD_SEV)] == 2
+    assert state.usage.quantities[pool(AMD_SEV)] == 2
 
 
 def test_a_claim_and_its_domain_count_once_and_another_encryption_is_drift():
@@ -82,11 +82,11 @@ def test_a_claim_and_its_domain_count_once_and_another_encryption_is_drift():
     state = running(state, claim)
     plain = replace(orphan(), domain_uuid=claim.owner_id, vcpus=1, memory_mb=1024)
     state = with_claims(state, state.claims.values(), (plain,), state.revision)
-    assert state.usage.amounts == {pool(AMD_SEV): 1}
+    assert state.usage.quantities == {pool(AMD_SEV): 1}
     assert drifts(state) == ()
     other = replace(plain, occupancy=replace(plain.occupancy, mem_encryption=AMD_SEV_ES))
     state = with_claims(state, state.claims.values(), (other,), state.revision)
-    assert state.usage.amounts == {pool(AMD_SEV): 1, pool(AMD_SEV_ES): 1}
+    assert state.usage.quantities == {pool(AMD_SEV): 1, pool(AMD_SEV_ES): 1}
     assert {each.resource: (each.claimed, each.observed) for each in drifts(state)} == {
         "MEM_ENCRYPTION_CONTEXT amd-sev": (1, 0),
         "MEM_ENCRYPTION_CONTEXT amd-sev-es": (0, 1),
@@ -115,8 +115,8 @@ def test_a_guest_with_encrypted_memory_moves_only_while_it_is_off():
 
 
 def allocated(**parts: dict[str, int]) -> dict[str, Allocation]:
-    amounts = {"VCPU": 1, "MEMORY_MB": 1024}
-    root = {NODE.uuid: Allocation(resources=amounts)}
+    quantities = {"VCPU": 1, "MEMORY_MB": 1024}
+    root = {NODE.uuid: Allocation(resources=quantities)}
     return root | {uuid: Allocation(resources=each) for uuid, each in parts.items()}
 
 
@@ -144,4 +144,4 @@ def test_a_claim_follows_the_allocation_of_its_context():
 def test_an_audit_keeps_the_context_of_a_guest():
     state, claim = built(sev_host())
     look = replace(seen(state), topology=state.topology)
-    assert audited(running(state, claim), look).usage.amounts == {pool(AMD_SEV): 1}
+    assert audited(running(state, claim), look).usage.quantities == {pool(AMD_SEV): 1}

@@ -13,7 +13,7 @@ from rtagent.model.decision import Granted, Refused
 from rtagent.model.device import MdevType
 from rtagent.model.instance import PciRequest
 from rtagent.model.move import MoveRequest
-from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.provider_names import device_suffix, mdev_suffix, provider_uuid
 from rtagent.model.request import Allocation
 from tests.support.device_states import (
@@ -30,7 +30,7 @@ from tests.support.device_states import (
 from tests.support.hosts import NODE, NOON, call, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record
 
-FOO = OfferedInventory(
+FOO = AdditionalInventory(
     suffix="",
     resource_class="CUSTOM_FOO",
     total=10,
@@ -87,8 +87,8 @@ def pci_host():
     return device_host(devices, pci=policy(report_in_placement=True))
 
 
-def offering(state, *offered: OfferedInventory):
-    placement = PlacementPolicy(offered=offered)
+def offering(state, *offered: AdditionalInventory):
+    placement = PlacementPolicy(additional=offered)
     return replace(state, policy=replace(state.policy, placement=placement))
 
 
@@ -107,7 +107,7 @@ def claimed(state, whole, mapping=None, aliases="", **arguments):
 
 
 def mismatches(state, whole, mapping=None, aliases="", **arguments):
-    """Return class, amount allocated, and amount needed of each difference."""
+    """Return class, quantity allocated, and quantity needed of each difference."""
     build = following(whole, mapping, aliases, **arguments)
     with pytest.raises(AllocationMismatch) as raised:
         claims.build(state, build, call(), NOON)
@@ -122,7 +122,7 @@ def refused(state, whole, mapping=None, aliases="", **arguments):
     return [str(reason) for reason in decision.reasons]
 
 
-# -- amounts of the host --------------------------------------------------------------------------
+# -- quantities of the host -----------------------------------------------------------------------
 
 
 def test_claim_records_the_allocations_that_it_follows():
@@ -146,7 +146,7 @@ def test_claim_records_the_allocations_that_it_follows():
         ({"CUSTOM_BAR": 1}, [("CUSTOM_BAR", 1, 0)]),
     ],
 )
-def test_other_amounts_than_those_of_the_flavor_are_a_mismatch(root, expected):
+def test_other_quantities_than_those_of_the_flavor_are_a_mismatch(root, expected):
     assert mismatches(device_host(), allocations(**root)) == expected
 
 
@@ -178,7 +178,7 @@ def test_cpu_of_an_isolated_emulator_is_allocated():
     ]
 
 
-def test_request_groups_of_the_flavor_override_its_own_amounts():
+def test_request_groups_of_the_flavor_override_its_own_quantities():
     specs = {"resources:MEMORY_MB": "64", "resources_a:DISK_GB": "1", "resources2:DISK_GB": "1"}
     whole = allocations(MEMORY_MB=64, DISK_GB=2)
     _, claim = claimed(device_host(), whole, extra_specs=specs, root_gb=20)
@@ -421,7 +421,7 @@ def test_class_of_another_service_is_accepted_if_it_is_allocated():
     specs = {"extra_specs": {"resources1:CUSTOM_FOO": "2", "trait1:CUSTOM_T": "required"}}
     whole = allocations({OTHER: {"CUSTOM_FOO": 2}})
     state, claim = claimed(device_host(), whole, **specs)
-    assert claim.amounts == () and not state.usage.amounts
+    assert claim.quantities == () and not state.usage.quantities
     assert mismatches(device_host(), allocations(), **specs) == [("CUSTOM_FOO", 0, 2)]
     more = allocations({OTHER: {"CUSTOM_FOO": 3}})
     assert mismatches(device_host(), more, **specs) == [("CUSTOM_FOO", 3, 2)]
@@ -436,8 +436,8 @@ def test_offered_class_is_counted_where_it_is_allocated():
     specs = {"extra_specs": {"resources:CUSTOM_FOO": "2"}}
     whole = allocations({on("RACK"): {"CUSTOM_FOO": 2}})
     state, claim = claimed(state, whole, **specs)
-    assert [(each.provider, each.amount) for each in claim.amounts] == [(on("RACK"), 2)]
-    assert state.usage.amounts == {("RACK", "CUSTOM_FOO"): 2}
+    assert [(each.provider, each.quantity) for each in claim.quantities] == [(on("RACK"), 2)]
+    assert state.usage.quantities == {("RACK", "CUSTOM_FOO"): 2}
     _, other = claimed(state, allocations(CUSTOM_FOO=2), **specs)
-    assert [each.suffix for each in other.amounts] == [""]
+    assert [each.suffix for each in other.quantities] == [""]
     assert mismatches(state, allocations(CUSTOM_FOO=4), **specs) == [("CUSTOM_FOO", 4, 2)]

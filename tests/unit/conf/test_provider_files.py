@@ -14,7 +14,7 @@ from rtagent.conf.provider_files import MAX_LISTED, read_files
 from rtagent.conf.provider_yaml import MAX_BYTES, MAX_VALUES
 from rtagent.errors import ConfigError
 from rtagent.model.base import MAX_INT
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from tests.support.hosts import uid
 from tests.support.provider_files import (
     CLASS,
@@ -47,7 +47,7 @@ def test_every_field_is_read(tmp_path):
     assert found.origin == f"{tmp_path}/a.yaml: $.providers[0]"
     assert (found.uuid, found.name, found.traits) == ("$COMPUTE_NODE", None, frozenset({TRAIT}))
     assert found.inventories == (
-        OfferedInventory(
+        AdditionalInventory(
             suffix="",
             resource_class=CLASS,
             total=22,

@@ -52,7 +52,7 @@ def test_claims_of_a_renamed_host_have_its_new_name(database: Database):
     assert stored.claims == (replace(*after.claims.values(), host="other", node="hv2"),)
 
 
-def test_unreadable_claim_keeps_its_amounts_and_is_suspect(engine: Engine):
+def test_unreadable_claim_keeps_its_quantities_and_is_suspect(engine: Engine):
     store = SqlStore(engine)
     state = commit(store, enrolled(store), created(claim(1), claim(2)))
     with engine.begin() as connection:

@@ -8,10 +8,10 @@ from rtagent.model.units import LIBVIRT_UNITS, parse_iec, round_up
 
 
 @pytest.mark.parametrize(
-    ("amount", "unit", "units"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (-1, 4, 0)]
+    ("quantity", "unit", "units"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (-1, 4, 0)]
 )
-def test_round_up_counts_the_units_that_hold_an_amount(amount, unit, units):
-    assert round_up(amount, unit) == units
+def test_round_up_counts_the_units_that_hold_an_quantity(quantity, unit, units):
+    assert round_up(quantity, unit) == units
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_devices_with_different_tags_are_in_different_pools():
     assert counts(devices) == [1, 1]
 
 
-def test_as_dict_has_the_shape_of_novas_pools():
+def test_as_dict_has_the_layout_of_novas_pools():
     tags = Tags(
         physical_network=None,
         trusted=True,

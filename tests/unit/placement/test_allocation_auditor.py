@@ -21,7 +21,7 @@ def test_the_allocation_of_a_claim_matches(node):
     assert node.parts(GUEST) == {node.uuid: AMOUNTS}
 
 
-def test_other_amounts_are_reported_and_stay_if_others_write_allocations(node):
+def test_other_quantities_are_reported_and_stay_if_others_write_allocations(node):
     node.agent.run()
     node.allocate(GUEST, {**AMOUNTS, "VCPU": 2})
     report = node.settle()
@@ -32,7 +32,7 @@ def test_other_amounts_are_reported_and_stay_if_others_write_allocations(node):
     assert node.parts(GUEST)[node.uuid]["VCPU"] == 2
 
 
-def test_other_and_missing_amounts_are_written_again_if_the_agent_manages_allocations(make_node):
+def test_other_and_missing_quantities_are_written_again_if_the_agent_manages_allocations(make_node):
     node = make_node(YES)
     node.agent.run()
     node.agent.run(owner=OTHER)

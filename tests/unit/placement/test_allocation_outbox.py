@@ -11,7 +11,7 @@ from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
 from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.model.flavor import Flavor
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_uuid
 from rtagent.placement.allocation_outbox import GATHER, LAST_STRICT_RETRY
 from rtagent.placement.memory import MemoryPlacement
@@ -342,7 +342,7 @@ def test_a_guest_with_encrypted_memory_leaves_no_context_allocated():
 
 def test_a_class_that_was_withdrawn_while_it_was_claimed_is_given_back():
     api = MemoryPlacement()
-    offered = OfferedInventory(
+    offered = AdditionalInventory(
         suffix="dev",
         resource_class="CUSTOM_FOO",
         total=4,
@@ -352,7 +352,7 @@ def test_a_class_that_was_withdrawn_while_it_was_claimed_is_given_back():
         step_size=1,
         allocation_ratio=Decimal(1),
     )
-    offers = replace(MANAGED.placement, offered=(offered,))
+    offers = replace(MANAGED.placement, additional=(offered,))
     agent = AllocatingAgent(1, api, ManualClock(), replace(MANAGED, placement=offers))
     agent.publish()
     dev = provider_uuid(agent.node, offers, "dev")

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import OfferedInventory
+from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import device_suffix, provider_name, provider_uuid
 from rtagent.pci.specs import parse_specs
 from rtagent.placement.offers import Offers, resolve
@@ -79,8 +79,8 @@ def test_claims_see_what_is_offered(offers):
 
     policy = made.added_to(host().policy).placement
 
-    (offered,) = policy.offered
-    assert offered == OfferedInventory(
+    (offered,) = policy.additional
+    assert offered == AdditionalInventory(
         suffix="",
         resource_class=CLASS,
         total=8,
@@ -90,8 +90,8 @@ def test_claims_see_what_is_offered(offers):
         step_size=1,
         allocation_ratio=Decimal(1),
     )
-    assert policy.offered_traits == {"": {TRAIT}}
-    assert [name.rpartition("/")[2] for name in policy.offered_by.values()] == ["a.yaml"]
+    assert policy.additional_traits == {"": {TRAIT}}
+    assert [name.rpartition("/")[2] for name in policy.additional_by.values()] == ["a.yaml"]
 
 
 @pytest.mark.parametrize("by", ["name", "uuid"])
@@ -106,7 +106,7 @@ def test_child_is_found_by_name_and_uuid(offers, by):
     assert child.inventories.keys() == {GPU_CLASS, CLASS}
     assert TRAIT in child.traits
     assert CLASS not in providers(state, made)[NODE.hypervisor_hostname].inventories
-    (offered,) = made.added_to(state.policy).placement.offered
+    (offered,) = made.added_to(state.policy).placement.additional
     assert offered.suffix == SUFFIX
 
 
@@ -129,7 +129,7 @@ def test_entry_waits_for_its_provider(offers):
     after = offers(with_gpu(), item)
 
     assert ([each.name for each in before.absent], before.entries) == ([GPU_NAME["name"]], {})
-    assert before.added_to(host().policy).placement.offered == ()
+    assert before.added_to(host().policy).placement.additional == ()
     assert (after.absent, after.entries.keys()) == ((), {SUFFIX})
     assert CLASS not in providers(host(), after)[NODE.hypervisor_hostname].inventories
 
@@ -197,7 +197,7 @@ def test_class_of_persistent_memory_is_a_mistake_before_the_first_audit(offers):
 def test_agents_own_inventory_of_an_offered_class_is_published():
     """A device may appear before the policy is made anew."""
     state = with_gpu()
-    offered = OfferedInventory(
+    offered = AdditionalInventory(
         suffix=SUFFIX,
         resource_class=GPU_CLASS,
         total=9,
@@ -207,7 +207,7 @@ def test_agents_own_inventory_of_an_offered_class_is_published():
         step_size=1,
         allocation_ratio=Decimal(1),
     )
-    placement = replace(state.policy.placement, offered=(offered,))
+    placement = replace(state.policy.placement, additional=(offered,))
     early = replace(state, policy=replace(state.policy, placement=placement))
 
     tree = build(early, False, True)

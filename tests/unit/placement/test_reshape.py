@@ -3,22 +3,22 @@
 import pytest
 
 from rtagent.placement.reshape import Refusal, Reshape, Transfer, plan_reshape
-from tests.unit.placement.shapes import GPU_CLASS, VGPU, A, B, C, consumers, shape, wanted
+from tests.unit.placement.layouts import GPU_CLASS, VGPU, A, B, C, consumers, layout, wanted
 from tests.unit.placement.values import ROOT, record
 
 ON_ROOT = {ROOT: {"VCPU": record(8), VGPU: record(4)}}
 TWO_GPUS = {A: {VGPU: record(4)}, B: {VGPU: record(4)}}
 
 
-def transfer(consumer, source, target, amount=1, name=VGPU):
+def transfer(consumer, source, target, quantity=1, name=VGPU):
     return Transfer(
-        consumer=consumer, resource_class=name, source=source, target=target, amount=amount
+        consumer=consumer, resource_class=name, source=source, target=target, quantity=quantity
     )
 
 
 def test_a_virtual_gpu_moves_from_the_root_to_the_device_of_the_claim():
     known = consumers(vm={ROOT: {"VCPU": 2, VGPU: 1}, "storage": {"DISK_GB": 3}})
-    plan = plan_reshape(shape(ON_ROOT, known), wanted(TWO_GPUS, {"vm": {(B, VGPU): 1}}))
+    plan = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, {"vm": {(B, VGPU): 1}}))
     assert isinstance(plan, Reshape)
     assert plan.transfers == (transfer("vm", ROOT, B),)
     consumer = plan.consumers["vm"]
@@ -34,18 +34,18 @@ def test_a_virtual_gpu_moves_from_the_root_to_the_device_of_the_claim():
 def test_a_plan_for_the_result_is_empty():
     known = consumers(vm={ROOT: {"VCPU": 2}, B: {VGPU: 1}})
     inventories = {ROOT: {"VCPU": record(8)}, B: {VGPU: record(4)}}
-    assert plan_reshape(shape(inventories, known), wanted(TWO_GPUS)) is None
+    assert plan_reshape(layout(inventories, known), wanted(TWO_GPUS)) is None
 
 
 def test_inventories_without_allocations_need_no_reshape():
-    assert plan_reshape(shape(ON_ROOT), wanted(TWO_GPUS)) is None
-    assert plan_reshape(shape({}), wanted(TWO_GPUS)) is None
+    assert plan_reshape(layout(ON_ROOT), wanted(TWO_GPUS)) is None
+    assert plan_reshape(layout({}), wanted(TWO_GPUS)) is None
 
 
 def test_the_parts_of_one_consumer_go_to_several_devices():
     known = consumers(vm={ROOT: {VGPU: 3}})
     plan = plan_reshape(
-        shape(ON_ROOT, known), wanted(TWO_GPUS, {"vm": {(A, VGPU): 1, (B, VGPU): 2}})
+        layout(ON_ROOT, known), wanted(TWO_GPUS, {"vm": {(A, VGPU): 1, (B, VGPU): 2}})
     )
     assert set(plan.transfers) == {transfer("vm", ROOT, A), transfer("vm", ROOT, B, 2)}
     assert plan.consumers["vm"].allocations == {A: {VGPU: 1}, B: {VGPU: 2}}
@@ -53,27 +53,27 @@ def test_the_parts_of_one_consumer_go_to_several_devices():
 
 def test_a_consumer_without_a_claim_goes_to_the_only_device():
     known = consumers(vm={ROOT: {VGPU: 1}})
-    plan = plan_reshape(shape(ON_ROOT, known), wanted({A: {VGPU: record(4)}}))
+    plan = plan_reshape(layout(ON_ROOT, known), wanted({A: {VGPU: record(4)}}))
     assert plan.transfers == (transfer("vm", ROOT, A),)
 
 
 def test_a_consumer_without_a_claim_goes_to_the_only_device_with_room():
     known = consumers(claimed={ROOT: {VGPU: 4}}, vm={ROOT: {VGPU: 1}})
-    plan = plan_reshape(shape(ON_ROOT, known), wanted(TWO_GPUS, {"claimed": {(A, VGPU): 4}}))
+    plan = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, {"claimed": {(A, VGPU): 4}}))
     assert plan.transfers == (transfer("claimed", ROOT, A, 4), transfer("vm", ROOT, B))
 
 
 def test_room_is_what_neither_an_allocation_nor_a_claim_has():
     known = consumers(vm={ROOT: {VGPU: 1}})
     claimed = {"never allocated": {(A, VGPU): 4}}
-    plan = plan_reshape(shape(ON_ROOT, known), wanted(TWO_GPUS, claimed))
+    plan = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claimed))
     assert plan.transfers == (transfer("vm", ROOT, B),)
 
 
 def test_a_domain_without_a_claim_shows_which_device_it_has():
     known = consumers(vm={ROOT: {VGPU: 1}})
     full = {A: {VGPU: record(4, reserved=4)}, B: {VGPU: record(4)}}
-    plan = plan_reshape(shape(ON_ROOT, known), wanted(full, observed={"vm": {(A, VGPU): 1}}))
+    plan = plan_reshape(layout(ON_ROOT, known), wanted(full, observed={"vm": {(A, VGPU): 1}}))
     assert plan.transfers == (transfer("vm", ROOT, A),)
     # The unit counted as reserved, because no claim has it.
     assert plan.providers[A].inventories[VGPU] == record(4, reserved=3)
@@ -82,9 +82,9 @@ def test_a_domain_without_a_claim_shows_which_device_it_has():
 def test_an_ambiguous_consumer_is_refused_by_name():
     known = consumers(claimed={ROOT: {VGPU: 1}}, vm={ROOT: {VGPU: 2}})
     claims = {"claimed": {(A, VGPU): 1}}
-    refusal = plan_reshape(shape(ON_ROOT, known), wanted(TWO_GPUS, claims))
+    refusal = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claims))
     assert isinstance(refusal, Refusal)
-    assert (refusal.consumer, refusal.resource_class, refusal.amount) == ("vm", VGPU, 2)
+    assert (refusal.consumer, refusal.resource_class, refusal.quantity) == ("vm", VGPU, 2)
     for words in ("consumer vm has 2 VGPU", f"name-{ROOT}", f"cn1_{A}, cn1_{B}"):
         assert words in str(refusal)
 
@@ -92,7 +92,7 @@ def test_an_ambiguous_consumer_is_refused_by_name():
 def test_a_consumer_that_fits_nowhere_is_refused_with_numbers():
     known = consumers(vm={ROOT: {VGPU: 3}})
     small = {A: {VGPU: record(1)}, B: {VGPU: record(2)}}
-    refusal = plan_reshape(shape(ON_ROOT, known), wanted(small))
+    refusal = plan_reshape(layout(ON_ROOT, known), wanted(small))
     assert isinstance(refusal, Refusal)
     assert f"1 on cn1_{A}, 2 on cn1_{B}" in refusal.reason
 
@@ -100,7 +100,7 @@ def test_a_consumer_that_fits_nowhere_is_refused_with_numbers():
 def test_claims_that_contradict_the_allocation_are_refused():
     known = consumers(vm={ROOT: {VGPU: 3}})
     claims = {"vm": {(A, VGPU): 1, (B, VGPU): 1}}
-    refusal = plan_reshape(shape(ON_ROOT, known), wanted(TWO_GPUS, claims))
+    refusal = plan_reshape(layout(ON_ROOT, known), wanted(TWO_GPUS, claims))
     assert isinstance(refusal, Refusal)
     assert f"1 on cn1_{A}, 1 on cn1_{B}" in refusal.reason
 
@@ -108,9 +108,9 @@ def test_claims_that_contradict_the_allocation_are_refused():
 def test_more_than_a_device_has_is_refused_with_numbers():
     known = consumers(one={ROOT: {VGPU: 3}}, two={A: {VGPU: 2}})
     inventories = {**ON_ROOT, A: {VGPU: record(4)}}
-    refusal = plan_reshape(shape(inventories, known), wanted(TWO_GPUS, {"one": {(A, VGPU): 3}}))
+    refusal = plan_reshape(layout(inventories, known), wanted(TWO_GPUS, {"one": {(A, VGPU): 3}}))
     assert isinstance(refusal, Refusal)
-    assert (refusal.consumer, refusal.amount) == ("one", 3)
+    assert (refusal.consumer, refusal.quantity) == ("one", 3)
     assert "would have 5 of 4" in refusal.reason
 
 
@@ -119,14 +119,14 @@ def test_a_part_on_both_providers_is_completed():
     known = consumers(vm={ROOT: {VGPU: 1}, A: {VGPU: 1}})
     inventories = {**ON_ROOT, A: {VGPU: record(4)}, B: {VGPU: record(4)}}
     claims = {"vm": {(A, VGPU): 1, (B, VGPU): 1}}
-    plan = plan_reshape(shape(inventories, known), wanted(TWO_GPUS, claims))
+    plan = plan_reshape(layout(inventories, known), wanted(TWO_GPUS, claims))
     assert plan.transfers == (transfer("vm", ROOT, B),)
 
 
 def test_a_part_moves_from_a_device_that_is_gone_to_that_of_the_claim():
     known = consumers(vm={C: {VGPU: 1}}, stale={C: {VGPU: 1}})
     inventories = {C: {VGPU: record(4)}, A: {VGPU: record(4)}}
-    plan = plan_reshape(shape(inventories, known), wanted(TWO_GPUS, {"vm": {(A, VGPU): 1}}))
+    plan = plan_reshape(layout(inventories, known), wanted(TWO_GPUS, {"vm": {(A, VGPU): 1}}))
     assert plan.transfers == (transfer("vm", C, A),)
     # Nothing is known of the other consumer, so the inventory stays.
     assert set(plan.providers[C].inventories) == {VGPU}
@@ -135,14 +135,14 @@ def test_a_part_moves_from_a_device_that_is_gone_to_that_of_the_claim():
 @pytest.mark.parametrize("claims", [{}, {"vm": {(C, VGPU): 1}}])
 def test_a_part_on_a_device_that_is_gone_stays_without_another_claim(claims):
     known = consumers(vm={C: {VGPU: 1}})
-    now = shape({C: {VGPU: record(4)}, A: {VGPU: record(4)}}, known)
+    now = layout({C: {VGPU: record(4)}, A: {VGPU: record(4)}}, known)
     assert plan_reshape(now, wanted(TWO_GPUS, claims)) is None
 
 
 def test_inventories_of_other_classes_are_not_moved():
     """A provider file adds the class to a child; another service has it on the root."""
     known = consumers(vm={ROOT: {"CUSTOM_LICENSE": 1}})
-    now = shape({ROOT: {"VCPU": record(8), "CUSTOM_LICENSE": record(5)}}, known)
+    now = layout({ROOT: {"VCPU": record(8), "CUSTOM_LICENSE": record(5)}}, known)
     assert plan_reshape(now, wanted({A: {VGPU: record(4), "CUSTOM_LICENSE": record(5)}})) is None
 
 
@@ -155,7 +155,7 @@ HOST = {ROOT: {"VCPU": record(8)}}
 
 def test_devices_that_claims_have_are_added_to_their_allocations():
     known = consumers(vm={ROOT: {"VCPU": 2}})
-    plan = plan_reshape(shape(HOST, known), wanted(DEVICES, CLAIMED))
+    plan = plan_reshape(layout(HOST, known), wanted(DEVICES, CLAIMED))
     assert plan.transfers == (transfer("vm", None, A, name=GPU_CLASS),)
     assert plan.consumers["vm"].allocations == {ROOT: {"VCPU": 2}, A: {GPU_CLASS: 1}}
     assert {uuid: each.inventories for uuid, each in plan.providers.items()} == DEVICES
@@ -164,7 +164,7 @@ def test_devices_that_claims_have_are_added_to_their_allocations():
 def test_a_device_for_one_use_is_reserved_after_its_allocation_was_written():
     known = consumers(vm={ROOT: {"VCPU": 2}})
     devices = {A: {GPU_CLASS: record(1, reserved=1)}}
-    plan = plan_reshape(shape(HOST, known), wanted(devices, CLAIMED))
+    plan = plan_reshape(layout(HOST, known), wanted(devices, CLAIMED))
     assert plan.providers[A].inventories[GPU_CLASS].reserved == 0
 
 
@@ -177,11 +177,11 @@ def test_a_device_for_one_use_is_reserved_after_its_allocation_was_written():
     ],
 )
 def test_nothing_is_added_for_a_consumer_without_need(known):
-    now = shape({**HOST, B: {GPU_CLASS: record(1)}}, known)
+    now = layout({**HOST, B: {GPU_CLASS: record(1)}}, known)
     devices = {**DEVICES, B: {GPU_CLASS: record(1)}}
     assert plan_reshape(now, wanted(devices, CLAIMED)) is None
 
 
 def test_nothing_is_added_to_a_device_that_placement_has_already():
     known = consumers(vm={ROOT: {"VCPU": 2}})
-    assert plan_reshape(shape({**HOST, **DEVICES}, known), wanted(DEVICES, CLAIMED)) is None
+    assert plan_reshape(layout({**HOST, **DEVICES}, known), wanted(DEVICES, CLAIMED)) is None

@@ -53,7 +53,7 @@ def test_an_unknown_host_has_no_tree():
     assert tree.build(host(topology=None), disabled=False, hypervisor_up=True) is None
 
 
-def test_totals_are_rounded_down_and_reserved_amounts_up():
+def test_totals_are_rounded_down_and_reserved_quantities_up():
     odd = replace(state(reserved_disk_mb=1), topology=replace(TOPOLOGY, disk_mb=10 * GB - 1))
     assert root(odd).inventories["DISK_GB"] == record(9, reserved=1)
 
@@ -63,7 +63,7 @@ def test_inventories_without_total_are_left_out():
     assert set(root(bare).inventories) == {"VCPU", "MEMORY_MB"}
 
 
-def test_reserved_amounts_and_ratios_are_published():
+def test_reserved_quantities_and_ratios_are_published():
     shown = root(
         state(
             reserved_cpus=1,
@@ -305,7 +305,7 @@ domains_seen = st.lists(
 
 
 def most_that_placement_grants(provider, resource, used):
-    """Return the amount by Placement's own rule, in floating-point numbers."""
+    """Return the quantity by Placement's own rule, in floating-point numbers."""
     if resource not in provider.inventories:
         return 0
     inventory = provider.inventories[resource]

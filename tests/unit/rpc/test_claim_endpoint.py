@@ -38,7 +38,7 @@ def test_a_claim_has_the_published_fields(agent: Agent):
     assert set(claim) == {
         *("uuid", "host", "node", "node_uuid", "owner_type", "owner_id", "kind", "state"),
         *("suspect", "vcpus", "pcpus", "memory_mb", "disk_mb", "numa_topology", "pci"),
-        *("pci_replaced", "resources", "amounts", "allocations", "provider_mapping"),
+        *("pci_replaced", "resources", "quantities", "allocations", "provider_mapping"),
         "mem_encryption",
         *("extra_resource", "tag", "migration_uuid", "created_at", "updated_at", "expires_at"),
         *("revision", "instance", "flavor", "image", "pci_requests", "limits"),

@@ -31,13 +31,13 @@ def test_creation_and_release_of_a_claim_are_logged():
     assert (log.lines, added) == ([], [True, False]), "no caller waits for the log"
     claim_log.write()
 
-    amounts = "2 vCPUs, 1024 MB, 3072 MB of disk"
+    quantities = "2 vCPUs, 1024 MB, 3072 MB of disk"
     assert log.lines == [
         (
             "info",
-            f"create claim {uid(2)} of instance {uid(1)}: building, {amounts}"
+            f"create claim {uid(2)} of instance {uid(1)}: building, {quantities}"
             " (instance_claim by user-1 req-1); "
-            f"release claim {uid(2)} of instance {uid(1)}: released, {amounts} (release_claim)",
+            f"release claim {uid(2)} of instance {uid(1)}: released, {quantities} (release_claim)",
         ),
     ]
 

@@ -232,7 +232,7 @@ def test_larger_claim_is_counted_resource_by_resource():
     assert (here.usage.vcpus, here.usage.memory_mb) == (6, 4096)
 
 
-def test_both_claims_must_fit_and_the_refusal_names_the_new_amount():
+def test_both_claims_must_fit_and_the_refusal_names_the_new_quantity():
     here = Host()
     here.build(Flavor(vcpus=5, memory_mb=1024))
     refused = here.try_move(facts(), Flavor(vcpus=6, memory_mb=1024))

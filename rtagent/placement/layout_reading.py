@@ -14,26 +14,26 @@ from rtagent.model.provider_names import provider_uuid
 from rtagent.placement.adoption import device_children
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import UNTYPED
-from rtagent.placement.provider import InventoryRecord, Tree
-from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
-from rtagent.placement.shape import (
-    Amounts,
+from rtagent.placement.layout import (
     Consumer,
-    Shape,
-    ShapedProvider,
-    WantedShape,
+    Layout,
+    ProviderLayout,
+    Quantities,
+    WantedLayout,
     consumers_with,
     new_pools,
     old_pools,
-    wanted_shape,
+    wanted_layout,
 )
+from rtagent.placement.provider import InventoryRecord, Tree
+from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
 
 
 def read_and_plan(
     api: PlacementAPI, state: NodeState, tree: Tree
-) -> tuple[Shape, Reshape | Refusal | None]:
+) -> tuple[Layout, Reshape | Refusal | None]:
     """Read what is needed, and plan the reshape of a state's tree."""
-    wanted = wanted_shape(state, tree)
+    wanted = wanted_layout(state, tree)
     now = _with_allocations(api, state, _read_inventories(api, state, tree), wanted)
     return now, plan_reshape(now, wanted)
 
@@ -67,7 +67,7 @@ def records(document: Mapping[str, Any]) -> dict[str, InventoryRecord]:
     return msgspec.convert(document["inventories"], dict[str, InventoryRecord])
 
 
-def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Shape:
+def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Layout:
     """Read the inventories of this agent's providers: the root, and the children of devices."""
     node, policy = state.node, state.policy.placement
     listing = api.tree(node.uuid)
@@ -76,9 +76,9 @@ def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Shape:
         for child in device_children(node, listing)
         if child.uuid == provider_uuid(node, policy, child.suffix)
     }
-    return Shape(
+    return Layout(
         providers={
-            each["uuid"]: ShapedProvider(
+            each["uuid"]: ProviderLayout(
                 name=each["name"],
                 generation=found["resource_provider_generation"],
                 inventories=records(found),
@@ -91,8 +91,8 @@ def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Shape:
 
 
 def _with_allocations(
-    api: PlacementAPI, state: NodeState, now: Shape, wanted: WantedShape
-) -> Shape:
+    api: PlacementAPI, state: NodeState, now: Layout, wanted: WantedLayout
+) -> Layout:
     """Read the allocations that the plan depends on; none, if no inventory moves or is new."""
     moving = set(old_pools(now, wanted))
     users = {user for pool in new_pools(now, wanted) for user in consumers_with(wanted, pool)}
@@ -100,7 +100,7 @@ def _with_allocations(
         return now
     names = {name for _, name in moving}
     targets = {uuid for uuid, name in wanted.inventories if name in names}
-    listed: dict[str, Mapping[str, Amounts]] = {
+    listed: dict[str, Mapping[str, Quantities]] = {
         uuid: {user: part["resources"] for user, part in found["allocations"].items()}
         for uuid in sorted((targets | {uuid for uuid, _ in moving}) & now.providers.keys())
         for found in [api.allocations(uuid)]
@@ -118,7 +118,7 @@ def _with_allocations(
         )
         for uuid, provider in now.providers.items()
     }
-    return Shape(providers=providers, consumers=consumers)
+    return Layout(providers=providers, consumers=consumers)
 
 
 def _consumers(

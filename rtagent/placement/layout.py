@@ -1,4 +1,4 @@
-"""The shape of a node's tree in Placement: where inventories and allocations are. Pure."""
+"""The layout of a node's tree in Placement: where inventories and allocations are. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rtagent.pci.resource_providers import provider_of_resource
 from rtagent.placement.provider import InventoryRecord, Tree
 
 #: Quantities by resource class.
-Amounts = Mapping[str, int]
+Quantities = Mapping[str, int]
 #: The uuid of a provider, and a resource class.
 Pool = tuple[str, str]
 
 
-class ShapedProvider(Value, frozen=True, kw_only=True):
+class ProviderLayout(Value, frozen=True, kw_only=True):
     """A provider as Placement has it.
 
     :ivar generation: at which the inventories were read.
@@ -30,7 +30,7 @@ class ShapedProvider(Value, frozen=True, kw_only=True):
     name: str
     generation: int
     inventories: Mapping[str, InventoryRecord] = {}
-    allocations: Mapping[str, Amounts] = {}
+    allocations: Mapping[str, Quantities] = {}
     absent: bool = False
 
 
@@ -41,20 +41,20 @@ class Consumer(Value, frozen=True, kw_only=True):
     project_id: str
     user_id: str
     consumer_type: str
-    allocations: Mapping[str, Amounts]
+    allocations: Mapping[str, Quantities]
 
 
-class Shape(Value, frozen=True, kw_only=True):
+class Layout(Value, frozen=True, kw_only=True):
     """What Placement has of this node: providers and consumers by uuid.
 
     :ivar consumers: those whose allocations a reshape may change.
     """
 
-    providers: Mapping[str, ShapedProvider] = {}
+    providers: Mapping[str, ProviderLayout] = {}
     consumers: Mapping[str, Consumer] = {}
 
 
-class WantedShape(Value, frozen=True, kw_only=True):
+class WantedLayout(Value, frozen=True, kw_only=True):
     """What this node should have.
 
     :ivar classes: the resource classes of devices. Inventories of other classes stay.
@@ -87,7 +87,7 @@ class WantedShape(Value, frozen=True, kw_only=True):
         return {uuid: number for (uuid, name), number in pools.items() if name == resource_class}
 
 
-def old_pools(now: Shape, wanted: WantedShape) -> Iterator[Pool]:
+def old_pools(now: Layout, wanted: WantedLayout) -> Iterator[Pool]:
     """Yield the pools whose class this node should have on other providers only."""
     inventories = wanted.inventories
     for uuid, provider in sorted(now.providers.items()):
@@ -96,7 +96,7 @@ def old_pools(now: Shape, wanted: WantedShape) -> Iterator[Pool]:
                 yield uuid, name
 
 
-def new_pools(now: Shape, wanted: WantedShape) -> Iterator[Pool]:
+def new_pools(now: Layout, wanted: WantedLayout) -> Iterator[Pool]:
     """Yield the pools of devices that Placement does not have yet."""
     for uuid, name in sorted(wanted.inventories):
         found = now.providers.get(uuid)
@@ -104,25 +104,25 @@ def new_pools(now: Shape, wanted: WantedShape) -> Iterator[Pool]:
             yield uuid, name
 
 
-def consumers_with(wanted: WantedShape, pool: Pool) -> Iterator[str]:
+def consumers_with(wanted: WantedLayout, pool: Pool) -> Iterator[str]:
     """Yield the consumers whose claims have units of a pool."""
     return (consumer for consumer, pools in sorted(wanted.claimed.items()) if pools.get(pool))
 
 
-def wanted_shape(state: NodeState, tree: Tree) -> WantedShape:
+def wanted_layout(state: NodeState, tree: Tree) -> WantedLayout:
     """Return the tree of a state, and who has which of its devices."""
     classes = frozenset(_classes(state))
     pools = [(p.uuid, name) for p in tree.providers[1:] for name in p.inventories.keys() & classes]
     claimed = {
         consumer.uuid: {
-            pool: amount
+            pool: quantity
             for pool in pools
-            if (amount := consumer.parts.get(pool[0], {}).get(pool[1], 0))
+            if (quantity := consumer.parts.get(pool[0], {}).get(pool[1], 0))
         }
         for owner in state.owners
         for consumer in consumers_of(state, owner).values()
     }
-    return WantedShape(
+    return WantedLayout(
         tree=tree,
         classes=classes,
         claimed={uuid: of_consumer for uuid, of_consumer in claimed.items() if of_consumer},
@@ -151,7 +151,7 @@ def _observed(state: NodeState) -> Mapping[str, Mapping[Pool, int]]:
                 of_user[pool] = of_user.get(pool, 0) + 1
     for uuid, usage in state.domain_usages.items():
         if uuid not in state.owners:
-            for (suffix, name), number in usage.usage.amounts.items():
+            for (suffix, name), number in usage.usage.quantities.items():
                 provider = provider_uuid(state.node, state.policy.placement, suffix)
                 found.setdefault(uuid, {})[provider, name] = number
     return found

@@ -1,4 +1,4 @@
-"""Amounts of the resource classes that provider files offer."""
+"""Quantities of the resource classes that provider files offer."""
 
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from rtagent.lifecycle.moves.destination import move_claim
 from rtagent.model.consumers import consumer_allocations
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.move import MoveRequest
-from rtagent.model.placement_policy import OfferedInventory, PlacementPolicy
+from rtagent.model.placement_policy import AdditionalInventory, PlacementPolicy
 from rtagent.model.provider_names import provider_uuid
 from tests.support.device_states import after, released, running
 from tests.support.hosts import NODE, NOON, call, host, request, with_claims
@@ -30,42 +30,42 @@ def offer(suffix="", **other):
         "allocation_ratio": Decimal("1.5"),
         **other,
     }
-    return OfferedInventory(suffix=suffix, resource_class=FOO, **values)
+    return AdditionalInventory(suffix=suffix, resource_class=FOO, **values)
 
 
 def offering(*offered, **policy):
-    return host(placement=PlacementPolicy(offered=offered), **policy)
+    return host(placement=PlacementPolicy(additional=offered), **policy)
 
 
-def wanting(amount, **other):
-    return request(1, 64, extra_specs={f"resources:{FOO}": str(amount)}, **other)
+def wanting(quantity, **other):
+    return request(1, 64, extra_specs={f"resources:{FOO}": str(quantity)}, **other)
 
 
-def claimed(state, amount, **other):
-    return after(state, claims.build(state, wanting(amount, **other), call(), NOON))
+def claimed(state, quantity, **other):
+    return after(state, claims.build(state, wanting(quantity, **other), call(), NOON))
 
 
-def refusal(state, amount):
-    decision = claims.build(state, wanting(amount), call(), NOON)
+def refusal(state, quantity):
+    decision = claims.build(state, wanting(quantity), call(), NOON)
     assert isinstance(decision, Refused)
     (reason,) = decision.reasons
     return reason.code, reason.requested, reason.available
 
 
-def test_claim_holds_an_amount_until_it_ends():
+def test_claim_holds_an_quantity_until_it_ends():
     state, claim = claimed(offering(offer()), 3)
-    (amount,) = claim.amounts
-    assert (amount.provider, amount.resource_class, amount.amount) == (NODE.uuid, FOO, 3)
-    assert state.usage.amounts == {("", FOO): 3}
+    (quantity,) = claim.quantities
+    assert (quantity.provider, quantity.resource_class, quantity.quantity) == (NODE.uuid, FOO, 3)
+    assert state.usage.quantities == {("", FOO): 3}
     assert consumer_allocations(state, claim.owner_id)[NODE.uuid][FOO] == 3
-    assert not released(state, claim).usage.amounts
+    assert not released(state, claim).usage.quantities
 
 
 def test_numbers_of_request_groups_and_of_the_request_add_up():
     specs = {"resources1:CUSTOM_FOO": "1", "resources_b:CUSTOM_FOO": "2", "group_policy": "none"}
     asked = request(1, 64, extra_specs=specs, extra_resource={FOO: 4})
     _, claim = after(offering(offer()), claims.build(offering(offer()), asked, call(), NOON))
-    assert [each.amount for each in claim.amounts] == [7]
+    assert [each.quantity for each in claim.quantities] == [7]
 
 
 def test_claims_together_are_limited_by_reserve_and_ratio():
@@ -76,7 +76,7 @@ def test_claims_together_are_limited_by_reserve_and_ratio():
 
 
 @pytest.mark.parametrize(
-    ("limits", "amount", "expected"),
+    ("limits", "quantity", "expected"),
     [
         ({"max_unit": 4}, 5, (ReasonCode.EXCEEDS_HOST, 5, 4)),
         ({"max_unit": 20}, 11, (ReasonCode.EXCEEDS_HOST, 11, 10)),
@@ -84,16 +84,16 @@ def test_claims_together_are_limited_by_reserve_and_ratio():
         ({"step_size": 4}, 6, (ReasonCode.NOT_A_MULTIPLE, 6, 4)),
     ],
 )
-def test_one_claim_respects_the_limits_of_the_inventory(limits, amount, expected):
-    assert refusal(offering(offer(**limits)), amount) == expected
+def test_one_claim_respects_the_limits_of_the_inventory(limits, quantity, expected):
+    assert refusal(offering(offer(**limits)), quantity) == expected
 
 
-def test_first_provider_with_enough_gives_the_whole_amount():
+def test_first_provider_with_enough_gives_the_whole_quantity():
     state = offering(offer(), offer("RACK"))
     state, claim = claimed(state, 8)
-    assert [each.suffix for each in claim.amounts] == [""]
+    assert [each.suffix for each in claim.quantities] == [""]
     state, claim = claimed(state, 8)
-    assert claim.amounts[0].provider == provider_uuid(NODE, state.policy.placement, "RACK")
+    assert claim.quantities[0].provider == provider_uuid(NODE, state.policy.placement, "RACK")
     assert refusal(state, 8) == (ReasonCode.INSUFFICIENT, 8, 4)
 
 
@@ -105,7 +105,7 @@ def test_claims_keep_what_is_offered_no_more():
     state, claim = claimed(offering(offer()), 8)
     state = with_claims(host(), [claim])
     state.check()
-    assert state.usage.amounts == {("", FOO): 8}
+    assert state.usage.quantities == {("", FOO): 8}
     state = with_claims(offering(offer()), [claim])
     assert refusal(state, 5) == (ReasonCode.INSUFFICIENT, 5, 4)
 
@@ -117,10 +117,10 @@ def test_both_claims_of_a_resize_on_one_host_count(reuse, expected):
     build = wanting(4, owner=claim.owner_id)
     move = MoveRequest(build=build, migration="resize", old_flavor=claim.flavor)
     state, _ = after(state, move_claim(state, move, call("resize_claim"), NOON))
-    assert state.usage.amounts == {("", FOO): expected}
+    assert state.usage.quantities == {("", FOO): expected}
 
 
 def test_usage_that_differs_from_the_claims_violates_an_invariant():
     state, _ = claimed(offering(offer()), 3)
     with pytest.raises(InvariantViolated):
-        replace(state, usage=replace(state.usage, amounts={})).check()
+        replace(state, usage=replace(state.usage, quantities={})).check()

@@ -1,11 +1,18 @@
-"""Builders of shapes: what Placement has, and what the agent wants."""
+"""Builders of layouts: what Placement has, and what the agent wants."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtagent.placement.layout import (
+    Consumer,
+    Layout,
+    Pool,
+    ProviderLayout,
+    Quantities,
+    WantedLayout,
+)
 from rtagent.placement.provider import InventoryRecord, Provider, Tree
-from rtagent.placement.shape import Amounts, Consumer, Pool, Shape, ShapedProvider, WantedShape
 from tests.unit.placement.values import ROOT, record
 
 A, B, C = "gpu-a", "gpu-b", "gpu-c"
@@ -13,7 +20,7 @@ VGPU, GPU_CLASS = "VGPU", "CUSTOM_PCI_10DE_13F1"
 CLASSES = frozenset({VGPU, GPU_CLASS})
 
 
-def consumers(**allocations: Mapping[str, Amounts]) -> dict[str, Consumer]:
+def consumers(**allocations: Mapping[str, Quantities]) -> dict[str, Consumer]:
     """Return consumers by name, each with a generation of its own."""
     return {
         name: Consumer(
@@ -27,15 +34,15 @@ def consumers(**allocations: Mapping[str, Amounts]) -> dict[str, Consumer]:
     }
 
 
-def shape(
+def layout(
     inventories: Mapping[str, Mapping[str, InventoryRecord]],
     known: Mapping[str, Consumer] | None = None,
-) -> Shape:
-    """Return a shape whose providers have the allocations of these consumers."""
+) -> Layout:
+    """Return a layout whose providers have the allocations of these consumers."""
     known = known or {}
-    return Shape(
+    return Layout(
         providers={
-            uuid: ShapedProvider(
+            uuid: ProviderLayout(
                 name=f"name-{uuid}",
                 generation=number,
                 inventories=records,
@@ -56,7 +63,7 @@ def wanted(
     claimed: Mapping[str, Mapping[Pool, int]] | None = None,
     observed: Mapping[str, Mapping[Pool, int]] | None = None,
     classes: frozenset[str] = CLASSES,
-) -> WantedShape:
+) -> WantedLayout:
     """Return a host with VCPU on the root, and children."""
     root = Provider(uuid=ROOT, name="cn1", inventories={"VCPU": record(8)}, traits=frozenset())
     devices = (
@@ -65,7 +72,7 @@ def wanted(
         )
         for uuid, records in children.items()
     )
-    return WantedShape(
+    return WantedLayout(
         tree=Tree(revision=1, providers=(root, *devices)),
         classes=classes,
         claimed=claimed or {},
