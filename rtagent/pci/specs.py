@@ -115,8 +115,8 @@ def _parse_spec(document: OptionDocument) -> DeviceSpec:
 def _check_remote_managed(document: OptionDocument, spec: DeviceSpec) -> None:
     """Check that a specification of remotely managed devices means virtual functions only.
 
-    A name of one device also stands for a physical function: then only the product tells it from
-    its virtual functions. This must not depend on which of them are present.
+    A name of one device may be that of a physical function, or of a virtual one: only the product
+    distinguishes them. This must not depend on which of them are present.
     """
     if not spec.tags.remote_managed:
         return
