@@ -31,6 +31,7 @@ from rtagent.placement.pauses import Pauses
 from rtagent.placement.request_id import use_request_id
 from rtagent.placement.schedule import LAST_RETRY
 from rtagent.placement.unanswered import UnansweredWrites
+from rtagent.placement.worker import STOP_TIMEOUT, Worker
 from rtagent.ports import Clock, NullReporter, Reporter
 
 #: Seconds for which written rows are gathered before one commit removes them.
@@ -45,8 +46,6 @@ POLL = 0.2
 #: The longest wait of a write for a running push of the mirror, in seconds. Each written row causes
 #: another push.
 PUSH_WAIT = 1.0
-#: Seconds for which `stop` waits for a request in flight.
-STOP_TIMEOUT = 5.0
 
 
 class OutboxSource(Value, frozen=True, kw_only=True):
@@ -96,11 +95,11 @@ class AllocationOutbox:
         self._written: dict[str, int] = {}
         self._doubted: set[str] = set()
         self._compared = False
-        self._reloaded = self._stopping = False
+        self._reloaded = False
         self._woken_at = clock.monotonic()
         self._left = 0  # allocations that were not written after the last turn
         self._next = self._remove_at = self._push_deadline = float("inf")
-        self._thread = threading.Thread(target=self._run, name="allocation-writes", daemon=True)
+        self._worker = Worker("allocation-writes", self._run, self._condition)
 
     # -- status -----------------------------------------------------------------------------------
 
@@ -152,19 +151,14 @@ class AllocationOutbox:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
         """Send no further request, and wait for the one in flight.
 
         :returns: whether it ended within `timeout` seconds. If not, the next start repeats it.
         """
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._worker.stop(timeout)
 
     def turn(self) -> None:
         """Write what is due, in the caller's thread."""
@@ -201,14 +195,14 @@ class AllocationOutbox:
     def _wait(self) -> bool:
         """Wait until a turn is due; False: the thread stops."""
         with self._condition:
-            while not self._stopping:
+            while not self._worker.stopping:
                 now = self._clock.monotonic()
                 due = min(self._next, self._woken_at + (0.0 if self._strict else GATHER_ROWS))
                 due = max(due, min(self._pauses.not_before, self._remove_at))
                 if due <= now:
                     break
                 self._condition.wait(None if due == float("inf") else due - now)
-            return not self._stopping
+            return not self._worker.stopping
 
     def _wake(self) -> None:
         """Note that a turn is needed. The caller has the lock."""
@@ -268,7 +262,7 @@ class AllocationOutbox:
         now = self._clock.monotonic()
         due = self._known([row for row in self.unwritten() if self._pauses.due(row) <= now], now)
         for batch in batches(self._source.state, self._source.owns, due):
-            if self._stopping or not self._source.ready():
+            if self._worker.stopping or not self._source.ready():
                 return
             self._let_mirror_finish()
             self._write(batch)

@@ -30,12 +30,11 @@ from rtagent.placement.request_id import current_request_id, request_id_of, use_
 from rtagent.placement.schedule import Schedule
 from rtagent.placement.synchroniser import Outcome, Synchroniser
 from rtagent.placement.tree import affects_tree
+from rtagent.placement.worker import STOP_TIMEOUT, Worker
 from rtagent.ports import Clock, NullReporter, Reporter
 
 #: The mirror's name in health and metrics.
 PART = "placement"
-#: Seconds for which `stop` waits for a request in flight.
-STOP_TIMEOUT = 5.0
 
 
 class PlacementMirror:
@@ -68,11 +67,10 @@ class PlacementMirror:
         self._schedule = Schedule()
         self._health = _Health(self._reporter)
         self._started = self._ended = 0
-        self._stopping = False
         self._revision = -1
         self._request_id = ""  # of the call that caused the next round
         self._error: PlacementError | None = None
-        self._thread = threading.Thread(target=self._run, name="placement", daemon=True)
+        self._worker = Worker("placement", self._run, self._condition)
 
     def __repr__(self) -> str:
         behind = f"{self.seconds_behind:.1f} s behind" if self.seconds_behind else "up to date"
@@ -163,7 +161,7 @@ class PlacementMirror:
     def start(self) -> None:
         """Start the thread. The first round is due at once."""
         self._schedule = self._schedule.request(self._clock.monotonic())
-        self._thread.start()
+        self._worker.start()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
         """Start no further round, and wait for the running one.
@@ -171,12 +169,7 @@ class PlacementMirror:
         :returns: whether it ended within `timeout` seconds. If not it ends with the process, and
             the first round after the next start compares everything.
         """
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._worker.stop(timeout)
 
     def turn(self) -> bool:
         """Run a round in the caller's thread if one is due, and return whether it was."""
@@ -202,9 +195,9 @@ class PlacementMirror:
     def _wait(self) -> bool:
         """Wait until a round is due; False: the mirror stops."""
         with self._condition:
-            while not self._stopping and (pause := self.due_in) > 0:
+            while not self._worker.stopping and (pause := self.due_in) > 0:
                 self._condition.wait(None if math.isinf(pause) else pause)
-            return not self._stopping
+            return not self._worker.stopping
 
     def _round(self, request_id: str) -> None:
         started = self._clock.monotonic()
