@@ -3,38 +3,27 @@
     RtAgentError
     ├── RequestError                       the caller must change the request; crosses RPC
     │   ├── InvalidRequest                 the document violates its schema
-    │   │   ├── InvalidFlavor              flavor and image together describe no valid guest
-    │   │   │   └── PropertyInvalid, PropertyConflict, FlavorImageConflict
-    │   │   └── InvalidPciRequest          a request for devices is invalid
-    │   │       └── PciRequestAliasNotDefined
+    │   │   ├── InvalidFlavor              PropertyInvalid, PropertyConflict, FlavorImageConflict
+    │   │   └── InvalidPciRequest          PciRequestAliasNotDefined
     │   ├── ClaimNotFound, NodeNotFound, PciDeviceNotFound, PciDevicesNotClaimed, RestoreNotFound,
     │   │   ConsumerNotFound               nothing here has that name
-    │   ├── ClaimConflict                  the owner has a claim, or the operation id is in use
-    │   ├── ClaimExpired, IllegalTransition  the state of the claim does not allow the call
-    │   ├── ConsumerInUse                  the consumer of an allocation needs it
-    │   ├── AllocationMismatch             the claim's allocations are not what it needs
-    │   └── ComputeResourcesUnavailable    refused, with reasons
+    │   ├── ClaimConflict, ClaimExpired, IllegalTransition, GuestRunning, DomainNotAdoptable,
+    │   │   ConsumerInUse, NodeDraining    the state of the claim or the domain does not allow it
+    │   └── AllocationMismatch, ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                        the same call may succeed later; crosses RPC
-    │   ├── NodeNotReady                   the first successful audit has not finished
-    │   │   ├── StoreRestored              the store went back in time, and is not accepted yet
-    │   │   └── DuplicateHost              another agent serves the same host name
-    │   ├── StoreUnavailable
-    │   │   └── StoreDamaged               the database is damaged
+    │   ├── NodeNotReady                   StoreRestored, DuplicateHost
+    │   ├── StoreUnavailable, StoreDamaged   the database is away, or damaged
     │   ├── TakeoverPending, TrackerBusy, TooManyRequests   other agents or calls come first
     │   ├── AllocationNotWritten           the allocation of a new claim is not in Placement
-    │   ├── HypervisorUnavailable
-    │   │   └── CpuPowerFailed             a host CPU cannot be prepared for its guest
+    │   ├── HypervisorUnavailable, CpuPowerFailed   libvirt, or a host CPU for a guest
     │   └── AgentUnreachable               raised by a client: no agent answers
     ├── StoreError                         between a store and the state writer; never crosses RPC
-    │   └── CommitUnknown, RevisionConflict, WriterFenced, ChangeRejected, Deadlock, SchemaMismatch,
-    │       NotDurable
+    │   └── CommitUnknown, RevisionConflict, WriterFenced, ChangeRejected, SchemaMismatch, ...
     ├── IdentityError                      this process must not write for this node
     ├── ConfigError                        the value of an option violates its rule
-    │   ├── PciConfigError                 a JSON document in an option of [pci] is invalid
-    │   │   └── PciConfigInvalidSpec, PciInvalidAlias
+    │   ├── PciConfigError                 PciConfigInvalidSpec, PciInvalidAlias
     │   └── ProviderFileError              a provider file is invalid
-    ├── PlacementError
-    │   └── PlacementConflict, PlacementUnavailable
+    ├── PlacementError                     PlacementConflict, PlacementUnavailable
     └── InvariantViolated                  a defect in rtagent: granting stops
 
 The message of an error is made from its ``kwargs``, so it is the same on both sides of RPC.
@@ -97,11 +86,7 @@ class InvalidRequest(RequestError):
 
 
 class InvalidFlavor(InvalidRequest):
-    """Flavor and image together describe no valid guest.
-
-    :ivar kwargs: ``properties``: values by name (``hw:...``, ``hw_...``, ``flavor.vcpus``);
-        ``rule``: the violated rule.
-    """
+    """Flavor and image together describe no valid guest. :ivar kwargs: ``properties``, ``rule``."""
 
     @property
     def message(self) -> str:
@@ -204,26 +189,39 @@ class IllegalTransition(RequestError):
         return template.format(noun=noun, uuid=self.kwargs[f"{noun}_uuid"], **self.kwargs)
 
 
+class GuestRunning(RequestError):
+    """The domain of the claim's owner runs here, and the call does not say that it may."""
+
+    template = (
+        "the guest {owner_id} of claim {claim_uuid} runs here: stop it, or release the claim with"
+        " --force and --reason, after which the guest is an orphan"
+    )
+
+
+class DomainNotAdoptable(RequestError):
+    """The domain cannot have a claim as it is. The message says why."""
+
+
 class NodeNotFound(RequestError):
     """The call is for ``node``, another node than the one that is ``served`` (name or uuid)."""
 
     template = "node {node} is not served here: this agent serves {served}"
 
 
-class AllocationMismatch(RequestError):
-    """The claim's allocations in Placement are not what the claim needs.
+class NodeDraining(RequestError):
+    """The node gets no new claims (``detail``). Another one may: a repetition here is of no use."""
 
-    :ivar kwargs: ``mismatches``: a list of `rtagent.allocation.mismatches.Mismatch`, as documents.
-    """
+    template = "{node} gets no new claims: {detail}; rtagent node undrain ends that"
+
+
+class AllocationMismatch(RequestError):
+    """The allocations are not what the claim needs. :ivar kwargs: ``mismatches``: documents."""
 
     listed = "mismatches"
 
 
 class ComputeResourcesUnavailable(RequestError):
-    """The host does not have the requested resources.
-
-    :ivar kwargs: ``reasons``: a list of `rtagent.model.decision.Reason`, nearest miss first.
-    """
+    """The host lacks resources. :ivar kwargs: ``reasons``: documents, nearest miss first."""
 
     listed = "reasons"
 
@@ -298,9 +296,10 @@ class CpuPowerFailed(HypervisorUnavailable):
 
 
 class AgentUnreachable(Unavailable):
-    """Raised by a client: no agent answers. It is unknown whether the call had an effect."""
+    """Raised by a client: no agent, or no scheduler, answers. It is unknown whether the call had an
+    effect."""
 
-    template = "no agent at {where} ({why}): {remedy}"
+    template = "no answer from {where} ({why}): {remedy}"
 
 
 class StoreError(RtAgentError):

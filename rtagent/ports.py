@@ -10,6 +10,11 @@ from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim_event import HistoryPage
+from rtagent.model.cpu_use import CpuUse
+from rtagent.model.event_log import RecordedEvents
+from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.migration import TakenOver
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState
@@ -116,6 +121,35 @@ class Store(Protocol):
         """
         ...
 
+    def history_page(
+        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
+    ) -> HistoryPage:
+        """Return the newest events of a claim, or of all claims of the node (None).
+
+        :param before: only events with a lower number; None: the newest.
+        :param limit: of the number of events.
+        """
+        ...
+
+
+class EventLog(Protocol):
+    """The recorded events of nodes. Every method raises `StoreUnavailable`."""
+
+    def read(self, node_uuid: str, after: int, rows: int) -> Sequence[RecordedEvents]:
+        """Return the commits whose last event has a higher number than `after`, oldest first.
+
+        :param rows: the maximum number of commits.
+        """
+        ...
+
+    def published(self, node_uuid: str) -> int | None:
+        """Return the number of the last published event; None: nothing is published."""
+        ...
+
+    def set_published(self, node_uuid: str, sequence: int | None) -> None:
+        """Remember how far events were published; None: nothing is published any more."""
+        ...
+
 
 class Mark(Value, frozen=True, kw_only=True):
     """The highest position of a node that was acknowledged. :ivar at: when."""
@@ -185,6 +219,10 @@ class ServiceRegistry(Protocol):
         """Disable or enable the host for scheduling. Return the record."""
         ...
 
+    def set_forced_down(self, host: str, forced_down: bool) -> Service:
+        """Force the host down, or no longer. Return the record, which is made if there is none."""
+        ...
+
     def services(self) -> Sequence[Service]:
         """Return all services, by host."""
         ...
@@ -210,6 +248,25 @@ class Hypervisor(Protocol):
 
     def observe(self) -> Observation:
         """Observe the whole host. An item that cannot be read is a `Problem`, never an error."""
+        ...
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        """Return the document of a domain as the last observations read it, without passwords.
+
+        It returns at once, and never asks the hypervisor. None: it was not read, the domain has
+        gone, or there was no memory left for its document.
+        """
+        ...
+
+    def cpu_use(self) -> CpuUse:
+        """Return how the host's CPUs have spent their time, as far as it is known."""
+        ...
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        """Read one domain now. Return None if there is no such domain.
+
+        A domain that cannot be read has a layout with a `problem`.
+        """
         ...
 
     def start(self, on_event: Callable[[str], None]) -> None:
@@ -260,6 +317,10 @@ class CpuPower(Protocol):
         ...
 
 
+#: The logger of refused calls and requests, whose level and destination an operator can choose.
+ACCESS_LOG = "rtagent.access"
+
+
 class Reporter(Protocol):
     """Receives reports. Methods are called without a lock held, and must return at once."""
 
@@ -270,7 +331,11 @@ class Reporter(Protocol):
         ...
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
-        """Count an event: ``refused`` by code, ``granted`` by kind, ``skipped`` and others."""
+        """Count an event: ``refused`` by code, ``granted`` by kind, ``skipped`` and others.
+
+        A number of 0 makes the count known before its first event. An alert on an increase needs
+        that: the first value of a count is no increase.
+        """
         ...
 
     def health(self, part: str, status: str, output: str = "") -> None:

@@ -65,7 +65,7 @@ def make_address(domain: int, bus: int, slot: int, function: int) -> Address:
     return Address(*(_field(name, f"{number:x}") for name, number in numbers))
 
 
-class AddressGlob(Value, frozen=True):
+class AddressGlob(Value, frozen=True, tag=True):
     """``[[[[domain]:]bus]:][slot][.[function]]``; each field is hex, ``*`` or omitted (any)."""
 
     fields: tuple[str, str, str, str]
@@ -82,7 +82,7 @@ class AddressGlob(Value, frozen=True):
         )
 
 
-class AddressRegex(Value, frozen=True):
+class AddressRegex(Value, frozen=True, tag=True):
     """A regular expression for each field; an omitted field matches anything.
 
     An expression matches a prefix of its field (Nova's rule).

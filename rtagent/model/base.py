@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -11,16 +12,49 @@ MAX_INT = 2**31 - 1
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_INT)]
+#: Sums, which may be larger than what one document asks for. JSON is exact up to this.
+Quantity = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 #: Only the canonical form is valid, so that one object has one id.
 UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 # The length refuses a final line feed, before which `$` matches too.
 Uuid = Annotated[str, Meta(pattern=UUID, max_length=36)]
 
+#: The end of a text. `$` matches before a final line feed, too.
+_END = r"(?![\s\S])"
+#: One or more uuids joined by commas.
+UUIDS = f"{UUID.removesuffix('$')}(,{UUID.strip('^$')})*{_END}"
+#: Placement's rules for resource classes and traits, and for suffixes of granular groups.
+RESOURCE_NAME = f"^[A-Z0-9_]+{_END}"
+SUFFIX = f"^[a-zA-Z0-9_-]+{_END}"
+
 #: Text that every database can store. PostgreSQL cannot store NUL, and a lone surrogate has no
 #: UTF-8 encoding.
 STORABLE = r"^[^\u0000\ud800-\udfff]*$"
+#: What libvirt accepts as the name of a domain, and of its files.
+DOMAIN_NAME = rf"^[^\u0000-\u001f\u007f/\ud800-\udfff]+{_END}"
+#: A time in UTC, to the second.
+TIME = (
+    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$"
+)
+#: Text in base64, on one line.
+BASE64 = "^[A-Za-z0-9+/=]*$"
 Name = Annotated[str, Meta(max_length=255, pattern=STORABLE)]
 Text = Annotated[str, Meta(max_length=65535, pattern=STORABLE)]
+
+#: The most items of a list, and names of a map, of one request. A real one has a few dozen.
+MAX_ITEMS = 1000
+#: The most hosts or instances that a request lists.
+MAX_MEMBERS = 5000
+
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+#: A list, and one that is not empty.
+Items = Annotated[tuple[_T, ...], Meta(max_length=MAX_ITEMS)]
+SomeItems = Annotated[tuple[_T, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
+#: A list of hosts or instances.
+Members = Annotated[tuple[_T, ...], Meta(max_length=MAX_MEMBERS)]
+#: A map, by name.
+Entries = Annotated[Mapping[_K, _T], Meta(max_length=MAX_ITEMS)]
 
 
 class Value(Struct, frozen=True, kw_only=True):

@@ -13,9 +13,14 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.drain import Drain
+from rtagent.model.event import Notification
 from rtagent.model.migration import Migration
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Topology
+
+#: The cause of a change that has events alone.
+ANNOUNCEMENT = "event"
 
 
 class Operation(Value, frozen=True, kw_only=True):
@@ -83,7 +88,7 @@ class Event(Value, frozen=True, kw_only=True):
 class Change(Value, frozen=True, kw_only=True):
     """A change of state, applied completely or not at all.
 
-    :ivar cause: the RPC method, or ``audit``, ``policy``, ``purge``, ``reload``.
+    :ivar cause: the RPC method, or ``audit``, ``policy``, ``purge``, ``reload``, `ANNOUNCEMENT`.
     :ivar puts: new or changed claims, live. :ivar ends: claims that it releases.
     :ivar domain_usages: of foreign or drifting domains, new or changed.
     :ivar domain_usage_removals: domain uuids.
@@ -91,8 +96,11 @@ class Change(Value, frozen=True, kw_only=True):
     :ivar devices: new or changed. :ivar device_removals: addresses.
     :ivar resource_inventories: all inventories of assigned resources; None: unchanged.
     :ivar disk_available_least: GB, observed.
+    :ivar drain: the node drains from now on. :ivar undrained: it no longer does.
     :ivar written: consumers whose allocations Placement has: their rows leave the outbox.
     :ivar unwritten: consumers whose allocations have to be written (again).
+    :ivar events: lines of the claims' history.
+    :ivar notifications: what consumers of events get. Audits add drift, the state writer the rest.
     """
 
     cause: str
@@ -112,10 +120,18 @@ class Change(Value, frozen=True, kw_only=True):
     policy: Policy | None = None
     failed_builds: int | None = None
     disk_available_least: int | None = None
+    drain: Drain | None = None
+    undrained: bool = False
     written: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     events: tuple[Event, ...] = ()
+    notifications: tuple[Notification, ...] = ()
+
+    @property
+    def announces(self) -> bool:
+        """Whether it has events alone, and leaves the state and its revision as they are."""
+        return self.cause == ANNOUNCEMENT
 
     @property
     def owners(self) -> frozenset[str]:

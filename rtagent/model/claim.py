@@ -42,6 +42,7 @@ PCPU, PCI, RESOURCE, QUANTITY = "PCPU", "PCI", "RESOURCE", "QUANTITY"
 MAX_UNIT = 255
 #: A concrete resource: its kind, and its name within the kind.
 Unit = tuple[str, str]
+_NO_UNITS: frozenset[Unit] = frozenset()
 
 #: The beginning of ``Claim.suspect`` of a quarantined claim.
 DAMAGED = "its record is damaged: "
@@ -143,6 +144,8 @@ class Claim(Value, frozen=True, kw_only=True):
         devices, assigned resources, its own quantities.
         """
         taken = self.numa_topology.taken if self.numa_topology else ()
+        if not (taken or self.pci or self.resources or self.quantities):
+            return _NO_UNITS  # as of most claims
         return frozenset(
             (
                 *((PCPU, str(cpu)) for cpu in taken),

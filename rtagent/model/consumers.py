@@ -28,7 +28,6 @@ from rtagent.model.claim import (
     Claim,
 )
 from rtagent.model.device import VF_TYPES, AssignedDevice, Device, PciDevice
-from rtagent.model.flavor import in_request_groups
 from rtagent.model.mem_encryption import MODELS, provider_suffix
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node
@@ -213,7 +212,7 @@ def _overridden(claim: Claim) -> Counter[str]:
     found = Counter[str]()
     if claim.kind == ATTACH or claim.quarantined:
         return found
-    for _, name, value in in_request_groups(claim.flavor.extra_specs):
+    for _, name, value in claim.flavor.in_request_groups:
         if name in OVERRIDABLE:
             found[name] += int(value)
     for name in found:

@@ -10,46 +10,65 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 _V = TypeVar("_V")
 _T = TypeVar("_T")
 
 
-def derived(rule: Callable[[_V], _T]) -> Callable[[_V], _T]:
-    """Cache the results of a pure function of one immutable value. Thread-safe.
+class Derived(Generic[_V, _T]):
+    """The cached results of a pure function of one immutable value. Thread-safe.
 
     Callers share a result, so they must not change it. The value must support weak references. A
     result must not refer to its value, because the value would then never be freed.
 
     Entries are found by identity: hashing a whole node state costs more than computing most views.
     """
-    views: dict[int, tuple[weakref.ref[_V], _T]] = {}
-    # Reentrant: the garbage collector may call `forget` in the thread that has the lock. Nothing is
-    # created or freed with the lock held, so that no thread waits for another cache's lock then.
-    lock = threading.RLock()
 
-    def forget(key: int, reference: weakref.ref[_V]) -> None:
-        with lock:
-            known = views.get(key)
-            # Another value may have the same identity by now.
-            if known is not None and known[0] is reference:
-                del views[key]
+    def __init__(self, rule: Callable[[_V], _T]) -> None:
+        functools.update_wrapper(self, rule)
+        self._rule = rule
+        self._views: dict[int, tuple[weakref.ref[_V], _T]] = {}
+        # Reentrant: the garbage collector may call `_forget` in the thread that has the lock.
+        # Nothing is created or freed with the lock held, so that no thread waits for another
+        # cache's lock then.
+        self._lock = threading.RLock()
 
-    @functools.wraps(rule)
-    def view(value: _V) -> _T:
-        key = id(value)
-        with lock:
-            known = views.get(key)
+    def __call__(self, value: _V) -> _T:
+        """Return the result, computed now if it is not known."""
+        with self._lock:
+            known = self._views.get(id(value))
         if known is not None and known[0]() is value:
             return known[1]
         # Without the lock: two threads may compute the same result, but none waits for another.
-        result = rule(value)
-        computed = weakref.ref(value, functools.partial(forget, key)), result
-        with lock:
-            replaced = views.get(key)  # freed after the lock is released
-            views[key] = computed
+        return self._keep(value, self._rule(value))
+
+    def carry(self, before: _V, after: _V) -> None:
+        """Use the result of one value, if it is known, for another value of which the function
+        returns an equal one.
+        """
+        with self._lock:
+            known = self._views.get(id(before))
+        if known is not None and known[0]() is before:
+            self._keep(after, known[1])
+
+    def _keep(self, value: _V, result: _T) -> _T:
+        key = id(value)
+        computed = weakref.ref(value, functools.partial(self._forget, key)), result
+        with self._lock:
+            replaced = self._views.get(key)  # freed after the lock is released
+            self._views[key] = computed
         del replaced
         return result
 
-    return view
+    def _forget(self, key: int, reference: weakref.ref[_V]) -> None:
+        with self._lock:
+            known = self._views.get(key)
+            # Another value may have the same identity by now.
+            if known is not None and known[0] is reference:
+                del self._views[key]
+
+
+def derived(rule: Callable[[_V], _T]) -> Derived[_V, _T]:
+    """Cache the results of a pure function of one immutable value, see `Derived`."""
+    return Derived(rule)

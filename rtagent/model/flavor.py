@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from rtagent.model.base import Count, Document, Name, Positive, Text
+from rtagent.model.base import Count, Document, Entries, Name, Positive, Text
 
 #: A resource class in the flavor, of the request itself or of a request group. Nova's grammar.
 _GROUP = re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
@@ -24,7 +24,17 @@ class Flavor(Document, frozen=True, kw_only=True):
     swap: Count = 0
     flavorid: Name = ""
     name: Name = ""
-    extra_specs: Mapping[Name, Text] = {}
+    extra_specs: Entries[Name, Text] = {}
+
+    @property
+    def in_request_groups(self) -> Iterator[tuple[str, str, str]]:
+        """Key, resource class and value of each ``resources:CLASS`` and ``resources<group>:CLASS``
+        that has a value.
+        """
+        for key, value in self.extra_specs.items():
+            found = _GROUP.fullmatch(key)
+            if value and found is not None:
+                yield key, found["name"], value
 
 
 class Image(Document, frozen=True, kw_only=True):
@@ -33,14 +43,4 @@ class Image(Document, frozen=True, kw_only=True):
     :ivar properties: image properties (``hw_cpu_policy`` and others), as strings.
     """
 
-    properties: Mapping[Name, Text] = {}
-
-
-def in_request_groups(extra_specs: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield key, resource class and value of each ``resources:CLASS`` and
-    ``resources<group>:CLASS`` that has a value.
-    """
-    for key, value in extra_specs.items():
-        found = _GROUP.fullmatch(key)
-        if value and found is not None:
-            yield key, found["name"], value
+    properties: Entries[Name, Text] = {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rtagent.model.base import Document, Name, Positive, Text, Uuid
+from rtagent.model.base import Document, Entries, Items, Name, Positive, Text, Uuid
 from rtagent.model.device import PciNumaPolicy, Source
 from rtagent.model.flavor import Flavor, Image
 
@@ -30,7 +28,7 @@ class PciRequest(Document, frozen=True, kw_only=True):
     count: Positive
     request_id: Name | None = None
     alias_name: Name | None = None
-    spec: tuple[Mapping[Name, Text | None], ...] = ()
+    spec: Items[Entries[Name, Text | None]] = ()
     numa_policy: PciNumaPolicy | None = None
     source: Source = "flavor_alias"
     requester_id: Name | None = None
@@ -54,7 +52,7 @@ class Instance(InstanceFacts, frozen=True, kw_only=True):
     uuid: Uuid
     flavor: Flavor
     image: Image = Image()
-    pci_requests: tuple[PciRequest, ...] = ()
+    pci_requests: Items[PciRequest] = ()
 
     def facts(self) -> InstanceFacts:
         """Return the part that may change during the claim's life."""
@@ -81,4 +79,4 @@ class InstanceUpdate(Document, frozen=True, kw_only=True):
     is_volume_backed: bool | None = None
     flavor: Flavor | None = None
     image: Image | None = None
-    pci_requests: tuple[PciRequest, ...] | None = None
+    pci_requests: Items[PciRequest] | None = None

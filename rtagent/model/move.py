@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rtagent.model.base import Document, Name, Positive, Value
+from rtagent.model.base import Document, Entries, Items, Name, Positive, Value
 from rtagent.model.flavor import Flavor
 from rtagent.model.migration import MigrationFacts, MigrationType
 from rtagent.model.request import BuildRequest
@@ -18,8 +16,8 @@ class SourceFacts(Document, frozen=True, kw_only=True):
         host replace them.
     """
 
-    page_sizes: tuple[Positive | None, ...] = ()
-    devices: Mapping[Name, tuple[Name, ...]] = {}
+    page_sizes: Items[Positive | None] = ()
+    devices: Entries[Name, Items[Name]] = {}
 
 
 class MoveRequest(Value, frozen=True, kw_only=True):

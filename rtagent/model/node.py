@@ -43,6 +43,7 @@ class NodeRecord(Value, frozen=True, kw_only=True):
 
     :ivar report_count: the number of heartbeats of the host's service, or None.
     :ivar last_seen_up: the time of the last one, or None.
+    :ivar rebooted_at: when the agent first ran after the last reboot that it noticed, or None.
     """
 
     node: Node
@@ -52,3 +53,4 @@ class NodeRecord(Value, frozen=True, kw_only=True):
     report_count: int | None = None
     last_seen_up: datetime | None = None
     deleted_at: datetime | None = None
+    rebooted_at: datetime | None = None

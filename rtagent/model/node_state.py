@@ -23,6 +23,7 @@ from rtagent.model.change import Change
 from rtagent.model.claim import INCOMING, LIVE_STATES, PCI, Claim, Unit
 from rtagent.model.device import VF_TYPES
 from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.drain import Drain
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node
 from rtagent.model.outbox import Outbox, outbox_after
@@ -38,6 +39,8 @@ _T = TypeVar("_T")
 
 #: The key in ``touched`` for changes of the host itself.
 HOST = "host"
+#: The key for changes of the inventories of assigned resources.
+ASSIGNED_RESOURCES = "assigned_resources"
 
 
 def device_key(address: str) -> str:
@@ -56,12 +59,16 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     :ivar units: the owner of each unit that a claim has. No unit has two owners (P6).
     :ivar devices: by address: available, allocated, or quarantined.
     :ivar resource_inventories: inventories of assignable resources, as last seen.
+    :ivar former_pools: of a replica: parent device ("": the host) and class of assigned resources
+        that claims have and no inventory has any more.
     :ivar touched: the revision at which an owner, a device (`device_key`) or `HOST` last changed.
         An entry outlives its subject (a tombstone) until no audit runs whose base is older.
     :ivar floor: the revision that was loaded. It is unknown what changed before that revision.
     :ivar counters: Nova's statistics, see `stats`.
     :ivar disk_available_least: GB.
+    :ivar drain: None: the node does not drain.
     :ivar outbox: consumers whose allocations have to be written to Placement, by uuid.
+    :ivar event_sequence: the number of the last event.
     :ivar damage: damaged rows, and :ivar unknown: reasons why it is not known what is held, see
         `Stored`. Both are as of the last load.
     """
@@ -78,13 +85,16 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     units: Map[Unit, str] = Map()
     devices: PciDevices = PciDevices()
     resource_inventories: tuple[ResourceInventory, ...] = ()
+    former_pools: frozenset[tuple[str, str]] = frozenset()
     touched: Map[str, int] = Map()
     floor: int = 0
     usage: Usage = NOTHING
     counters: Map[str, int] = Map()
     failed_builds: int = 0
     disk_available_least: int | None = None
+    drain: Drain | None = None
     outbox: Outbox = Map()
+    event_sequence: int = 0
     damage: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -102,6 +112,10 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     def claims_of(self, owner_id: str) -> tuple[Claim, ...]:
         """Return the owner's live claims, in order of creation."""
         return tuple(self.claims[uuid] for uuid in self.owners.get(owner_id, ()))
+
+    def is_new(self, owner_id: str) -> bool:
+        """Return whether the owner has nothing here: no live claim and no domain."""
+        return owner_id not in self.owners and owner_id not in self.domain_usages
 
     def usage_of(self, owner_id: str) -> Usage:
         """Return the usage that one owner counts for."""
@@ -121,7 +135,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         )
 
     def fold(self, change: Change) -> NodeState:
-        """Return the state after the change, one revision later.
+        """Return the state after the change, one revision later, unless it only announces events.
 
         :raises InvariantViolated: the change gives a unit to two owners.
         """
@@ -199,7 +213,8 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         """Replace the parts that a change names, one revision later. The sums stay as they are."""
         return replace(
             self,
-            revision=self.revision + 1,
+            revision=self.revision + (not change.announces),
+            event_sequence=self.event_sequence + len(change.notifications),
             claims=_with(
                 self.claims, (c.uuid for c in change.ends), {c.uuid: c for c in change.puts}
             ),
@@ -218,6 +233,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
             policy=_or(change.policy, self.policy),
             failed_builds=_or(change.failed_builds, self.failed_builds),
             disk_available_least=_or(change.disk_available_least, self.disk_available_least),
+            drain=None if change.undrained else _or(change.drain, self.drain),
         )
 
 
@@ -245,7 +261,9 @@ def restore(stored: Stored, policy: Policy) -> NodeState:
         floor=stored.revision,
         failed_builds=stored.failed_builds,
         disk_available_least=stored.disk_available_least,
+        drain=stored.drain,
         outbox=Map({row.consumer_uuid: row for row in stored.outbox}),
+        event_sequence=stored.event_sequence,
         damage=stored.damage,
         unknown=stored.unknown,
     )
@@ -307,6 +325,8 @@ def _with_touched(before: NodeState, after: NodeState, change: Change) -> Map[st
             touched[device_key(address)] = after.revision
     if change.topology is not None or change.policy is not None:
         touched[HOST] = after.revision
+    if change.resource_inventories is not None:
+        touched[ASSIGNED_RESOURCES] = after.revision
     for address in (*(each.address for each in change.devices), *change.device_removals):
         touched[device_key(address)] = after.revision
     return touched.finish()

@@ -1,10 +1,16 @@
-"""printable: text from outside, made safe to show on one line of a terminal, a log or a status.
+"""printable: text from outside, made safe to show in a terminal, a log, a status or a page.
 
-Names, reasons, error messages and documents come from callers, guests and devices, and may hold any
-character. They are stored and returned unchanged, and escaped where they are shown.
+Names, reasons, error messages and documents come from callers, guests and devices, and may contain
+any character. They are stored and returned unchanged, and escaped where they are shown. This is the
+only rule for that. An output with a syntax of its own (HTML, CSV, a shell) escapes by that as well.
 """
 
 from __future__ import annotations
+
+import re
+
+#: What a text of several lines keeps.
+_LAYOUT = re.compile(r"([\n\t])")
 
 
 def printable(text: str, limit: int | None = None) -> str:
@@ -24,6 +30,14 @@ def printable(text: str, limit: int | None = None) -> str:
     if limit is None or (len(text) <= limit and len(shown) <= limit):
         return shown
     return f"{shown[:limit]}... ({len(text)} characters)"
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines: as `printable`, but line feeds and tabs stay."""
+    if text.isprintable():
+        return text
+    parts = _LAYOUT.split(text)
+    return "".join(part if number % 2 else printable(part) for number, part in enumerate(parts))
 
 
 def _escaped(char: str) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
 
-from rtagent.model.base import Count, Document, Name, Positive, Uuid, Value
+from rtagent.model.base import (
+    Count,
+    Document,
+    Entries,
+    Items,
+    Name,
+    Positive,
+    SomeItems,
+    Uuid,
+    Value,
+)
 from rtagent.model.instance import Instance, PciRequest
 
 Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
@@ -20,7 +29,7 @@ class NetworkMetadata(Document, frozen=True, kw_only=True):
     :ivar tunneled: it is attached to a tunnelled network, too.
     """
 
-    physnets: tuple[Name, ...] = ()
+    physnets: Items[Name] = ()
     tunneled: bool = False
 
 
@@ -48,7 +57,7 @@ class Limits(Document, frozen=True, kw_only=True):
 
 
 #: Resource class to a number, or to identifiers of assigned resources.
-ExtraResource = Mapping[Name, Positive | tuple[Name, ...]]
+ExtraResource = Entries[Name, Positive | Items[Name]]
 
 
 class Allocation(Document, frozen=True, kw_only=True):
@@ -57,15 +66,15 @@ class Allocation(Document, frozen=True, kw_only=True):
     :ivar resources: numbers by resource class. :ivar generation: of the provider.
     """
 
-    resources: Mapping[Name, Positive]
+    resources: Entries[Name, Positive]
     generation: Count | None = None
 
 
 #: The consumer's allocations in Placement, by provider uuid.
-Allocations = Mapping[Uuid, Allocation]
+Allocations = Entries[Uuid, Allocation]
 
 #: By id of a PCI request, or by name of a request group: uuids of the providers of its devices.
-ProviderMapping = Mapping[Name, Annotated[tuple[Uuid, ...], Meta(min_length=1)]]
+ProviderMapping = Entries[Name, SomeItems[Uuid]]
 
 
 class AttachRequest(Value, frozen=True, kw_only=True):

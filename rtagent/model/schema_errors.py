@@ -16,7 +16,16 @@ import jsonschema
 from jsonschema import TypeChecker
 
 from rtagent.model.address import PCI_ADDRESS
-from rtagent.model.base import STORABLE, UUID
+from rtagent.model.base import (
+    BASE64,
+    DOMAIN_NAME,
+    RESOURCE_NAME,
+    STORABLE,
+    SUFFIX,
+    TIME,
+    UUID,
+    UUIDS,
+)
 
 #: The maximum depth of a document. The deepest document of any method has six levels.
 MAX_DEPTH = 32
@@ -43,7 +52,13 @@ _TYPES = {
 _PATTERNS = {
     PCI_ADDRESS: "must be a PCI address like 0000:08:00.0, in lower case",
     UUID: "must be a uuid, in lower case and with its dashes",
+    UUIDS: "must be uuids joined by commas, in lower case and with their dashes",
+    RESOURCE_NAME: "must have upper-case letters, digits and underscores only",
+    SUFFIX: "must have letters, digits, underscores and dashes only",
     STORABLE: "must be text that can be stored, without NUL and without halves of characters",
+    DOMAIN_NAME: "must be text without slashes and control characters",
+    BASE64: "must be text in base64",
+    TIME: "must be a time in UTC such as 2030-01-31T18:00:00Z",
 }
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -218,6 +233,8 @@ _EXPLANATIONS: dict[str, Callable[[_Error], Iterator[SchemaError]]] = {
     "maximum": _limit("must be at most {}"),
     "exclusiveMinimum": _limit("must be more than {}"),
     "minItems": _limit("must have {} or more items"),
+    "maxItems": _limit("must have at most {} items"),
+    "maxProperties": _limit("must have at most {} fields"),
     "minLength": _limit("must have {} or more characters"),
     "maxLength": _limit("must have at most {} characters"),
     "pattern": _pattern,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.drain import Drain
 from rtagent.model.migration import Migration
 from rtagent.model.node import Node, Ratios
 from rtagent.model.outbox import OutboxRow
@@ -18,7 +21,8 @@ class Stored(Value, frozen=True, kw_only=True):
 
     :ivar epoch: the epoch of the writer that read the rows.
     :ivar ratios: allocation ratios of the node's record.
-    :ivar disk_available_least: GB.
+    :ivar disk_available_least: GB. :ivar rebooted_at: see `NodeRecord`.
+    :ivar event_sequence: the number of the last event.
     :ivar damage: a sentence for each damaged row. What the row may hold is in the other fields.
     :ivar unknown: reasons why it is not known what is held. Nothing must be granted then.
     """
@@ -35,6 +39,9 @@ class Stored(Value, frozen=True, kw_only=True):
     ratios: Ratios = Ratios()
     failed_builds: int = 0
     disk_available_least: int | None = None
+    drain: Drain | None = None
+    rebooted_at: datetime | None = None
     outbox: tuple[OutboxRow, ...] = ()
+    event_sequence: int = 0
     damage: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

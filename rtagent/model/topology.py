@@ -32,7 +32,7 @@ class Cell(Value, frozen=True, kw_only=True):
     pages: Mapping[int, int] = {}
 
 
-class Topology(Value, frozen=True, kw_only=True):
+class Topology(Value, frozen=True, kw_only=True, weakref=True):
     """The host as the hypervisor describes it.
 
     :ivar cpus: ids of the online CPUs. :ivar memory_mb: MB.

@@ -52,6 +52,22 @@ def test_an_error_is_not_cached():
     assert (fails_once(word), fails_once(word)) == (2, 2)
 
 
+def test_a_result_is_carried_to_an_equal_value():
+    calls = []
+
+    @derived
+    def upper(word: Word) -> str:
+        calls.append(word.text)
+        return word.text.upper()
+
+    one, other, third = Word("a"), Word("b"), Word("c")
+    upper.carry(one, other)  # nothing is known yet
+    upper(one)
+    upper.carry(one, third)
+    assert (upper(third), upper(other)) == ("A", "B")
+    assert calls == ["a", "b"]
+
+
 def test_a_view_is_freed_with_its_value():
     class Result:
         pass

@@ -1,0 +1,218 @@
+"""Events: what consumers learn about a node. Pure.
+
+`EVENT_TYPES` is the registry: an event of a new type needs an entry there and a payload. Events of
+a change are written with the change and are complete. The others are announced: they are written
+soon afterwards, and may be lost if the process is killed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from rtagent.model.base import Value
+from rtagent.model.event_payloads import (
+    AuditPayload,
+    ClaimPayload,
+    DevicePayload,
+    DrainPayload,
+    DriftPayload,
+    MetricsPayload,
+    MovePayload,
+    NodePayload,
+    Payload,
+    RefusalPayload,
+    ServicePayload,
+)
+
+#: The version of all payloads. A consumer accepts any minor version of the major one it knows.
+VERSION = "1.0"
+
+CLAIM_CREATE: Final = "claim.create"
+CLAIM_ACTIVATE: Final = "claim.activate"
+CLAIM_UPDATE: Final = "claim.update"
+CLAIM_SUSPECT: Final = "claim.suspect"
+CLAIM_RELEASE: Final = "claim.release"
+CLAIM_EXPIRE: Final = "claim.expire"
+CLAIM_REFUSE: Final = "claim.refuse"
+MOVE_START: Final = "move.start"
+MOVE_UPDATE: Final = "move.update"
+MOVE_FINISH: Final = "move.finish"
+MOVE_CONFIRM: Final = "move.confirm"
+MOVE_REVERT: Final = "move.revert"
+MOVE_ERROR: Final = "move.error"
+NODE_UPDATE: Final = "compute_node.update"
+NODE_DRAIN: Final = "compute_node.drain"
+NODE_UNDRAIN: Final = "compute_node.undrain"
+METRICS_UPDATE: Final = "compute.metrics.update"
+DEVICE_APPEAR: Final = "pci_device.appear"
+DEVICE_VANISH: Final = "pci_device.vanish"
+DEVICE_QUARANTINE: Final = "pci_device.quarantine"
+DEVICE_CLEAR: Final = "pci_device.clear"
+AUDIT_END: Final = "audit.end"
+DRIFT_FOUND: Final = "drift.found"
+SERVICE_UPDATE: Final = "service.update"
+
+
+class EventType(Value, frozen=True, kw_only=True):
+    """A type of events.
+
+    :ivar payload: its class. :ivar meaning: a sentence for the documentation.
+    :ivar announced: the event is not part of a change. It may be lost when the process is killed.
+    """
+
+    name: str
+    payload: type[Payload]
+    meaning: str
+    announced: bool = False
+
+
+def _types(*types: EventType) -> Mapping[str, EventType]:
+    return {each.name: each for each in types}
+
+
+#: By name, in the order of the documentation.
+EVENT_TYPES: Mapping[str, EventType] = _types(
+    EventType(name=CLAIM_CREATE, payload=ClaimPayload, meaning="A claim was granted."),
+    EventType(
+        name=CLAIM_ACTIVATE,
+        payload=ClaimPayload,
+        meaning="A claim became active: its guest is about to run here, or is here.",
+    ),
+    EventType(
+        name=CLAIM_UPDATE,
+        payload=ClaimPayload,
+        meaning="Another step of a claim, which the action names.",
+    ),
+    EventType(
+        name=CLAIM_SUSPECT,
+        payload=ClaimPayload,
+        meaning="An audit missed the domain of an active claim, which stays.",
+    ),
+    EventType(
+        name=CLAIM_RELEASE,
+        payload=ClaimPayload,
+        meaning="A claim ended, and its resources are free.",
+    ),
+    EventType(
+        name=CLAIM_EXPIRE,
+        payload=ClaimPayload,
+        meaning="A claim ended because its lease lapsed and no domain was found.",
+    ),
+    EventType(
+        name=CLAIM_REFUSE,
+        payload=RefusalPayload,
+        announced=True,
+        meaning="A claim was refused, because resources are missing.",
+    ),
+    EventType(name=MOVE_START, payload=MovePayload, meaning="A move began on this node."),
+    EventType(name=MOVE_UPDATE, payload=MovePayload, meaning="Another status of a move."),
+    EventType(name=MOVE_FINISH, payload=MovePayload, meaning="The guest is at its destination."),
+    EventType(
+        name=MOVE_CONFIRM,
+        payload=MovePayload,
+        meaning="The source's resources are free: the move cannot be reverted any more.",
+    ),
+    EventType(name=MOVE_REVERT, payload=MovePayload, meaning="The guest is back at its source."),
+    EventType(name=MOVE_ERROR, payload=MovePayload, meaning="A move failed."),
+    EventType(
+        name=NODE_UPDATE,
+        payload=NodePayload,
+        meaning="The capacity of the node, its policy or its statistics changed.",
+    ),
+    EventType(
+        name=NODE_DRAIN,
+        payload=DrainPayload,
+        meaning="An operator drains the node, or has changed reason or deadline.",
+    ),
+    EventType(name=NODE_UNDRAIN, payload=DrainPayload, meaning="The node creates claims again."),
+    EventType(
+        name=METRICS_UPDATE,
+        payload=MetricsPayload,
+        announced=True,
+        meaning="The monitors measured the host.",
+    ),
+    EventType(name=DEVICE_APPEAR, payload=DevicePayload, meaning="A PCI device is there."),
+    EventType(
+        name=DEVICE_VANISH,
+        payload=DevicePayload,
+        meaning="A PCI device is gone, or no device specification matches it any more.",
+    ),
+    EventType(
+        name=DEVICE_QUARANTINE,
+        payload=DevicePayload,
+        meaning="A PCI device is unavailable until an operator clears it.",
+    ),
+    EventType(
+        name=DEVICE_CLEAR, payload=DevicePayload, meaning="A PCI device is out of quarantine."
+    ),
+    EventType(
+        name=AUDIT_END,
+        payload=AuditPayload,
+        announced=True,
+        meaning="An audit of the host ended.",
+    ),
+    EventType(
+        name=DRIFT_FOUND,
+        payload=DriftPayload,
+        meaning="An audit found a new difference between a domain and its claim.",
+    ),
+    EventType(
+        name=SERVICE_UPDATE,
+        payload=ServicePayload,
+        announced=True,
+        meaning="The service was disabled, enabled, or forced down.",
+    ),
+)
+
+
+class Notification(Value, frozen=True, kw_only=True):
+    """An event before it has a number. :ivar type: a key of `EVENT_TYPES`."""
+
+    type: str
+    payload: Payload
+
+
+class EventDocument(Value, frozen=True, kw_only=True):
+    """An event as consumers get it: the payload of a notification, and the data of ``/events``.
+
+    :ivar id: EPOCH-SEQUENCE: the same event always has the same id on its node.
+    :ivar sequence: one more than that of the event before it on this node. A number that is missing
+        is an event that was dropped.
+    :ivar epoch: of the writer of the node. It rises at each start of the agent.
+    :ivar revision: the node's revision after the change.
+    :ivar at: the time of the change.
+    :ivar cause: the RPC method, audit, policy, purge, or event: it was no change.
+    :ivar actor: the user id of the call's context, a part of the agent, or "".
+    :ivar request_id: the global request id of the call, or "".
+    :ivar payload: see the schema of the event's type.
+    """
+
+    id: str
+    event_type: str
+    version: str
+    sequence: int
+    epoch: int
+    revision: int
+    at: datetime
+    host: str
+    node_uuid: str
+    cause: str
+    actor: str
+    request_id: str
+    payload: Payload
+
+
+def event_id(epoch: int, sequence: int) -> str:
+    """Return the id of an event."""
+    return f"{epoch}-{sequence}"
+
+
+def parse_event_id(text: str) -> tuple[int, int] | None:
+    """Return epoch and sequence; None: the text is no id."""
+    epoch, _, sequence = text.partition("-")
+    numbers = (epoch, sequence)
+    if not all(each.isascii() and each.isdecimal() and len(each) <= 18 for each in numbers):
+        return None
+    return int(epoch), int(sequence)

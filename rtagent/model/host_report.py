@@ -1,0 +1,143 @@
+"""HostReport: what an agent reports of its host to the schedulers.
+
+A report is complete: together with the description that it names by digest, it is enough to decide
+whether a claim fits, as the agent itself would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.model.assigned_resources import ResourceInventory
+from rtagent.model.base import Count, Document, Name, Positive, Quantity, Text, Uuid
+from rtagent.model.claim import Claim
+from rtagent.model.device import PciDevice
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.metric import Metric
+from rtagent.model.node import Node
+from rtagent.model.policy import Policy
+from rtagent.model.topology import Topology
+
+
+class HostDescription(Document, frozen=True, kw_only=True, weakref=True):
+    """The part of a host that claims do not change. Equal hosts have equal descriptions."""
+
+    topology: Topology
+    policy: Policy
+    devices: tuple[PciDevice, ...] = ()
+    resource_inventories: tuple[ResourceInventory, ...] = ()
+
+
+class CellUsage(Document, frozen=True, kw_only=True):
+    """The usage of one cell. :ivar pages: of an explicit size, by size (KiB)."""
+
+    id: Count
+    vcpus: Quantity = 0
+    memory_mb: Quantity = 0
+    pages: Mapping[Positive, Quantity] = {}
+
+
+class UsedQuantity(Document, frozen=True, kw_only=True):
+    """A quantity in use. :ivar suffix: of the provider's name."""
+
+    suffix: Name
+    resource_class: Name
+    quantity: Quantity
+
+
+class ResourcePool(Document, frozen=True, kw_only=True):
+    """A class of assigned resources that one provider has.
+
+    :ivar provider: the address of the parent device, or "" for the host itself.
+    """
+
+    provider: Name
+    resource_class: Name
+
+
+class HostUsage(Document, frozen=True, kw_only=True):
+    """The usage of the whole host, all owners together.
+
+    A unit that several owners use has one entry for each of them, so that the units of one owner
+    can be taken out of the total.
+
+    :ivar pinned: the number of owners that use a host CPU, by CPU.
+    :ivar kept: the number of owners that reserve it as an idle thread sibling, by CPU.
+    :ivar devices: addresses of the devices in use as a whole.
+    :ivar mdev_parents: addresses of devices of which mediated devices are in use.
+    :ivar resources: identifiers of the assigned resources in use.
+    :ivar former_pools: of assigned resources that claims have, and that no inventory has any more.
+    """
+
+    vcpus: Quantity = 0
+    pcpus: Quantity = 0
+    memory_mb: Quantity = 0
+    disk_mb: Quantity = 0
+    pinned: Mapping[Count, Positive] = {}
+    kept: Mapping[Count, Positive] = {}
+    cells: tuple[CellUsage, ...] = ()
+    quantities: tuple[UsedQuantity, ...] = ()
+    devices: tuple[Name, ...] = ()
+    mdev_parents: tuple[Name, ...] = ()
+    resources: tuple[Name, ...] = ()
+    former_pools: tuple[ResourcePool, ...] = ()
+
+
+class ServiceState(Document, frozen=True, kw_only=True):
+    """The service as its record says.
+
+    :ivar draining: the reason of the drain, which may be ""; None: the node does not drain.
+    """
+
+    disabled: bool = False
+    disabled_reason: Text | None = None
+    forced_down: bool = False
+    draining: Text | None = None
+
+
+class HostReport(Document, frozen=True, kw_only=True):
+    """The state of a node at one revision.
+
+    :ivar number: counts the changes of the state of the service, which has no revision.
+    :ivar digest: of the `HostDescription`.
+    :ivar description: None: a scheduler that has none with this digest asks for it.
+    :ivar instances_digest: of the uuids of the instances on the host, see `InstanceInfo`.
+    :ivar instances_revision: that of the last message about instances, so that a lost one is
+        noticed.
+    :ivar counters: Nova's statistics. :ivar disk_available_least: GB.
+    :ivar up: the agent grants claims; :ivar why_not: else the reason.
+    :ivar claims: uuids of the live claims, by which assumed claims are confirmed.
+    :ivar page_url: of the agent's own pages, or "". It is text: an agent may report anything.
+    """
+
+    node: Node
+    epoch: Count
+    revision: Count
+    number: Count = 0
+    digest: Name
+    description: HostDescription | None = None
+    usage: HostUsage = HostUsage()
+    service: ServiceState = ServiceState()
+    up: bool = True
+    why_not: Text = ""
+    counters: Mapping[Text, Count] = {}
+    failed_builds: Count = 0
+    disk_available_least: int | None = None
+    metrics: tuple[Metric, ...] = ()
+    claims: tuple[Uuid, ...] = ()
+    instances_digest: Name = ""
+    instances_revision: Count = 0
+    page_url: Name = ""
+
+
+class InstanceInfo(Document, frozen=True, kw_only=True):
+    """One owner on a host, with what it has there.
+
+    :ivar here: the instance is on this host, rather than on its way to it or gone from it.
+    :ivar claims: its live claims. :ivar domain_usage: of its domain, if that differs from them.
+    """
+
+    uuid: Uuid
+    here: bool = True
+    claims: tuple[Claim, ...] = ()
+    domain_usage: DomainUsage | None = None

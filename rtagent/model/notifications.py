@@ -1,0 +1,257 @@
+"""The events that a change causes, except drift, which the audit adds. Pure.
+
+They follow from the state before a change and from the change, so every change has them, whichever
+call or audit makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from rtagent.model.change import Change, Event
+from rtagent.model.claim import ACTIVE, RELEASED
+from rtagent.model.device import PciDevice
+from rtagent.model.event import (
+    CLAIM_ACTIVATE,
+    CLAIM_CREATE,
+    CLAIM_EXPIRE,
+    CLAIM_RELEASE,
+    CLAIM_SUSPECT,
+    CLAIM_UPDATE,
+    DEVICE_APPEAR,
+    DEVICE_CLEAR,
+    DEVICE_QUARANTINE,
+    DEVICE_VANISH,
+    MOVE_CONFIRM,
+    MOVE_ERROR,
+    MOVE_FINISH,
+    MOVE_REVERT,
+    MOVE_START,
+    MOVE_UPDATE,
+    NODE_DRAIN,
+    NODE_UNDRAIN,
+    NODE_UPDATE,
+    Notification,
+)
+from rtagent.model.event_payloads import (
+    ClaimPayload,
+    DevicePayload,
+    DrainPayload,
+    MovePayload,
+    NodePayload,
+)
+from rtagent.model.migration import (
+    COMPLETED,
+    CONFIRMED,
+    DEST,
+    DONE,
+    FINISHED,
+    RETURNED,
+    REVERTED,
+    Migration,
+)
+from rtagent.model.node_state import NodeState
+
+#: Characters of a reason that an event has. The claim's history has the whole reason.
+MAX_REASON = 1000
+_ARRIVED = frozenset({FINISHED, COMPLETED, DONE})
+#: The fields of a change that are the node's own.
+_NODE_PARTS = (
+    "topology",
+    "policy",
+    "resource_inventories",
+    "failed_builds",
+    "disk_available_least",
+)
+
+
+def with_notifications(before: NodeState, change: Change) -> Change:
+    """Return the change with the events that it causes, before those that it has."""
+    if change.announces:
+        return change
+    found = notifications_of(before, change)
+    return replace(change, notifications=(*found, *change.notifications)) if found else change
+
+
+def notifications_of(before: NodeState, change: Change) -> tuple[Notification, ...]:
+    """Return the events of a change, in the order in which consumers get them."""
+    claims = tuple(map(_of_claim, change.events))
+    if change.drain is not None or change.undrained:
+        claims = (*claims, *_drain(before, change))
+    if not (change.migrations or change.devices or change.device_removals or _of_node(change)):
+        return claims
+    return (*claims, *_moves(before, change), *_devices(before, change), *_node(before, change))
+
+
+def _of_claim(event: Event) -> Notification:
+    claim, before = event.after, event.before
+    topology = claim.numa_topology
+    facts = claim.instance
+    return Notification(
+        type=_claim_type(event),
+        payload=ClaimPayload(
+            claim_uuid=claim.uuid,
+            action=event.action,
+            reason=event.reason[:MAX_REASON],
+            before_state=before.state if before is not None else None,
+            state=claim.state,
+            suspect=claim.suspect and claim.suspect[:MAX_REASON],
+            owner_id=claim.owner_id,
+            kind=claim.kind,
+            vcpus=claim.vcpus,
+            pcpus=claim.pcpus,
+            memory_mb=claim.memory_mb,
+            disk_mb=claim.disk_mb,
+            host_cpus=tuple(sorted(topology.taken)) if topology is not None else (),
+            pci_devices=tuple([device.address for device in claim.pci]),
+            resources=tuple([unit.identifier for unit in claim.resources]),
+            migration_uuid=claim.migration_uuid,
+            expires_at=claim.expires_at,
+            flavor=claim.flavor.name,
+            display_name=facts.display_name,
+            project_id=facts.project_id,
+            user_id=facts.user_id,
+        ),
+    )
+
+
+def _claim_type(event: Event) -> str:
+    before, after = event.before, event.after
+    if before is None:
+        return CLAIM_CREATE
+    if after.state == RELEASED:
+        return CLAIM_EXPIRE if event.action == "expire" else CLAIM_RELEASE
+    if after.suspect is not None and before.suspect is None:
+        return CLAIM_SUSPECT
+    if after.state == ACTIVE and before.state != ACTIVE:
+        return CLAIM_ACTIVATE
+    return CLAIM_UPDATE
+
+
+def _moves(before: NodeState, change: Change) -> Iterator[Notification]:
+    for record in change.migrations:
+        known = before.migrations.get(record.uuid)
+        if known is not None and known.status == record.status:
+            continue
+        yield Notification(
+            type=_move_type(record, known),
+            payload=MovePayload(
+                migration_uuid=record.uuid,
+                instance_uuid=record.instance_uuid,
+                role=record.role,
+                migration_type=record.migration_type,
+                before_status=known.status if known else None,
+                status=record.status,
+                claim_uuid=record.claim_uuid,
+                source_compute=record.source_compute,
+                source_node=record.source_node,
+                dest_compute=record.dest_compute,
+                dest_node=record.dest_node,
+            ),
+        )
+
+
+def _move_type(record: Migration, before: Migration | None) -> str:
+    status = record.status
+    if status == REVERTED:
+        return MOVE_REVERT
+    if status in RETURNED:
+        return MOVE_ERROR
+    if status in _ARRIVED and record.role == DEST:
+        return MOVE_FINISH
+    if status == CONFIRMED or status in _ARRIVED:
+        return MOVE_CONFIRM
+    return MOVE_START if before is None else MOVE_UPDATE
+
+
+def _devices(before: NodeState, change: Change) -> Iterator[Notification]:
+    for address in change.device_removals:
+        if (gone := before.devices.get(address)) is not None and _usable(gone):
+            yield _of_device(DEVICE_VANISH, gone)
+    for device in change.devices:
+        known = before.devices.get(device.address)
+        was_there, was = known is not None and _usable(known), known and known.quarantine
+        if _usable(device) != was_there:
+            yield _of_device(DEVICE_APPEAR if _usable(device) else DEVICE_VANISH, device)
+        if device.quarantine is not None and was is None:
+            yield _of_device(DEVICE_QUARANTINE, device)
+        if device.quarantine is None and was is not None:
+            yield _of_device(DEVICE_CLEAR, device)
+
+
+def _usable(device: PciDevice) -> bool:
+    return device.present and device.listed
+
+
+def _of_device(type_: str, record: PciDevice) -> Notification:
+    device = record.device
+    return Notification(
+        type=type_,
+        payload=DevicePayload(
+            address=device.address,
+            vendor_id=device.vendor_id,
+            product_id=device.product_id,
+            dev_type=device.dev_type,
+            parent_addr=device.parent_addr,
+            numa_node=device.numa_node,
+            label=device.label,
+            present=record.present,
+            listed=record.listed,
+            quarantine=record.quarantine and record.quarantine[:MAX_REASON],
+        ),
+    )
+
+
+def _drain(before: NodeState, change: Change) -> Iterator[Notification]:
+    drain = before.drain if change.undrained else change.drain
+    if drain is None:
+        return
+    yield Notification(
+        type=NODE_UNDRAIN if change.undrained else NODE_DRAIN,
+        payload=DrainPayload(
+            hypervisor_hostname=before.node.hypervisor_hostname,
+            reason=drain.reason[:MAX_REASON],
+            deadline=drain.deadline,
+            since=drain.since,
+            claims=len(before.claims),
+        ),
+    )
+
+
+def _of_node(change: Change) -> bool:
+    """Whether the change has a part that is the node's own."""
+    return any(getattr(change, part) is not None for part in _NODE_PARTS)
+
+
+def _node(before: NodeState, change: Change) -> Iterator[Notification]:
+    new = {part: getattr(change, part) for part in _NODE_PARTS}
+    changed = tuple(
+        part for part, value in new.items() if value is not None and value != getattr(before, part)
+    )
+    topology = change.topology or before.topology
+    if not changed or topology is None:
+        return
+    policy = change.policy or before.policy
+    least, failed = change.disk_available_least, change.failed_builds
+    yield Notification(
+        type=NODE_UPDATE,
+        payload=NodePayload(
+            changed=changed,
+            hypervisor_hostname=before.node.hypervisor_hostname,
+            hypervisor_type=topology.hypervisor_type,
+            hypervisor_version=topology.hypervisor_version,
+            cpus=len(topology.cpus),
+            memory_mb=topology.memory_mb,
+            disk_mb=topology.disk_mb,
+            cpu_allocation_ratio=float(policy.cpu_allocation_ratio),
+            ram_allocation_ratio=float(policy.ram_allocation_ratio),
+            disk_allocation_ratio=float(policy.disk_allocation_ratio),
+            reserved_host_cpus=policy.reserved_cpus,
+            reserved_host_memory_mb=policy.reserved_memory_mb,
+            reserved_host_disk_mb=policy.reserved_disk_mb,
+            failed_builds=before.failed_builds if failed is None else failed,
+            disk_available_least=before.disk_available_least if least is None else least,
+        ),
+    )
