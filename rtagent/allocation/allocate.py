@@ -18,11 +18,12 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason, Refused, refuse
+from rtagent.model.derived import derived
 from rtagent.model.device import AssignedDevice
 from rtagent.model.mem_encryption import MemEncryption
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
-from rtagent.model.topology import Topology
+from rtagent.model.usage import Usage
 from rtagent.numa.fit import Fitted, fit
 from rtagent.numa.host_cells import Host
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
@@ -32,14 +33,17 @@ from rtagent.pci.assigned_resources import (
     allocatable_inventories,
     resource_choices,
     resource_users,
+    resources_of,
 )
 from rtagent.pci.fit import DeviceFit, FittedDevices
 from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
+from rtagent.pci.resource_providers import device_providers, provider_of_resource
 from rtagent.pci.shares import DeviceShares
 
 #: The maximum number of choices of parent devices to try.
 MAX_CHOICES = 64
+#: The maximum number of device requests of which a state keeps the fit.
+MAX_DEVICE_FITS = 16
 
 
 class Allocated(Value, frozen=True, kw_only=True):
@@ -113,8 +117,8 @@ def reusable_by(state: NodeState, owner_id: str, claims: Sequence[Claim]) -> Reu
         return Reusable(devices=devices, identifiers=frozenset(identifiers))
     claimed = {device.address for claim in state.claims_of(owner_id) for device in claim.pci}
     unclaimed = dict.fromkeys(domain_usage.occupancy.devices - claimed, "")
-    used = {name for name, owner in resource_users(state).items() if owner == owner_id}
-    return Reusable(devices={**unclaimed, **devices}, identifiers=frozenset(identifiers | used))
+    used = resources_of(state, owner_id)
+    return Reusable(devices={**unclaimed, **devices}, identifiers=used | identifiers)
 
 
 class _Placed(Value, frozen=True, kw_only=True):
@@ -145,11 +149,15 @@ def _place(
     :returns: the first placement that fits; if none does, the first.
     """
     assert state.topology is not None
-    host, first = _host(state, state.topology, owner_id), None
+    host, first = _host(state, owner_id), None
     for resources in itertools.islice(choices, MAX_CHOICES):
         parents = _parents(resources) if required.devices else frozenset[str]()
         devices = shares.devices if shares else None
-        pci = device_fit(state, owner_id, required.devices, reusable, devices, parents)
+        pci = None
+        # Devices make no difference to a guest without cells that requests none. Allocations of
+        # devices that nothing requests were refused before.
+        if required.devices or required.numa.cells:
+            pci = device_fit(state, owner_id, required.devices, reusable, devices, parents)
         cells = fit(required.numa, host, required.cell_limits, pci)
         placed = _Placed(
             cells=cells,
@@ -186,32 +194,89 @@ def device_fit(
     """
     if not requests and not state.devices:
         return None
-    assert state.topology is not None
+    if shares is None and not parents and state.is_new(owner_id):
+        return _device_fit_for_new_owners(state, tuple(requests))
     allocations = device_allocations(state) if requests else DeviceAllocations(state.devices, ())
+    if parents:
+        allocations = allocations.with_parents(parents, owner_id)
+    return _device_fit(state, owner_id, requests, allocations, reusable.devices, shares)
+
+
+def _device_fit_for_new_owners(state: NodeState, requests: tuple[DeviceRequest, ...]) -> DeviceFit:
+    """Return the fit of these requests for any owner that has nothing here. Guests of different
+    sizes often request the same devices.
+    """
+    known = _fits_for_new_owners(state)
+    fit = known.get(requests)
+    if fit is None:
+        allocations = (
+            device_allocations(state) if requests else DeviceAllocations(state.devices, ())
+        )
+        fit = _device_fit(state, "", requests, allocations, {}, None)
+        if len(known) < MAX_DEVICE_FITS:
+            known[requests] = fit
+    return fit
+
+
+@derived
+def _fits_for_new_owners(state: NodeState) -> dict[tuple[DeviceRequest, ...], DeviceFit]:
+    """Return an empty table, which is filled as requests come."""
+    return {}
+
+
+def carry_device_views(before: NodeState, after: NodeState) -> None:
+    """Use what was derived from the devices of one state for a later one, of a node on which
+    nothing about the devices and their users has changed.
+    """
+    device_allocations.carry(before, after)
+    _fits_for_new_owners.carry(before, after)
+
+
+def _device_fit(
+    state: NodeState,
+    owner_id: str,
+    requests: Sequence[DeviceRequest],
+    allocations: DeviceAllocations,
+    reusable: Mapping[str, str],
+    shares: DeviceShares | None,
+) -> DeviceFit:
+    assert state.topology is not None
     return DeviceFit(
         requests,
-        allocations.with_parents(parents, owner_id) if parents else allocations,
+        allocations,
         owner_id,
         where=state.node.hypervisor_hostname,
-        provider_of=partial(provider_of_device, state),
+        provider_of=device_providers(state),
         sockets={cell.id: cell.sockets for cell in state.topology.cells},
-        reusable=reusable.devices,
+        reusable=reusable,
         shares=shares,
     )
 
 
-def _host(state: NodeState, topology: Topology, owner_id: str) -> Host:
+def _host(state: NodeState, owner_id: str) -> Host:
     """Return the host with the usage of others.
 
     The usage of an orphan that is adopted is not counted. The owner's other claims are counted,
     unless ``same_host_resize_reuse`` lets the owner reuse their resources.
     """
+    if state.is_new(owner_id):
+        return _host_for_new_owners(state)
     usage = state.usage.minus(state.usage_of(owner_id))
     if not state.policy.same_host_resize_reuse:
         usage = usage.plus(owner_usage(state.claims_of(owner_id), None))
+    return _host_with(state, usage)
+
+
+@derived
+def _host_for_new_owners(state: NodeState) -> Host:
+    return _host_with(state, state.usage)
+
+
+def _host_with(state: NodeState, usage: Usage) -> Host:
+    assert state.topology is not None
     return Host(
         name=state.node.hypervisor_hostname,
-        topology=topology,
+        topology=state.topology,
         usage=usage.numa,
         policy=state.policy.numa,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode
+from rtagent.model.derived import derived
 from rtagent.model.inventory import Inventory, inventories
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import owner_usage
@@ -20,6 +21,71 @@ _RESOURCES = (
     ("MEMORY_MB", "memory_mb", "MB"),
     ("DISK_GB", "disk_mb", "MB"),
 )
+
+
+class Capacity(Value, frozen=True, kw_only=True):
+    """The quantities that an owner can claim that has nothing on the host.
+
+    Free quantities may be negative. A request for none of a resource fits all the same.
+
+    :ivar disk_checked: False: the disk is shared, and Placement counts it.
+    """
+
+    free_vcpus: int
+    free_pcpus: int
+    free_memory_mb: int
+    free_disk_mb: int
+    total_vcpus: int
+    total_pcpus: int
+    total_memory_mb: int
+    total_disk_mb: int
+    disk_checked: bool = True
+
+    def fits(self, vcpus: int, pcpus: int, memory_mb: int, disk_mb: int) -> bool:
+        """Return whether the host as a whole has enough for a new owner, without limits of its own.
+
+        CPUs are not checked if the host has no dedicated ones: the NUMA fit names the option.
+        """
+        return (
+            vcpus <= self.total_vcpus
+            and (vcpus <= self.free_vcpus or not vcpus)
+            and memory_mb <= self.total_memory_mb
+            and (memory_mb <= self.free_memory_mb or not memory_mb)
+            and (not self.disk_checked or _fits(disk_mb, self.free_disk_mb, self.total_disk_mb))
+            and (not self.total_pcpus or _fits(pcpus, self.free_pcpus, self.total_pcpus))
+        )
+
+
+@derived
+def capacity_of(state: NodeState) -> Capacity:
+    """Return what a new owner can claim; nothing if the host has not been observed."""
+    if state.topology is None:
+        return Capacity(
+            free_vcpus=0,
+            free_pcpus=0,
+            free_memory_mb=0,
+            free_disk_mb=0,
+            total_vcpus=0,
+            total_pcpus=0,
+            total_memory_mb=0,
+            total_disk_mb=0,
+        )
+    has, used = inventories(state.topology, state.policy), state.usage
+    return Capacity(
+        free_vcpus=has.vcpus.claimable - used.vcpus,
+        free_pcpus=has.pcpus.claimable - used.pcpus,
+        free_memory_mb=has.memory_mb.claimable - used.memory_mb,
+        free_disk_mb=has.disk_mb.claimable - used.disk_mb,
+        total_vcpus=has.vcpus.total,
+        total_pcpus=has.pcpus.total,
+        total_memory_mb=has.memory_mb.total,
+        total_disk_mb=has.disk_mb.total,
+        disk_checked=not state.policy.placement.disk_provider,
+    )
+
+
+def _fits(quantity: int, free: int, total: int) -> bool:
+    return quantity <= total and (quantity <= free or not quantity)
 
 
 class _Check(Value, frozen=True, kw_only=True):
@@ -77,6 +143,10 @@ def shortfalls(
 
     :param usage: what the new claim requires. :param limits: as `Requirements.limits`.
     """
+    if not limits and state.is_new(owner_id):
+        required = usage.vcpus, usage.pcpus, usage.memory_mb, usage.disk_mb
+        if capacity_of(state).fits(*required):
+            return
     for check in _checks(state, owner_id, usage, limits):
         reason = check.shortfall(state.node.hypervisor_hostname)
         if reason is not None:

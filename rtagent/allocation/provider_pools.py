@@ -101,9 +101,17 @@ class ProviderPools:
     def _resource_pools(self) -> Iterator[tuple[str, str]]:
         for each in self._state.resource_inventories:
             yield each.provider, each.resource_class
-        for claim in self._state.claims.values():  # the inventory may be gone
-            for unit in claim.resources:
-                yield unit.parent_addr or "", unit.resource_class
+        yield from sorted(claimed_pools(self._state))  # the inventory may be gone
 
     def _uuid(self, suffix: str) -> str:
         return provider_uuid(self._state.node, self._state.policy.placement, suffix)
+
+
+def claimed_pools(state: NodeState) -> frozenset[tuple[str, str]]:
+    """Return parent device ("": the host) and class of the assigned resources of all claims."""
+    claimed = (
+        (unit.parent_addr or "", unit.resource_class)
+        for claim in state.claims.values()
+        for unit in claim.resources
+    )
+    return state.former_pools.union(claimed)

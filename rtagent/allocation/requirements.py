@@ -11,7 +11,7 @@ from rtagent.allocation.requested_encryption import ENCRYPTION, requested_encryp
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
-from rtagent.model.flavor import in_request_groups
+from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
 from rtagent.model.move import MoveRequest
 from rtagent.model.policy import Policy
@@ -81,12 +81,16 @@ def from_request(
     """
     instance, flavor, limits = request.instance, request.instance.flavor, request.limits
     extra, ratios = request.extra_resource, limits.numa_topology or NumaLimits()
+    grouped = _in_request_groups(flavor)
     numa = numa_requirements(
         flavor.vcpus, flavor.memory_mb, flavor.extra_specs, instance.image.properties
     )
     if ratios.network_metadata is not None:
         numa = replace(numa, networks=ratios.network_metadata)
-    disk_mb = _disk_mb(instance)
+    devices = requests_of(
+        flavor, instance.pci_requests, policy.pci.aliases, numa.pci_numa_affinity_policy
+    )
+    pmem, disk_mb = pmem_request(flavor), local_disk_mb(instance)
     own = Usage(vcpus=numa.vcpus, pcpus=numa.pcpus, memory_mb=flavor.memory_mb, disk_mb=disk_mb)
     return Requirements(
         vcpus=numa.vcpus + _number(extra, "VCPU"),
@@ -96,11 +100,9 @@ def from_request(
         numa=numa,
         limits=_limits(limits),
         cell_limits=cell_limits(ratios.cpu_allocation_ratio, ratios.ram_allocation_ratio, policy),
-        devices=requests_of(
-            flavor, instance.pci_requests, policy.pci.aliases, numa.pci_numa_affinity_policy
-        ),
-        assigned_resources=_assigned_resources(pmem_request(flavor), flavor.extra_specs, extra),
-        allocated=_allocated(own, flavor.extra_specs, extra),
+        devices=devices,
+        assigned_resources=_assigned_resources(pmem, grouped, extra),
+        allocated=_allocated(own, grouped, extra),
         mem_encryption=requested_encryption(_properties(instance)),
     )
 
@@ -134,20 +136,31 @@ def _properties(instance: Instance) -> Properties:
     )
 
 
-def _disk_mb(instance: Instance) -> int:
+def _in_request_groups(flavor: Flavor) -> Mapping[str, int]:
+    """Return the sum of ``resources:CLASS`` and ``resources<group>:CLASS``, by class.
+
+    :raises PropertyInvalid: a number is not an integer.
+    """
+    sums = Counter[str]()
+    for key, name, value in flavor.in_request_groups:
+        sums[name] += Property(key, value).integer(least=0)
+    return sums
+
+
+def local_disk_mb(instance: Instance) -> int:
     """Return the local disk of a guest in MB."""
     flavor = instance.flavor
     root_gb = 0 if instance.is_volume_backed else flavor.root_gb
     return (root_gb + flavor.ephemeral_gb) * MB_IN_GB + flavor.swap
 
 
-def _allocated(own: Usage, extra_specs: Mapping[str, str], extra: ExtraResource) -> dict[str, int]:
+def _allocated(own: Usage, grouped: Mapping[str, int], extra: ExtraResource) -> dict[str, int]:
     """Return what an allocation has of each class that is counted.
 
-    :param own: what the guest's own properties say. The flavor's request groups override it, as in
-        Nova; PCPU must be the same in both.
+    :param own: what the guest's own properties say.
+    :param grouped: the quantities of the flavor's request groups. They override the guest's own, as
+        in Nova; PCPU must be the same in both.
     """
-    overridden = _in_request_groups(extra_specs)
     numbers = {
         "VCPU": own.vcpus,
         "MEMORY_MB": own.memory_mb,
@@ -155,7 +168,7 @@ def _allocated(own: Usage, extra_specs: Mapping[str, str], extra: ExtraResource)
     }
     return {
         "PCPU": own.pcpus,
-        **{n: overridden.get(n, number) + _number(extra, n) for n, number in numbers.items()},
+        **{n: grouped.get(n, number) + _number(extra, n) for n, number in numbers.items()},
     }
 
 
@@ -171,7 +184,7 @@ def _number(extra: ExtraResource, resource: str) -> int:
 
 
 def _assigned_resources(
-    pmem: Mapping[str, int], extra_specs: Mapping[str, str], extra: ExtraResource
+    pmem: Mapping[str, int], grouped: Mapping[str, int], extra: ExtraResource
 ) -> dict[str, ResourceRequest]:
     """Return the requested number or identifiers of each resource class that is not counted.
 
@@ -179,11 +192,11 @@ def _assigned_resources(
     flavor requests, and may exceed it.
 
     :param pmem: the numbers that ``hw:pmem`` asks for.
+    :param grouped: the quantities of the flavor's request groups.
     :raises InvalidPciRequest: fewer units are named than the flavor asks for.
-    :raises PropertyInvalid: a number in the flavor is not an integer.
     """
     numbers = Counter(pmem)
-    for resource, number in _in_request_groups(extra_specs).items():
+    for resource, number in grouped.items():
         if number and resource not in COUNTED_CLASSES:
             numbers[resource] += number
     named: dict[str, tuple[str, ...]] = {}
@@ -200,14 +213,3 @@ def _assigned_resources(
                 rule=f"the flavor asks for {numbers[resource]}",
             )
     return {**numbers, **named}
-
-
-def _in_request_groups(extra_specs: Mapping[str, str]) -> Mapping[str, int]:
-    """Return the sum of ``resources:CLASS`` and ``resources<group>:CLASS``, by class.
-
-    :raises PropertyInvalid: a number is not an integer.
-    """
-    sums = Counter[str]()
-    for key, name, value in in_request_groups(extra_specs):
-        sums[name] += Property(key, value).integer(least=0)
-    return sums

@@ -16,7 +16,7 @@ from rtagent.numa.assign import assignment
 from rtagent.numa.candidates import candidate_matrix
 from rtagent.numa.cell_order import ordered
 from rtagent.numa.cpu_policies import SHARED
-from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, cell_capacities
+from rtagent.numa.host_cells import CellCapacity, CellLimits, Host, host_cells
 from rtagent.numa.networks import NearNetworks, networks_with_affinity
 from rtagent.numa.refusal import no_placement, not_configured
 from rtagent.numa.requirements import NumaRequirements
@@ -65,7 +65,7 @@ def _cells_to_try(
 
     A guest with as many cells as the host takes the cells in the host's order.
     """
-    cells = cell_capacities(host.topology, host.usage, host.policy)
+    cells = host_cells(host)
     if len(cells) == len(required.cells):
         return cells
     return ordered(

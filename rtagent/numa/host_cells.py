@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from rtagent.model.base import Value
+from rtagent.model.derived import derived
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.topology import Cell, Topology
 from rtagent.model.units import KIB_IN_MIB, round_up
 from rtagent.model.usage import NumaUsage
 
 
-class Host(Value, frozen=True, kw_only=True):
+class Host(Value, frozen=True, kw_only=True, weakref=True):
     """The resources of the host, and their usage by others.
 
     :ivar name: of the node, for refusals.
@@ -104,6 +105,12 @@ class CellCapacity(Value, frozen=True, kw_only=True):
         return total * size // KIB_IN_MIB, free * size // KIB_IN_MIB
 
 
+@derived
+def host_cells(host: Host) -> tuple[CellCapacity, ...]:
+    """Return the capacity of every cell of a host, in the order of the topology."""
+    return cell_capacities(host.topology, host.usage, host.policy)
+
+
 def cell_capacities(
     topology: Topology, usage: NumaUsage, policy: NumaPolicy
 ) -> tuple[CellCapacity, ...]:
@@ -113,7 +120,7 @@ def cell_capacities(
     return tuple(
         CellCapacity(
             id=cell.id,
-            cores=tuple(_cores(cell, dedicated - used)),
+            cores=tuple(_cores(threads, dedicated - used)),
             dedicated=len(dedicated & cell.cpus),
             # A guest may be pinned to a CPU that was added to the shared set later.
             shared=shared & cell.cpus - used,
@@ -122,17 +129,27 @@ def cell_capacities(
             memory_used=usage.memory_mb.get(cell.id, 0),
             pages=page_pools(cell, usage, policy),
         )
-        for cell in topology.cells
+        for cell, threads in zip(topology.cells, _threads(topology), strict=True)
     )
 
 
-def _cores(cell: Cell, free: frozenset[int]) -> Iterator[Core]:
+@derived
+def _threads(topology: Topology) -> tuple[tuple[frozenset[int], ...], ...]:
+    """Return the threads of the cores of each cell, by their lowest thread."""
+    return tuple(tuple(_threads_of(cell)) for cell in topology.cells)
+
+
+def _threads_of(cell: Cell) -> Iterator[frozenset[int]]:
     listed = frozenset[int]().union(*cell.siblings)
     single = (frozenset({cpu}) for cpu in cell.cpus - listed)
-    for siblings in sorted((*cell.siblings, *single), key=min):
-        threads = siblings & free
-        if threads:
-            yield Core(tuple(sorted(threads)), len(siblings))
+    yield from sorted((*cell.siblings, *single), key=min)
+
+
+def _cores(threads: Iterable[frozenset[int]], free: frozenset[int]) -> Iterator[Core]:
+    for siblings in threads:
+        here = siblings & free
+        if here:
+            yield Core(tuple(sorted(here)), len(siblings))
 
 
 def page_pools(cell: Cell, usage: NumaUsage, policy: NumaPolicy) -> dict[int, tuple[int, int]]:

@@ -75,7 +75,7 @@ class Search:
         if (
             used in self._dead
             or self._out_of_steps()
-            or not self._devices_possible(used | self._open[len(chosen)])
+            or (self._prunes(chosen) and not self._devices_possible(used | self._open[len(chosen)]))
         ):
             return None
         if len(chosen) == len(self._rows):
@@ -91,6 +91,12 @@ class Search:
             # cells fails as well.
             self._dead.add(used)
         return None
+
+    def _prunes(self, chosen: tuple[int, ...]) -> bool:
+        """Return whether to ask for the devices of all cells that are left. For a guest of one
+        cell, each of them is asked for by itself next.
+        """
+        return bool(chosen) or len(self._rows) > 1
 
     def _out_of_steps(self) -> bool:
         self.gave_up = self.gave_up or self._left == 0

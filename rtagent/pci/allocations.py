@@ -148,6 +148,8 @@ class DeviceAllocations:
         if own_unavailability(device_class.example) is not None:
             return ()
         used, affected = self.used, self._affected
+        if affected.isdisjoint(device_class.addresses):
+            return device_class.addresses
         return tuple(
             address
             for address in device_class.addresses
@@ -156,11 +158,11 @@ class DeviceAllocations:
         )
 
     @cached_property
-    def _affected(self) -> Set[str]:
+    def _affected(self) -> frozenset[str]:
         """The devices in use and the devices related to them. All other devices have the same state
         for every owner.
         """
-        return with_related(self.devices, self.used)
+        return frozenset(with_related(self.devices, self.used))
 
     def _can_get(self, address: str, owner_id: str | None) -> bool:
         own = all(each.owner_id == owner_id for each in self.allocations_of(address))
@@ -232,6 +234,11 @@ def all_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
     Allocations of whole devices come first, and claims before domains, each ordered by owner.
     """
     yield from whole_device_allocations(state)
+    yield from mdev_parent_allocations(state)
+
+
+def mdev_parent_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
+    """Yield the allocations of devices of which mediated devices are in use."""
     for claim in _by_owner(claim for claim in state.claims.values() if claim.resources):
         for resource in claim.resources:
             if resource.parent_addr:

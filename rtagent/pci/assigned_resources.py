@@ -14,6 +14,7 @@ from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.claim import RESOURCE
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
+from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.mdev import mdev_uuid
@@ -34,8 +35,28 @@ class FittedResources(Value, frozen=True):
 
 def resource_users(state: NodeState) -> Mapping[str, str]:
     """Return the owner of each resource in use, by identifier. Claims take precedence."""
-    claimed = {name: owner for (kind, name), owner in state.units.items() if kind == RESOURCE}
-    return {**_used_by_domains(state), **claimed}
+    used = {name: users[0] for name, users in _used_by_domains(state).items()}
+    return {**used, **_claimed(state)}
+
+
+def resource_uses(state: NodeState) -> Iterator[tuple[str, str]]:
+    """Yield identifier and owner for each owner of each resource in use."""
+    claimed = _claimed(state)
+    yield from claimed.items()
+    for name, users in _used_by_domains(state).items():
+        yield from ((name, user) for user in users if claimed.get(name) != user)
+
+
+def resources_of(state: NodeState, owner_id: str) -> frozenset[str]:
+    """Return the resources that an owner's claims have, and those that only its domain uses."""
+    claimed = _claimed(state)
+    used = _used_by_domains(state).items()
+    return frozenset(
+        (
+            *(name for name, owner in claimed.items() if owner == owner_id),
+            *(name for name, users in used if users == [owner_id] and name not in claimed),
+        )
+    )
 
 
 def allocatable_inventories(state: NodeState) -> tuple[ResourceInventory, ...]:
@@ -105,33 +126,50 @@ def missing(
     """Yield the assigned resources that are in no inventory. They keep their owner, and are
     reported.
     """
+    if not assigned:  # most claims
+        return
     present = {(each.resource_class, name) for each in inventories for name in each.identifiers}
     for resource in assigned:
         if (resource.resource_class, resource.identifier) not in present:
             yield resource
 
 
-def _used_by_domains(state: NodeState) -> dict[str, str]:
-    """Return the running domain that uses each resource without, or in addition to, a claim."""
-    used = {
-        uuid: usage.domain_uuid
-        for usage in state.domain_usages.values()
-        if usage.active
-        for uuid in usage.occupancy.mdevs
+def _claimed(state: NodeState) -> dict[str, str]:
+    return {name: owner for (kind, name), owner in state.units.items() if kind == RESOURCE}
+
+
+def _used_by_domains(state: NodeState) -> dict[str, list[str]]:
+    """Return the running domains that use each resource without, or in addition to, a claim."""
+    domains = sorted(state.domain_usages.values(), key=lambda usage: usage.domain_uuid)
+    mdevs = _mdev_names(state) if any(usage.occupancy.mdevs for usage in domains) else {}
+    used: dict[str, list[str]] = {}
+    for usage in domains:
+        for name in _used_by(usage, mdevs):
+            used.setdefault(name, []).append(usage.domain_uuid)
+    return used
+
+
+def used_by_domain(state: NodeState, usage: DomainUsage) -> frozenset[str]:
+    """Return the resources that a domain uses."""
+    return _used_by(usage, _mdev_names(state) if usage.occupancy.mdevs else {})
+
+
+def _used_by(usage: DomainUsage, mdevs: Mapping[str, str]) -> frozenset[str]:
+    """Return the resources that a domain uses: none if it does not run.
+
+    :param mdevs: identifiers of mediated devices, by uuid.
+    """
+    if not usage.active:
+        return frozenset()
+    found = (mdevs[uuid] for uuid in usage.occupancy.mdevs if uuid in mdevs)
+    return usage.occupancy.namespaces.union(found)
+
+
+def _mdev_names(state: NodeState) -> dict[str, str]:
+    mediated = (each for each in state.resource_inventories if each.provider)
+    return {
+        mdev_uuid(state.node.uuid, name): name for each in mediated for name in each.identifiers
     }
-    namespaces = {
-        name: usage.domain_uuid
-        for usage in state.domain_usages.values()
-        if usage.active
-        for name in usage.occupancy.namespaces
-    }
-    if not used:
-        return namespaces
-    names = (
-        name for each in state.resource_inventories if each.provider for name in each.identifiers
-    )
-    uuids = {name: mdev_uuid(state.node.uuid, name) for name in names}
-    return namespaces | {name: used[uuid] for name, uuid in uuids.items() if uuid in used}
 
 
 def _quarantined(state: NodeState, provider: str) -> bool:

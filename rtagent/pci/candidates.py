@@ -119,9 +119,11 @@ class Candidates(Value, frozen=True, kw_only=True):
             if affinity is not None:
                 for offset, addresses in self._by_offset(each.addresses):
                     ranks.update(dict.fromkeys(addresses[:limit], offset + FREE + affinity))
+                    # Of a new owner there are none: then no address is looked up.
+                    reused = addresses if self.reusable else ()
                     ranks.update(
                         (address, offset + self.reusable[address])
-                        for address in addresses
+                        for address in reused
                         if address in self.reusable
                     )
         return dict(sorted(ranks.items(), key=itemgetter(1)))
@@ -147,7 +149,7 @@ def candidates(
     :param reusable: the purposes of devices that the owner uses and may reuse, by address.
     :param shares: see `Candidates`.
     """
-    available = allocations.available(owner_id, reusable)
+    available = allocations.available(owner_id, reusable) if requests else ()
     return tuple(
         _candidates(request, allocations, available, reusable, shares) for request in requests
     )

@@ -129,6 +129,9 @@ def function_choices(
     :param limit: the number of devices that all requests need. :param shares: as for `match`.
     """
     contested = _contested(eligible, devices)
+    if not contested:  # mostly: there is nothing to choose
+        yield [dict(each) for each in eligible]
+        return
     groups = _interchangeable(eligible, contested, shares)
     for number in range(min(limit, len(contested)) + 1):
         for counts in _distributions(number, [len(group) for group in groups]):

@@ -1,7 +1,8 @@
 """Mediated devices (virtual GPUs): the enabled types by device, and the inventories.
 
 An identifier names one mediated device of a type on a parent device by an index. The mediated
-device need not exist: it is created for the claim that has the identifier.
+device need not exist: it is created for the claim that has the identifier. An adopted mediated
+device, which others created, has its own uuid in place of the index.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rtagent.model.pci_policy import EnabledMdevType
 VGPU = "VGPU"
 _CLASS = re.compile(r"VGPU|CUSTOM_[A-Z0-9_]+")
 _CLASS_LENGTH = 255
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class MdevSettings(Value, frozen=True, kw_only=True):
@@ -117,7 +119,15 @@ def mdev_uuid(node_uuid: str, identifier: str) -> str:
     """Return the uuid of the mediated device for an identifier. It is constant, and unique per
     node.
     """
+    _, _, last = identifier.rpartition("/")
+    if parent_address(identifier) is not None and _UUID.fullmatch(last):
+        return last
     return str(uuid5(UUID(node_uuid), identifier))
+
+
+def adopted_identifier(mdev: Mdev) -> str:
+    """Return the identifier of a mediated device that others have created."""
+    return f"{_prefix(mdev.parent_addr, mdev.type)}{mdev.uuid}"
 
 
 def parent_address(identifier: str) -> str | None:
@@ -146,23 +156,33 @@ def _inventory(
     for supported in device.mdev_types:
         if supported.id == enabled.type:
             prefix = _prefix(device.address, supported.id)
-            existing_indices = _indices(existing, prefix)
-            total = supported.available_instances + len(existing_indices)
+            found = _suffixes(existing, prefix)
+            total = supported.available_instances + len(found)
             if enabled.max_instances is not None:
                 total = min(total, enabled.max_instances)
             # Identifiers in use count first. Other identifiers in their place would exceed what the
             # device supports.
-            indices = dict.fromkeys((*_indices(used, prefix), *existing_indices, *range(total)))
+            new = map(str, range(total))
+            suffixes = dict.fromkeys((*_suffixes(used, prefix), *found, *new))
             return ResourceInventory(
                 provider=device.address,
                 resource_class=enabled.resource_class,
-                identifiers=tuple(f"{prefix}{n}" for n in sorted(list(indices)[:total])),
+                identifiers=tuple(
+                    f"{prefix}{each}" for each in sorted(list(suffixes)[:total], key=_place)
+                ),
             )
     return None
 
 
-def _indices(identifiers: Collection[str], prefix: str) -> list[int]:
-    return sorted(int(each[len(prefix) :]) for each in identifiers if each.startswith(prefix))
+def _suffixes(identifiers: Collection[str], prefix: str) -> list[str]:
+    """Return what follows the prefix: indices, in order, then uuids."""
+    found = (each.removeprefix(prefix) for each in identifiers if each.startswith(prefix))
+    return sorted(found, key=_place)
+
+
+def _place(suffix: str) -> tuple[int, int, str]:
+    """Return the place of an identifier in an inventory, by what follows its prefix."""
+    return (0, int(suffix), "") if suffix.isdecimal() else (1, 0, suffix)
 
 
 def _enabled_type(name: str, settings: MdevSettings) -> EnabledMdevType:

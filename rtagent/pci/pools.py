@@ -27,7 +27,7 @@ class DeviceClass(Value, frozen=True, kw_only=True):
 
 
 class Pool(Value, frozen=True, kw_only=True):
-    """Available devices that a scheduler cannot distinguish. :ivar addresses: in order."""
+    """Available devices that a scheduler cannot distinguish. :ivar classes: of these devices."""
 
     vendor_id: str
     product_id: str
@@ -35,12 +35,17 @@ class Pool(Value, frozen=True, kw_only=True):
     dev_type: str
     parent_ifname: str | None
     tags: Tags
-    addresses: tuple[str, ...]
+    classes: tuple[DeviceClass, ...]
 
     @property
     def count(self) -> int:
         """The number of devices."""
-        return len(self.addresses)
+        return sum(len(each.addresses) for each in self.classes)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of the devices, in order."""
+        return tuple(sorted(address for each in self.classes for address in each.addresses))
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON primitives: Nova's PciDevicePool, without tags that have defaults."""
@@ -81,7 +86,7 @@ def pools(available: Iterable[DeviceClass]) -> tuple[Pool, ...]:
     grouped: dict[tuple[Any, ...], list[DeviceClass]] = {}
     for device_class in available:
         grouped.setdefault(_pool_key(device_class.example), []).append(device_class)
-    return tuple(sorted(map(_pool, grouped.values()), key=lambda pool: pool.addresses))
+    return tuple(sorted(map(_pool, grouped.values()), key=_first_address))
 
 
 def _pool(classes: Sequence[DeviceClass]) -> Pool:
@@ -93,8 +98,12 @@ def _pool(classes: Sequence[DeviceClass]) -> Pool:
         dev_type=first.device.dev_type,
         parent_ifname=first.device.parent_ifname,
         tags=first.tags,
-        addresses=tuple(sorted(address for each in classes for address in each.addresses)),
+        classes=tuple(classes),
     )
+
+
+def _first_address(pool: Pool) -> str:
+    return min(each.addresses[0] for each in pool.classes)
 
 
 def _pool_key(recorded: PciDevice) -> tuple[Any, ...]:

@@ -1,0 +1,116 @@
+"""A node that drains creates no claims, and all else goes on."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.db.memory import Disk, MemoryStore
+from rtagent.errors import ClaimConflict, NodeDraining
+from rtagent.lifecycle.draining import drain, undrain
+from rtagent.model.claim import ACTIVE
+from rtagent.model.event import NODE_DRAIN, NODE_UNDRAIN
+from rtagent.model.event_payloads import DrainPayload
+from rtagent.model.instance import Instance, PciRequest
+from rtagent.model.notifications import notifications_of
+from rtagent.model.request import AttachRequest
+from tests.support.hosts import NODE, NOON, call, host, request
+from tests.support.migrating_guests import Guests
+from tests.support.trackers import claim, release, stored_state, tracker_on
+
+DEADLINE = NOON + timedelta(hours=2)
+
+
+def test_draining_node_refuses_new_claims_and_names_reason_deadline_and_remedy():
+    tracker = tracker_on(MemoryStore())
+    tracker.drains.begin("new disks", DEADLINE, call("drain_node"))
+    with pytest.raises(NodeDraining) as refused:
+        claim(tracker)
+    assert not refused.value.retriable
+    assert refused.value.kwargs["node"] == NODE.hypervisor_hostname
+    assert refused.value.message == (
+        "cn1.example gets no new claims: the node is being drained (until 2026-01-02T14:00:00Z):"
+        " new disks; rtagent node undrain ends that"
+    )
+    with pytest.raises(NodeDraining):
+        tracker.test_claim(request())
+    assert not tracker.snapshot().claims
+
+
+def test_devices_are_not_attached_on_a_draining_node():
+    guests = Guests(shared=False)
+    running = guests.run(0)
+    guests.trackers[0].drains.begin("", None, call("drain_node"))
+    more = AttachRequest(
+        instance=Instance(uuid=running.owner_id, flavor=running.flavor),
+        pci_requests=(PciRequest(request_id=running.uuid, alias_name="gpu", count=1),),
+    )
+    with pytest.raises(NodeDraining):
+        guests.trackers[0].claim_pci_devices(more, call("claim_pci_devices"))
+
+
+def test_repeated_call_of_a_claim_made_before_the_drain_is_answered_with_it():
+    tracker = tracker_on(MemoryStore())
+    build, asked = request(), call()
+    made = claim(tracker, build, asked)
+    tracker.drains.begin("", None, call("drain_node"))
+    assert claim(tracker, build, asked) == made
+
+
+def test_claims_of_a_draining_node_are_activated_renewed_and_released():
+    tracker = tracker_on(MemoryStore())
+    first, second = claim(tracker), claim(tracker)
+    tracker.drains.begin("", None, call("drain_node"))
+    tracker.renew_claim(first.uuid, call("renew_claim"))
+    assert tracker.activate_claim(first.uuid, call("activate_claim")).state == ACTIVE
+    release(tracker, first.uuid)
+    tracker.abort_instance_claim(second.uuid, call("abort_instance_claim"))
+    assert not tracker.snapshot().claims
+
+
+def test_drain_outlasts_the_process_and_ends_with_undrain():
+    disk = Disk()
+    tracker_on(MemoryStore(disk)).drains.begin("new disks", DEADLINE, call("drain_node"))
+    restarted = tracker_on(MemoryStore(disk))
+    drain = restarted.snapshot().drain
+    assert drain is not None
+    assert (drain.reason, drain.deadline) == ("new disks", DEADLINE)
+    with pytest.raises(NodeDraining):
+        claim(restarted)
+    restarted.drains.end(call("undrain_node"))
+    assert claim(restarted).uuid in restarted.snapshot().claims
+    assert stored_state(MemoryStore(disk)).drain is None
+
+
+def test_another_drain_replaces_reason_and_deadline_and_keeps_the_beginning():
+    tracker = tracker_on(MemoryStore())
+    tracker.drains.begin("new disks", DEADLINE, call("drain_node"))
+    first = tracker.snapshot().drain
+    tracker.drains.begin("new firmware", None, call("drain_node"))
+    drain = tracker.snapshot().drain
+    assert drain is not None and first is not None
+    assert (drain.reason, drain.deadline, drain.since) == ("new firmware", None, first.since)
+
+
+def test_repeated_drain_has_one_effect():
+    tracker = tracker_on(MemoryStore())
+    asked = call("drain_node")
+    tracker.drains.begin("new disks", None, asked)
+    tracker.drains.end(call("undrain_node"))
+    tracker.drains.begin("new disks", None, asked)  # a late repetition of the call
+    assert tracker.snapshot().drain is None
+    with pytest.raises(ClaimConflict):
+        tracker.drains.end(call("undrain_node", asked.operation_id, digest="other"))
+
+
+def test_drain_and_its_end_are_events_with_the_change():
+    state = replace(host(), revision=1)
+    begin = drain(state, NOON, "new disks", DEADLINE, call("drain_node")).change
+    (began,) = notifications_of(state, begin)
+    draining = state.fold(begin)
+    (ended,) = notifications_of(draining, undrain(draining, NOON, call("undrain_node")).change)
+    assert (began.type, ended.type) == (NODE_DRAIN, NODE_UNDRAIN)
+    assert isinstance(began.payload, DrainPayload)
+    assert (began.payload.reason, began.payload.deadline) == ("new disks", DEADLINE)
+    assert ended.payload == began.payload
+    assert not notifications_of(state, undrain(state, NOON, call("undrain_node")).change)
