@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from rtagent.db.backends import backend
+from rtagent.db.last_backup import remember
 from rtagent.errors import RtAgentError
 
 
@@ -31,6 +32,7 @@ def backup(engine: Engine, target: Path) -> None:
     except sqlite3.Error as error:
         target.unlink()
         raise RtAgentError(f"{target}: {error}") from error
+    remember(engine.url.database, target)
 
 
 def _copy(engine: Engine, target: Path) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import Boolean, Column, Double, Integer, Table, type_coerce
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import NullType, TypeEngine
 
-from rtagent.db.schema import UtcDateTime
+from rtagent.db.utc_date_time import UtcDateTime
 from rtagent.model.base import Value
 
 # Fast and unambiguous. The same values always have the same text.

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Dialect
 from rtagent.db.claim_rows import ClaimRows, ClaimWriter, net_claims
 from rtagent.db.device_rows import DeviceRows, DeviceWriter, net_devices
 from rtagent.db.domain_rows import DomainRows, DomainWriter, net_domains
-from rtagent.db.history import ClaimEvent, HistoryWriter, claim_events_of
+from rtagent.db.event_rows import EventRow, EventWriter, net_events
+from rtagent.db.history import HistoryWriter, claim_events_of
 from rtagent.db.migration_rows import MigrationRows, MigrationWriter, net_migrations
 from rtagent.db.node_rows import NodeWriter
 from rtagent.db.operation_rows import OperationRows, OperationWriter, net_operations
@@ -19,6 +20,7 @@ from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.claim import RELEASED
+from rtagent.model.claim_event import ClaimEvent
 from rtagent.model.node_state import NodeState
 
 #: Called with the name of each boundary that a transaction passes, see `failpoints`.
@@ -40,6 +42,7 @@ class Batch(Value, frozen=True, kw_only=True):
     outbox: OutboxRows
     operations: OperationRows
     events: Sequence[ClaimEvent]
+    notifications: EventRow | None = None
 
 
 def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Batch:
@@ -59,6 +62,7 @@ def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) ->
         outbox=net_outbox(before, after, changes),
         operations=operations,
         events=claim_events_of(changes),
+        notifications=net_events(before, after, changes),
     )
 
 
@@ -82,7 +86,7 @@ def appeared(batch: Batch) -> dict[str, int]:
 class CommitWriter:
     """Write commits in an open transaction. Its statements are compiled once."""
 
-    def __init__(self, dialect: Dialect, passed: Passed) -> None:
+    def __init__(self, dialect: Dialect, passed: Passed, events_kept: int) -> None:
         self._passed = passed
         self._node = NodeWriter(dialect)
         self._claims = ClaimWriter(dialect)
@@ -93,6 +97,7 @@ class CommitWriter:
         self._outbox = OutboxWriter(dialect)
         self._operations = OperationWriter(dialect)
         self._history = HistoryWriter(dialect)
+        self._events = EventWriter(dialect, events_kept)
 
     def update_node(
         self,
@@ -128,3 +133,5 @@ class CommitWriter:
         self._passed("commit.operations")
         self._history.write(connection, batch.events)
         self._passed("commit.events")
+        self._events.write(connection, node_uuid, batch.notifications)
+        self._passed("commit.notifications")

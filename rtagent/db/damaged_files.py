@@ -1,4 +1,4 @@
-"""Files of the embedded database that are damaged: noticed at a start, and set aside."""
+"""Files of the embedded database: checked, set aside and removed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
 from rtagent.db.backends import backend
+from rtagent.db.last_backup import with_last_backup
 from rtagent.db.transaction import Transactions
 from rtagent.errors import StoreDamaged
 
@@ -30,20 +31,23 @@ def check_files(engine: Engine) -> None:
         faults = connection.exec_driver_sql(kind.check).scalars().all()
     if faults != ["ok"]:
         listed = "; ".join(str(fault).replace("\n", "; ") for fault in faults)
-        raise StoreDamaged(f"{engine.url.database} is damaged: {listed}: {kind.restore}")
+        remedy = with_last_backup(kind.restore, engine.url.database)
+        raise StoreDamaged(f"{engine.url.database} is damaged: {listed}: {remedy}")
 
 
-def set_aside(url: str, now: datetime) -> Sequence[Path]:
+def set_aside(url: str, now: datetime, why: str = "damaged") -> Sequence[Path]:
     """Rename the files of an embedded database, so that a start creates a new one. Nothing is
     overwritten. Return the new names; none if the database is on a server.
 
     The database must be closed.
+
+    :param why: a word of the new names.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         return ()
     file = Path(parsed.database).resolve()
-    first = f"{file.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    first = f"{file.name}.{why}-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     names = (first, *(f"{first}-{number}" for number in range(1, 1000)))
     free = next(name for name in names if not file.with_name(name).exists())
     renamed = []
@@ -53,3 +57,9 @@ def set_aside(url: str, now: datetime) -> Sequence[Path]:
             old.rename(new)
             renamed.append(new)
     return renamed
+
+
+def remove_files(file: Path) -> None:
+    """Remove the files of an embedded database, if there are any."""
+    for end in _ENDS:
+        file.with_name(file.name + end).unlink(missing_ok=True)

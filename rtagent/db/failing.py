@@ -10,6 +10,7 @@ from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim_event import HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
@@ -32,6 +33,7 @@ ALL = frozenset(
         "ended",
         "retention",
         "purge",
+        "history_page",
     )
 )
 
@@ -105,6 +107,13 @@ class FailingStore:
 
     def purge(self, node_uuid: str, revision: int, kept: Retention) -> int:
         return self._do("purge", lambda: self._store.purge(node_uuid, revision, kept))
+
+    def history_page(
+        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
+    ) -> HistoryPage:
+        return self._do(
+            "history_page", lambda: self._store.history_page(node_uuid, claim_uuid, before, limit)
+        )
 
     def _do(self, method: str, call: Callable[[], _T]) -> _T:
         fault = self._take(method)

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rtagent.errors import ConfigError
-from rtagent.model.change import Change, Operation
+from rtagent.model.change import ANNOUNCEMENT, Change, Operation
 from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim_event import HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
@@ -19,7 +20,8 @@ from rtagent.ports import Enroll, Store
 
 #: The environment variable that names a failpoint. ``commit.after:3`` kills the process when the
 #: point is passed for the third time. ``commit.after/renew_claim:3`` kills it when a commit with a
-#: change of that cause passes the point for the third time.
+#: change of that cause passes the point for the third time. Commits that only announce events, that
+#: may happen at any time, count for their own cause alone.
 VARIABLE = "RTAGENT_FAILPOINT"
 
 #: In the order in which they are passed. `FailpointStore` passes ``before`` and ``after``, around a
@@ -39,6 +41,7 @@ POINTS = (
     "commit.units",
     "commit.operations",
     "commit.events",
+    "commit.notifications",
     "commit.after",
     "purge.before",
     "purge.after",
@@ -88,6 +91,8 @@ class Failpoint:
     def passed(self, name: str) -> None:
         """Note that one of `POINTS` is passed."""
         if name != self._name or (self._cause and self._cause not in self._causes):
+            return
+        if name.startswith("commit.") and not self._cause and self._causes == {ANNOUNCEMENT}:
             return
         with self._lock:
             self._left -= 1
@@ -144,3 +149,8 @@ class FailpointStore:
         deleted = self._store.purge(node_uuid, revision, kept)
         self._passed("purge.after")
         return deleted
+
+    def history_page(
+        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
+    ) -> HistoryPage:
+        return self._store.history_page(node_uuid, claim_uuid, before, limit)

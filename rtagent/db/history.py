@@ -3,58 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Dialect, insert, select
+from sqlalchemy import Connection, Dialect, func, insert, select
 
 from rtagent.db.checked_rows import LONG_AGO, CheckedColumns, with_undecodable
 from rtagent.db.schema import claim_events, to_document
 from rtagent.db.transaction import Statement
-from rtagent.model.base import Value
 from rtagent.model.change import Change, Event
 from rtagent.model.claim import Claim
-
-
-class ClaimFacts(Value, frozen=True, kw_only=True):
-    """The part of a claim that its history records.
-
-    :ivar migration_uuid: the move that it took part in.
-    :ivar vcpus: shared vCPUs. :ivar pcpus: dedicated CPUs. :ivar memory_mb: MB. :ivar disk_mb: MB.
-    """
-
-    state: str
-    suspect: str | None
-    vcpus: int
-    pcpus: int
-    memory_mb: int
-    disk_mb: int
-    migration_uuid: str | None = None
-
-
-class ClaimEvent(Value, frozen=True, kw_only=True):
-    """An event of a claim: actor, action and time, and the claim before and after it.
-
-    :ivar before: None at the claim's creation.
-    :ivar actor: a user's id, or the agent's own part (``audit``).
-    """
-
-    claim_uuid: str
-    node_uuid: str
-    action: str
-    at: datetime
-    actor: str
-    request_id: str
-    before: ClaimFacts | None
-    after: ClaimFacts
-    reason: str
-
+from rtagent.model.claim_event import ClaimEvent, ClaimFacts, HistoryPage, NumberedEvent
 
 _COLUMNS = ClaimEvent.__struct_fields__
 
 _CHECKED = CheckedColumns(claim_events, _COLUMNS, None)
 _UNKNOWN = ClaimFacts(state="", suspect=None, vcpus=0, pcpus=0, memory_mb=0, disk_mb=0)
+
+#: The number of rows, of all nodes, that one read of the newest events looks at.
+SPAN = 50_000
 
 _decode_facts = msgspec.json.Decoder(ClaimFacts).decode
 
@@ -84,6 +51,33 @@ def read_history(
     if claim_uuid is not None:
         query = query.where(claim_events.c.claim_uuid == claim_uuid)
     return tuple(map(_decode, connection.execute(query.order_by(claim_events.c.id))))
+
+
+def read_page(
+    connection: Connection, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
+) -> HistoryPage:
+    """Read some events, newest first.
+
+    :param claim_uuid: None: of all claims of the node. Then the table is read in the order of its
+        key, and `SPAN` rows at most, because other nodes of a shared database write to it, too.
+    :param before: only events with a lower number; None: the newest. :param limit: of the events.
+    """
+    number = claim_events.c.id
+    query = select(number, *_CHECKED.selected).where(claim_events.c.node_uuid == node_uuid)
+    lowest = 0
+    if claim_uuid is not None:
+        query = query.where(claim_events.c.claim_uuid == claim_uuid)
+    else:
+        highest = connection.execute(select(func.max(number))).scalar() or 0
+        lowest = max(0, min(highest + 1, before or highest + 1) - SPAN)
+        query = query.where(number >= lowest)
+    if before is not None:
+        query = query.where(number < before)
+    rows = connection.execute(query.order_by(number.desc()).limit(limit)).all()
+    events = tuple(NumberedEvent(number=row[0], event=_decode(row[1:])) for row in rows)
+    if len(events) == limit:
+        return HistoryPage(events=events, older=events[-1].number)
+    return HistoryPage(events=events, older=lowest or None)
 
 
 def _claim_event(event: Event, change: Change) -> ClaimEvent:

@@ -9,7 +9,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.db.commit import Batch, net_batch
-from rtagent.db.history import ClaimEvent
+from rtagent.db.event_rows import EventRow
 from rtagent.db.operation_rows import OperationRow, OperationRows
 from rtagent.db.registry import BINARY, VERSION
 from rtagent.db.unit_rows import NO_UNIT_ROWS, ClaimUnitRow, UnitRows
@@ -19,8 +19,10 @@ from rtagent.model.base import Value
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim import ACTIVE, ATTACH, EVACUATION, LIVE_STATES, OUTGOING, Claim, Unit
 from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim_event import ClaimEvent, HistoryPage, NumberedEvent
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.drain import Drain
 from rtagent.model.migration import DEST, Migration, TakenOver
 from rtagent.model.node import NodeRecord, Ratios
 from rtagent.model.node_state import NodeState
@@ -84,8 +86,10 @@ class _Node:
         self.ratios = Ratios()
         self.failed_builds = 0
         self.disk_available_least: int | None = None
+        self.drain: Drain | None = None
         self.retention = Retention()
         self.outbox: dict[str, OutboxRow] = {}
+        self.notifications: list[EventRow] = []
 
     @property
     def position(self) -> Position:
@@ -109,7 +113,10 @@ class _Node:
             ratios=self.ratios,
             failed_builds=self.failed_builds,
             disk_available_least=self.disk_available_least,
+            drain=self.drain,
+            rebooted_at=self.record.rebooted_at,
             outbox=tuple(self.outbox.values()),
+            event_sequence=self.notifications[-1].sequence if self.notifications else 0,
         )
 
     def migration_of(self, claim: Claim) -> str | None:
@@ -148,10 +155,13 @@ class _Node:
             del self.outbox[uuid]
         self._write_operations(batch.operations)
         self.events.extend(batch.events)
+        if batch.notifications is not None:
+            self.notifications.append(batch.notifications)
         self.devices, self.resource_inventories = dict(after.devices), after.resource_inventories
         self.topology = after.topology
         self.failed_builds = after.failed_builds
         self.disk_available_least = after.disk_available_least
+        self.drain = after.drain
         if any(change.policy for change in changes):
             self.ratios = _ratios(after.policy)
 
@@ -303,6 +313,19 @@ class MemoryStore:
             events = self.disk.node(node_uuid).events
             return tuple(e for e in events if claim_uuid in (None, e.claim_uuid))
 
+    def history_page(
+        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
+    ) -> HistoryPage:
+        with self.disk.lock:
+            events = self.disk.node(node_uuid).events
+            found = [
+                NumberedEvent(number=number, event=event)
+                for number, event in enumerate(events, 1)
+                if claim_uuid in (None, event.claim_uuid) and (before is None or number < before)
+            ]
+        newest = tuple(found[: -limit - 1 : -1])
+        return HistoryPage(events=newest, older=newest[-1].number if len(newest) == limit else None)
+
     def _with_heartbeat(self, record: NodeRecord) -> NodeRecord:
         service = self.disk.services.get((record.node.host, BINARY))
         if service is None:
@@ -333,6 +356,10 @@ class MemoryServiceRegistry:
             return self._write(
                 replace(self._service(host), disabled=disabled, disabled_reason=reason)
             )
+
+    def set_forced_down(self, host: str, forced_down: bool) -> Service:
+        with self.disk.lock:
+            return self._write(replace(self._service(host), forced_down=forced_down))
 
     def services(self) -> Sequence[Service]:
         with self.disk.lock:

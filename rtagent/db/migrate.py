@@ -1,4 +1,10 @@
-"""The version of the schema: read, check and upgrade it."""
+"""The version of the schema: read, check and upgrade it.
+
+The programs of two releases that follow each other use one database at the same time. A migration
+therefore leaves in place whatever the release before it reads or writes: it adds tables, and
+columns that are nullable or have a default of the server. What a release no longer uses is removed
+by the next one. `sync` records the oldest program that may still write; an older one refuses.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,10 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Connection, Engine, delete, insert, inspect, select, text
 
 from rtagent.db.engine import open_engine
+from rtagent.db.schema import schema_compatibility
 from rtagent.db.transaction import Transactions
 from rtagent.errors import SchemaMismatch
 from rtagent.model.base import Value
@@ -20,7 +27,18 @@ if TYPE_CHECKING:
 
 #: The revision that this code reads and writes. Revisions are numbered, so that an older program
 #: recognises a newer schema.
-HEAD = "0007"
+HEAD = "0013"
+
+#: `HEAD` of the release before this one. Its programs may write to a database of this release.
+OLDEST = "0010"
+
+
+#: Tables that show that a database is another service's, by the name of its database.
+FOREIGN = {
+    "Nova": ("instances", "instance_extra"),
+    "the API of Nova": ("cell_mappings", "host_mappings"),
+    "Placement": ("resource_providers", "resource_classes"),
+}
 
 
 class Revision(Value, frozen=True, kw_only=True):
@@ -36,40 +54,64 @@ class Revision(Value, frozen=True, kw_only=True):
 def version(engine: Engine) -> str | None:
     """Return the revision of the database, or None if it has no schema yet.
 
+    :raises SchemaMismatch: it is the database of another service, as when a ``nova.conf`` is used
+        as it is.
     :raises StoreUnavailable:
     """
     with Transactions(engine).query() as connection:
+        for service, tables in FOREIGN.items():
+            if all(inspect(connection).has_table(table) for table in tables):
+                raise SchemaMismatch(
+                    f"[database] connection names the database of {service}: give the agent a"
+                    " database of its own"
+                )
         if not inspect(connection).has_table("alembic_version"):
             return None
         found = connection.scalar(text("SELECT version_num FROM alembic_version"))
         return None if found is None else str(found)
 
 
-def check(engine: Engine) -> None:
-    """Check that the schema is the one that this code writes.
+def oldest_writer(engine: Engine) -> str | None:
+    """Return the revision that a program must know in order to write to the database. None if the
+    database does not record it.
+
+    :raises StoreUnavailable:
+    """
+    with Transactions(engine).query() as connection:
+        if not inspect(connection).has_table(schema_compatibility.name):
+            return None
+        return connection.scalar(select(schema_compatibility.c.oldest_writer))
+
+
+def check(engine: Engine) -> str:
+    """Check that this program may write to the database. Return the revision of the schema: `HEAD`,
+    or that of the next release.
 
     :raises SchemaMismatch: the message names the remedy.
     :raises StoreUnavailable:
     """
     found = version(engine)
-    if found == HEAD:
-        return
     if found is None:
         raise SchemaMismatch("the database has no schema yet: run rtagent db sync")
-    if found > HEAD:
+    if found < HEAD:
         raise SchemaMismatch(
-            f"the database's schema is {found}, newer than this program's {HEAD}: install the"
-            " release that created it, or a later one"
+            f"the database's schema is {found}, this program's is {HEAD}: run rtagent db sync"
         )
-    raise SchemaMismatch(
-        f"the database's schema is {found}, this program's is {HEAD}: run rtagent db sync"
-    )
+    if found > HEAD:
+        oldest = oldest_writer(engine)
+        if oldest is None or oldest > HEAD:
+            raise SchemaMismatch(
+                f"the database's schema is {found}, newer than this program's {HEAD} by more than"
+                " one release: install the release that created it, or the one before that"
+            )
+    return found
 
 
 def sync(engine: Engine, revision: str = HEAD) -> None:
-    """Upgrade the schema to a revision. On SQLite and PostgreSQL, all of it or nothing.
+    """Upgrade the schema to a revision. On SQLite and PostgreSQL, all of it or nothing. A schema of
+    the next release is left as it is.
 
-    :raises SchemaMismatch: the database's schema is newer than `HEAD`.
+    :raises SchemaMismatch: the database's schema is newer than that.
     :raises StoreUnavailable:
     """
     from alembic import command
@@ -77,11 +119,22 @@ def sync(engine: Engine, revision: str = HEAD) -> None:
     found = version(engine)
     if found is not None and found > HEAD:
         check(engine)
+        return
     with (
         Transactions(engine).write_repeatable() as connection,
         _config(connection=connection) as config,
     ):
+        # MariaDB commits at each migration: an older program is refused before the first of them.
+        _record_oldest(connection)
         command.upgrade(config, revision)
+        _record_oldest(connection)
+
+
+def _record_oldest(connection: Connection) -> None:
+    """Record `OLDEST`, if the schema is new enough to have a place for it."""
+    if inspect(connection).has_table(schema_compatibility.name):
+        connection.execute(delete(schema_compatibility))
+        connection.execute(insert(schema_compatibility).values(oldest_writer=OLDEST))
 
 
 def ready(engine: Engine) -> None:
@@ -104,11 +157,13 @@ def script(url: str) -> str:
     """
     from alembic import command
 
-    dialect = open_engine(url, 1).dialect.name
+    dialect = open_engine(url, 1).dialect
     output = io.StringIO()
-    with _config(output, dialect=dialect) as config:
+    with _config(output, dialect=dialect.name) as config:
         command.upgrade(config, HEAD, sql=True)
-    return output.getvalue()
+    record = insert(schema_compatibility).values(oldest_writer=OLDEST)
+    statement = record.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+    return f"{output.getvalue()}{statement};\n\n"
 
 
 def revisions() -> list[Revision]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -26,21 +26,28 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
-from rtagent.compute_node import described, numa_topology, pci_device_pools, quantities, ratios
-from rtagent.db.checked_rows import MISMATCH, CheckedColumns, CheckedRow
+from rtagent.db.checked_rows import DIGEST, MISMATCH, CheckedColumns, CheckedRow
 from rtagent.db.device_rows import affects_devices
 from rtagent.db.findings import Findings
+from rtagent.db.node_conflict import no_such_node, raise_conflict
 from rtagent.db.node_row import NodeRow
 from rtagent.db.registry import BINARY
 from rtagent.db.rosters import ROSTERS
 from rtagent.db.schema import compute_nodes, services, to_document
 from rtagent.db.transaction import Statement
-from rtagent.errors import RevisionConflict, StoreDamaged, StoreUnavailable, WriterFenced
+from rtagent.errors import StoreDamaged, StoreUnavailable
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.change import Change
 from rtagent.model.node import Node, NodeRecord, Ratios, Writer
 from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Topology
+from rtagent.state.compute_node import (
+    described,
+    numa_topology,
+    pci_device_pools,
+    quantities,
+    ratios,
+)
 
 Fields = dict[str, Any]
 
@@ -65,8 +72,9 @@ _IDENTITY = (
     "writer_machine_id",
     "writer_boot_id",
     "writer_state_path",
-    "deleted_at",
+    *("deleted_at", "rebooted_at"),
 )
+_DISPENSABLE = frozenset(("rebooted_at",))  # the agent starts without it
 _RECORD = CheckedColumns(compute_nodes, _IDENTITY, None)
 #: Columns that only grow, and the highest value from which they can.
 _COUNTS, _MOST = ("epoch", "revision"), 2**62
@@ -77,7 +85,9 @@ _COUNTERS = CheckedColumns(
 _RATIOS = ("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio")
 _HOST = CheckedColumns(compute_nodes, ("topology", *_RATIOS), "host_digest")
 _INVENTORIES = CheckedColumns(compute_nodes, ("resource_inventories",), "inventories_digest")
-#: The parts of the row that have a digest each.
+#: Agents write the policy; schedulers read it.
+POLICY = CheckedColumns(compute_nodes, ("policy",), "policy_digest")
+#: The parts of the row that have a digest each, and that agents read.
 CHECKED_PARTS = (_COUNTERS, _HOST, _INVENTORIES)
 #: A value that cannot be read is None until the next heartbeat replaces it.
 _HEARTBEAT = CheckedColumns(services, ("report_count", "last_seen_up"), None)
@@ -117,6 +127,7 @@ def decode_record(row: Sequence[Any]) -> NodeRecord:
         report_count=seen.values["report_count"],
         last_seen_up=seen.values["last_seen_up"],
         deleted_at=values["deleted_at"],
+        rebooted_at=values["rebooted_at"],
     )
 
 
@@ -125,7 +136,8 @@ def _readable(row: CheckedRow, where: str) -> Mapping[str, Any]:
 
     :raises StoreDamaged: a column cannot be read.
     """
-    faults = row.faults or [name for name in _COUNTS if row.values[name] > _MOST]
+    faults = [fault for fault in row.faults if fault not in _DISPENSABLE]
+    faults = faults or [name for name in _COUNTS if row.values[name] > _MOST]
     if faults:
         raise StoreDamaged(f"{where}: {', '.join(faults)} cannot be read: {RESTORE}")
     return row.values
@@ -140,12 +152,25 @@ def _node(values: Mapping[str, Any]) -> Node:
     )
 
 
-def read_records(connection: Connection, uuid: str, hypervisor_hostname: str) -> list[NodeRecord]:
-    """Read the records with this uuid or this host name."""
+def read_records(
+    connection: Connection, uuid: str, hypervisor_hostname: str, findings: Findings
+) -> list[NodeRecord]:
+    """Read the records with this uuid or this host name, and report the damage of the former."""
     node = compute_nodes.c
     _refuse_damaged_uuid(connection, uuid, hypervisor_hostname)
-    found = or_(node.uuid == uuid, node.hypervisor_hostname == hypervisor_hostname)
-    return [decode_record(row) for row in connection.execute(record_query().where(found))]
+    wanted = or_(node.uuid == uuid, node.hypervisor_hostname == hypervisor_hostname)
+    rows = connection.execute(record_query().where(wanted)).all()
+    for row in rows:
+        if row[0] == uuid:
+            _set_aside(_RECORD.read(row), uuid, findings)
+    return [decode_record(row) for row in rows]
+
+
+def _set_aside(row: CheckedRow, node_uuid: str, findings: Findings) -> None:
+    """Report the damaged columns of an identity without which the agent starts."""
+    if faults := sorted(_DISPENSABLE.intersection(row.faults)):
+        effect = "it is set aside: guests that are not back since the last reboot are not awaited"
+        findings.add("compute_nodes", node_uuid, faults, effect)
 
 
 def _refuse_damaged_uuid(connection: Connection, uuid: str, hypervisor_hostname: str) -> None:
@@ -193,6 +218,7 @@ def _encode_record(record: NodeRecord) -> Fields:
         "writer_state_path": writer and writer.state_path,
         "raised_by": None,
         "deleted_at": record.deleted_at,
+        "rebooted_at": record.rebooted_at,
     }
 
 
@@ -210,7 +236,9 @@ def read_node(connection: Connection, node_uuid: str, findings: Findings) -> Nod
     record = connection.execute(select(*_RECORD.selected).where(its_row)).one_or_none()
     if record is None:
         raise no_such_node(node_uuid)
-    values = _readable(_RECORD.read(record), f"compute_nodes {node_uuid}")
+    checked = _RECORD.read(record)
+    values = _readable(checked, f"compute_nodes {node_uuid}")
+    _set_aside(checked, node_uuid, findings)
     rows = [
         tuple(connection.execute(select(*part.selected).where(its_row)).one())
         for part in CHECKED_PARTS
@@ -222,19 +250,15 @@ def read_node(connection: Connection, node_uuid: str, findings: Findings) -> Nod
         part.read(row, has_digests=has_digests)
         for part, row in zip(CHECKED_PARTS, rows, strict=True)
     )
+    rebooted = {"rebooted_at": values["rebooted_at"]}
     return NodeRow(
         node=_node(values),
         revision=values["revision"],
         epoch=values["epoch"],
         has_digests=has_digests,
         rosters=dict(zip(ROSTERS, rosters, strict=True)),
-        facts=_facts(findings, node_uuid, counters, host, inventories),
+        facts=rebooted | _facts(findings, node_uuid, counters, host, inventories),
     )
-
-
-def no_such_node(node_uuid: str) -> StoreUnavailable:
-    """Return the error for a node that the database does not have."""
-    return StoreUnavailable(f"the database has no node {node_uuid}")
 
 
 def _facts(
@@ -335,31 +359,18 @@ class NodeWriter:
         return self._statements[columns]
 
 
-def raise_conflict(connection: Connection, node_uuid: str, epoch: int) -> NoReturn:
-    """Raise the reason why an update did not match the row of a node."""
-    node = compute_nodes.c
-    query = select(node.epoch, node.revision).where(node.uuid == node_uuid)
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        raise no_such_node(node_uuid)
-    if row.epoch > epoch:
-        raise WriterFenced(node_uuid=node_uuid, ours=epoch, theirs=row.epoch)
-    raise RevisionConflict(
-        f"node {node_uuid} is at epoch {row.epoch} and revision {row.revision}, not at ours"
-    )
-
-
 def _changed_columns(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Fields:
     fields = quantities(after)
     fields["stats"] = to_document(fields["stats"])
     fields["revision"] = after.revision
     fields["failed_builds"] = after.failed_builds
-    fields |= _COUNTERS.signed(
-        {name: fields.get(name, before.node.uuid) for name in _COUNTERS.names}
-    )
+    # The uuid is not written: the database would look for all rows that refer to it.
+    counters = {name: fields.get(name, before.node.uuid) for name in _COUNTERS.names}
+    fields[DIGEST] = _COUNTERS.digest(counters)
     host_changed = any(change.topology or change.policy for change in changes)
     if host_changed:
         fields |= _HOST.signed({"topology": None} | _encode_host(after))
+        fields |= POLICY.signed({"policy": to_document(after.policy)})
     if host_changed or after.usage.numa != before.usage.numa:
         cells = numa_topology(after)
         fields["numa_topology"] = None if cells is None else to_document(cells)

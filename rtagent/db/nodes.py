@@ -31,10 +31,12 @@ class SqlNodes:
         with self._transactions.query() as connection:
             return tuple(map(decode_record, connection.execute(query)))
 
-    def remove(self, uuid: str, rule: Rule, now: datetime) -> NodeRecord:
+    def remove(self, uuid: str, rule: Rule, now: datetime, *, dry_run: bool = False) -> NodeRecord:
         """Mark a node's record as removed. Its rows stay. Return the record as it was before.
 
         The epoch is raised, so that a writer that starts at this moment is fenced.
+
+        :param dry_run: only evaluate the rule.
 
         :raises NodeNotFound: there is no such record, or it was removed already.
         :raises RtAgentError: from the rule.
@@ -49,6 +51,8 @@ class SqlNodes:
             record = decode_record(row)
             live = claims.c.node_uuid == uuid, claims.c.state.in_(sorted(LIVE_STATES))
             rule(record, connection.scalars(select(func.count()).where(*live)).one())
+            if dry_run:
+                return record
             removal = (
                 update(compute_nodes)
                 .where(node.uuid == uuid, node.epoch == record.epoch)

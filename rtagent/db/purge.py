@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, Table, delete, or_, select
+from sqlalchemy import Engine, Table, delete, func, or_, select
 
 from rtagent.db.claim_rows import CHECKED
 from rtagent.db.retention_rows import read_retention
@@ -19,9 +19,13 @@ from rtagent.model.claim import LIVE_STATES, RELEASED
 CHUNK = 1000
 
 
-def purge_node(transactions: Transactions, node_uuid: str, revision: int) -> int:
+def purge_node(
+    transactions: Transactions, node_uuid: str, revision: int, dry_run: bool = False
+) -> int:
     """Delete the operations and the released claims up to a revision. Return the number of deleted
     rows.
+
+    :param dry_run: only count the rows that would be deleted.
 
     A claim whose row is damaged may only seem to be released. Its row is kept.
     """
@@ -32,12 +36,13 @@ def purge_node(transactions: Transactions, node_uuid: str, revision: int) -> int
         claims.c.state == RELEASED,
         claims.c.revision <= revision,
     )
-    deleted = _purge(transactions, operations, "operation_id", *old)
     kept = claims.c.uuid.not_in(_damaged(transactions, *released))
-    return deleted + _purge(transactions, claims, "uuid", *released, kept)
+    purge = _count if dry_run else _purge
+    deleted = purge(transactions, operations, "operation_id", *old)
+    return deleted + purge(transactions, claims, "uuid", *released, kept)
 
 
-def purge_expired(engine: Engine, node_uuid: str, retention: float) -> int:
+def purge_expired(engine: Engine, node_uuid: str, retention: float, dry_run: bool = False) -> int:
     """Delete the operations and the released claims that a node's agent has counted as older than
     `retention` seconds. Return the number of deleted rows.
 
@@ -46,10 +51,10 @@ def purge_expired(engine: Engine, node_uuid: str, retention: float) -> int:
     transactions = Transactions(engine)
     with transactions.query() as connection:
         revision = read_retention(connection, node_uuid).expired_revision(retention)
-    return purge_node(transactions, node_uuid, revision) if revision else 0
+    return purge_node(transactions, node_uuid, revision, dry_run) if revision else 0
 
 
-def purge_history(engine: Engine, age: timedelta, now: datetime) -> int:
+def purge_history(engine: Engine, age: timedelta, now: datetime, dry_run: bool = False) -> int:
     """Delete the events that are older than that, of all nodes, except those of live claims. Return
     the number of deleted rows.
 
@@ -61,7 +66,7 @@ def purge_history(engine: Engine, age: timedelta, now: datetime) -> int:
         before = connection.scalars(select(database_now(engine.dialect, now))).one() - age
     live = select(claims.c.uuid).where(claims.c.state.in_(sorted(LIVE_STATES)))
     ended = claim_events.c.at < before, claim_events.c.claim_uuid.not_in(live)
-    return _purge(transactions, claim_events, "id", *ended)
+    return (_count if dry_run else _purge)(transactions, claim_events, "id", *ended)
 
 
 def _damaged(transactions: Transactions, *condition: Any) -> Sequence[str]:
@@ -78,6 +83,12 @@ def _damaged(transactions: Transactions, *condition: Any) -> Sequence[str]:
             return damaged
         damaged += [row[0] for row in rows if row[-1] is not None and CHECKED.read(row).faults]
         last = rows[-1][0]
+
+
+def _count(transactions: Transactions, table: Table, key: str, *condition: Any) -> int:
+    """Return the number of rows that `_purge` would delete."""
+    with transactions.query() as connection:
+        return connection.scalars(select(func.count(table.c[key])).where(*condition)).one()
 
 
 def _purge(transactions: Transactions, table: Table, key: str, *condition: Any) -> int:

@@ -17,7 +17,7 @@ from rtagent.ports import Service
 #: The name of the program in ``services.binary``, as in Nova.
 BINARY = "rtagentd"
 #: Incremented when the RPC API or the data that a service understands changes.
-VERSION = 1
+VERSION = 2
 
 _COLUMNS = Service.__struct_fields__
 _CHECKED = CheckedColumns(services, _COLUMNS, None)
@@ -39,6 +39,10 @@ class SqlServiceRegistry:
         fields: dict[str, Any] = {"disabled": disabled, "disabled_reason": reason}
         new = Service(host=host, binary=BINARY, version=VERSION, **fields)
         return self._write(host, fields, new)
+
+    def set_forced_down(self, host: str, forced_down: bool) -> Service:
+        new = Service(host=host, binary=BINARY, version=VERSION, forced_down=forced_down)
+        return self._write(host, {"forced_down": forced_down}, new)
 
     def now(self, now: datetime) -> datetime:
         """Return the time that heartbeats get. :param now: of this host, see `database_now`."""

@@ -5,9 +5,6 @@ Quantities are integers in the unit that the column's name states. Documents are
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,7 +12,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -28,8 +24,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql
-from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from rtagent.db.utc_date_time import UtcDateTime
 
 _MYSQL = ("mysql", "mariadb")
 
@@ -51,34 +47,6 @@ def to_document(value: object) -> str:
     """Return the JSON text of a value for a `Document` column, with sets and mappings sorted."""
     # Two steps: the encoder alone does not sort mappings with integer keys.
     return _encode(msgspec.to_builtins(value, str_keys=True, order="deterministic")).decode()
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware datetime, stored as UTC without a time zone, with microseconds."""
-
-    impl = DateTime
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # By default MariaDB's DATETIME drops fractions of a second.
-        return mysql.DATETIME(fsp=6) if dialect.name in _MYSQL else DateTime()
-
-    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any] | None:
-        # The text that SQLAlchemy makes, in one step: a commit has five of these for each claim.
-        return _sqlite_text if dialect.name == "sqlite" else super().bind_processor(dialect)
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.replace(tzinfo=UTC)
-
-
-# Several rows of one commit have the same timestamp.
-@lru_cache(maxsize=256)
-def _sqlite_text(value: datetime | None) -> str | None:
-    # Without the time zone "+00:00".
-    return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
 
 
 metadata = MetaData(
@@ -118,6 +86,12 @@ def _digest() -> Column[int]:
     return Column("row_digest", BigInteger)
 
 
+#: One row: the revision of the schema that the oldest program writes which may still write here.
+schema_compatibility = _table(
+    "schema_compatibility",
+    Column("oldest_writer", Kind, primary_key=True),
+)
+
 services = _table(
     "services",
     Column("host", Name, primary_key=True),
@@ -130,10 +104,10 @@ services = _table(
     Column("version", Integer, nullable=False),
 )
 
-#: Nova's ComputeNode fields; then the columns that make the row the lock of its node (revision,
-#: epoch), the writer's identity (``raised_by``: the store that raised the epoch since the writer
-#: enrolled), and the facts that a restart needs. The digests are of columns that are written
-#: together. A roster is a sum over the rows of the node in one table, see `rosters`.
+#: Nova's ComputeNode fields; the columns that make the row the lock of its node (revision, epoch);
+#: the writer's identity (``raised_by``: the store that raised the epoch since the writer enrolled);
+#: the facts that a restart needs; the policy, for schedulers; whether it drains. The digests are of
+#: columns that are written together. A roster is a sum over the node's rows in a table: `rosters`.
 compute_nodes = _table(
     "compute_nodes",
     Column("uuid", Uuid, primary_key=True),
@@ -171,7 +145,7 @@ compute_nodes = _table(
     Column("topology", Document),
     Column("resource_inventories", Document),
     Column("failed_builds", BigInteger, nullable=False),
-    Column("deleted_at", UtcDateTime),
+    *(Column(name, UtcDateTime) for name in ("deleted_at", "rebooted_at")),
     _digest(),
     Column("host_digest", BigInteger),
     Column("inventories_digest", BigInteger),
@@ -179,6 +153,8 @@ compute_nodes = _table(
         Column(f"{name}_roster", BigInteger)
         for name in ("claims", "devices", "domains", "migrations")
     ),
+    Column("policy", Document),
+    *(Column("policy_digest", BigInteger), Column("draining", Boolean)),
     Index(None, "hypervisor_hostname"),
     Index(None, "host"),
 )
@@ -314,6 +290,13 @@ retention = _table(
     _digest(),
 )
 
+drains = _table(
+    "drains",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("document", Document, nullable=False),
+    _digest(),
+)
+
 #: Consumers whose allocations have to be written to Placement, see `rtagent.model.outbox`.
 allocation_outbox = _table(
     "allocation_outbox",
@@ -323,6 +306,81 @@ allocation_outbox = _table(
     Column("request_id", Document, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     _digest(),
+)
+
+#: The events of commits, see `rtagent.db.event_rows`. ``sequence`` is the number of the last event
+#: of a row, ``events`` their number, and ``document`` a JSON array of them.
+event_outbox = _table(
+    "event_outbox",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("events", Integer, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("document", Document, nullable=False),
+    _digest(),
+)
+
+#: The number of the last event that was published as a notification.
+event_positions = _table(
+    "event_positions",
+    Column("node_uuid", Uuid, ForeignKey("compute_nodes.uuid"), primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+)
+
+#: Host aggregates. The host of a row need not have an agent yet.
+aggregates = _table(
+    "aggregates",
+    Column("uuid", Uuid, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+)
+
+aggregate_hosts = _table(
+    "aggregate_hosts",
+    Column("aggregate_uuid", Uuid, ForeignKey("aggregates.uuid"), primary_key=True),
+    Column("host", Name, primary_key=True),
+)
+
+aggregate_metadata = _table(
+    "aggregate_metadata",
+    Column("aggregate_uuid", Uuid, ForeignKey("aggregates.uuid"), primary_key=True),
+    Column("key", Name, primary_key=True),
+    Column("value", Document, nullable=False),
+)
+
+#: The uuids of deleted aggregates, by which they are recognised in Placement.
+deleted_aggregates = _table(
+    "deleted_aggregates",
+    Column("uuid", Uuid, primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+)
+
+#: Servers of a conductor. The document is a `rtagent.model.server.Server`; the other columns are
+#: what is searched, and what an operator reads.
+servers = _table(
+    "servers",
+    Column("uuid", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("vm_state", Kind, nullable=False),
+    Column("host", Name),
+    Column("operation_uuid", Uuid),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("document", Document, nullable=False),
+)
+
+#: Operations on servers. ``owner``, ``epoch`` and ``beat`` say which conductor works on one.
+server_operations = _table(
+    "server_operations",
+    Column("uuid", Uuid, primary_key=True),
+    Column("server_uuid", Uuid, nullable=False),
+    Column("kind", Kind, nullable=False),
+    Column("state", Kind, nullable=False),
+    Column("owner", Uuid),
+    Column("epoch", BigInteger, nullable=False),
+    Column("beat", BigInteger, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("document", Document, nullable=False),
+    Index(None, "server_uuid"),
+    Index(None, "state"),
 )
 
 #: Rows are only appended. They outlive the claims that they describe.

@@ -12,14 +12,16 @@ from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
 from rtagent.db.device_rows import read_devices
 from rtagent.db.domain_rows import read_domains
+from rtagent.db.drain_rows import read_drain, write_drain
 from rtagent.db.ended_claims import read_ended
+from rtagent.db.event_rows import KEPT, read_sequence
 from rtagent.db.findings import Findings
 from rtagent.db.first_digests import add_digests
-from rtagent.db.history import ClaimEvent, read_history
+from rtagent.db.history import read_history, read_page
 from rtagent.db.migration_rows import read_evacuated, read_migrations
+from rtagent.db.node_conflict import raise_conflict
 from rtagent.db.node_row import check_rosters
 from rtagent.db.node_rows import (
-    raise_conflict,
     read_node,
     read_records,
     write_record,
@@ -33,6 +35,7 @@ from rtagent.db.transaction import Transactions
 from rtagent.db.unit_rows import UnitReader, UnitWriter, with_suspects
 from rtagent.model.change import Change, Operation
 from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim_event import ClaimEvent, HistoryPage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import NodeState
 from rtagent.model.position import Position
@@ -48,27 +51,32 @@ def _ignore(_: str) -> None:
 class SqlStore:
     """A `Store` on an engine of `open_engine`. Thread-safe."""
 
-    def __init__(self, engine: Engine, passed: Passed = _ignore) -> None:
+    def __init__(
+        self, engine: Engine, passed: Passed = _ignore, *, events_kept: int = KEPT
+    ) -> None:
         """:param passed: called with the name of each boundary inside a transaction, see
-        `failpoints`.
+            `failpoints`.
+        :param events_kept: how many of the last events stay.
         """
         self._transactions = Transactions(engine)
-        self._writer = CommitWriter(engine.dialect, passed)
+        self._writer = CommitWriter(engine.dialect, passed, events_kept)
         self._units = UnitWriter(engine.dialect)
         self._passed = passed
         self._id = str(uuid4())
 
     def enroll(self, uuid: str, hypervisor_hostname: str, enroll: Enroll) -> Stored:
-        with self._transactions.write_repeatable(serial=True) as connection:
-            records = read_records(connection, uuid, hypervisor_hostname)
+        # An update requires the epoch that was read, so only new records need more isolation.
+        with self._transactions.write_named(f"enroll {hypervisor_hostname}") as connection:
+            findings = Findings()
+            records = read_records(connection, uuid, hypervisor_hostname, findings)
             chosen = enroll(records)
             write_record(connection, chosen, records)
             self._passed("enroll.node")
-            return self._read(connection, chosen.node.uuid, repair=True)
+            return self._read(connection, chosen.node.uuid, findings, repair=True)
 
     def load(self, node_uuid: str) -> Stored:
         with self._transactions.snapshot() as connection:
-            return self._read(connection, node_uuid)
+            return self._read(connection, node_uuid, Findings())
 
     def reload(self, node_uuid: str, epoch: int) -> Stored:
         # A reload whose own COMMIT was lost has raised the epoch unknown to this process. Such an
@@ -85,7 +93,7 @@ class SqlStore:
             if connection.execute(raised).rowcount != 1:
                 raise_conflict(connection, node_uuid, epoch)
             self._passed("reload.node")
-            return self._read(connection, node_uuid, repair=True)
+            return self._read(connection, node_uuid, Findings(), repair=True)
 
     def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         batch = net_batch(before, after, changes)
@@ -93,6 +101,7 @@ class SqlStore:
             self._passed("commit.begun")
             self._writer.update_node(connection, before, after, changes, batch)
             self._writer.write(connection, before.node.uuid, batch)
+            write_drain(connection, before, after)
 
     def position(self, node_uuid: str) -> Position | None:
         node = compute_nodes.c
@@ -131,13 +140,21 @@ class SqlStore:
         with self._transactions.query() as connection:
             return read_history(connection, node_uuid, claim_uuid)
 
-    def _read(self, connection: Connection, node_uuid: str, *, repair: bool = False) -> Stored:
+    def history_page(
+        self, node_uuid: str, claim_uuid: str | None, before: int | None, limit: int
+    ) -> HistoryPage:
+        with self._transactions.query() as connection:
+            return read_page(connection, node_uuid, claim_uuid, before, limit)
+
+    def _read(
+        self, connection: Connection, node_uuid: str, findings: Findings, *, repair: bool = False
+    ) -> Stored:
         """Read everything of a node.
 
+        :param findings: get the damage that is found.
         :param repair: rewrite the rows of units where they differ from the claims, and add digests
             if there are none.
         """
-        findings = Findings()
         row = read_node(connection, node_uuid, findings)
         units = UnitReader(connection, node_uuid)
         claims = read_claims(connection, row, units, findings)
@@ -152,6 +169,8 @@ class SqlStore:
             migrations=read_migrations(*parts),
             devices=read_devices(*parts),
             outbox=read_outbox(*parts),
+            drain=read_drain(connection, node_uuid, findings),
+            event_sequence=read_sequence(connection, node_uuid),
             **row.facts,
         )
         check_rosters(row, stored, findings)

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Dialect, literal, literal_column
 
 from rtagent.db.backends import backend
-from rtagent.db.schema import UtcDateTime
+from rtagent.db.utc_date_time import UtcDateTime
 
 
 def database_now(dialect: Dialect, now: datetime) -> ColumnElement[datetime]:

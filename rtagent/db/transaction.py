@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Engine, RootTransaction
+from sqlalchemy import Connection, Dialect, Engine, RootTransaction, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.expression import UpdateBase
 
 from rtagent.db.backends import Backend, backend
+from rtagent.db.last_backup import with_last_backup
+from rtagent.db.sql_errors import errors_of
 from rtagent.errors import (
     ChangeRejected,
     CommitUnknown,
@@ -32,6 +34,7 @@ class Transactions:
 
     def __init__(self, engine: Engine) -> None:
         self._backend: Backend = backend(engine.dialect.name)
+        self._errors = errors_of(engine)
         self._plain = engine
         self._snapshot = engine.execution_options(**self._backend.snapshot)
         self._writing = engine.execution_options(writes=True)
@@ -79,23 +82,43 @@ class Transactions:
             raise StoreUnavailable(error.message) from error
 
     @contextmanager
+    def write_named(self, name: str) -> Iterator[Connection]:
+        """Open a transaction that is isolated from others of this name, and may be done again.
+
+        PostgreSQL refuses most of the serializable transactions that read one small table at the
+        same time, whatever their rows. So these wait for each other instead.
+
+        :raises StoreUnavailable: as `write_repeatable`.
+        """
+        lock = self._backend.name_lock
+        with self.write_repeatable(serial=lock is None) as connection:
+            if lock is not None:
+                connection.execute(text(lock), {"name": name})
+            yield connection
+
+    @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except _FOREIGN as error:
-            raise self._translation(error) from error
+            raise self._counted(error) from error
 
     def _commit(self, transaction: RootTransaction) -> None:
         try:
             transaction.commit()
         except DBAPIError as error:
-            translation = self._translation(error)
+            translation = self._counted(error)
             if isinstance(translation, StoreUnavailable) and not self._unwritten(error):
                 translation = CommitUnknown(translation.message)
             raise translation from error
 
     def _unwritten(self, error: DBAPIError) -> bool:
         return self._backend.code(error) in self._backend.unwritten
+
+    def _counted(self, error: Exception) -> RtAgentError:
+        translation = self._translation(error)
+        self._errors.add(self._backend, error, translation)
+        return translation
 
     def _translation(self, error: Exception) -> RtAgentError:
         if isinstance(error, UnicodeError):
@@ -109,7 +132,8 @@ class Transactions:
             return Deadlock(cause)
         if self._backend.code(error) in self._backend.damaged:
             where = self._plain.url.database
-            return StoreDamaged(f"{cause}: {where} is damaged: {self._backend.restore}")
+            remedy = with_last_backup(self._backend.restore, where)
+            return StoreDamaged(f"{cause}: {where} is damaged: {remedy}")
         return StoreUnavailable(cause)
 
 
@@ -151,5 +175,5 @@ class Statement:
 
 def _first_line(error: DBAPIError) -> str:
     """Return the first line of the driver's message. PyMySQL puts a number before it."""
-    text = str(error.orig.args[-1] if error.orig and error.orig.args else error.orig)
-    return text.strip().partition("\n")[0]
+    message = str(error.orig.args[-1] if error.orig and error.orig.args else error.orig)
+    return message.strip().partition("\n")[0]

@@ -14,6 +14,10 @@ from rtagent.model.base import Value
 
 Options = dict[str, Any]
 
+#: Words of drivers' own time-outs, which have no code of their own: while they connect, and while
+#: they wait for a server that does not answer.
+_TIMED_OUT = ("timed out", "timeout expired", "did not answer in time")
+
 #: A driver's code of an error: SQLite's and MariaDB's numbers, PostgreSQL's SQLSTATE.
 Code = str | int | None
 
@@ -40,7 +44,10 @@ class Backend(ABC):
     :cvar title: the product's name.
     :cvar snapshot: execution options with which several reads see the same state.
     :cvar serial: execution options that isolate a transaction from others of its kind.
+    :cvar name_lock: a statement that locks ``:name`` until the transaction ends; None: `serial` is
+        used.
     :cvar deadlocks: error codes that mean "ended in favour of another transaction".
+    :cvar timeouts: error codes that mean "it took too long", apart from the driver's own ones.
     :cvar unwritten: further error codes of a failed COMMIT that has definitely written nothing.
     :cvar damaged: error codes that mean "the stored data is damaged".
     :cvar check: a statement that checks all data and returns "ok"; None: the server does it itself.
@@ -52,7 +59,9 @@ class Backend(ABC):
     title: ClassVar[str]
     snapshot: ClassVar[Options]
     serial: ClassVar[Options]
+    name_lock: ClassVar[str | None] = None
     deadlocks: ClassVar[frozenset[Code]]
+    timeouts: ClassVar[frozenset[Code]]
     unwritten: ClassVar[frozenset[Code]]
     damaged: ClassVar[frozenset[Code]]
     check: ClassVar[str | None] = None
@@ -80,6 +89,11 @@ class Backend(ABC):
     @abstractmethod
     def code(self, error: DBAPIError) -> Code:
         """Return the driver's code of an error."""
+
+    def timed_out(self, error: DBAPIError) -> bool:
+        """Return whether an error means that a bound of `arguments` or `listen` was exceeded."""
+        text = str(error.orig)
+        return self.code(error) in self.timeouts or any(words in text for words in _TIMED_OUT)
 
 
 def refuse_dropped(descriptor: int) -> None:

@@ -34,7 +34,7 @@ _VARIABLES = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})".format(
 _TABLES = """
 SELECT table_name, engine FROM information_schema.tables
 WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ({names})
-""".format(names=", ".join(f"'{table}'" for table in metadata.tables))
+""".format(names=", ".join(f"'{table}'" for table in metadata.tables))  # nosec B608  # our names
 
 
 class MySQL(Backend):
@@ -47,6 +47,8 @@ class MySQL(Backend):
     serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
     # 1213: deadlock, or refused by a cluster. 1020: the row has changed since the snapshot.
     deadlocks: ClassVar[frozenset[Code]] = frozenset({1213, 1020})
+    # 1205: a lock. 1969, 3024: a statement.
+    timeouts: ClassVar[frozenset[Code]] = frozenset({1205, 1969, 3024})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]] = frozenset({1034, 1194, 1195, 1712})
     now = "UTC_TIMESTAMP(6)"

@@ -40,7 +40,9 @@ SELECT name, value FROM (VALUES
 ) AS settings (name, value) WHERE value NOT IN ('on', 'remote_apply')
 UNION ALL
 SELECT relname, 'unlogged' FROM pg_class WHERE relpersistence <> 'p' AND oid IN ({tables})
-""".format(tables=", ".join(f"to_regclass('{table}')" for table in metadata.tables))
+""".format(  # nosec B608  # the names of our own tables
+    tables=", ".join(f"to_regclass('{table}')" for table in metadata.tables)
+)
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
@@ -70,7 +72,10 @@ class PostgreSQL(Backend):
     title = "PostgreSQL"
     snapshot: ClassVar[Options] = {"isolation_level": "REPEATABLE READ"}
     serial: ClassVar[Options] = {"isolation_level": "SERIALIZABLE"}
+    name_lock = "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"
     deadlocks: ClassVar[frozenset[Code]] = frozenset({"40001", "40P01"})
+    # A statement, a lock, an idle transaction.
+    timeouts: ClassVar[frozenset[Code]] = frozenset({"57014", "55P03", "25P03"})
     unwritten: ClassVar[frozenset[Code]] = frozenset()
     damaged: ClassVar[frozenset[Code]] = frozenset({"XX001", "XX002"})
     now = "timezone('UTC', clock_timestamp())"

@@ -26,6 +26,7 @@ class SQLite(Backend):
     snapshot: ClassVar[Options] = {}
     serial: ClassVar[Options] = {}
     deadlocks: ClassVar[frozenset[Code]] = frozenset()
+    timeouts: ClassVar[frozenset[Code]] = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
     # After an I/O error in COMMIT, recovery from a crash may still find the transaction in the WAL.
     unwritten: ClassVar[frozenset[Code]] = frozenset(
         {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
@@ -34,9 +35,9 @@ class SQLite(Backend):
     # PRAGMA quick_check would leave out the indexes, by which rows are found.
     check = "PRAGMA integrity_check(3)"
     restore = (
-        "stop the agent, and put the last copy that rtagent db backup has made in its place; or, if"
-        " there is none, start once with rtagentd --rebuild, which sets the file aside and begins"
-        " without claims"
+        "stop the agent, and restore the last copy that rtagent db backup has made with rtagent db"
+        " restore; or, if there is none, start once with rtagentd --rebuild, which sets the file"
+        " aside and begins without claims"
     )
     now = None
     native_backup = None

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from rtagent.db.engine import open_engine
 from rtagent.db.schema import metadata
+from rtagent.db.store import SqlStore
+from rtagent.identity.enrollment import HeartbeatWatch, enroll
 from rtagent.model.node_state import NodeState
-from tests.support.damaged_stores import fill, judge
+from tests.support.damaged_stores import AGENT, fill, judge
+from tests.support.stored_values import NODE
 
 #: Tables whose rows the agent reads at its start.
 TABLES = (
@@ -33,6 +37,7 @@ READ = {
     "compute_nodes": [
         *("uuid", "host", "hypervisor_hostname", "host_ip", "revision", "epoch", "raised_by"),
         *("writer_machine_id", "writer_boot_id", "writer_state_path", "deleted_at"),
+        *("rebooted_at", "draining"),
         *("topology", "resource_inventories", "failed_builds", "disk_available_least"),
         *("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio"),
         *("row_digest", "host_digest", "inventories_digest"),
@@ -106,3 +111,19 @@ def test_damage_to_a_column_is_noticed(original: tuple[Path, NodeState], table: 
     assert outcomes
     if (table, column) in HELD:
         assert outcomes == {"quarantined"}
+
+
+def test_damaged_time_of_a_reboot_is_reported_and_set_aside(original: tuple[Path, NodeState]):
+    path, _ = original
+    for copy in damage(path, "compute_nodes", "rebooted_at"):
+        engine = open_engine(f"sqlite:///{copy}", 5)
+        store, rule = SqlStore(engine), enroll(AGENT, HeartbeatWatch(), 0.0)
+        damaged = store.load(NODE.uuid)
+        started = store.enroll(NODE.uuid, NODE.hypervisor_hostname, rule)
+        repaired = store.load(NODE.uuid)
+        engine.dispose()
+        for stored in (damaged, started):
+            (sentence,) = stored.damage
+            assert sentence.startswith("compute_nodes ")
+            assert "(rebooted_at): it is set aside" in sentence
+        assert (started.rebooted_at, repaired.damage) == (None, ())

@@ -3,12 +3,14 @@
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, insert, select, update
 
-from rtagent.db.history import ClaimEvent, ClaimFacts
+from rtagent.db.history import SPAN
 from rtagent.db.schema import claim_events
 from rtagent.db.store import SqlStore
 from rtagent.model.claim import ACTIVE
+from rtagent.model.claim_event import ClaimEvent, ClaimFacts, HistoryPage
+from rtagent.model.node import NodeRecord
 from tests.support.stored_values import NODE, NOW, ODD, changed, claim, created, uuid
 from tests.support.stores import Database, commit, enrolled
 
@@ -43,6 +45,44 @@ def test_history_is_complete_and_ordered(database: Database):
         ),
     )
     assert store.history(NODE.uuid, uuid(5)) == ()
+
+
+def test_pages_of_history_are_newest_first_and_lead_to_all_events(database: Database):
+    store = database.store()
+    state = enrolled(store)
+    for number in range(5):
+        state = commit(store, state, created(claim(number)))
+    state = commit(store, state, changed(claim(1), state=ACTIVE))
+    numbers, found, before = [], [], None
+    while True:
+        page = store.history_page(NODE.uuid, None, before, 2)
+        numbers += [each.number for each in page.events]
+        found += [each.event for each in page.events]
+        before = page.older
+        if before is None:
+            break
+    assert numbers == sorted(set(numbers), reverse=True)
+    assert found == list(reversed(store.history(NODE.uuid)))
+    page = store.history_page(NODE.uuid, claim(1).uuid, None, 9)
+    assert [each.event.action for each in page.events] == ["activate", "create"]
+    assert store.history_page(NODE.uuid, uuid(9), None, 9) == HistoryPage()
+
+
+def test_a_read_of_the_newest_events_looks_at_a_bounded_number_of_rows(engine: Engine):
+    """Events of other nodes, in between, do not make it longer."""
+    store = SqlStore(engine)
+    commit(store, enrolled(store), created(claim(1)))
+    other = replace(NODE, uuid=uuid(77), host="c77", hypervisor_hostname="hv77")
+    store.enroll(other.uuid, "hv77", lambda _: NodeRecord(node=other, epoch=1, revision=0))
+    with engine.begin() as connection:
+        row = dict(connection.execute(select(claim_events)).mappings().one())
+        others = {**row, "node_uuid": other.uuid, "id": row["id"] + SPAN + 10}
+        connection.execute(insert(claim_events).values(others))
+    newest = store.history_page(NODE.uuid, None, None, 5)
+    assert newest.events == () and newest.older is not None
+    older = store.history_page(NODE.uuid, None, newest.older, 5)
+    assert [each.event.claim_uuid for each in older.events] == [claim(1).uuid]
+    assert older.older is None
 
 
 def test_damaged_event_is_listed_with_what_can_be_read(engine: Engine):

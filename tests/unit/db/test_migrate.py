@@ -51,12 +51,48 @@ def test_ready_does_not_upgrade_an_older_schema(engine: Engine):
     assert migrate.version(engine) == "0000"
 
 
-def test_newer_schema_is_refused(engine: Engine):
+def set_oldest_writer(engine: Engine, revision: str) -> None:
+    with engine.begin() as connection:
+        statement = text("UPDATE schema_compatibility SET oldest_writer = :r")
+        connection.execute(statement, {"r": revision})
+
+
+def test_sync_records_the_oldest_program_that_may_write(engine: Engine):
+    migrate.sync(engine, "0009")
+    assert migrate.oldest_writer(engine) is None
+    migrate.sync(engine)
+    assert migrate.oldest_writer(engine) == migrate.OLDEST <= migrate.HEAD
+    set_version(engine, "0010")
+    set_oldest_writer(engine, "0008")  # as the release before recorded it
+    migrate.sync(engine)
+    assert migrate.oldest_writer(engine) == migrate.OLDEST
+
+
+def test_schema_of_the_next_release_is_used_and_left_as_it_is(engine: Engine):
+    migrate.sync(engine)
+    set_version(engine, "9998")
+    set_oldest_writer(engine, migrate.HEAD)
+    assert migrate.check(engine) == "9998"
+    migrate.ready(engine)
+    migrate.sync(engine)
+    assert migrate.version(engine) == "9998"
+    assert migrate.oldest_writer(engine) == migrate.HEAD
+
+
+def test_schema_that_is_newer_by_two_releases_is_refused(engine: Engine):
     migrate.sync(engine)
     set_version(engine, "9999")
+    set_oldest_writer(engine, "9998")
     for refuse in (migrate.check, migrate.ready, migrate.sync):
-        with pytest.raises(SchemaMismatch, match="newer than this program"):
+        with pytest.raises(SchemaMismatch, match="by more than one release"):
             refuse(engine)
+
+
+def test_newer_schema_without_a_record_is_refused(engine: Engine):
+    migrate.sync(engine, "0009")
+    set_version(engine, "9999")
+    with pytest.raises(SchemaMismatch, match="newer than this program"):
+        migrate.check(engine)
 
 
 def test_failed_sync_changes_nothing(engine: Engine):

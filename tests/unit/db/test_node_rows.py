@@ -5,12 +5,14 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from rtagent.compute_node import numa_topology, pci_device_pools
+from rtagent.db.node_metrics import NodeMetrics
 from rtagent.db.schema import compute_nodes
 from rtagent.db.store import SqlStore
 from rtagent.model.change import Change
 from rtagent.model.domain_usage import Occupancy
+from rtagent.model.metric import Metric, documents
 from rtagent.model.policy import Policy
+from rtagent.state.compute_node import numa_topology, pci_device_pools
 from tests.support.stored_values import (
     NODE,
     NOW,
@@ -77,3 +79,24 @@ def test_pools_column_counts_the_available_devices(engine: Engine):
     (pool,) = pci_device_pools(state)
     assert pool["count"] == 1
     assert '"count":1' in pools_shown(engine)
+
+
+def test_metrics_column_is_written_by_the_present_writer_only(engine: Engine):
+    def shown() -> Any:
+        with engine.connect() as connection:
+            document = connection.scalar(select(compute_nodes.c.metrics))
+        return document and json.loads(document)
+
+    store, measured = SqlStore(engine), NodeMetrics(engine)
+    metric = Metric(name="cpu.percent", value=0.5, timestamp=NOW, source="s")
+    state = enrolled(store)
+    measured.write(NODE.uuid, state.epoch, (metric,))
+    assert shown() == documents((metric,))
+    # A commit keeps them, and they change neither the revision nor what is read.
+    host = Change(cause="audit", at=NOW, topology=TOPOLOGY, policy=POLICY)
+    state = commit(store, state, host)
+    assert shown() == documents((metric,))
+    measured.write(NODE.uuid, state.epoch, (metric, metric))
+    assert_stored(store.load(NODE.uuid), state)
+    measured.write(NODE.uuid, state.epoch - 1, ())
+    assert len(shown()) == 2

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import DDL, Engine
 
 from rtagent.db.engine import open_engine
 from rtagent.db.store import SqlStore
@@ -110,3 +110,14 @@ def test_commits_are_synced_to_disk(engine: Engine):
 def test_url_of_an_unsupported_database_is_refused(url: str):
     with pytest.raises(ConfigError, match="connection"):
         open_engine(url, 5)
+
+
+def test_commit_does_not_write_the_uuid_to_which_all_other_rows_refer(engine: Engine):
+    store = SqlStore(engine)
+    state = enrolled(store)
+    refused = "BEGIN SELECT RAISE(ABORT, 'all rows that refer to it are looked up'); END"
+    trigger = DDL(f"CREATE TRIGGER uuid BEFORE UPDATE OF uuid ON compute_nodes {refused}")
+    with engine.begin() as connection:
+        connection.execute(trigger)
+    state = commit(store, state, created(claim(1)))
+    assert_stored(store.load(NODE.uuid), state)

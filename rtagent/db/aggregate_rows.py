@@ -1,0 +1,182 @@
+"""Rows of ``aggregates``: host aggregates with their hosts and their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, delete, insert, select, update
+
+from rtagent.db.checked_rows import CheckedColumns
+from rtagent.db.schema import (
+    aggregate_hosts,
+    aggregate_metadata,
+    aggregates,
+    deleted_aggregates,
+)
+from rtagent.db.transaction import Transactions
+from rtagent.errors import StoreDamaged
+from rtagent.model.aggregate import Aggregate
+from rtagent.scheduler import aggregate_rules as rules
+
+_AGGREGATES = CheckedColumns(aggregates, ("uuid", "name"), None)
+_HOSTS = CheckedColumns(aggregate_hosts, ("aggregate_uuid", "host"), None)
+_METADATA = CheckedColumns(aggregate_metadata, ("aggregate_uuid", "key", "value"), None)
+
+
+class AggregateStore:
+    """The aggregates of an engine of `open_engine`. Thread-safe.
+
+    An aggregate is named by its uuid or by its name. A change is one transaction that excludes
+    other changes of aggregates. All methods raise `StoreUnavailable`. A change whose outcome is
+    unknown may be made again.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._transactions = Transactions(engine)
+
+    def list(self) -> tuple[Aggregate, ...]:
+        """Return all aggregates, by name."""
+        with self._transactions.snapshot() as connection:
+            return _read(connection)
+
+    def show(self, aggregate: str) -> Aggregate:
+        """Return one aggregate. :raises AggregateNotFound:"""
+        return rules.find(self.list(), aggregate)
+
+    def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
+        """Create an aggregate without hosts.
+
+        :param uuid: chosen by the caller. The aggregate of this uuid and name is returned if it
+            exists: the call was made before.
+        :raises AggregateNameExists: InvalidRequest:
+        """
+        new = Aggregate(uuid=uuid, name=name, metadata=dict(metadata))
+        with self._transactions.write_repeatable(serial=True) as connection:
+            known = _read(connection)
+            for each in known:
+                if (each.uuid, each.name) == (uuid, name):
+                    return each
+            rules.check(new, known)
+            connection.execute(insert(aggregates), {"uuid": uuid, "name": name})
+            _insert_metadata(connection, uuid, new.metadata)
+            return new
+
+    def set(
+        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    ) -> Aggregate:
+        """Change the metadata of an aggregate. Keys that are not named stay.
+
+        :param metadata: None removes a key. :param name: its new name; None: it stays.
+        :raises AggregateNotFound: AggregateNameExists: ZoneConflict: InvalidRequest:
+        """
+        return self._change(aggregate, lambda each: rules.with_metadata(each, metadata, name))
+
+    def add_host(self, aggregate: str, host: str) -> Aggregate:
+        """Add a host, by its name in the service's record. It need not have an agent yet.
+
+        :raises AggregateNotFound: AggregateHostExists: ZoneConflict: InvalidRequest:
+        """
+        return self._change(aggregate, lambda each: rules.with_host(each, host))
+
+    def remove_host(self, aggregate: str, host: str) -> Aggregate:
+        """Remove a host. :raises AggregateNotFound: AggregateHostNotFound:"""
+        return self._change(aggregate, lambda each: rules.without_host(each, host))
+
+    def delete(self, aggregate: str, now: datetime) -> Aggregate:
+        """Delete an aggregate that has no hosts. Return it as it was.
+
+        :raises AggregateNotFound: AggregateNotEmpty:
+        """
+        with self._transactions.write_repeatable(serial=True) as connection:
+            found = rules.find(_read(connection), aggregate)
+            rules.check_empty(found)
+            its = aggregate_metadata.c.aggregate_uuid == found.uuid
+            connection.execute(delete(aggregate_metadata).where(its))
+            connection.execute(delete(aggregates).where(aggregates.c.uuid == found.uuid))
+            gone = deleted_aggregates.c.uuid == found.uuid  # it was deleted and created again
+            connection.execute(delete(deleted_aggregates).where(gone))
+            connection.execute(insert(deleted_aggregates), {"uuid": found.uuid, "at": now})
+            return found
+
+    def deleted(self) -> frozenset[str]:
+        """Return the uuids of the aggregates that were deleted."""
+        with self._transactions.query() as connection:
+            return frozenset(connection.scalars(select(deleted_aggregates.c.uuid)))
+
+    def _change(self, wanted: str, rule: Callable[[Aggregate], Aggregate]) -> Aggregate:
+        with self._transactions.write_repeatable(serial=True) as connection:
+            known = _read(connection)
+            before = rules.find(known, wanted)
+            after = rule(before)
+            rules.check(after, known)
+            _write(connection, before, after)
+            return after
+
+
+def _read(connection: Connection) -> tuple[Aggregate, ...]:
+    hosts, metadata = dict[str, list[str]](), dict[str, dict[str, str]]()
+    for values in _rows(connection, _HOSTS):
+        hosts.setdefault(values["aggregate_uuid"], []).append(values["host"])
+    for values in _rows(connection, _METADATA):
+        metadata.setdefault(values["aggregate_uuid"], {})[values["key"]] = values["value"]
+    known = (
+        Aggregate(
+            uuid=values["uuid"],
+            name=values["name"],
+            metadata=metadata.get(values["uuid"], {}),
+            hosts=tuple(sorted(hosts.get(values["uuid"], ()))),
+        )
+        for values in _rows(connection, _AGGREGATES)
+    )
+    return tuple(sorted(known, key=lambda each: each.name))
+
+
+def _rows(connection: Connection, columns: CheckedColumns) -> Iterable[Mapping[str, Any]]:
+    """Read the rows of a table.
+
+    :raises StoreDamaged: a row cannot be read. Guests could get to hosts that they must not have,
+        so such a row is not left out.
+    """
+    rows: Sequence[Sequence[Any]] = connection.execute(select(*columns.selected)).all()
+    for row in rows:
+        checked = columns.read(row)
+        if checked.faults:
+            faults = ", ".join(checked.faults)
+            raise StoreDamaged(
+                f"{columns.table.name} {row[0]}: {faults} cannot be read: restore the last backup,"
+                " or delete the row"
+            )
+        yield checked.values
+
+
+def _write(connection: Connection, before: Aggregate, after: Aggregate) -> None:
+    """Write what differs."""
+    uuid = after.uuid
+    if before.name != after.name:
+        row = update(aggregates).where(aggregates.c.uuid == uuid)
+        connection.execute(row.values(name=after.name))
+    if before.metadata != after.metadata:
+        table = aggregate_metadata
+        connection.execute(delete(table).where(table.c.aggregate_uuid == uuid))
+        _insert_metadata(connection, uuid, after.metadata)
+    _write_hosts(connection, uuid, set(before.hosts), set(after.hosts))
+
+
+def _write_hosts(connection: Connection, uuid: str, before: set[str], after: set[str]) -> None:
+    table: Table = aggregate_hosts
+    for host in sorted(before - after):
+        its = table.c.aggregate_uuid == uuid, table.c.host == host
+        connection.execute(delete(table).where(*its))
+    for host in sorted(after - before):
+        connection.execute(insert(table), {"aggregate_uuid": uuid, "host": host})
+
+
+def _insert_metadata(connection: Connection, uuid: str, metadata: Mapping[str, str]) -> None:
+    rows = [
+        {"aggregate_uuid": uuid, "key": key, "value": value}
+        for key, value in sorted(metadata.items())
+    ]
+    if rows:
+        connection.execute(insert(aggregate_metadata), rows)
