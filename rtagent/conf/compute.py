@@ -26,6 +26,17 @@ The interval at which the records of this host are read from Placement again, in
 changes that others made. 0: read them once, and afterwards only after a conflict.
 """,
     ),
+    cfg.IntOpt(
+        "consecutive_build_service_disable_threshold",
+        default=10,
+        min=0,
+        mutable=True,
+        help="""
+The number of failed builds in a row at which the agent disables its service, so that the scheduler
+selects other hosts. A good build does not enable it again: ``rtagent service enable`` does. After
+that, as many builds may fail as before. 0: failed builds are counted, and disable nothing.
+""",
+    ),
     cfg.Opt(
         "cpu_shared_set",
         type=CpuSet(),
@@ -95,6 +106,7 @@ class Compute(Value, frozen=True, kw_only=True):
     """
 
     resource_provider_association_refresh: int
+    consecutive_build_service_disable_threshold: int
     cpu_shared_set: frozenset[int] | None
     cpu_dedicated_set: frozenset[int] | None
     image_type_exclude_list: Sequence[str]

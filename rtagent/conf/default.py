@@ -105,6 +105,33 @@ heartbeat of the node's agent. The time must be more than the ``report_interval`
 database.
 """,
     ),
+    cfg.StrOpt(
+        "default_availability_zone",
+        default="nova",
+        mutable=True,
+        help="""
+The availability zone of hosts whose aggregates name none.
+
+Read by the scheduler.
+""",
+    ),
+    cfg.ListOpt(
+        "compute_monitors",
+        default=[],
+        mutable=True,
+        help="""
+The monitors that measure the host each ``report_interval``. The metrics are in the field
+``metrics`` of the node's record and in the reports to the schedulers, for ``MetricsWeigher`` and
+``MetricsFilter``. One monitor of each type can be named:
+
+* ``cpu.virt_driver``: the use of the host's CPUs, as libvirt reports it, with Nova's names
+  (``cpu.percent``, ``cpu.user.time`` and others)
+* ``numa.membw``: the memory bandwidth of the host and of each NUMA cell, in MB/s
+  (``numa.membw.current`` and ``numa.membw.max``), where Linux's resctrl counts it
+
+Other packages add monitors as entry points of ``rtagent.compute.monitors``.
+""",
+    ),
     cfg.IntOpt(
         "reserved_host_memory_mb",
         default=512,
@@ -127,6 +154,13 @@ database.
         help="""
 The number of physical CPUs that are reserved for the host. It cannot be combined with ``[compute]
 cpu_shared_set`` or ``cpu_dedicated_set``: leave the host's CPUs out of these sets instead.
+""",
+    ),
+    cfg.BoolOpt(
+        "allow_resize_to_same_host",
+        default=False,
+        help="""
+Let the conductor resize a server on the host that it is on, if the scheduler selects this host.
 """,
     ),
     cfg.MultiOpt(
@@ -182,9 +216,12 @@ class Default(Value, frozen=True, kw_only=True):
     update_resources_interval: int
     report_interval: int
     service_down_time: int
+    compute_monitors: Sequence[str]
+    default_availability_zone: str
     reserved_host_memory_mb: int
     reserved_host_disk_mb: int
     reserved_host_cpus: int
+    allow_resize_to_same_host: bool
     reserved_huge_pages: Sequence[ReservedPages] | None
     cpu_allocation_ratio: float | None
     ram_allocation_ratio: float | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 from oslo_config import cfg
 
@@ -13,10 +14,17 @@ from rtagent.conf.load import Mistakes, mistake, note, values
 
 #: The libraries whose options the daemon has (entry points of ``oslo.config.opts``).
 LOG = "oslo.log"
-LIBRARIES = (LOG, "oslo.messaging")
+REPORTS = "oslo.reports"
+LIBRARIES = (LOG, "oslo.messaging", "oslo.policy", REPORTS)
 
 #: The option that names a configuration file of `logging`. The file is read again at each reload.
 LOG_CONFIG = "log_config_append"
+
+#: The option that writes to systemd's journal with its fields, and the module that it needs.
+JOURNAL, JOURNAL_MODULE = "use_journal", "systemd"
+
+#: The option that names the directory of state reports.
+REPORT_GROUP, REPORT_DIRECTORY = "oslo_reports", "log_dir"
 
 #: The option that compresses requests; this agent would refuse its own.
 COMPRESSION = "kombu_compression"
@@ -45,6 +53,14 @@ def judge(conf: cfg.ConfigOpts, mistakes: Mistakes) -> None:
         path = read.get(LOG_CONFIG)
         if path and not os.path.isfile(path):
             note(mistakes, mistake("DEFAULT", LOG_CONFIG, path, "is not a file"))
+        if read.get(JOURNAL) and find_spec(JOURNAL_MODULE) is None:
+            rule = (
+                "needs the Python package systemd-python: install it, or log to the standard error"
+            )
+            note(mistakes, mistake("DEFAULT", JOURNAL, "True", rule))
+        directory = read.get(REPORT_DIRECTORY) if group == REPORT_GROUP else None
+        if directory and not os.path.isdir(directory):
+            note(mistakes, mistake(REPORT_GROUP, REPORT_DIRECTORY, directory, "is not a directory"))
         compression = read.get(COMPRESSION)
         if compression:
             rule = "must be unset, because agents refuse compressed messages"

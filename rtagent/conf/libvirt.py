@@ -36,6 +36,16 @@ at all. The agent itself is never blocked.
 """,
     ),
     cfg.IntOpt(
+        "guests_start_timeout",
+        default=600,
+        min=0,
+        help="""
+The time in seconds that guests have to start after a reboot of the host, from the first start of
+the agent. Until then a claim whose guest is not back has the flag ``reboot``; afterwards it is
+suspect. 0: it is suspect at once, as after a restart of the agent.
+""",
+    ),
+    cfg.IntOpt(
         "realtime_scheduler_priority",
         default=1,
         min=1,
@@ -130,6 +140,7 @@ class Libvirt(Value, frozen=True, kw_only=True):
 
     connection_uri: str
     call_timeout: int
+    guests_start_timeout: int
     realtime_scheduler_priority: int
     pmem_namespaces: Sequence[str]
     file_backed_memory: int

@@ -15,10 +15,12 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_reports import opts as report_opts
 
 from rtagent import __version__
 from rtagent.conf import opts
 from rtagent.errors import ConfigError
+from rtagent.model.printable import printable_lines
 
 PROJECT = "rtagent"
 
@@ -41,6 +43,7 @@ def parse(
     """
     opts.register_opts(conf)
     log.register_options(conf)
+    report_opts.set_defaults(conf)
     conf.register_cli_opts(cli)
     printed = io.StringIO()
     try:
@@ -52,7 +55,7 @@ def parse(
         # oslo.config exits if a file has an invalid value for an option of the command line.
         if exc.code == BAD_VALUE:
             raise _unusable(args, printed.getvalue().strip()) from exc
-        sys.stderr.write(printed.getvalue())
+        sys.stderr.write(printable_lines(printed.getvalue()))
         raise
     return conf
 

@@ -18,11 +18,15 @@ from rtagent.conf import opts
 from rtagent.conf.api import Api
 from rtagent.conf.claims import Claims
 from rtagent.conf.compute import IMAGE_TYPE, Compute
+from rtagent.conf.conductor import ConductorSettings
 from rtagent.conf.database import Database
 from rtagent.conf.default import Default
 from rtagent.conf.devices import Devices, mdev_group, mdev_options
+from rtagent.conf.events import Events
+from rtagent.conf.filter_scheduler import FilterScheduler
 from rtagent.conf.libvirt import Libvirt
 from rtagent.conf.load import Mistakes, mistake, note, sections, values
+from rtagent.conf.metrics import Metrics
 from rtagent.conf.networks import NetworkOptions
 from rtagent.conf.neutron import Neutron, physnet_group, physnet_options
 from rtagent.conf.neutron_tunnel import NeutronTunnel
@@ -30,6 +34,8 @@ from rtagent.conf.pci import Pci
 from rtagent.conf.placement import PlacementOptions
 from rtagent.conf.policy import DeviceOptions, make_policy, numa_policy
 from rtagent.conf.provider_files import read_files
+from rtagent.conf.rpc import Rpc
+from rtagent.conf.scheduler import Scheduler
 from rtagent.conf.types import ReservedPages
 from rtagent.conf.upgrade_levels import UpgradeLevels
 from rtagent.errors import ConfigError
@@ -40,6 +46,7 @@ from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.provider_files import ProviderFiles
 from rtagent.numa import cpu_sets
 from rtagent.pci.mdev import MdevSettings
+from rtagent.scheduler.options import FilterOptions, SchedulerOptions
 
 RATIOS = ("cpu", "ram", "disk")
 
@@ -56,13 +63,19 @@ class Settings(Value, frozen=True, kw_only=True):
     api: Api
     claims: Claims
     compute: Compute
+    conductor: ConductorSettings
     database: Database
     devices: Devices
+    events: Events
+    filter_scheduler: FilterScheduler
     libvirt: Libvirt
+    metrics: Metrics
     neutron: Neutron
     neutron_tunnel: NeutronTunnel
     pci: Pci
     placement: PlacementOptions
+    rpc: Rpc
+    scheduler: Scheduler
     upgrade_levels: UpgradeLevels
     mdev: Mapping[str, MdevSettings]
     physnets: Mapping[str, Sequence[int]]
@@ -113,6 +126,22 @@ class Settings(Value, frozen=True, kw_only=True):
         )
 
     @property
+    def filter_options(self) -> FilterOptions:
+        """The options of the scheduler's filters and weighers."""
+        return self.filter_scheduler.options(
+            self.metrics.options, self.default.default_availability_zone
+        )
+
+    @property
+    def scheduler_options(self) -> SchedulerOptions:
+        """The options of the scheduler itself."""
+        return self.scheduler.options(
+            service_down_time=self.default.service_down_time,
+            pci_in_placement=self.filter_scheduler.pci_in_placement,
+            aliases=self.device_options.policy().aliases,
+        )
+
+    @property
     def powered_cpus(self) -> frozenset[int]:
         """The host CPUs whose power is managed; none if power management is off."""
         managed, dedicated = self.libvirt.cpu_power_management, self.compute.cpu_dedicated_set
@@ -129,13 +158,19 @@ _GROUPS = {
     "api": Api,
     "claims": Claims,
     "compute": Compute,
+    "conductor": ConductorSettings,
     "database": Database,
     "devices": Devices,
+    "events": Events,
+    "filter_scheduler": FilterScheduler,
     "libvirt": Libvirt,
+    "metrics": Metrics,
     "neutron": Neutron,
     "neutron_tunnel": NeutronTunnel,
     "pci": Pci,
     "placement": PlacementOptions,
+    "rpc": Rpc,
+    "scheduler": Scheduler,
     "upgrade_levels": UpgradeLevels,
 }
 
@@ -236,12 +271,47 @@ def broken_rules(settings: Settings) -> Iterator[ConfigError]:
             f"must be at least twice claim_expiry_time ({claims.claim_expiry_time}),"
             " or a repeated call could be executed twice",
         )
+    yield from _calls(settings)
+    yield from _reports(settings)
     yield from _reserved_twice(default.reserved_huge_pages or ())
     yield from _power(settings)
     yield from _file_backed(settings)
     yield from cpu_sets.contradictions(settings.numa_policy, default.reserved_host_cpus)
     yield from settings.device_options.mistakes()
     yield from settings.network_options.mistakes()
+
+
+def _calls(settings: Settings) -> Iterator[ConfigError]:
+    rpc, retention = settings.rpc, settings.claims.operation_retention
+    for option in ("signature_window", "max_call_rate"):
+        if math.isnan(getattr(rpc, option)):
+            yield mistake("rpc", option, "nan", "must be a number")
+    if rpc.keys_file is not None and rpc.signature_window * 2 > retention:
+        rule = (
+            f"must be at most half of [claims] operation_retention ({retention}), or a signed call"
+            " could be repeated after its outcome was forgotten"
+        )
+        yield mistake("rpc", "signature_window", rpc.signature_window, rule)
+
+
+#: Options of [scheduler] that are numbers of seconds.
+_SECONDS = (
+    "host_report_interval",
+    "report_jitter",
+    "assume_timeout",
+    "request_timeout",
+    "start_grace",
+)
+
+
+def _reports(settings: Settings) -> Iterator[ConfigError]:
+    scheduler, longest = settings.scheduler, settings.default.report_interval
+    for option in _SECONDS:
+        if math.isnan(getattr(scheduler, option)):
+            yield mistake("scheduler", option, "nan", "must be a number")
+    if scheduler.host_report_interval > longest:
+        rule = f"must be at most [DEFAULT] report_interval ({longest})"
+        yield mistake("scheduler", "host_report_interval", scheduler.host_report_interval, rule)
 
 
 def _power(settings: Settings) -> Iterator[ConfigError]:

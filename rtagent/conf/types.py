@@ -4,6 +4,7 @@ value violates.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import os_traits
@@ -98,3 +99,61 @@ def _number(name: str, text: str) -> int:
     if not (digits.isascii() and digits.isdecimal()):
         raise ValueError(f"{name} {digits!r} is not a whole number")
     return int(digits)
+
+
+class FiniteFloat(types.Float):
+    """A number, neither infinite nor "not a number": a weight multiplied by such a one means
+    nothing.
+    """
+
+    def __call__(self, value: Any) -> float:
+        """:raises ValueError: it is not a finite number, or is out of bounds."""
+        number = super().__call__(value)
+        if number is None or not math.isfinite(number):
+            raise ValueError(f"{value!r} is not a finite number")
+        return float(number)
+
+
+class Ratio(types.ConfigType):
+    """``NAME=NUMBER``."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="name=ratio")
+
+    def __call__(self, value: Any) -> tuple[str, float]:
+        """:raises ValueError: it has no name or no finite number."""
+        if isinstance(value, tuple):
+            return value
+        name, _, number = (part.strip() for part in value.partition("="))
+        try:
+            ratio = float(number)
+        except ValueError:
+            ratio = math.nan
+        if not name or not math.isfinite(ratio):
+            raise ValueError(f"{value!r} is not NAME=NUMBER, for example cpu.percent=-1.0")
+        return name, ratio
+
+    def _formatter(self, value: tuple[str, float]) -> str:
+        name, ratio = value
+        return f"{name}={ratio}"
+
+
+class Ratios(types.ConfigType):
+    """``NAME=NUMBER`` several times, separated by commas. Each name is listed once."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="name=ratio, ...")
+        self._pairs = types.List(Ratio())
+
+    def __call__(self, value: Any) -> dict[str, float]:
+        """:raises ValueError: an item has no name or no finite number, or is listed twice."""
+        if isinstance(value, dict):
+            return value
+        pairs = self._pairs(value)
+        ratios = dict(pairs)
+        if len(ratios) < len(pairs):
+            raise ValueError(f"{value!r} lists a name twice")
+        return ratios
+
+    def _formatter(self, value: dict[str, float]) -> str:
+        return ", ".join(f"{name}={ratio}" for name, ratio in value.items())

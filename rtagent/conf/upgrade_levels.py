@@ -17,10 +17,19 @@ The highest version of the agent's RPC API that clients may send, for example ``
 newest version that the client has.
 """,
     ),
+    cfg.StrOpt(
+        "scheduler",
+        regex=r"^\d+\.\d+$",
+        help="""
+The highest version of the schedulers' RPC API that clients may send, for example ``1.0``. Unset:
+the newest version that the client has.
+""",
+    ),
 ]
 
 
 class UpgradeLevels(Value, frozen=True, kw_only=True):
-    """:ivar rtagent: a version such as ``1.0``, or None."""
+    """:ivar rtagent: a version such as ``1.0``, or None. :ivar scheduler: likewise."""
 
     rtagent: str | None
+    scheduler: str | None

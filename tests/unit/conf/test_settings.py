@@ -116,6 +116,14 @@ def test_each_option_has_a_field_and_each_field_an_option():
             "[DEFAULT]\ncpu_allocation_ratio = nan\n",
             "[DEFAULT] cpu_allocation_ratio = nan: must be a number",
         ),
+        ("[rpc]\nsignature_window = nan\n", "[rpc] signature_window = nan: must be a number"),
+        ("[rpc]\nmax_call_rate = nan\n", "[rpc] max_call_rate = nan: must be a number"),
+        (
+            "[rpc]\nkeys_file = /keys\nsignature_window = 61\n"
+            "[claims]\nclaim_expiry_time = 60\noperation_retention = 120\n",
+            "[rpc] signature_window = 61.0: must be at most half of [claims] operation_retention"
+            " (120), or a signed call could be repeated after its outcome was forgotten",
+        ),
         (
             "[DEFAULT]\nram_allocation_ratio = inf\n",
             "[DEFAULT] ram_allocation_ratio = inf: Should be less than or equal to 1e+06",
@@ -133,8 +141,17 @@ def test_each_option_has_a_field_and_each_field_an_option():
             "[upgrade_levels] rtagent = new: Value 'new' doesn't match regex '^\\\\d+\\\\.\\\\d+$'",
         ),
         (
-            "[upgrade_levels]\nrtagent = v1\n",
-            "[upgrade_levels] rtagent = v1: Value 'v1' doesn't match regex '^\\\\d+\\\\.\\\\d+$'",
+            "[upgrade_levels]\nscheduler = v1\n",
+            "[upgrade_levels] scheduler = v1: Value 'v1' doesn't match regex '^\\\\d+\\\\.\\\\d+$'",
+        ),
+        (
+            "[scheduler]\nhost_report_interval = 10.5\n",
+            "[scheduler] host_report_interval = 10.5: must be at most [DEFAULT] report_interval"
+            " (10)",
+        ),
+        (
+            "[scheduler]\nreport_jitter = nan\n",
+            "[scheduler] report_jitter = nan: must be a number",
         ),
         (
             "[compute]\ncpu_dedicated_set = 4-1\n",

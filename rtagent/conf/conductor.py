@@ -1,0 +1,119 @@
+"""[conductor]: the database, the hosts and the time limits of a conductor."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from rtagent.model.base import Value
+
+GROUP = "conductor"
+
+OPTS = [
+    cfg.StrOpt(
+        "connection",
+        default="sqlite:///$state_path/conductor.sqlite",
+        secret=True,
+        help="""
+The SQLAlchemy URL of the database of servers and operations, as ``[database] connection``.
+
+The schema of an SQLite database is created at the first use. Conductors that share a database share
+their servers: each one can continue the unfinished operations of the others.
+""",
+    ),
+    cfg.StrOpt(
+        "host_uri",
+        default="qemu+ssh://{host}/system",
+        regex=r"^[a-z+]+://.*\{host\}.*$",
+        help="""
+The libvirt URI by which the conductor reaches the hypervisor of a host. ``{host}`` is replaced by
+the name of the host, which is ``[DEFAULT] host`` of its agent.
+
+For simulated hosts: ``test:///var/lib/hosts/{host}.xml``.
+""",
+    ),
+    cfg.StrOpt(
+        "migration_uri",
+        regex=r"^[a-z+]+://.*\{host\}.*$",
+        help="""
+The libvirt URI by which the source of a live migration reaches its destination. Unset: that of
+``host_uri``.
+""",
+    ),
+    cfg.IntOpt(
+        "max_attempts",
+        default=3,
+        min=1,
+        max=100,
+        help="""
+The number of hosts that are tried for one build or move, from 1 to 100.
+""",
+    ),
+    cfg.FloatOpt(
+        "host_timeout",
+        default=60.0,
+        min=1.0,
+        help="""
+The time for which a call to one agent, scheduler or hypervisor is repeated while it does not answer
+or is not ready, in seconds; at least 1. After it, another host is tried, or the operation stops and
+can be resumed.
+""",
+    ),
+    cfg.FloatOpt(
+        "operation_timeout",
+        default=3600.0,
+        min=10.0,
+        help="""
+The time after which an operation repeats no call any more, in seconds; at least 10. Then it is
+undone, or it stops and can be resumed.
+""",
+    ),
+    cfg.FloatOpt(
+        "lease_renew_interval",
+        default=60.0,
+        min=1.0,
+        help="""
+The interval at which the lease of a claim is renewed while disks are made ready or copied, in
+seconds; at least 1. It must be less than half of ``[claims] claim_expiry_time`` of the agents.
+""",
+    ),
+    cfg.FloatOpt(
+        "takeover_time",
+        default=15.0,
+        min=1.0,
+        help="""
+The time after which an operation may be taken over if its conductor has not updated its record,
+in seconds; at least 1.
+""",
+    ),
+    cfg.FloatOpt(
+        "shutdown_timeout",
+        default=60.0,
+        min=0.0,
+        help="""
+The time that a guest gets to shut down before it is switched off, in seconds.
+""",
+    ),
+    cfg.FloatOpt(
+        "migration_timeout",
+        default=1800.0,
+        min=10.0,
+        help="""
+The time after which a live migration is aborted, in seconds; at least 10.
+""",
+    ),
+]
+
+
+class ConductorSettings(Value, frozen=True, kw_only=True):
+    """:ivar host_uri: with ``{host}``. :ivar migration_uri: None: the same."""
+
+    connection: str
+    host_uri: str
+    migration_uri: str | None
+    max_attempts: int
+    host_timeout: float
+    operation_timeout: float
+    lease_renew_interval: float
+    takeover_time: float
+    shutdown_timeout: float
+    migration_timeout: float

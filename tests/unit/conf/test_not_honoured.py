@@ -1,0 +1,59 @@
+"""Options of Nova that the agent does not have, and that mean something for claims."""
+
+import pytest
+from oslo_config import cfg
+
+from rtagent.conf import load
+from rtagent.conf.libraries import listed
+from rtagent.conf.not_honoured import OPTIONS, not_honoured
+from rtagent.conf.unknown import NAMESPACES
+from tests.functional.cli.shell import run
+
+NOVA = """
+[DEFAULT]
+compute_driver = libvirt.LibvirtDriver
+vcpu-pin-set = 1-3
+reserved_host_memory_mb = 512
+[libvirt]
+virt_type = kvm
+images_type = rbd
+[workarounds]
+reserve_disk_resource_for_image_cache = true
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = mine.Filter
+"""
+
+
+def found(directory, text):
+    file = directory / "nova.conf"
+    file.write_text(text)
+    conf = load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "rtagentd")
+    return [f"{e.kwargs['group']}.{e.kwargs['option']}" for e in not_honoured(conf)]
+
+
+def test_options_that_would_be_ignored_are_mistakes_of_config_check(tmp_path):
+    assert found(tmp_path, NOVA) == [
+        "DEFAULT.vcpu-pin-set",
+        "libvirt.images_type",
+        "workarounds.reserve_disk_resource_for_image_cache",
+        "filter_scheduler.available_filters",
+    ]
+    outcome = run("--config-file", str(tmp_path / "nova.conf"), "config", "check")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.splitlines()[1] == (
+        "rtagent: [libvirt] images_type = rbd: is an option of Nova that the agent does not have:"
+        " the agent measures the file system of [DEFAULT] instances_path: remove the option, and"
+        " let Placement have a provider that shares the disk"
+    )
+
+
+@pytest.mark.parametrize("entry", OPTIONS, ids=lambda entry: entry.option)
+def test_a_value_that_means_what_the_agent_does_is_accepted(tmp_path, entry):
+    for value in entry.harmless:
+        assert found(tmp_path, f"[{entry.group}]\n{entry.option} = {value.title()}\n") == []
+
+
+def test_none_of_them_is_an_option_of_the_agent():
+    known = {(str(group or "DEFAULT"), o.dest) for group, opts in listed(NAMESPACES) for o in opts}
+    assert not known & {(entry.group, entry.option) for entry in OPTIONS}
