@@ -1,0 +1,1 @@
+"""The scheduler's side: hosts as the agents report them, filters, weighers and selection."""

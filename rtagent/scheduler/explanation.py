@@ -1,0 +1,121 @@
+"""Explanation: the results of all filters and weighers for each host, for one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rtagent.allocation.capacity import Capacity
+from rtagent.model.base import Value
+from rtagent.scheduler.filtered import Refusal
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.refusals import FIT, PLACEMENT, refusal_of
+from rtagent.scheduler.request import Request
+from rtagent.scheduler.scheduling_call import SchedulingCall
+from rtagent.scheduler.verdict import Rejection
+from rtagent.scheduler.weight_column import Score
+
+
+class Objection(Value, frozen=True, kw_only=True):
+    """Why a filter refuses a host. :ivar reasons: with numbers, nearest miss first."""
+
+    filter: str
+    message: str
+    reasons: tuple[Mapping[str, Any], ...] = ()
+
+
+class ExplainedHost(Value, frozen=True, kw_only=True):
+    """One host.
+
+    :ivar objections: of all filters, also of those that a selection would not have run.
+    :ivar capacity: what a new owner can claim.
+    :ivar rank: 1 is the host that would be selected; None: it is refused.
+    :ivar weight: the sum of `weights`. :ivar weights: of hosts that are not refused.
+    """
+
+    host: str
+    nodename: str
+    node_uuid: str
+    capacity: Capacity
+    objections: tuple[Objection, ...] = ()
+    rank: int | None = None
+    weight: float | None = None
+    weights: tuple[Score, ...] = ()
+
+
+class Explanation(Value, frozen=True, kw_only=True):
+    """The hosts, best first, then those that are refused.
+
+    :ivar filters: the names of the filters that judged, in order.
+    :ivar unmatched: a sentence for each requested name that no host has.
+    """
+
+    filters: tuple[str, ...]
+    hosts: tuple[ExplainedHost, ...]
+    unmatched: tuple[str, ...] = ()
+
+
+def explained(call: SchedulingCall) -> Explanation:
+    """Judge and weigh every host, without a selection."""
+    [owner] = call.instance_uuids
+    request = call.request(owner)
+    filtered = call.parts.filters.get_filtered_hosts(call.hosts, request, every_verdict=True)
+    objections: dict[str, list[Objection]] = {}
+    for refusal in (*_without_candidates(call), *filtered.refusals):
+        objections.setdefault(refusal.uuid, []).append(_objection(refusal))
+    for host in call.hosts:
+        objection = _of_fit(host, request)
+        if objection is not None:
+            objections.setdefault(host.uuid, []).append(objection)
+    passing = [host for host in call.hosts if host.uuid not in objections]
+    weighed = call.parts.weighers.weigh(passing, request)
+    scores = weighed.scores()
+    ranked = [
+        ExplainedHost(
+            host=each.host.host,
+            nodename=each.host.nodename,
+            node_uuid=each.host.uuid,
+            capacity=each.host.capacity,
+            rank=rank,
+            weight=each.weight,
+            weights=scores[each.host.uuid],
+        )
+        for rank, each in enumerate(call.parts.weighers.in_order(weighed), 1)
+    ]
+    return Explanation(
+        filters=filtered.judged,
+        hosts=(*ranked, *_refused(call.hosts, objections)),
+        unmatched=filtered.unmatched,
+    )
+
+
+def _refused(
+    hosts: Sequence[HostState], objections: Mapping[str, Sequence[Objection]]
+) -> Iterator[ExplainedHost]:
+    for host in sorted(hosts, key=lambda each: (each.host, each.nodename)):
+        if host.uuid in objections:
+            yield ExplainedHost(
+                host=host.host,
+                nodename=host.nodename,
+                node_uuid=host.uuid,
+                capacity=host.capacity,
+                objections=tuple(objections[host.uuid]),
+            )
+
+
+def _without_candidates(call: SchedulingCall) -> Iterator[Refusal]:
+    known = {host.uuid for host in call.candidate_hosts}
+    rejection = Rejection("Placement has no candidate on this host")
+    for host in call.hosts:
+        if host.uuid not in known:
+            yield refusal_of(host, rejection, PLACEMENT)
+
+
+def _of_fit(host: HostState, request: Request) -> Objection | None:
+    verdict = None if request.fit is None else request.fit(host, request.instance_uuid)
+    return _objection(refusal_of(host, verdict, FIT)) if isinstance(verdict, Rejection) else None
+
+
+def _objection(refusal: Refusal) -> Objection:
+    reasons = tuple(reason.as_dict() for reason in refusal.rejection.reasons)
+    return Objection(filter=refusal.filter, message=refusal.rejection.message, reasons=reasons)

@@ -1,0 +1,1 @@
+"""The filters. Their classes have the names that operators know from Nova."""

@@ -1,0 +1,108 @@
+"""The parts that a selection works with, as it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from rtagent.model.aggregate import Aggregate
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.node_state import NodeState
+from rtagent.scheduler.candidate import Candidates
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.placement_request import Query
+
+
+class Hosts(Protocol):
+    """The hosts, see `HostManager`."""
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """All aggregates, also those without hosts."""
+        ...
+
+    def get_all_host_states(self) -> Sequence[HostState]:
+        """Return all hosts."""
+        ...
+
+    def get_host_state(self, node_uuid: str) -> HostState | None:
+        """Return one node as it is now, up or not; None: it is not known any more."""
+        ...
+
+    def replica_for(self, host_state: HostState, instance_uuid: str) -> NodeState:
+        """Return the node's state with the claims that an instance has there."""
+        ...
+
+    def assume(self, node_uuid: str, claim: Claim, here: bool) -> HostState:
+        """Count a claim that a selection has chosen, until a report confirms it.
+
+        :param here: the instance counts as one of the host from now on.
+        """
+        ...
+
+    def assumed_until(self, operation_ids: Sequence[str], at: float) -> None:
+        """Forget these assumed claims at this time, on the monotonic clock."""
+        ...
+
+    def forget_claim(self, operation_id: str) -> bool:
+        """Forget an assumed claim. Return whether it was known."""
+        ...
+
+    def forget_owners(self, owners: Collection[str], kind: str) -> None:
+        """Forget the assumed claims of these instances that are of this kind, except those that an
+        agent has granted.
+        """
+        ...
+
+
+#: The effect on allocations that a consumer has already: the new ones replace them, are added to
+#: them, or are refused.
+REPLACE, ADD, NEW = "replace", "add", "new"
+
+
+class AllocationRequest(Value, frozen=True, kw_only=True):
+    """Allocations to write. :ivar existing: `REPLACE`, `ADD` or `NEW`."""
+
+    consumer_uuid: str
+    allocations: Mapping[str, Any]
+    mappings: Mapping[str, Any]
+    project_id: str | None
+    user_id: str | None
+    existing: str
+
+
+class Written(Value, frozen=True, kw_only=True):
+    """Allocations that were written.
+
+    :ivar before: what the consumer had before. :ivar allocations: what it has since.
+    """
+
+    consumer_uuid: str
+    before: Mapping[str, Any]
+    allocations: Mapping[str, Any]
+
+
+class PlacementPort(Protocol):
+    """Placement, see `rtagent.placement.candidates`.
+
+    Every method raises `PlacementUnavailable` if Placement does not answer.
+    """
+
+    def allocation_candidates(self, query: Query) -> Candidates:
+        """Return the candidates."""
+        ...
+
+    def write(self, request: AllocationRequest) -> Written:
+        """Write the allocations of a consumer.
+
+        :raises PlacementConflict: they are not available any more.
+        :raises ConsumerHasAllocations: it has some, and `existing` is `NEW`.
+        :raises PlacementUnavailable: the allocations may have been written; they are removed, if
+            that is possible.
+        """
+        ...
+
+    def undo(self, written: Written) -> None:
+        """Write what the consumer had before, unless another caller has written since."""
+        ...

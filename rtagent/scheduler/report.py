@@ -1,0 +1,189 @@
+"""Reports of a node, made from its state. Pure.
+
+The units in use are those by which `allocate` decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from rtagent.allocation.provider_pools import claimed_pools
+from rtagent.errors import NodeNotReady
+from rtagent.model import stats
+from rtagent.model.claim import OUTGOING
+from rtagent.model.host_report import (
+    CellUsage,
+    HostDescription,
+    HostReport,
+    HostUsage,
+    InstanceInfo,
+    ResourcePool,
+    ServiceState,
+    UsedQuantity,
+)
+from rtagent.model.metric import Metric
+from rtagent.model.node_state import NodeState
+from rtagent.model.placement_policy import ManageAllocations
+from rtagent.model.usage import NumaUsage
+from rtagent.pci.allocations import (
+    DeviceAllocation,
+    mdev_parent_allocations,
+    whole_device_allocations,
+)
+from rtagent.pci.assigned_resources import resource_uses
+
+#: The state of a service that no operator changed.
+ENABLED = ServiceState()
+
+
+def description_of(state: NodeState) -> HostDescription:
+    """Return the part of a host that claims do not change, without what only its agent needs.
+
+    :raises NodeNotReady: the host has not been observed yet.
+    """
+    if state.topology is None:
+        raise NodeNotReady("the topology of this host is not known yet")
+    policy = state.policy
+    return HostDescription(
+        topology=state.topology,
+        policy=replace(
+            policy,
+            pci=replace(policy.pci, specs=()),
+            placement=replace(policy.placement, manage_allocations=ManageAllocations.NO),
+        ),
+        devices=tuple(state.devices[address] for address in sorted(state.devices)),
+        resource_inventories=state.resource_inventories,
+    )
+
+
+def digest_of(description: HostDescription) -> str:
+    """Return the digest of a description: equal descriptions have equal digests."""
+    return hashlib.sha256(canonical(description)).hexdigest()
+
+
+def canonical(description: HostDescription) -> bytes:
+    """Return a description as JSON. Equal descriptions have equal documents."""
+    document = msgspec.to_builtins(description, str_keys=True, order="deterministic")
+    return msgspec.json.encode(document)
+
+
+def report_of(
+    state: NodeState,
+    digest: str,
+    *,
+    service: ServiceState = ENABLED,
+    why_not: str = "",
+    metrics: tuple[Metric, ...] = (),
+    instances_digest: str = "",
+    instances_revision: int = 0,
+    number: int = 0,
+    page_url: str = "",
+) -> HostReport:
+    """Return the report of a state, without the description.
+
+    :param digest: of the description. :param why_not: the reason why the agent grants no claims;
+        "": it grants them. :param page_url: of the agent's own pages.
+    """
+    return HostReport(
+        node=state.node,
+        epoch=state.epoch,
+        revision=state.revision,
+        number=number,
+        digest=digest,
+        usage=usage_of(state),
+        service=replace(service, draining=state.drain.reason if state.drain else None),
+        up=not why_not,
+        why_not=why_not,
+        counters=dict(sorted(state.counters.items())),
+        failed_builds=state.failed_builds,
+        disk_available_least=state.disk_available_least,
+        metrics=metrics,
+        claims=tuple(sorted(state.claims)),
+        instances_digest=instances_digest,
+        instances_revision=instances_revision,
+        page_url=page_url,
+    )
+
+
+def usage_of(state: NodeState) -> HostUsage:
+    """Return the usage of the whole host."""
+    usage = state.usage
+    inventories = {(each.provider, each.resource_class) for each in state.resource_inventories}
+    former = sorted(claimed_pools(state) - inventories)
+    return HostUsage(
+        vcpus=usage.vcpus,
+        pcpus=usage.pcpus,
+        memory_mb=usage.memory_mb,
+        disk_mb=usage.disk_mb,
+        pinned=dict(sorted(usage.numa.pinned.items())),
+        kept=dict(sorted(usage.numa.kept.items())),
+        cells=tuple(_cells(usage.numa)),
+        quantities=tuple(
+            UsedQuantity(suffix=suffix, resource_class=name, quantity=quantity)
+            for (suffix, name), quantity in sorted(usage.quantities.items())
+        ),
+        devices=_addresses(whole_device_allocations(state)),
+        mdev_parents=_addresses(mdev_parent_allocations(state)),
+        resources=tuple(sorted(name for name, _ in resource_uses(state))),
+        former_pools=tuple(ResourcePool(provider=p, resource_class=name) for p, name in former),
+    )
+
+
+def instances_of(
+    state: NodeState, known: Mapping[str, InstanceInfo] | None = None
+) -> Mapping[str, InstanceInfo]:
+    """Return the owners of claims and of domains on the host, by uuid.
+
+    :param known: those of an earlier state. An owner that has not changed since is the same object.
+    """
+    owners, known = sorted({*state.owners, *state.domain_usages}), known or {}
+    return {owner: _instance_of(state, owner, known.get(owner)) for owner in owners}
+
+
+def _instance_of(state: NodeState, owner_id: str, known: InstanceInfo | None) -> InstanceInfo:
+    if (
+        known is None
+        or known.claims != state.claims_of(owner_id)
+        or known.domain_usage is not state.domain_usages.get(owner_id)
+        # The record of its move says whether it is here.
+        or any(claim.state == OUTGOING for claim in known.claims)
+    ):
+        return instance_of(state, owner_id)
+    return known
+
+
+def instance_of(state: NodeState, owner_id: str) -> InstanceInfo:
+    """Return an owner with all that it has on the host."""
+    claims = state.claims_of(owner_id)
+    return InstanceInfo(
+        uuid=owner_id,
+        here=stats.is_here(claims, state.migrations),
+        claims=claims,
+        domain_usage=state.domain_usages.get(owner_id),
+    )
+
+
+def instances_digest(uuids: Iterable[str]) -> str:
+    """Return the digest of a list of instances."""
+    return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
+
+
+def _cells(numa: NumaUsage) -> Iterator[CellUsage]:
+    ids = {*numa.vcpus, *numa.memory_mb, *(cell for cell, _ in numa.pages)}
+    for each in sorted(ids):
+        sizes = sorted((size, count) for (cell, size), count in numa.pages.items() if cell == each)
+        yield CellUsage(
+            id=each,
+            vcpus=numa.vcpus.get(each, 0),
+            memory_mb=numa.memory_mb.get(each, 0),
+            pages=dict(sizes),
+        )
+
+
+def _addresses(allocations: Iterable[DeviceAllocation]) -> tuple[str, ...]:
+    """Return the address of each device, once for each of its owners."""
+    return tuple(sorted(address for address, _ in {(a.address, a.owner_id) for a in allocations}))

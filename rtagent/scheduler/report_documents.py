@@ -1,0 +1,227 @@
+"""Reports and instance infos as JSON primitives, and back.
+
+The description of a host and a list of instance infos may have more values than one message may
+have, so a message has them as packed text: JSON, compressed by zlib, in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import math
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from rtagent.errors import InvalidRequest
+from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
+from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
+from rtagent.scheduler.report import canonical
+
+_T = TypeVar("_T")
+
+#: The most characters of a packed text, and bytes of the JSON in it.
+MAX_PACKED = 2**20
+MAX_UNPACKED = 2**25
+#: Integers of a report fit a signed 64-bit column.
+MAX_MAGNITUDE = 2**63
+MAX_TEXT = 65535
+
+Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
+
+_UUID = re.compile(UUID)
+_STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
+#: An error of msgspec: its sentence and the path.
+_ERROR = re.compile(r"(?P<sentence>.*) - at (?:`key` in )?`\$(?P<path>.*)`", re.DOTALL)
+
+
+class UpdateHostState(Document, frozen=True, kw_only=True):
+    """The arguments of `update_host_state`. :ivar report: see `report_document`."""
+
+    report: Entries[Name, object]
+
+
+class _OfInstances(Document, frozen=True, kw_only=True):
+    """:ivar epoch: of the agent. :ivar revision: the number of the message about instances. The
+    numbers of one epoch have no gap.
+    """
+
+    host: Name
+    node_uuid: Uuid
+    epoch: Count
+    revision: Count
+
+
+class UpdateInstanceInfo(_OfInstances, frozen=True, kw_only=True):
+    """The arguments of `update_instance_info`. :ivar instances: new or changed, see
+    `instances_text`.
+    """
+
+    instances: Packed
+
+
+class DeleteInstanceInfo(_OfInstances, frozen=True, kw_only=True):
+    """The arguments of `delete_instance_info`."""
+
+    instance_uuid: Uuid
+
+
+class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
+    """The arguments of `sync_instance_info`.
+
+    :ivar digest: of the uuids of all instances. :ivar instances: all of them; null: the
+        digest alone is sent.
+    """
+
+    digest: Name
+    instances: Packed | None = None
+
+
+# msgspec examines a type at its first use, which must not happen in two threads at once.
+for _type in (HostReport, HostDescription, tuple[InstanceInfo, ...]):
+    with contextlib.suppress(msgspec.ValidationError):
+        msgspec.convert(None, _type, str_keys=True)
+
+
+def report_document(report: HostReport) -> dict[str, Any]:
+    """Return a report as JSON primitives. Its description is packed."""
+    without = replace(report, description=None)
+    document: dict[str, Any] = msgspec.to_builtins(without, str_keys=True, order="deterministic")
+    # A scheduler of an earlier version does not know these fields, and refuses what has one.
+    if report.service.draining is None:
+        del document["service"]["draining"]
+    if not report.number:
+        del document["number"]
+    # In the node, such a scheduler ignores them.
+    if page_url := document.pop("page_url"):
+        document["node"]["page_url"] = page_url
+    if report.description is not None:
+        document["description"] = _pack(canonical(report.description))
+    return document
+
+
+def report_from(document: Mapping[str, Any]) -> HostReport:
+    """Return the report that a document is.
+
+    :raises InvalidRequest: a field is missing, unknown or wrong.
+    """
+    method, where = "update_host_state", "$.report"
+    node = document.get("node")
+    page_url = node.get("page_url", "") if isinstance(node, Mapping) else ""
+    # An agent of an earlier version has none of these.
+    document = {"number": 0, **document, "page_url": page_url}
+    for name in _missing(document, HostReport):
+        raise _invalid(method, f"{where}.{name}", "is required")
+    usage = document["usage"]
+    for name in _missing(usage, HostUsage) if isinstance(usage, Mapping) else ():
+        raise _invalid(method, f"{where}.usage.{name}", "is required")
+    packed = document["description"]
+    report = _convert(method, where, {**document, "description": None}, HostReport)
+    if not _UUID.fullmatch(report.node.uuid):
+        raise _invalid(method, f"{where}.node.uuid", "must be a uuid")
+    if packed is None:
+        return report
+    at = f"{where}.description"
+    description = _convert(method, at, _unpack(method, at, packed), HostDescription)
+    for path, sentence in _wrong(description):
+        raise _invalid(method, at + path, sentence)
+    return replace(report, description=description)
+
+
+def instances_text(instances: Sequence[InstanceInfo]) -> str:
+    """Return instance infos as packed text."""
+    return _pack(msgspec.json.encode(instances))
+
+
+def instances_from(method: str, text: object) -> tuple[InstanceInfo, ...]:
+    """Return the instance infos of a packed text.
+
+    :param method: of the message, for errors. :raises InvalidRequest: the text, or a field of an
+        instance, is wrong.
+    """
+    at = "$.instances"
+    return _convert(method, at, _unpack(method, at, text), tuple[InstanceInfo, ...])
+
+
+def _pack(encoded: bytes) -> str:
+    # The fastest compression, because an agent packs the instance of each claim that it grants.
+    return base64.b64encode(zlib.compress(encoded, level=1)).decode()
+
+
+def _unpack(method: str, at: str, text: object) -> Any:
+    if not isinstance(text, str) or len(text) > MAX_PACKED:
+        raise _invalid(method, at, f"must be a packed text of at most {MAX_PACKED} characters")
+    unpacker = zlib.decompressobj()
+    try:
+        unpacked = unpacker.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
+        if not unpacker.eof:
+            raise _invalid(method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete")
+        return msgspec.json.decode(unpacked)
+    except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
+        raise _invalid(method, at, f"is not a packed text: {error}") from error
+
+
+def _convert(method: str, at: str, document: object, type_: type[_T]) -> _T:
+    for path, sentence in _unbounded(document):
+        raise _invalid(method, at + path, sentence)
+    try:
+        return msgspec.convert(document, type_, str_keys=True)
+    # The second is raised for a key that is not valid Unicode, the third for a deep document.
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
+        found = _ERROR.fullmatch(str(error))
+        path, sentence = (found["path"], found["sentence"]) if found else ("", str(error))
+        raise _invalid(method, at + path, sentence) from error
+
+
+def _missing(document: object, type_: type[Document]) -> Iterator[str]:
+    """Yield the fields that a document lacks. A sender sends all of them, and a default would be
+    a guess.
+    """
+    given = document if isinstance(document, Mapping) else ()
+    return (name for name in type_.__struct_fields__ if name not in given)
+
+
+def _unbounded(document: object) -> Iterator[tuple[str, str]]:
+    """Yield the primitives that no field can have. Without recursion: documents may be deep."""
+    left = [("", document)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, Mapping):
+            left.extend((f"{path}.{key}", each) for key, each in value.items())
+        elif isinstance(value, list | tuple):
+            left.extend((f"{path}[{index}]", each) for index, each in enumerate(value))
+        elif isinstance(value, str) and not _STORABLE.fullmatch(value):
+            yield path, f"must be text of at most {MAX_TEXT} characters that can be stored"
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield path, "must be a finite number"
+        elif isinstance(value, int) and abs(value) >= MAX_MAGNITUDE:
+            yield path, f"must be less than {MAX_MAGNITUDE}"
+
+
+def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
+    """Yield the values that have the right type and no meaning."""
+    policy, cells = description.policy, description.topology.cells
+    for name in ("cpu", "ram", "disk"):
+        if not _is_ratio(getattr(policy, f"{name}_allocation_ratio")):
+            yield f".policy.{name}_allocation_ratio", "must be a positive number"
+    for index, inventory in enumerate(policy.placement.additional):
+        if not _is_ratio(inventory.allocation_ratio) or inventory.step_size < 1:
+            yield f".policy.placement.additional[{index}]", "must have a ratio and a step above 0"
+    for index, cell in enumerate(cells):
+        if any(size < 1 for size in cell.pages):
+            yield f".topology.cells[{index}].pages", "must have sizes above 0"
+
+
+def _is_ratio(ratio: Decimal) -> bool:
+    return ratio.is_finite() and ratio > 0
+
+
+def _invalid(method: str, path: str, sentence: str) -> InvalidRequest:
+    return InvalidRequest(method=method, errors=[{"path": path, "message": sentence}])

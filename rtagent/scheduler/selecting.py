@@ -1,0 +1,184 @@
+"""Selecting: one call of `select_destinations`. Claims are assumed instance by instance."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from rtagent.errors import NodeNotFound, PlacementConflict
+from rtagent.model.claim import BUILD, Claim
+from rtagent.scheduler.candidate import Candidate
+from rtagent.scheduler.fits import owned
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.ports import Written
+from rtagent.scheduler.scheduling_call import SchedulingCall
+from rtagent.scheduler.search import Search
+from rtagent.scheduler.selection import Selection, Selections
+from rtagent.scheduler.verdict import Rejection, Verdict
+
+_NO_CANDIDATE = Rejection("Placement has no candidate on this host")
+_GONE = Rejection("the host is not known any more")
+
+
+class Selecting:
+    """One call.
+
+    :param writes: allocations are written to Placement.
+    :ivar assumed: operation ids of the claims that it has assumed.
+    :ivar written: the allocations that it has written.
+    :ivar weights: of the selected hosts, by instance.
+    """
+
+    def __init__(self, call: SchedulingCall, *, writes: bool) -> None:
+        self._call, self._writes = call, writes
+        self.assumed: list[str] = []
+        self.written: list[Written] = []
+        self.weights: dict[str, float] = {}
+        self._search = Search(call)
+
+    @property
+    def searched(self) -> int:
+        """How many hosts were searched."""
+        return len(self._call.hosts)
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many hosts each filter refused."""
+        return self._search.refusals.numbers
+
+    def select(self, *, alternates: bool) -> tuple[Selections, ...]:
+        """Select a host for each instance.
+
+        :raises NoValidHost: an instance finds no host. The claims assumed for others remain.
+        :raises SchedulingTimedOut: also if the last instance has its host, but too late.
+        """
+        number = self._call.parts.options.max_attempts - 1 if alternates else 0
+        selected = [*self._selected(ends=not number)]
+        # One more, because an instance's own host is not among its alternates.
+        others = self._alternates(number + 1) if number else ()
+        self._call.check_deadline()
+        return tuple(
+            Selections(
+                instance_uuid=instance_uuid,
+                selected=selection,
+                alternates=tuple(
+                    self._selection(host, new_uuid(), candidate)
+                    for host, candidate in others
+                    if host.uuid != selection.provider_uuid
+                )[:number],
+            )
+            for instance_uuid, selection in selected
+        )
+
+    def _selected(self, *, ends: bool) -> Iterator[tuple[str, Selection]]:
+        """:param ends: the search ends with the last instance."""
+        uuids = self._call.instance_uuids
+        for instance_uuid, following in zip(uuids, (*uuids[1:], None), strict=True):
+            after, selection = self._select(instance_uuid)
+            if following is not None or not ends:
+                self._search.next_instance(following or instance_uuid, after)
+            yield instance_uuid, selection
+
+    def _select(self, instance_uuid: str) -> tuple[HostState, Selection]:
+        for each in self._search.best_first():
+            self._call.check_deadline()
+            operation_id, rejection = new_uuid(), _NO_CANDIDATE
+            for candidate in self._candidates(each.host):
+                after = self._claim(each.host, instance_uuid, operation_id, candidate)
+                if isinstance(after, HostState):
+                    self.weights[instance_uuid] = each.weight
+                    return after, self._selection(after, operation_id, candidate)
+                rejection = after
+            self._search.refuse(each.host, rejection)
+        raise self._search.refusals.error(self._call.own_claims(instance_uuid))
+
+    def _claim(
+        self, host: HostState, instance_uuid: str, operation_id: str, candidate: Candidate | None
+    ) -> HostState | Rejection:
+        """Assume the claim of an instance, and write its allocations."""
+        after = self._assume(host, instance_uuid, operation_id, candidate)
+        if isinstance(after, Rejection) or candidate is None or not self._writes:
+            return after
+        assert self._call.placement is not None, "there is a candidate"
+        try:
+            self.written.append(self._call.placement.write(instance_uuid, candidate))
+        except PlacementConflict as error:
+            self._call.parts.manager.forget_claim(operation_id)
+            return Rejection(f"Placement: {error.message}")
+        return after
+
+    def _assume(
+        self, host: HostState, instance_uuid: str, operation_id: str, candidate: Candidate | None
+    ) -> HostState | Rejection:
+        """Assume the claim of an instance on a host, if it fits the host as it is now."""
+        manager = self._call.parts.manager
+        with self._call.parts.assuming:
+            current = manager.get_host_state(host.uuid)
+            if current is None:
+                return _GONE
+            changed = current.version != host.version
+            if changed and (refusal := self._search.refusal(current)) is not None:
+                return refusal.rejection
+            verdict = self._verdict(current, instance_uuid, candidate)
+            if isinstance(verdict, Rejection):
+                return verdict
+            claim = owned(verdict, self._call.template, instance_uuid, operation_id, self._call.now)
+            self.assumed.append(operation_id)
+            try:
+                return manager.assume(current.uuid, claim, here=self._call.template.kind == BUILD)
+            except NodeNotFound:
+                return _GONE
+
+    def _alternates(self, number: int) -> Sequence[tuple[HostState, Candidate | None]]:
+        """Return this many more hosts that fit, best first."""
+        fitting = (
+            (each.host, candidate)
+            for each in self._search.best_first()
+            for candidate in itertools.islice(self._fitting(each.host), 1)
+        )
+        return tuple(itertools.islice(fitting, number))
+
+    def _fitting(self, host: HostState) -> Iterator[Candidate | None]:
+        owner_id = self._call.instance_uuids[-1]
+        self._call.check_deadline()
+        for each in self._candidates(host):
+            if isinstance(self._verdict(host, owner_id, each), Claim):
+                yield each
+
+    def _verdict(self, host: HostState, owner_id: str, candidate: Candidate | None) -> Verdict:
+        fit = self._call.fit
+        return fit(host, owner_id) if candidate is None else fit.decide(host, owner_id, candidate)
+
+    def _candidates(self, host: HostState) -> Sequence[Candidate | None]:
+        """Return the candidates of a host; one that is None, without Placement."""
+        return (
+            [None] if self._call.placement is None else self._call.placement.candidates[host.uuid]
+        )
+
+    def _selection(
+        self, host: HostState, operation_id: str, candidate: Candidate | None
+    ) -> Selection:
+        selection = Selection(
+            host=host.host,
+            nodename=host.nodename,
+            provider_uuid=host.uuid,
+            operation_id=operation_id,
+            limits=self._call.template.build.limits,
+        )
+        if candidate is None or self._call.placement is None:
+            return selection
+        return replace(
+            selection,
+            allocation_request=candidate.request,
+            allocation_request_version=self._call.placement.version,
+            allocations=candidate.allocations,
+            provider_mapping=candidate.provider_mapping,
+        )
+
+
+def new_uuid() -> str:
+    """Return a new operation id."""
+    return str(uuid.uuid4())

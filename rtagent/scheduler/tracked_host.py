@@ -1,0 +1,192 @@
+"""TrackedHost: everything that a scheduler knows of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from rtagent.model.aggregate import Aggregate
+from rtagent.model.base import Value
+from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
+from rtagent.model.node_state import NodeState
+from rtagent.model.position import Position
+from rtagent.scheduler.assumed_claims import AssumedClaim, owners_of, with_assumed
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.host_states import HostFacts, host_state_of
+from rtagent.scheduler.instance_lists import HostInstances, InstanceList
+from rtagent.scheduler.replica import replica_of
+
+
+class UsedReport(Value, frozen=True, kw_only=True):
+    """The report in use.
+
+    :ivar report: without the parts that are elsewhere: description, usage, claims.
+    :ivar replica: without assumed claims.
+    :ivar claims: the uuids of the claims that the replica counts.
+    """
+
+    report: HostReport
+    replica: NodeState
+    claims: frozenset[str]
+
+
+class TrackedHost:
+    """One node, by its uuid. Not thread-safe. A method that raises has changed nothing.
+
+    :ivar host: the service's host, by which its agent is asked.
+    :ivar seen: when the last new message came.
+    :ivar state: None: there was no report yet that could be used.
+    :ivar forced_down: an operator has forced the host down, whatever its agent reports.
+    :ivar waits: a report cannot be used without a description.
+    :ivar assumed: the assumed claims, by uuid, in the order in which they were assumed.
+    :ivar lacking_since: when it was noticed that messages are missing.
+    :ivar asked: when its agent was asked last.
+    """
+
+    def __init__(self, host: str, seen: float) -> None:
+        self.host, self.seen = host, seen
+        self.state: HostState | None = None
+        self.waits = self.forced_down = False
+        self.instances = InstanceList()
+        self.assumed: Mapping[str, AssumedClaim] = {}
+        self.lacking_since: float | None = None
+        self.asked: float | None = None
+        self._used: UsedReport | None = None
+
+    @property
+    def name(self) -> str:
+        """The service's host, as the last report has it."""
+        return self.host if self.state is None else self.state.host
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the description in use, or None."""
+        return None if self._used is None else self._used.report.digest
+
+    @property
+    def lacks_instances(self) -> bool:
+        """Whether messages about instances are missing."""
+        return self._used is not None and self.instances.lacks(self._used.report)
+
+    def is_old(self, report: HostReport) -> bool:
+        """Whether a report is older than the one in use."""
+        return self._used is not None and _at(report) < _at(self._used.report)
+
+    def use(
+        self,
+        report: HostReport,
+        description: HostDescription,
+        aggregates: tuple[Aggregate, ...],
+        version: int,
+    ) -> None:
+        """Use a report. One at the position of the report in use is a heartbeat: the replica stays.
+
+        :param version: of the new state, if its replica changes.
+        """
+        before = self._used
+        if before is None or self.state is None or _basis(report) != _basis(before.report):
+            replica, claims = replica_of(report, description), frozenset(report.claims)
+        else:
+            replica, claims, version = before.replica, before.claims, self.state.version
+        used = UsedReport(
+            report=replace(report, description=None, usage=HostUsage(), claims=()),
+            replica=replica,
+            claims=claims,
+        )
+        self._put(used, self.instances, self.assumed, aggregates, version)
+        self.host, self.waits = report.node.host, False
+
+    def change(
+        self,
+        version: int,
+        *,
+        instances: InstanceList | None = None,
+        assumed: Mapping[str, AssumedClaim] | None = None,
+        aggregates: tuple[Aggregate, ...] | None = None,
+    ) -> None:
+        """Replace the instances, the assumed claims or the aggregates."""
+        instances = self.instances if instances is None else instances
+        assumed = self.assumed if assumed is None else assumed
+        if self._used is None or self.state is None:
+            self.instances, self.assumed = instances, assumed
+        else:
+            found = self.state.aggregates if aggregates is None else aggregates
+            self._put(self._used, instances, assumed, found, version)
+
+    def saw(self, at: float) -> None:
+        """Note the time of a new message."""
+        self.seen = max(self.seen, at)
+        if self.state is not None:
+            self.state = replace(self.state, seen=self.seen)
+
+    def limit(self, uuid: str, until: float) -> None:
+        """Set when an assumed claim is forgotten."""
+        self.assumed = {**self.assumed, uuid: replace(self.assumed[uuid], until=until)}
+
+    def granted(
+        self, epoch: int, number: int, instances: Iterable[InstanceInfo]
+    ) -> Mapping[str, AssumedClaim]:
+        """Return the assumed claims, with a note in those that a message about instances names."""
+        named = {claim.uuid for info in instances for claim in info.claims}
+        return {
+            uuid: each.granted(epoch, number) if uuid in named else each
+            for uuid, each in self.assumed.items()
+        }
+
+    def _put(
+        self,
+        used: UsedReport,
+        instances: InstanceList,
+        assumed: Mapping[str, AssumedClaim],
+        aggregates: tuple[Aggregate, ...],
+        version: int,
+    ) -> None:
+        report = used.report
+        lasting = {
+            uuid: each.granted(report.epoch, report.instances_revision)
+            if uuid in used.claims
+            else each
+            for uuid, each in assumed.items()
+            if _lasts(each, used, instances)
+        }
+        listed = HostInstances(instances.entries, owners_of(lasting.values()), used.claims)
+        folded = [each for uuid, each in lasting.items() if uuid not in used.claims]
+        facts = HostFacts(
+            base=Position(epoch=report.epoch, revision=report.revision),
+            version=version,
+            seen=self.seen,
+            service=replace(
+                report.service, forced_down=self.forced_down or report.service.forced_down
+            ),
+            page_url=report.page_url,
+            up=report.up,
+            why_not=report.why_not,
+            aggregates=aggregates,
+            instances=listed,
+            instances_here=listed.here,
+            differing=listed.differing,
+            metrics=report.metrics,
+        )
+        replica = with_assumed(used.replica, folded, listed)
+        self.state = host_state_of(replica, facts, self.state)
+        self._used, self.instances, self.assumed = used, instances, lasting
+
+
+def _at(report: HostReport) -> tuple[int, int, int, int]:
+    # A restored database has a lower revision, with a higher epoch. Of two heartbeats, the one that
+    # knows of fewer messages about instances is older, or that was sent first; what a database has
+    # knows of none, and was not sent.
+    return report.epoch, report.revision, report.instances_revision, report.number
+
+
+def _basis(report: HostReport) -> tuple[int, int, str]:
+    return report.epoch, report.revision, report.digest
+
+
+def _lasts(assumed: AssumedClaim, used: UsedReport, instances: InstanceList) -> bool:
+    """Return whether a claim is still assumed: the agent's messages neither show it nor its end."""
+    report, granted = used.report, assumed.granted_at
+    if assumed.claim.uuid in used.claims:
+        return not instances.includes(report.epoch, report.instances_revision)
+    return granted is None or granted > (report.epoch, report.instances_revision)

@@ -1,0 +1,91 @@
+"""Weigher: the base class of the weighers (entry points ``rtagent.scheduler.weighers``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rtagent.model.aggregate import Aggregate
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.options import DEFAULT_MULTIPLIERS, FilterOptions
+from rtagent.scheduler.request import Request
+
+
+class Weigher:
+    """A rule that prefers hosts. A larger weight is better.
+
+    A weigher is stateless and pure. The weights are normalised: the lowest becomes 0 and the
+    highest 1, and if all are equal, 0. Then they are multiplied, and the products of all weighers
+    are added up.
+
+    :ivar multiplier_key: the option of the multiplier, and the key in the metadata of aggregates
+        that overrides it. None: the multiplier is 1.
+    :ivar sign: -1: the multiplier is negated.
+    :ivar least: the lower bound of normalisation, for which smaller weights count; None: the lowest
+        weight.
+    """
+
+    multiplier_key: ClassVar[str | None] = None
+    sign: ClassVar[int] = 1
+    least: ClassVar[float | None] = None
+
+    def __init__(self, options: FilterOptions) -> None:
+        self.options = options
+
+    @property
+    def name(self) -> str:
+        """The name in options, logs and `explain`."""
+        return type(self).__name__
+
+    @property
+    def multiplier(self) -> float:
+        """The multiplier by the option, for hosts whose aggregates do not override it."""
+        return self.sign * _by_option(self.options, self.multiplier_key)
+
+    def multiplier_of(self, host: HostState) -> float:
+        """Return the multiplier for one host. 0 for all hosts: nothing is weighed.
+
+        :raises ValueError: the host's aggregates have a value that is not a number.
+        """
+        override = _by_aggregates(host, self.multiplier_key)
+        return self.multiplier if override is None else self.sign * override
+
+    def weights(self, hosts: Sequence[HostState], request: Request) -> Sequence[float] | None:
+        """Return a raw weight for each host, which does not depend on the other hosts.
+
+        A host whose weight is not a finite number, or for which alone this method raises an error,
+        comes after all others.
+
+        :return: None: by the request or the options, not by the hosts, all weights are equal.
+        """
+        raise NotImplementedError
+
+
+def _by_option(options: FilterOptions, key: str | None) -> float:
+    """Return the multiplier that the option sets. :param key: None, or an unknown one: 1."""
+    if key is None:
+        return 1.0
+    return options.multipliers.get(key, DEFAULT_MULTIPLIERS.get(key, 1.0))
+
+
+def _by_aggregates(host: HostState, key: str | None) -> float | None:
+    """Return the smallest of the multipliers that the host's aggregates set; None: they set none.
+
+    :raises ValueError: one of them is not a finite number.
+    """
+    found = [each for each in host.aggregates if key in each.metadata]
+    return min((_number(each, str(key)) for each in found), default=None)
+
+
+def _number(aggregate: Aggregate, key: str) -> float:
+    text = aggregate.metadata[key]
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(
+            f"{key} of aggregate {aggregate.name} is {text!r}, which is not a finite number"
+        )
+    return number

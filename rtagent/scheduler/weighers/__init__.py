@@ -1,0 +1,1 @@
+"""The weighers: each one prefers hosts for one reason. They have Nova's names."""

@@ -1,0 +1,326 @@
+"""Filtering: hosts are judged filter by filter, and consumed hosts again for the next instance."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import InvalidRequest
+from rtagent.model.decision import Reason, ReasonCode
+from rtagent.model.flavor import Flavor
+from rtagent.model.host_report import InstanceInfo, ServiceState
+from rtagent.model.request_spec import GroupRules, ImageRequest, InstanceGroup, RequestSpec
+from rtagent.scheduler.filter import Check, Filter, Rejection, invalid
+from rtagent.scheduler.filtered import MAX_MESSAGE
+from rtagent.scheduler.filtering import SAMPLE, HostFilters
+from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.options import FilterOptions
+from rtagent.scheduler.request import Request
+from tests.support.host_states import SEEN, host_state
+from tests.support.hosts import NOON, uid
+from tests.support.scheduler_requests import INSTANCE, scheduler_request
+
+HOSTS = [host_state(f"cn{at}") for at in range(1, 9)]
+OPTIONS = FilterOptions()
+
+
+class Refusing(Filter):
+    """Refuses hosts by name, with a reason for each. :ivar judged: names, in order."""
+
+    def __init__(self, missing: dict[str, int], cost: int = 0) -> None:
+        super().__init__(OPTIONS)
+        self.missing, self.judged = missing, list[str]()
+        self.cost = cost  # type: ignore[misc]
+
+    def prepare(self, request: Request) -> Check | None:
+        return self._check
+
+    def _check(self, host: HostState) -> Rejection | None:
+        self.judged.append(host.host)
+        if host.host not in self.missing:
+            return None
+        reason = Reason(
+            code=ReasonCode.INSUFFICIENT,
+            resource="VCPU",
+            where=host.host,
+            requested=10,
+            available=10 - self.missing[host.host],
+            unit="vCPUs",
+        )
+        return Rejection(f"misses {self.missing[host.host]}", (reason,))
+
+
+class Broken(Filter):
+    """Raises for one host, or for every request."""
+
+    def __init__(self, *, request: bool = False) -> None:
+        super().__init__(OPTIONS)
+        self._request = request
+
+    def prepare(self, request: Request) -> Check | None:
+        if self._request:
+            raise KeyError("no such thing")
+        return self._check
+
+    def _check(self, host: HostState) -> Rejection | None:
+        if host.host == "cn2":
+            raise ZeroDivisionError("by zero")
+        return None
+
+
+def _names(hosts):
+    return [host.host for host in hosts]
+
+
+def test_a_host_is_judged_until_a_filter_refuses_it():
+    first, second = Refusing({"cn2": 1, "cn3": 1}), Refusing({"cn4": 1}, cost=1)
+    filtered = HostFilters([second, first], OPTIONS).get_filtered_hosts(
+        HOSTS[:4], scheduler_request()
+    )
+    assert _names(filtered.hosts) == ["cn1"]
+    assert first.judged == ["cn1", "cn2", "cn3", "cn4"]
+    assert second.judged == ["cn1", "cn4"]
+
+
+def test_refusals_are_counted_and_some_are_kept():
+    disabled = ServiceState(disabled=True)
+    hosts = [replace(host, service=disabled) for host in HOSTS[1:]] + HOSTS[:1]
+    filtered = HostFilters.load(OPTIONS).get_filtered_hosts(hosts, scheduler_request())
+    assert _names(filtered.hosts) == ["cn1"]
+    assert filtered.judged == ("ComputeFilter",)
+    assert filtered.refused == {"ComputeFilter": 7}
+    assert [each.host for each in filtered.refusals] == ["cn2", "cn3", "cn4"][:SAMPLE]
+    refusal = filtered.refusals[0]
+    assert (refusal.nodename, refusal.filter) == ("cn2.example", "ComputeFilter")
+    assert refusal.uuid == HOSTS[1].uuid
+    assert refusal.rejection.message == "its service is disabled"
+
+
+def test_every_verdict_of_every_filter_is_kept_on_request():
+    first, second = Refusing({"cn2": 1, "cn3": 1}), Refusing({"cn2": 2, "cn4": 1}, cost=1)
+    filters = HostFilters([first, second], OPTIONS)
+    request = scheduler_request(ignore_hosts=("cn2",))
+    filtered = filters.get_filtered_hosts(HOSTS, request, every_verdict=True)
+    assert _names(filtered.hosts) == ["cn1", "cn5", "cn6", "cn7", "cn8"]
+    assert filtered.judged == ("ignore_hosts", "Refusing", "Refusing")
+    assert [(each.filter, each.host) for each in filtered.refusals] == [
+        ("ignore_hosts", "cn2"),
+        ("Refusing", "cn2"),
+        ("Refusing", "cn3"),
+        ("Refusing", "cn2"),
+        ("Refusing", "cn4"),
+    ]
+    assert _names(filters.get_filtered_hosts(HOSTS, request).hosts) == _names(filtered.hosts)
+
+
+@pytest.mark.parametrize("near", ["cn2", "cn3", "cn4"])
+def test_the_nearest_miss_is_of_the_last_filter_with_numbers(near):
+    class Second(Refusing):
+        pass
+
+    first, second = Refusing({"cn1": 1}), Second({"cn2": 7, "cn3": 7, "cn4": 5, near: 2}, cost=1)
+    filters = HostFilters([first, second], OPTIONS)
+    nearest = filters.get_filtered_hosts(HOSTS[:4], scheduler_request()).nearest
+    assert nearest is not None
+    assert (nearest.host, nearest.rejection.message) == (near, "misses 2")
+    assert filters.get_filtered_hosts(HOSTS[4:], scheduler_request()).nearest is None
+
+
+def test_a_filter_that_fails_refuses_that_host_only():
+    filters = HostFilters([Broken()], OPTIONS)
+    filtered = filters.get_filtered_hosts(HOSTS, scheduler_request())
+    assert len(filtered.hosts) == 7
+    (refusal,) = filtered.refusals
+    assert refusal.host == "cn2"
+    assert refusal.rejection.message == (
+        "Broken cannot judge this host: ZeroDivisionError: by zero"
+    )
+
+
+def test_an_error_of_a_filter_is_logged_once(caplog):
+    filters = HostFilters([Broken()], OPTIONS)
+    for _ in range(3):
+        filters.get_filtered_hosts(HOSTS, scheduler_request())
+    assert [record.getMessage() for record in caplog.records] == [
+        "The filter Broken cannot judge the host cn2, which is set aside"
+    ]
+
+
+def test_a_filter_that_cannot_judge_the_request_refuses_every_host():
+    filters = HostFilters([Broken(request=True)], OPTIONS)
+    filtered = filters.get_filtered_hosts(HOSTS, scheduler_request())
+    assert filtered.hosts == []
+    assert "it cannot judge the request: KeyError" in filtered.refusals[0].rejection.message
+
+
+def test_a_filter_may_refuse_the_request_itself():
+    class Strict(Filter):
+        def prepare(self, request: Request) -> Check | None:
+            raise invalid(".flavor.name", "must be another")
+
+    with pytest.raises(InvalidRequest, match=r"\$\.request_spec\.flavor\.name: must be another"):
+        HostFilters([Strict(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
+
+
+@pytest.mark.parametrize("answer", [True, False, "no"])
+def test_an_answer_that_is_no_rejection_refuses_the_host(answer):
+    class Odd(Filter):
+        def prepare(self, request: Request) -> Check | None:
+            return lambda host: answer
+
+    filtered = HostFilters([Odd(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
+    assert filtered.hosts == []
+    assert "neither None nor a Rejection" in filtered.refusals[0].rejection.message
+
+
+def test_a_long_reason_is_cut():
+    class Wordy(Filter):
+        def prepare(self, request: Request) -> Check | None:
+            return lambda host: Rejection("x" * 100_000)
+
+    filtered = HostFilters([Wordy(OPTIONS)], OPTIONS).get_filtered_hosts(HOSTS, scheduler_request())
+    assert filtered.refusals[0].rejection.message == "x" * (MAX_MESSAGE - 3) + "..."
+
+
+# -- several instances ----------------------------------------------------------------------------
+
+
+def _consumed(host: HostState, instance_uuid: str) -> HostState:
+    instances = {**host.instances, instance_uuid: InstanceInfo(uuid=instance_uuid)}
+    return replace(
+        host, instances=instances, num_instances=len(instances), num_io_ops=host.num_io_ops + 1
+    )
+
+
+def _selected_in_turn(filters: HostFilters, request: Request, number: int) -> list[str]:
+    """Select the first host that passes for each instance; return the names until none passes."""
+    prepared = filters.prepare(request)
+    passing = {host.uuid: host for host in prepared.filter(HOSTS[:3]).hosts}
+    selected = []
+    for instance in range(1, number + 1):
+        if not passing:
+            break
+        host = next(iter(passing.values()))
+        selected.append(host.host)
+        passing[host.uuid] = _consumed(host, prepared.request.instance_uuid)
+        prepared = prepared.next_instance(uid(100 + instance), passing[host.uuid])
+        again = prepared.filter_again(passing.values(), {host.uuid})
+        assert (prepared.judge_again(passing[host.uuid]) is None) == (
+            host.uuid in {each.uuid for each in again.hosts}
+        )
+        passing = {each.uuid: each for each in again.hosts}
+    return selected
+
+
+def test_an_affinity_group_stays_on_the_host_of_its_first_instance():
+    request = scheduler_request(group=InstanceGroup(policy="affinity"))
+    assert _selected_in_turn(HostFilters.load(OPTIONS), request, 3) == ["cn1", "cn1", "cn1"]
+
+
+@pytest.mark.parametrize(
+    ("most", "names"),
+    [(1, ["cn1", "cn2", "cn3"]), (2, ["cn1", "cn1", "cn2", "cn2", "cn3"])],
+)
+def test_an_anti_affinity_group_spreads_its_instances(most, names):
+    group = InstanceGroup(policy="anti-affinity", rules=GroupRules(max_server_per_host=most))
+    request = scheduler_request(group=group)
+    assert _selected_in_turn(HostFilters.load(OPTIONS), request, 5)[: len(names)] == names
+    assert len(_selected_in_turn(HostFilters.load(OPTIONS), request, 9)) == 3 * most
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("NumInstancesFilter", "max_instances_per_host"),
+        ("AggregateNumInstancesFilter", "max_instances_per_host"),
+        ("IoOpsFilter", "max_io_ops_per_host"),
+        ("AggregateIoOpsFilter", "max_io_ops_per_host"),
+    ],
+)
+def test_a_consumed_host_is_judged_again(name, option):
+    filters = HostFilters.load(FilterOptions(enabled_filters=(name,), **{option: 2}))
+    selected = _selected_in_turn(filters, scheduler_request(), 9)
+    assert selected == ["cn1", "cn1", "cn2", "cn2", "cn3", "cn3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        (
+            "ComputeCapabilitiesFilter",
+            scheduler_request(extra_specs={"capabilities:num_instances": "< 2"}),
+        ),
+        ("JsonFilter", scheduler_request(hints={"query": '["<", "$num_instances", 2]'})),
+    ],
+)
+def test_fields_that_a_selection_changes_are_judged_again(name, request_):
+    filters = HostFilters.load(FilterOptions(enabled_filters=(name,)))
+    selected = _selected_in_turn(filters, request_, 9)
+    assert selected == ["cn1", "cn1", "cn2", "cn2", "cn3", "cn3"]
+
+
+def test_other_hosts_are_not_judged_again():
+    again = Refusing({})
+    again.every_instance = True  # type: ignore[misc]
+    filters = HostFilters([again, Refusing({}, cost=1)], OPTIONS)
+    prepared = filters.prepare(scheduler_request())
+    hosts = prepared.filter(HOSTS).hosts
+    again.judged.clear()
+    following = prepared.next_instance(uid(100), HOSTS[3])
+    filtered = following.filter_again(hosts, {HOSTS[3].uuid})
+    assert again.judged == ["cn4"]
+    assert filtered.judged == ("Refusing",)
+    assert _names(filtered.hosts) == _names(HOSTS)
+
+
+def test_the_next_request_has_the_group_as_it_is_then():
+    group = InstanceGroup(policy="anti-affinity", hosts=("cn9",), members=(uid(50),))
+    prepared = HostFilters.load(OPTIONS).prepare(scheduler_request(group=group))
+    following = prepared.next_instance(uid(100), HOSTS[0]).request
+    assert following.instance_uuid == uid(100)
+    assert following.spec.instance_group.members == (uid(50), INSTANCE)
+    assert following.spec.instance_group.hosts == ("cn9", "cn1")
+
+
+def test_forced_hosts_skip_the_filters_for_every_instance():
+    filters = HostFilters.load(FilterOptions(enabled_filters=("NumInstancesFilter",)))
+    prepared = filters.prepare(scheduler_request(force_hosts=("cn1",)))
+    full = replace(HOSTS[0], num_instances=99)
+    assert prepared.filter([full]).hosts == [full]
+    following = prepared.next_instance(uid(100), full)
+    assert following.filter_again([full], {full.uuid}).hosts == [full]
+    assert following.judge_again(full) is None
+
+
+def _filtered(root_gb, image, **fields):
+    flavor = Flavor(vcpus=1, memory_mb=512, root_gb=root_gb)
+    spec = RequestSpec(flavor=flavor, image=ImageRequest(**image), **fields)
+    request = Request(spec=spec, instance_uuid=uid(1), alive_since=SEEN, now=NOON)
+    return HostFilters.load(FilterOptions()).get_filtered_hosts([host_state()], request)
+
+
+@pytest.mark.parametrize(
+    ("root_gb", "image", "fields", "path"),
+    [
+        (10, {"min_ram": 513}, {}, "memory_mb: must be at least the min_ram of the image, 513"),
+        (10, {"min_disk": 11}, {}, "root_gb: must be at least the min_disk of the image, 11"),
+        (10, {"min_ram": 513}, {"is_bfv": True}, "memory_mb"),
+    ],
+)
+def test_a_flavor_that_is_too_small_for_the_image_is_refused(root_gb, image, fields, path):
+    with pytest.raises(InvalidRequest) as caught:
+        _filtered(root_gb, image, **fields)
+    assert f"$.request_spec.flavor.{path}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("root_gb", "image", "fields"),
+    [
+        (10, {"min_ram": 512, "min_disk": 10}, {}),
+        (0, {"min_disk": 10}, {}),
+        (5, {"min_disk": 10}, {"is_bfv": True}),
+        (10, {"min_ram": 0, "min_disk": 0}, {}),
+    ],
+)
+def test_a_flavor_that_is_large_enough_is_accepted(root_gb, image, fields):
+    assert _filtered(root_gb, image, **fields).hosts

@@ -1,0 +1,152 @@
+"""Verdicts: decided by the agents' rules, and kept until the host changes."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import InvalidFlavor
+from rtagent.model.claim import Claim
+from rtagent.model.decision import ReasonCode
+from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
+from rtagent.ports import NullReporter
+from rtagent.scheduler.claim_template import NO_OWNER, claim_template
+from rtagent.scheduler.errors import NoValidHost
+from rtagent.scheduler.fits import Fits
+from rtagent.scheduler.host_manager import HostManager
+from rtagent.scheduler.replica import OTHERS, SHARED
+from rtagent.scheduler.verdict import Rejection
+from tests.support.host_states import host_state
+from tests.support.hosts import NOON, PINNED, PINNING, ManualClock, host, uid
+from tests.support.reporting_agents import ReportingAgent, deliver
+from tests.support.scheduling import scheduler, spec
+
+HOST = host_state("cn1", host(numa=PINNING))
+
+
+def fit(fits: Fits, wanted):
+    """Return the fit of a request."""
+    return fits.of_request(claim_template(wanted), lambda host, _: host.replica, NOON)
+
+
+def test_a_verdict_is_kept_until_the_host_changes():
+    fits, wanted = Fits(), spec(2, 512, extra_specs=PINNED)
+    first = fit(fits, wanted)(HOST, uid())
+    assert isinstance(first, Claim)
+    renamed = replace(wanted, flavor=replace(wanted.flavor, name="other"), project_id="p")
+    assert fit(fits, renamed)(HOST, uid()) is first
+    assert fit(fits, wanted)(replace(HOST, version=HOST.version + 1), uid()) is not first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        spec(2, 513, extra_specs=PINNED),
+        spec(2, 512, extra_specs=PINNED, is_bfv=True),
+        spec(2, 512, extra_specs=PINNED, purpose="evacuation"),
+        spec(2, 512, extra_specs=PINNED, extra_resource={"MEMORY_MB": 1}),
+        spec(2, 512, extra_specs=PINNED, limits=Limits(vcpu=1)),
+        spec(2, 512, extra_specs=PINNED, network_metadata=NetworkMetadata(tunneled=True)),
+    ],
+)
+def test_a_request_that_asks_for_anything_else_has_its_own_verdict(other):
+    fits = Fits()
+    first = fit(fits, spec(2, 512, extra_specs=PINNED))(HOST, uid())
+    assert fit(fits, other)(HOST, uid()) is not first
+
+
+def test_the_oldest_requests_verdicts_are_dropped_at_the_limit():
+    fits, first, second = Fits(limit=1), spec(1, 100), spec(1, 200)
+    kept = fit(fits, first)(HOST, uid())
+    for _ in range(2):
+        fit(fits, second)(replace(HOST, uuid=uid()), uid())
+    assert fit(fits, second)(HOST, uid())
+    assert fit(fits, first)(HOST, uid()) is not kept
+
+
+def test_a_rejection_has_the_agents_reasons():
+    rejection = fit(Fits(), spec(7, 512, extra_specs=PINNED))(HOST, uid())
+    assert isinstance(rejection, Rejection)
+    assert {reason.code for reason in rejection.reasons} >= {ReasonCode.EXCEEDS_HOST}
+    assert rejection.message.startswith("PCPU: 7 CPUs requested")
+
+
+def test_what_a_host_does_not_define_refuses_that_host_only():
+    wanted = spec(extra_specs={"pci_passthrough:alias": "none:1"})
+    rejection = fit(Fits(), wanted)(HOST, uid())
+    assert isinstance(rejection, Rejection)
+    assert "[pci] alias of this host does not define it" in rejection.message
+    unobserved = fit(Fits(), spec())(host_state("cn2", host(topology=None)), uid())
+    assert isinstance(unobserved, Rejection)
+
+
+def test_a_host_that_cannot_be_judged_refuses_and_others_are_judged():
+    def replica_for(host, owner_id):
+        raise KeyError("cell 7")
+
+    owner = uid()
+    odd = host_state("cn2", instances=[owner])
+    decide = Fits().of_request(claim_template(spec()), replica_for, NOON)
+    rejection = decide(odd, owner)
+    assert isinstance(rejection, Rejection)
+    assert rejection.message == "this host cannot be judged: KeyError: 'cell 7'"
+    assert isinstance(decide(HOST, owner), Claim)
+
+
+def test_requests_without_verdicts_are_dropped_at_the_limit():
+    fits, first = Fits(limit=10), spec(1, 100)
+    kept = fit(fits, first)(HOST, uid())
+    for number in range(12):
+        fit(fits, spec(1, 200 + number))
+    assert fit(fits, first)(HOST, uid()) is not kept
+
+
+def test_what_no_host_would_grant_is_an_error():
+    encrypted = {"hw:mem_encryption": "true"}
+    with pytest.raises(InvalidFlavor, match="hw_firmware_type"):
+        claim_template(spec(extra_specs=encrypted))
+
+
+def test_the_claims_limits_have_the_networks_of_the_request():
+    networks = NetworkMetadata(physnets=("foo",))
+    limits = Limits(vcpu=5, numa_topology=NumaLimits(cpu_allocation_ratio=2.0))
+    template = claim_template(spec(limits=limits, network_metadata=networks))
+    assert template.build.limits == Limits(
+        vcpu=5, numa_topology=NumaLimits(cpu_allocation_ratio=2.0, network_metadata=networks)
+    )
+    assert template.plain is None
+    assert claim_template(spec()).plain is not None
+
+
+def test_calls_at_the_same_time_assume_no_cpu_twice():
+    agents = [ReportingAgent(f"cn{number}", host(numa=PINNING)) for number in range(4)]
+    manager = HostManager(ManualClock(), NullReporter(), lambda _: None)
+    for agent in agents:
+        deliver(manager, *agent.answer())
+    chooser = scheduler(manager, filters=["NUMATopologyFilter"])
+    selected, refused = [], []
+
+    def select() -> None:
+        for _ in range(4):
+            try:
+                selected.extend(
+                    chooser.select_destinations(spec(2, 100, 0, extra_specs=PINNED), [uid()])
+                )
+            except NoValidHost:
+                refused.append(1)
+
+    threads = [threading.Thread(target=select) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(selected), len(refused)) == (12, 12)  # three pairs of CPUs on each host
+    for state in manager.get_all_host_states():
+        assert len(state.replica.usage.numa.pinned) == 6
+        assert set(state.replica.usage.numa.pinned.values()) == {1}
+
+
+def test_owner_of_a_template_is_no_user_of_a_replica():
+    assert NO_OWNER not in (OTHERS, SHARED)

@@ -1,0 +1,606 @@
+"""HostManager: the scheduler's view of the hosts."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import NodeNotFound
+from rtagent.model.claim import BUILD, INCOMING, RESIZE
+from rtagent.model.host_report import CellUsage, HostUsage, ServiceState
+from rtagent.ports import NullReporter
+from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
+from rtagent.scheduler.wanted import ASK_AGAIN, GAP, Wanted
+from tests.support.host_states import aggregate, fleet_node, node_named
+from tests.support.hosts import DEDICATED, PINNED, PINNING, ManualClock, host, request, uid
+from tests.support.reporting_agents import ReportingAgent, assumable, deliver
+
+TIMES = Times(down=60.0, assume=30.0)
+
+
+class View:
+    """A manager with its clock and what it has asked for."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.asked: list[Wanted] = []
+        self.manager = HostManager(self.clock, NullReporter(), self.asked.append, TIMES)
+
+    def host(self, agent: ReportingAgent):
+        found = [each for each in self.manager.get_all_host_states() if each.uuid == agent.uuid]
+        assert len(found) == 1
+        return found[0]
+
+
+@pytest.fixture
+def view() -> View:
+    return View()
+
+
+@pytest.fixture
+def manager(view) -> HostManager:
+    return view.manager
+
+
+def reported(view: View, name: str = "cn1", state=None) -> ReportingAgent:
+    agent = ReportingAgent(name, state)
+    deliver(view.manager, *agent.messages())
+    return agent
+
+
+# -- reports --------------------------------------------------------------------------------------
+
+
+def test_report_makes_a_host(view):
+    agent = ReportingAgent()
+    agent.claim(request(2, 4096, 10, owner=uid(1)))
+    deliver(view.manager, *agent.messages())
+    seen = view.host(agent)
+    assert (seen.host, seen.nodename) == ("cn1", "cn1.example")
+    assert seen.vcpus_used == 2 and seen.free_ram_mb == 16384 - 4096
+    assert seen.num_instances == 1 and seen.instances_here == {uid(1)}
+    assert seen.instances[uid(1)].claims == tuple(agent.state.claims.values())
+    assert (seen.base.epoch, seen.base.revision) == (1, 1)
+    assert view.asked == []
+
+
+def test_older_report_is_ignored(view, manager):
+    agent = reported(view)
+    old = agent.report()
+    agent.claim(request(1, 1024))
+    deliver(manager, *agent.messages(), old, old)
+    assert view.host(agent).vcpus_used == 1
+    assert manager.counts["old"] == 2
+
+
+def test_higher_epoch_with_a_lower_revision_is_newer(view, manager):
+    agent = ReportingAgent()
+    empty = agent.state
+    for _ in range(3):
+        agent.claim(request(1, 1024))
+    deliver(manager, *agent.messages())
+    before = agent.report()
+    agent.state = replace(empty, epoch=1)
+    agent.restart()  # of a database from before the claims
+    deliver(manager, *agent.messages(), before)
+    assert view.host(agent).vcpus_used == 0 and view.host(agent).base.epoch == 2
+
+
+def test_heartbeat_keeps_the_version_and_refreshes_the_rest(view, manager):
+    agent = reported(view)
+    before = view.host(agent)
+    view.clock.advance(10)
+    service = ServiceState(disabled=True, disabled_reason="maintenance")
+    deliver(manager, agent.report(service=service, up=False, why_not="libvirt is away"))
+    after = view.host(agent)
+    assert after.version == before.version and after.replica is before.replica
+    assert after.seen == before.seen + 10 and after.service == service
+    assert (after.up, after.why_not) == (False, "libvirt is away")
+
+
+def test_a_heartbeat_from_before_a_message_about_instances_is_older(view, manager):
+    agent = reported(view)
+    before = agent.report(service=ServiceState(disabled=True))
+    deliver(manager, agent.digest(), agent.report(), before)
+    assert not view.host(agent).service.disabled
+    assert manager.counts["old"] == 1
+
+
+def test_the_older_of_two_heartbeats_that_overtake_each_other_is_ignored(view, manager):
+    agent = reported(view)
+    first = agent.report(number=1, service=ServiceState(disabled=True))
+    second = agent.report(number=2)
+    for message in (second, first, second):
+        deliver(manager, message)
+        assert not view.host(agent).service.disabled
+
+
+def test_what_a_database_has_does_not_replace_an_agents_heartbeat(view, manager):
+    agent = reported(view)
+    recorded = replace(agent.host_report(), service=ServiceState(disabled=True))
+    manager.start_host(replace(recorded, instances_revision=0), (), age=30)
+    assert not view.host(agent).service.disabled
+
+
+def test_unknown_description_is_asked_for_and_the_host_appears_with_it(view, manager):
+    agent = ReportingAgent()
+    agent.host_report()  # lost, with the description
+    deliver(manager, agent.report())
+    assert manager.get_all_host_states() == ()
+    assert view.asked == [Wanted(host="cn1", description=True)]
+    deliver(manager, agent.report())
+    assert len(view.asked) == 1  # it was asked just now
+    view.clock.advance(ASK_AGAIN)
+    manager.tick()
+    assert len(view.asked) == 2
+    deliver(manager, *agent.answer())
+    assert view.host(agent).vcpus_total == 8
+
+
+def test_changed_description_that_was_lost_leaves_the_host_as_it_was(view, manager):
+    agent = reported(view)
+    before = view.host(agent)
+    view.clock.advance(5)
+    agent.state = replace(host(reserved_cpus=1), node=agent.state.node, epoch=1, revision=1)
+    agent.host_report()
+    deliver(manager, agent.report())
+    assert replace(view.host(agent), seen=before.seen) == before
+    assert view.host(agent).seen == before.seen + 5
+    deliver(manager, *agent.answer())
+    assert view.host(agent).vcpus_used == 1
+
+
+def test_equal_descriptions_are_shared(view, manager):
+    for name in ("cn1", "cn2"):
+        reported(view, name, fleet_node())
+    one, two = manager.get_all_host_states()
+    assert one.replica.topology is two.replica.topology
+    assert one.replica.devices is two.replica.devices
+
+
+def test_second_host_needs_no_description_of_its_own(view, manager):
+    reported(view)
+    other = ReportingAgent("cn2")
+    deliver(manager, other.report(description=None))
+    assert view.host(other).vcpus_total == 8
+
+
+def test_description_with_another_digest_is_set_aside(view, manager):
+    agent = reported(view)
+    liar = ReportingAgent("cn2", host(reserved_cpus=4))
+    deliver(manager, liar.report(digest="of something else"))
+    assert [each.uuid for each in manager.get_all_host_states()] == [agent.uuid]
+    assert manager.counts["set_aside"] == 1
+    manager.begin(settle=0)
+    assert manager.complete  # a sender that cannot be understood delays nobody
+
+
+def test_usage_of_cells_that_do_not_exist_harms_no_reader(view, manager):
+    agent = reported(view, state=host(numa=PINNING))
+    usage = HostUsage(
+        cells=(CellUsage(id=77, vcpus=1, memory_mb=1, pages={3: 1}),),
+        pinned={999: 1},
+        devices=("0000:99:00.0",),
+        resources=("none",),
+    )
+    deliver(manager, agent.report(revision=5, usage=usage))
+    seen = view.host(agent)
+    assert seen.numa_topology is not None and seen.pci_stats == []
+    asked = request(2, 512, owner=uid(), extra_specs=PINNED)
+    assert assumable(manager.replica_for(seen, uid()), asked) is not None
+
+
+def test_report_that_cannot_be_used_changes_nothing(view, manager):
+    agent = reported(view)
+    before = view.host(agent)
+    deliver(manager, agent.report(revision=5, usage=replace(HostUsage(), devices=(["x"],))))
+    assert view.host(agent) == before and manager.counts["set_aside"] == 1
+    deliver(manager, agent.report(revision=6))
+    assert view.host(agent).base.revision == 6
+
+
+# -- nodes ----------------------------------------------------------------------------------------
+
+
+def test_nodes_with_one_host_name_are_told_apart_by_their_uuids(view, manager):
+    agent = reported(view)
+    other = ReportingAgent("cn2")
+    other.state = replace(other.state, node=replace(node_named("cn2"), host="cn1"))
+    other.claim(request(3, 64))
+    deliver(manager, *other.messages())
+    assert (view.host(agent).vcpus_used, view.host(other).vcpus_used) == (0, 3)
+    assert [view.host(each).host for each in (agent, other)] == ["cn1", "cn1"]
+
+
+def test_nodes_of_a_host_count_until_the_database_has_them(view, manager):
+    agent, silent = reported(view), uid()
+    manager.delete_instance_info("cn1", silent, 1, 1, uid())  # it has not reported its state
+    assert (manager.host_of(silent), manager.host_of(uid())) == ("cn1", None)
+    assert (manager.unregistered_nodes("cn1"), manager.unregistered_nodes("cn2")) == (2, 0)
+    manager.expect([agent.state.node.uuid])
+    assert manager.is_registered(agent.state.node.uuid)
+    assert not manager.is_registered(silent)
+    assert manager.unregistered_nodes("cn1") == 1
+
+
+def test_node_that_changes_its_host_keeps_its_place_and_loses_the_hosts_aggregates(view, manager):
+    agent = reported(view)
+    manager.set_aggregates([aggregate("old", "cn1"), aggregate("new", "renamed")])
+    assert [each.name for each in view.host(agent).aggregates] == ["old"]
+    agent.state = replace(
+        agent.state, node=replace(agent.state.node, host="renamed", hypervisor_hostname="r")
+    )
+    agent.restart()
+    assert manager.host_of(uid()) is None
+    assert manager.host_of(agent.state.node.uuid) == "cn1"
+    deliver(manager, *agent.messages())
+    assert manager.host_of(agent.state.node.uuid) == "renamed"
+    seen = view.host(agent)
+    assert (seen.host, seen.nodename) == ("renamed", "r")
+    assert [each.name for each in seen.aggregates] == ["new"]
+
+
+def test_aggregates_of_later_hosts_apply_and_changes_keep_the_version(view, manager):
+    manager.set_aggregates([aggregate("b", "cn1"), aggregate("a", "cn1", "cn2", k="1")])
+    agent = reported(view)
+    seen = view.host(agent)
+    assert {each.name for each in seen.aggregates} == {"a", "b"}
+    assert [each.uuid for each in seen.aggregates] == sorted(e.uuid for e in seen.aggregates)
+    manager.set_aggregates([aggregate("a", "cn1", k="2")])
+    assert view.host(agent).metadata("k") == {"2"}
+    assert view.host(agent).version == seen.version
+
+
+# -- hosts that are down --------------------------------------------------------------------------
+
+
+def test_usable_hosts_are_returned_in_the_order_that_was_asked_for(view, manager):
+    agents = [reported(view, f"cn{number}") for number in range(5)]
+    disabled, forced = ServiceState(disabled=True), ServiceState(forced_down=True)
+    deliver(manager, agents[1].report(service=disabled), agents[2].report(service=forced))
+    view.clock.advance(59)
+    deliver(manager, agents[0].report(), agents[4].report())
+    asked = [agents[n].uuid for n in (4, 3, 2, 1, 0)]
+    found = manager.get_host_states_by_uuids([uid(), *asked])
+    assert [each.host for each in found] == ["cn4", "cn3", "cn0"]
+    view.clock.advance(2)
+    found = manager.get_host_states_by_uuids(asked)
+    assert [each.host for each in found] == ["cn4", "cn0"]
+    assert len(manager.get_all_host_states()) == 5
+
+
+def test_messages_that_are_not_new_are_no_sign_of_life(view, manager):
+    agent = reported(view)
+    old = agent.report()
+    agent.claim(request(1, 64))
+    messages = agent.messages()
+    deliver(manager, *messages)
+    view.clock.advance(61)
+    deliver(manager, old, messages[0])
+    assert manager.get_host_states_by_uuids([agent.uuid]) == ()
+    deliver(manager, agent.digest())
+    assert len(manager.get_host_states_by_uuids([agent.uuid])) == 1
+
+
+def test_hosts_that_were_silent_for_long_are_dropped(view, manager):
+    agent, other = reported(view), reported(view, "cn2")
+    manager.assume(agent.uuid, assumable(agent.state, request(1, 64)), here=True)
+    view.clock.advance(FORGOTTEN_AFTER * TIMES.down)
+    deliver(manager, other.report())
+    manager.tick()
+    assert len(manager.get_all_host_states()) == 2
+    view.clock.advance(1)
+    manager.tick()
+    assert [each.uuid for each in manager.get_all_host_states()] == [other.uuid]
+    deliver(manager, *agent.answer())
+    assert view.host(agent).vcpus_used == 0
+
+
+def test_node_of_the_database_stays_until_it_is_removed(view, manager):
+    agent, other = reported(view), reported(view, "cn2")
+    manager.expect([agent.uuid])
+    view.clock.advance(FORGOTTEN_AFTER * TIMES.down + 1)
+    deliver(manager, other.report())
+    manager.tick()
+    assert view.host(agent).host == "cn1"
+    manager.assume(agent.uuid, assumable(agent.state, request(1, 64)), here=True)
+    manager.expect([])
+    assert [each.uuid for each in manager.get_all_host_states()] == [other.uuid]
+    view.clock.advance(TIMES.assume)
+    manager.tick()
+    assert manager.get_host_states_by_uuids([agent.uuid]) == ()
+
+
+# -- completeness ---------------------------------------------------------------------------------
+
+
+def test_view_without_a_database_is_complete_once_agents_had_time_to_answer(view, manager):
+    assert not manager.complete
+    manager.begin(settle=7)
+    assert view.asked == [Wanted(host=None, description=True, instances=True)]
+    reported(view)
+    view.clock.advance(6)
+    assert not manager.complete
+    view.clock.advance(1)
+    assert manager.complete
+    late = ReportingAgent("cn2", host(reserved_cpus=1))
+    deliver(manager, late.report(description=None))
+    assert not manager.complete
+    deliver(manager, *late.answer())
+    assert manager.complete
+
+
+def test_view_with_a_database_is_complete_when_all_its_nodes_are_known(view, manager):
+    one, two = ReportingAgent("cn1"), ReportingAgent("cn2")
+    manager.expect([one.uuid, two.uuid])
+    manager.begin(settle=5)
+    deliver(manager, *one.messages())
+    assert not manager.complete
+    deliver(manager, *two.messages())
+    assert manager.complete
+
+
+def test_node_of_the_database_whose_agent_is_silent_does_not_delay_completeness(view, manager):
+    one, two = ReportingAgent("cn1"), ReportingAgent("cn2")
+    manager.expect([one.uuid, two.uuid])
+    manager.begin(settle=5)
+    deliver(manager, *one.messages())
+    view.clock.advance(5)
+    assert manager.complete
+
+
+# -- instances ------------------------------------------------------------------------------------
+
+
+def test_lost_message_about_instances_is_noticed_and_the_list_asked_for(view, manager):
+    agent = reported(view)
+    agent.claim(request(1, 64, owner=uid(1)))
+    *_, report = agent.messages()
+    deliver(manager, report)
+    assert view.host(agent).instances_here == frozenset() and view.asked == []
+    view.clock.advance(GAP)  # the other message may just be late
+    manager.tick()
+    assert view.asked == [Wanted(host="cn1", instances=True)]
+    deliver(manager, *agent.answer())
+    assert view.host(agent).instances_here == {uid(1)}
+    view.clock.advance(ASK_AGAIN)
+    manager.tick()
+    assert len(view.asked) == 1
+
+
+def test_digest_that_differs_asks_for_the_list(view, manager):
+    agent = reported(view)
+    agent.claim(request(1, 64, owner=uid(1)))
+    agent.messages()  # all lost
+    agent.number -= 1  # as if nothing had been sent
+    deliver(manager, agent.digest())
+    view.clock.advance(GAP)
+    manager.tick()
+    assert view.asked == [Wanted(host="cn1", instances=True)]
+
+
+def test_messages_of_an_unknown_node_ask_for_its_report(view, manager):
+    agent = ReportingAgent()
+    agent.claim(request(1, 64, owner=uid(1)))
+    deliver(manager, agent.whole_list())
+    assert manager.get_all_host_states() == () and view.asked == []
+    view.clock.advance(GAP)  # the report may just be late
+    manager.tick()
+    assert view.asked == [Wanted(host="cn1", description=True)]
+    deliver(manager, agent.report())
+    assert view.host(agent).instances_here == {uid(1)}
+
+
+# -- assumed claims -------------------------------------------------------------------------------
+
+
+def test_assumed_claim_is_counted_in_everything(view, manager):
+    agent = reported(view, state=host(numa=PINNING))
+    asked = request(
+        2, 1024, 10, owner=uid(1), extra_specs=PINNED, instance={"vm_state": "building"}
+    )
+    before = view.host(agent)
+    after = manager.assume(agent.uuid, assumable(agent.state, asked), here=True)
+    assert view.host(agent) is after and after.version != before.version
+    assert (after.vcpus_used, after.free_ram_mb) == (2, before.free_ram_mb - 1024)
+    assert after.free_disk_mb == before.free_disk_mb - 10 * 1024
+    assert (after.num_instances, after.num_io_ops) == (1, 1)
+    assert after.instances_here == {uid(1)} and after.instances[uid(1)].here
+    assert after.capacity.free_pcpus == len(DEDICATED) - 2
+    assert len(after.replica.usage.numa.pinned) == 2
+
+
+def test_assumed_claim_reduces_what_the_file_system_has_left(view, manager):
+    agent = reported(view, state=replace(host(), disk_available_least=20))
+    after = manager.assume(agent.uuid, assumable(agent.state, request(1, 64, 5)), here=True)
+    assert after.free_disk_mb == 15 * 1024
+
+
+def test_claim_of_a_move_is_listed_but_not_here(view, manager):
+    agent = reported(view)
+    claim = replace(assumable(agent.state, request(1, 64, owner=uid(1))), state=INCOMING)
+    after = manager.assume(agent.uuid, claim, here=False)
+    assert uid(1) in after.instances and after.instances_here == frozenset()
+    assert (after.vcpus_used, after.num_instances) == (1, 0)
+
+
+def test_report_that_names_the_claim_confirms_it(view, manager):
+    agent = reported(view)
+    asked, operation = request(1, 1024, owner=uid(1)), uid()
+    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    deliver(manager, agent.report())  # it crossed the selection
+    assert view.host(agent).vcpus_used == 1
+    agent.claim(asked, operation)
+    messages = agent.messages()
+    for message in messages:
+        deliver(manager, message)
+        assert view.host(agent).vcpus_used == 1
+        assert len(view.host(agent).instances[uid(1)].claims) == 1
+    manager.forget_claim(operation)
+    manager.assumed_until([operation], view.clock.monotonic())
+    assert view.host(agent).vcpus_used == 1 and manager.counts["confirmed"] == 1
+
+
+def test_report_alone_confirms_a_claim(view, manager):
+    agent = reported(view)
+    asked, operation = request(1, 1024, owner=uid(1)), uid()
+    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    agent.claim(asked, operation)
+    *_, report = agent.messages()
+    for _ in range(2):
+        deliver(manager, report)
+        assert view.host(agent).vcpus_used == 1
+        assert view.host(agent).instances_here == {uid(1)}  # although that message is late
+
+
+def test_claim_that_a_report_names_already_is_not_counted_twice(view, manager):
+    agent = ReportingAgent()
+    claim = agent.claim(request(1, 1024, owner=uid(1)))
+    deliver(manager, *agent.messages())
+    assert manager.assume(agent.uuid, claim, here=True).vcpus_used == 1
+    view.clock.advance(1000)
+    assert view.host(agent).vcpus_used == 1
+
+
+def test_forgotten_claim_leaves_nothing(view, manager):
+    agent = reported(view)
+    before = view.host(agent)
+    claim = assumable(agent.state, request(2, 64, 1))
+    manager.assume(agent.uuid, claim, here=True)
+    assert manager.forget_claim(claim.uuid)
+    assert not manager.forget_claim(claim.uuid)
+    assert replace(view.host(agent), version=before.version) == before
+    assert manager.counts["forgotten"] == 1
+
+
+def test_claims_of_an_owner_are_forgotten_unless_its_agent_has_granted_them(view, manager):
+    agent = reported(view)
+    claim = assumable(agent.state, request(2, 64, 1))
+    manager.assume(agent.uuid, claim, here=True)
+    manager.forget_owners({uid()}, BUILD)
+    manager.forget_owners({claim.owner_id}, RESIZE)  # the report of the build is on its way
+    assert view.host(agent).vcpus_used == 2
+    manager.forget_owners({claim.owner_id}, BUILD)
+    assert view.host(agent).vcpus_used == 0
+
+
+def test_claim_is_forgotten_when_its_time_after_the_answer_has_passed(view, manager):
+    agent = reported(view)
+    claim = assumable(agent.state, request(2, 64, 1))
+    manager.assume(agent.uuid, claim, here=True)
+    view.clock.advance(20)
+    manager.assumed_until([claim.uuid, uid()], view.clock.monotonic() + 30)
+    view.clock.advance(29)
+    assert view.host(agent).vcpus_used == 2
+    view.clock.advance(1)
+    assert view.host(agent).vcpus_used == 0
+    assert manager.counts["expired"] == 1
+
+
+def test_claim_of_a_call_that_never_ended_is_forgotten_too(view, manager):
+    agent = reported(view)
+    manager.assume(agent.uuid, assumable(agent.state, request(2, 64, 1)), here=True)
+    view.clock.advance(TIMES.assume)
+    assert manager.get_host_states_by_uuids([agent.uuid])[0].vcpus_used == 0
+
+
+def test_claim_that_was_granted_and_released_between_two_reports_is_forgotten(view, manager):
+    agent = reported(view)
+    asked, operation = request(1, 64, owner=uid(1)), uid()
+    manager.assume(agent.uuid, assumable(agent.state, asked, operation), here=True)
+    agent.claim(asked, operation)
+    granted = agent.messages()[:-1]  # its report is lost
+    agent.release(operation)
+    *gone, report = agent.messages()
+    deliver(manager, report)
+    assert view.host(agent).vcpus_used == 1  # nothing shows yet that it was granted
+    deliver(manager, *granted, *gone)
+    assert view.host(agent).vcpus_used == 0
+
+
+def test_claim_whose_units_another_owner_got_is_counted_without_them(view, manager):
+    agent = reported(view, state=host(numa=PINNING))
+    asked = request(4, 512, owner=uid(1), extra_specs=PINNED)
+    claim = assumable(agent.state, asked)
+    manager.assume(agent.uuid, claim, here=True)
+    twin = replace(claim, uuid=uid(), owner_id=uid(2))
+    after = manager.assume(agent.uuid, twin, here=True)
+    assert after.capacity.free_pcpus == -2 and after.free_ram_mb == 16384 - 1024
+    agent.claim(request(4, 512, owner=uid(3), extra_specs=PINNED))  # of another scheduler
+    deliver(manager, *agent.messages())
+    assert view.host(agent).capacity.free_pcpus == -6
+    for each in (claim, twin):
+        manager.forget_claim(each.uuid)
+    assert view.host(agent).capacity.free_pcpus == 2
+
+
+def test_host_that_is_gone_cannot_get_a_claim(view, manager):
+    with pytest.raises(NodeNotFound):
+        manager.assume(uid(), assumable(host(), request(1, 64)), here=True)
+
+
+def test_owner_with_a_claim_here_has_it_as_a_claim(view, manager):
+    agent = ReportingAgent()
+    claim = agent.claim(request(4, 64, owner=uid(1)))
+    agent.claim(request(1, 64, owner=uid(2)))
+    deliver(manager, *agent.messages())
+    seen = view.host(agent)
+    own = manager.replica_for(seen, uid(1))
+    assert own.claims_of(uid(1)) == (claim,) and own.usage == seen.replica.usage
+    assert manager.replica_for(seen, uid()) is seen.replica
+
+
+def test_list_that_is_newer_than_the_report_takes_nothing_out_of_the_total(view, manager):
+    agent = reported(view)
+    agent.claim(request(4, 64, owner=uid(1)))
+    instances, _ = agent.messages()
+    deliver(manager, instances)
+    seen = view.host(agent)
+    assert seen.instances_here == {uid(1)} and seen.vcpus_used == 0
+    assert manager.replica_for(seen, uid(1)).usage == seen.replica.usage
+
+
+def test_resize_on_one_host_is_counted_as_the_agent_counts_it(view, manager):
+    agent = ReportingAgent(state=host(same_host_resize_reuse=True))
+    claim = agent.claim(request(4, 64, owner=uid(1)))
+    assert claim is not None
+    deliver(manager, *agent.messages())
+    resized = replace(
+        claim, uuid=uid(), kind="resize", state=INCOMING, vcpus=6, memory_mb=32, revision=2
+    )
+    after = manager.assume(agent.uuid, resized, here=False)
+    assert after.vcpus_used == 6 and after.free_ram_mb == 16384 - 64
+    assert after.num_instances == 1 and after.instances_here == {uid(1)}
+    assert {each.uuid for each in after.instances[uid(1)].claims} == {claim.uuid, resized.uuid}
+
+
+# -- hosts that an operator has forced down -------------------------------------------------------
+
+
+def test_agent_that_does_not_know_that_its_host_is_forced_down_is_corrected(view, manager):
+    agent = reported(view)
+    manager.set_forced_down({"cn1"})
+    assert view.asked == [], "its host may be away: only a report is answered"
+    deliver(manager, agent.report())
+    assert view.asked == [Wanted(host="cn1", forced_down=True)]
+    deliver(manager, agent.report(service=ServiceState(forced_down=True)))
+    assert len(view.asked) == 1
+
+
+def test_agent_is_corrected_when_its_host_is_no_longer_forced_down(view, manager):
+    agent, forced = reported(view), ServiceState(forced_down=True)
+    deliver(manager, agent.report(service=forced))
+    assert view.asked == [], "no record contradicts it"
+    manager.set_forced_down((), {"cn1"})
+    deliver(manager, agent.report(service=forced))
+    assert view.asked == [Wanted(host="cn1", forced_down=False)]
+    deliver(manager, agent.report())
+    assert len(view.asked) == 1
+
+
+def test_agent_that_shares_the_database_reads_the_record_itself(view, manager):
+    agent = reported(view)
+    manager.expect([agent.uuid])
+    manager.set_forced_down({"cn1"})
+    deliver(manager, agent.report())
+    assert view.asked == []

@@ -1,0 +1,119 @@
+"""The state of a host, built from its node's state."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.allocation.allocate import allocate
+from rtagent.allocation.capacity import capacity_of
+from rtagent.allocation.requirements import from_request
+from rtagent.model.decision import Refused
+from rtagent.model.host_report import ServiceState
+from rtagent.model.inventory import memory_mb
+from rtagent.model.policy import NumaPolicy
+from rtagent.model.position import Position
+from rtagent.pci.allocations import device_allocations
+from rtagent.scheduler.host_states import HostFacts, host_state_of
+from rtagent.state.compute_node import compute_node
+from tests.support.host_states import aggregate, fleet, fleet_node, host_state
+from tests.support.hosts import NOON, call, host, request, uid
+
+FACTS = HostFacts(base=Position(epoch=1, revision=1), version=1, seen=0.0)
+
+
+def built(state, asked):
+    return state.fold(claims.build(state, asked, call(), NOON).change)
+
+
+def test_quantities_are_those_of_the_nodes_record():
+    facts = {"project_id": "p", "vm_state": "building"}
+    state = host(reserved_memory_mb=512, reserved_disk_mb=1024, reserved_cpus=1)
+    state = built(state, request(2, 4096, 10, instance=facts))
+    record, made = compute_node(state), host_state(state=state)
+    assert (made.vcpus_total, made.vcpus_used) == (record["vcpus"], record["vcpus_used"]) == (8, 3)
+    assert made.free_ram_mb == record["free_ram_mb"] == 16384 - 512 - 4096
+    assert (
+        made.total_usable_ram_mb == record["memory_mb"] == memory_mb(state.topology, state.policy)
+    )
+    assert (made.total_usable_disk_gb, made.disk_mb_used) == (100, 11 * 1024)
+    assert made.free_disk_mb == 89 * 1024
+    assert (made.num_instances, made.num_io_ops) == (1, 1)
+    assert made.stats == record["stats"]
+    assert made.numa_topology == record["numa_topology"]
+
+
+def test_free_disk_is_at_most_what_the_file_system_has_left():
+    state = host(reserved_disk_mb=1024)
+    assert host_state(state=replace(state, disk_available_least=7)).free_disk_mb == 7 * 1024
+    assert host_state(state=replace(state, disk_available_least=700)).free_disk_mb == 99 * 1024
+
+
+def test_ratios_are_numbers_that_weighers_can_use():
+    made = host_state(state=host(ram_allocation_ratio=1.5, cpu_allocation_ratio=16))
+    assert (made.ram_allocation_ratio, made.cpu_allocation_ratio) == (1.5, 16.0)
+
+
+def test_host_that_was_never_observed_has_nothing():
+    made = host_state(state=host(topology=None))
+    assert made.numa_topology is None and made.vcpus_total == 0 and made.cpu_info == {}
+    assert not made.capacity.fits(1, 0, 1, 0)
+
+
+def test_shared_disk_is_not_checked():
+    state = host()
+    policy = replace(state.policy, placement=replace(state.policy.placement, disk_provider=uid()))
+    assert capacity_of(replace(state, policy=policy)).fits(1, 0, 1, 10**9)
+    assert not capacity_of(state).fits(1, 0, 1, 10**9)
+
+
+def test_request_for_none_of_a_resource_fits_a_host_that_has_too_little_of_it():
+    full = built(host(reserved_disk_mb=0), request(1, 64, 100))
+    shrunk = replace(full, policy=replace(full.policy, disk_allocation_ratio=Decimal("0.5")))
+    assert capacity_of(shrunk).free_disk_mb < 0
+    assert capacity_of(shrunk).fits(1, 0, 64, 0) and not capacity_of(shrunk).fits(1, 0, 64, 1)
+
+
+def test_cpus_are_limited_by_the_dedicated_ones():
+    numa = NumaPolicy(cpu_dedicated_set=frozenset({2, 3}), cpu_shared_set=frozenset({0}))
+    capacity = capacity_of(host(numa=numa))
+    assert capacity.fits(1, 2, 1, 0) and not capacity.fits(1, 3, 1, 0)
+    assert not capacity.fits(2, 0, 1, 0)
+
+
+def test_metadata_is_that_of_all_aggregates():
+    made = host_state(aggregates=(aggregate("a", ssd="true"), aggregate("b", ssd="false", x="1")))
+    assert made.metadata("ssd") == {"true", "false"} and made.metadata("x") == {"1"}
+    assert made.metadata("other") == frozenset()
+
+
+def test_instances_are_listed_with_those_that_are_here():
+    made = host_state(instances=[uid(1), uid(2)], service=ServiceState(disabled=True))
+    assert set(made.instances) == made.instances_here == {uid(1), uid(2)}
+    assert made.service.disabled
+
+
+def test_hosts_of_the_fleet_differ_in_their_names_and_instances_alone():
+    one, two = fleet(2)
+    assert (one.host, two.host) == ("cn0", "cn1") and one.uuid != two.uuid
+    assert len(one.instances) == 20 and not one.instances.keys() & two.instances.keys()
+    assert one.replica.topology is two.replica.topology
+    assert [pool["count"] for pool in host_state(state=fleet_node()).pci_stats] == [16, 16]
+    cells = fleet_node().topology.cells
+    dedicated = fleet_node().policy.numa.cpu_dedicated_set or frozenset()
+    assert [len(cell.cpus & dedicated) for cell in cells] == [16, 16]
+
+
+def test_devices_are_derived_again_only_when_they_or_their_users_change():
+    free = fleet_node()
+    guest = request(1, 64, extra_specs={"pci_passthrough:alias": "vf:16"})
+    first = host_state_of(free, FACTS)
+    assert not isinstance(allocate(free, uid(), from_request(guest, free.policy)), Refused)
+    later = replace(free, revision=free.revision + 1)
+    assert host_state_of(later, FACTS, first).available_devices == first.available_devices
+    assert device_allocations(later) is device_allocations(free)
+    used = built(built(later, guest), replace(guest, instance=replace(guest.instance, uuid=uid())))
+    assert host_state_of(used, FACTS, host_state_of(later, FACTS, first)).available_devices == 0
+    assert isinstance(allocate(used, uid(), from_request(guest, used.policy)), Refused)

@@ -1,0 +1,78 @@
+"""Plugins: filters by name, from entry points."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtagent.errors import ConfigError
+from rtagent.scheduler import plugins
+from rtagent.scheduler.filter import Filter
+from rtagent.scheduler.filtering import NAMESPACE, HostFilters
+from rtagent.scheduler.filters.compute import ComputeFilter
+from rtagent.scheduler.filters.json_query import JsonFilter
+from rtagent.scheduler.options import FilterOptions
+
+OURS = {
+    *("AggregateImagePropertiesIsolation", "AggregateInstanceExtraSpecsFilter"),
+    *("AggregateIoOpsFilter", "AggregateMultiTenancyIsolation", "AggregateNumInstancesFilter"),
+    *("AggregateTypeAffinityFilter", "AllHostsFilter", "ComputeCapabilitiesFilter"),
+    *("ComputeFilter", "DifferentHostFilter", "ImagePropertiesFilter", "IoOpsFilter"),
+    *("IsolatedHostsFilter", "JsonFilter", "MetricsFilter", "NumInstancesFilter"),
+    *("SameHostFilter", "ServerGroupAffinityFilter", "ServerGroupAntiAffinityFilter"),
+    "SimpleCIDRAffinityFilter",
+}
+
+
+def test_every_filter_is_installed_under_the_name_of_its_class():
+    names = plugins.available(NAMESPACE)
+    assert set(names) >= OURS
+    for name, kind in zip(names, plugins.load(NAMESPACE, names, "enabled_filters"), strict=True):
+        assert kind.__name__ == name
+        assert issubclass(kind, Filter)
+
+
+def test_plugins_are_loaded_in_the_order_of_the_option_and_once():
+    names = ("JsonFilter", "ComputeFilter", "JsonFilter")
+    assert plugins.load(NAMESPACE, names, "enabled_filters") == (JsonFilter, ComputeFilter)
+
+
+def test_an_unknown_name_is_an_error_that_lists_what_is_installed():
+    with pytest.raises(ConfigError) as caught:
+        HostFilters.load(FilterOptions(enabled_filters=("ComputeFilter", "RamFilter")))
+    message = str(caught.value)
+    assert message.startswith("[filter_scheduler] enabled_filters = RamFilter: is not installed")
+    assert "AllHostsFilter, ComputeCapabilitiesFilter, ComputeFilter" in message
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("tests.unit.scheduler.nowhere:Filter", "nowhere"),
+        ("tests.support.scheduler_requests:NoFilter", "NoFilter"),
+    ],
+)
+def test_a_plugin_that_cannot_be_loaded_is_an_error_that_says_why(
+    tmp_path, monkeypatch, entry, why
+):
+    namespace = f"{NAMESPACE}.{why.lower()}"
+    installed = tmp_path / "other-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(f"[{namespace}]\nBrokenFilter = {entry}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError) as caught:
+        plugins.load(namespace, ["BrokenFilter"], "enabled_filters")
+    message = str(caught.value)
+    expected = f"[filter_scheduler] enabled_filters = BrokenFilter: cannot be loaded from {entry}"
+    assert message.startswith(expected)
+    assert why in message
+
+
+def test_cheap_filters_judge_first():
+    enabled = ("ServerGroupAffinityFilter", "JsonFilter", "ComputeFilter", "ImagePropertiesFilter")
+    assert HostFilters.load(FilterOptions(enabled_filters=enabled)).names == (
+        "ComputeFilter",
+        "ImagePropertiesFilter",
+        "ServerGroupAffinityFilter",
+        "JsonFilter",
+    )

@@ -1,0 +1,142 @@
+"""Queries: conditions on a host in JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rtagent.errors import InvalidRequest
+from rtagent.scheduler.queries import MAX_DEPTH, MAX_VALUES, parse_query
+from tests.support.host_states import host_state
+
+HOST = host_state(
+    "cn1",
+    free_ram_mb=1024,
+    free_disk_mb=200 * 1024,
+    vcpus_total=8,
+    hypervisor_type="QEMU",
+    stats={"io_workload": 2},
+    cpu_info={"arch": "x86_64", "topology": {"cores": 4}},
+)
+TRUE, FALSE = ["=", "$host", "cn1"], ["=", "$host", "cn2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "satisfied"),
+    [
+        (["=", "$free_ram_mb", 1024], True),
+        (["=", "$free_ram_mb", 1024, 1025], False),
+        (["=", "$hypervisor_type", "QEMU"], True),
+        ([">=", "$free_ram_mb", 1024], True),
+        ([">=", "$free_ram_mb", 1025], False),
+        (["<", 2, "$vcpus_total", 9], True),
+        (["<", 2, "$vcpus_total", 1], False),
+        ([">", "$vcpus_total", 7.5], True),
+        (["<=", "$vcpus_total", 8], True),
+        (["in", "$host", "cn0", "cn1"], True),
+        (["in", "$host", "cn0", "cn2"], False),
+        (["=", "$cpu_info.topology.cores", 4], True),
+        (["=", "$stats.io_workload", 2], True),
+        (["=", "$service.disabled", False], True),
+        (["=", "$hypervisor_hostname", "cn1.example"], True),
+        (["and", TRUE, TRUE], True),
+        (["and", TRUE, FALSE], False),
+        (["or", FALSE, TRUE], True),
+        (["or", FALSE, FALSE], False),
+        (["not", FALSE], True),
+        (["not", TRUE], False),
+        (["not", TRUE, FALSE], True),
+        (["not", TRUE, TRUE], False),
+        (["not", "$service.disabled"], True),
+        (["not", ["not", TRUE]], True),
+        (["not", ["not", FALSE]], False),
+        (["and", TRUE, ["not", TRUE]], False),
+        (["or", FALSE, ["not", TRUE]], False),
+        (["not", ["and", TRUE, ["not", FALSE]]], False),
+        (["not", ["or", FALSE, ["not", TRUE, TRUE]]], True),
+        (["and", True, TRUE], True),
+        (["and", False, TRUE], False),
+    ],
+)
+def test_a_query_is_judged_on_the_fields_of_the_host(query, satisfied):
+    assert parse_query(json.dumps(query))(HOST) is satisfied
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        ["=", "$stats.missing", 1],
+        ["<", "$stats.missing", 1],
+        ["<", 1, "$stats.missing"],
+        ["=", "$stats.missing", "$stats.also_missing"],
+        ["=", "$stats.missing", 5, 5],
+        ["in", "$cpu_info.model", "EPYC"],
+        ["=", "$host.name", "cn1"],
+        ["and", TRUE, "$stats.missing"],
+    ],
+)
+def test_a_comparison_with_what_a_host_does_not_have_is_false(query):
+    assert parse_query(json.dumps(query))(HOST) is False
+
+
+@pytest.mark.parametrize(
+    "query", [["<", "$host", 1], [">=", "$free_ram_mb", "1024"], ["not", ["<", "$host", 1]]]
+)
+def test_values_of_different_kinds_have_no_order(query):
+    condition = parse_query(json.dumps(query))
+    with pytest.raises(TypeError):
+        condition(HOST)
+
+
+def _nested(levels):
+    query: list = TRUE
+    for _ in range(levels - 1):
+        query = ["not", query]
+    return query
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("", "", "JSON"),
+        ("nonsense", "", "JSON"),
+        ('["=", NaN, 1]', "", "JSON"),
+        ("null", "", "list"),
+        ("true", "", "list"),
+        ("[]", "", "list"),
+        ("{}", "", "list"),
+        ('"$host"', "", "list"),
+        ('["==", "$host", "cn1"]', "[0]", "must be one of"),
+        ('[["="], 1]', "[0]", "must be one of"),
+        ('["="]', "", "2 or more"),
+        ('["=", 1]', "", "2 or more"),
+        ('["and"]', "", "1 or more"),
+        ('["not"]', "", "1 or more"),
+        ('["not", []]', "[1]", "list"),
+        ('["and", "text", ["not", true]]', "[1]", "list"),
+        ('["or", ["=", 1, 1], ["?", 1, 1]]', "[2][0]", "must be one of"),
+        ('["=", ["=", 1, 1], 1]', "[1]", "text, a number"),
+        ('["=", null, 1]', "[1]", "text, a number"),
+        ('["=", {}, 1]', "[1]", "text, a number"),
+        ('["=", "$free_ram", 1]', "[1]", "$free_ram_mb"),
+        ('["=", "$", 1]', "[1]", "no field"),
+        ('["=", "$replica", 1]', "[1]", "no field"),
+        ('["=", "$metadata", 1]', "[1]", "no field"),
+        ('["=", "$__class__", 1]', "[1]", "no field"),
+        (json.dumps(_nested(MAX_DEPTH + 1)), "[1]" * MAX_DEPTH, "levels"),
+        ("[" * 60000, "", "JSON"),
+        (json.dumps(["in", *range(MAX_VALUES)]), "", "values"),
+    ],
+)
+def test_a_malformed_query_is_an_error_of_the_request(text, path, message):
+    with pytest.raises(InvalidRequest) as caught:
+        parse_query(text)
+    (error,) = caught.value.kwargs["errors"]
+    assert error["path"] == f"$.request_spec.scheduler_hints.query{path}"
+    assert message in error["message"]
+
+
+def test_a_query_may_be_as_deep_and_as_long_as_the_bounds():
+    assert parse_query(json.dumps(_nested(MAX_DEPTH)))(HOST) is (MAX_DEPTH % 2 == 1)
+    assert parse_query(json.dumps(["in", *range(MAX_VALUES - 1)]))(HOST) is False

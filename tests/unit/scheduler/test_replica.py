@@ -1,0 +1,240 @@
+"""Replicas: the corners in which a total of all owners could say too much or too little."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.allocation import requirements
+from rtagent.allocation.allocate import allocate
+from rtagent.lifecycle.moves import move_claim
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.move import MoveRequest
+from rtagent.model.pci_devices import PciDevices
+from rtagent.pci.mdev import mdev_uuid
+from rtagent.scheduler.replica import OTHERS, SHARED, replica_for, replica_of
+from rtagent.scheduler.report import (
+    description_of,
+    digest_of,
+    instances_digest,
+    instances_of,
+    report_of,
+)
+from tests.support.device_states import (
+    NAMESPACES,
+    PMEM,
+    VGPU_TYPE,
+    built,
+    device_host,
+    policy,
+    running,
+)
+from tests.support.hosts import NOON, call, host, request, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, record, vf
+from tests.support.random_nodes import GPUS
+
+
+def replica(state):
+    description = description_of(state)
+    return replica_of(report_of(state, digest_of(description)), description)
+
+
+def own(state, owner):
+    """The replica for an owner that is on the host."""
+    return replica_for(replica(state), instances_of(state)[owner])
+
+
+def appears(state, owner, *, active=True, vcpus=1, memory_mb=64, **occupancy):
+    usage = DomainUsage(
+        domain_uuid=owner,
+        name="vm",
+        active=active,
+        vcpus=vcpus,
+        memory_mb=memory_mb,
+        occupancy=Occupancy(**{key: frozenset(units) for key, units in occupancy.items()}),
+    )
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+
+
+def decided(state, build):
+    required = requirements.from_request(build, state.policy)
+    return allocate(state, build.instance.uuid, required)
+
+
+def alike(state, build):
+    """The decision of the agent, which is also that of the scheduler."""
+    owner = build.instance.uuid
+    theirs = own(state, owner) if owner in instances_of(state) else replica(state)
+    decision = decided(state, build)
+    assert decided(theirs, build) == decision
+    return decision
+
+
+def wants(alias="", owner=None, **extra_specs):
+    specs = {"pci_passthrough:alias": alias} if alias else {}
+    return request(owner=owner, extra_specs={**specs, **extra_specs})
+
+
+def devices(decision):
+    return [device.address for device in decision.pci] if hasattr(decision, "pci") else None
+
+
+def test_a_device_in_use_is_in_use_on_the_replica():
+    state, _ = built(device_host(), "gpu:1")
+    assert devices(alike(state, wants("gpu:1"))) == [GPU_1]
+    assert devices(alike(state, wants("gpu:2"))) is None
+
+
+def test_an_owner_gets_its_own_device_again_and_no_more():
+    state, claim = built(device_host(), "gpu:1")
+    state, _ = built(running(state, claim), "gpu:1")
+    assert devices(alike(state, wants("gpu:1", claim.owner_id))) == [GPU_0]
+    assert devices(alike(state, wants("gpu:2", claim.owner_id))) is None
+
+
+def test_a_device_that_a_foreign_domain_uses_too_stays_in_use():
+    state, claim = built(device_host(), "gpu:1")
+    state = appears(running(state, claim), uid(), devices=[GPU_0])
+    theirs = own(state, claim.owner_id)
+    assert GPU_0 in theirs.domain_usages[SHARED].occupancy.devices
+    assert devices(alike(state, wants("gpu:1", claim.owner_id))) == [GPU_1]
+
+
+def test_a_device_of_two_claims_of_one_owner_is_taken_out_once():
+    state, claim = built(device_host(), "gpu:1")
+    state = running(state, claim)
+    move = MoveRequest(
+        build=wants("gpu:1", claim.owner_id), migration="resize", old_flavor=claim.flavor
+    )
+    state = state.fold(move_claim(state, move, call("resize_claim"), NOON).change)
+    assert [devices(each) for each in state.claims_of(claim.owner_id)] == [[GPU_0], [GPU_0]]
+    assert report_of(state, "").usage.devices == (GPU_0,)
+    theirs = own(state, claim.owner_id)
+    assert theirs.domain_usages[OTHERS].occupancy.devices == frozenset()
+    assert SHARED not in theirs.domain_usages
+    assert theirs.usage == state.usage
+    assert theirs.units == state.units
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_an_orphan_keeps_its_devices_when_it_is_adopted(active):
+    owner = uid()
+    state = appears(device_host(), owner, active=active, devices=[GPU_1])
+    assert devices(alike(state, wants("gpu:1", owner))) == [GPU_1]
+    if not active:  # then another owner may get it first
+        state, _ = built(state, "gpu:2")
+        assert devices(alike(state, wants("gpu:1", owner))) is None
+
+
+def test_functions_and_iommu_groups_are_judged_by_what_others_use():
+    grouped = record([gpu(GPU_0, 0, iommu_group=1), gpu(GPU_1, 1, iommu_group=1)])
+    state, claim = built(device_host(grouped), "gpu:1")
+    assert devices(alike(state, wants("gpu:1"))) is None
+    assert devices(alike(running(state, claim), wants("gpu:2", claim.owner_id))) == [GPU_0, GPU_1]
+
+    state = appears(device_host(), uid(), devices=[vf(1)])
+    assert devices(alike(state, wants("pf:1"))) is None
+    state = appears(device_host(), uid(), devices=[PF_0])
+    assert devices(alike(state, wants("vf:1"))) is None
+
+
+def test_a_function_that_is_not_recorded_counts():
+    recorded = dict(device_host().devices)
+    del recorded[PF_0]
+    state = appears(device_host(), uid(), devices=[PF_0])
+    state = replace(state, devices=PciDevices(recorded))
+    assert devices(alike(state, wants("vf:1"))) is None
+
+
+def mdev_host():
+    return device_host(record(GPUS), pci=policy(mdev_types=(VGPU_TYPE,)))
+
+
+def test_mediated_devices_and_their_parents():
+    first, second = mdev_host().resource_inventories
+    name = first.identifiers[0]
+    mdev = mdev_uuid(mdev_host().node.uuid, name)
+    owner = uid()
+    busy = appears(mdev_host(), owner, mdevs=[mdev], mdev_parents=[first.provider])
+    assert len(alike(busy, wants(**{"resources:VGPU": "2"})).resources) == 2
+    for asked in ("1", "2", "3", "4"):
+        alike(busy, wants(**{"resources:VGPU": asked}))
+        alike(busy, wants(owner=owner, **{"resources:VGPU": asked}))
+    adopted = alike(busy, wants(owner=owner, **{"resources:VGPU": "1"}))
+    assert [unit.identifier for unit in adopted.resources] == [name]
+    assert alike(busy, wants("gpu:2", owner)) is not None
+
+    # Another domain uses the same one: neither may have it again.
+    both = appears(busy, uid(), mdevs=[mdev], mdev_parents=[first.provider])
+    adopted = alike(both, wants(owner=owner, **{"resources:VGPU": "1"}))
+    assert [unit.identifier for unit in adopted.resources] != [name]
+    assert second.provider != first.provider
+
+
+def test_a_namespace_that_another_claim_has_is_not_the_domains():
+    state = device_host(pci=policy(pmem=(PMEM,)))
+    asked = {"hw:pmem": "4GB"}
+    state, claim = built(state, extra_specs=asked)
+    owner = uid()
+    state = appears(state, owner, namespaces=[NAMESPACES[0].name])
+    assert [unit.identifier for unit in claim.resources] == [NAMESPACES[0].name]
+    adopted = alike(state, wants(owner=owner, **asked))
+    assert [unit.identifier for unit in adopted.resources] == [NAMESPACES[1].name]
+    again = alike(running(state, claim), wants(owner=claim.owner_id, **asked))
+    assert [unit.identifier for unit in again.resources] == [NAMESPACES[0].name]
+
+
+def test_classes_whose_inventory_is_gone_are_known():
+    state, _ = built(device_host(pci=policy(pmem=(PMEM,))), extra_specs={"hw:pmem": "4GB"})
+    gone = replace(state, resource_inventories=())
+    assert replica(gone).former_pools == {("", PMEM.resource_class)}
+    assert replica(state).former_pools == frozenset()
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_an_owner_counts_once_also_with_an_assumed_claim(reuse):
+    state, claim = built(host(same_host_resize_reuse=reuse), vcpus=3, root_gb=10)
+    state = appears(running(state, claim), claim.owner_id, vcpus=5, memory_mb=64)
+    theirs = own(state, claim.owner_id)
+    assert theirs.usage == state.usage
+    assert theirs.usage_of(claim.owner_id) == state.usage_of(claim.owner_id)
+    assert replica_for(theirs, instances_of(state)[claim.owner_id]) is theirs
+
+    bigger = request(4, root_gb=20, owner=claim.owner_id)
+    move = MoveRequest(build=bigger, migration="resize", old_flavor=claim.flavor)
+    change = move_claim(state, move, call("resize_claim"), NOON).change
+    after = state.fold(change)
+    assert theirs.fold(change).usage == after.usage
+    # The order does not matter: the assumed claim may be there first.
+    late = replica_for(replica(state).fold(change), instances_of(state)[claim.owner_id])
+    assert late.usage == after.usage
+    assert late.claims == after.claims
+    assert late.owners == after.owners
+
+
+def test_an_owner_that_is_newer_than_the_report_takes_out_no_more_than_there_is():
+    old = replica(device_host())
+    state, claim = built(device_host(), "gpu:1")
+    theirs = replica_for(old, instances_of(state)[claim.owner_id])
+    assert theirs.usage == state.usage
+
+
+def test_reports_of_one_description_share_its_devices():
+    state = device_host()
+    description = description_of(state)
+    report = report_of(state, digest_of(description))
+    assert replica_of(report, description).devices is replica_of(report, description).devices
+
+
+def test_digests_tell_descriptions_and_lists_apart():
+    state, _ = built(device_host(), "gpu:1")
+    assert digest_of(description_of(state)) == digest_of(description_of(device_host()))
+    other = replace(state, policy=replace(state.policy, reserved_cpus=1))
+    assert digest_of(description_of(other)) != digest_of(description_of(state))
+    assert instances_digest(["a", "b"]) == instances_digest(["b", "a"])
+    assert instances_digest(["a"]) != instances_digest(["a", "b"])
+
+
+def test_what_only_the_agent_needs_is_not_described():
+    described = description_of(device_host()).policy
+    assert described.pci.specs == ()
+    assert described.pci.aliases == device_host().policy.pci.aliases

@@ -1,0 +1,270 @@
+"""Reports as JSON: both ways, and with every field wrong in turn."""
+
+import base64
+import json
+import zlib
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import InvalidRequest
+from rtagent.model.host_report import (
+    CellUsage,
+    HostDescription,
+    HostReport,
+    HostUsage,
+    InstanceInfo,
+    ResourcePool,
+    ServiceState,
+    UsedQuantity,
+)
+from rtagent.model.metric import Metric
+from rtagent.model.policy import Policy
+from rtagent.scheduler.report_documents import (
+    MAX_UNPACKED,
+    instances_from,
+    instances_text,
+    report_document,
+    report_from,
+)
+from tests.support import stored_values as stored
+
+DESCRIPTION = HostDescription(
+    topology=stored.TOPOLOGY,
+    policy=stored.POLICY,
+    devices=(stored.DEVICE, stored.device(2)),
+    resource_inventories=stored.INVENTORIES,
+)
+REPORT = HostReport(
+    node=stored.NODE,
+    epoch=3,
+    revision=17,
+    digest="d" * 64,
+    description=DESCRIPTION,
+    usage=HostUsage(
+        vcpus=3,
+        pcpus=2,
+        memory_mb=4096,
+        disk_mb=2**40,
+        pinned={1: 1, 3: 2},
+        kept={2: 1},
+        cells=(CellUsage(id=0, vcpus=1, memory_mb=1024, pages={2048: 512}),),
+        quantities=(UsedQuantity(suffix="net", resource_class="CUSTOM_A", quantity=4),),
+        devices=("0000:81:00.1", "0000:81:00.1"),
+        mdev_parents=("0000:82:00.0",),
+        resources=("ns_0",),
+        former_pools=(ResourcePool(provider="", resource_class="CUSTOM_B"),),
+    ),
+    service=ServiceState(disabled=True, disabled_reason=stored.ODD, forced_down=True),
+    up=False,
+    why_not="it starts",
+    counters={"num_instances": 2, "num_task_None": 2},
+    failed_builds=1,
+    disk_available_least=-3,
+    metrics=(Metric(name="cpu.percent", value=0.5, timestamp=datetime(2030, 1, 1, tzinfo=UTC)),),
+    claims=(stored.uuid(7),),
+    instances_digest="e" * 64,
+    instances_revision=5,
+)
+INSTANCES = (
+    InstanceInfo(uuid=stored.uuid(1), here=False, claims=(stored.odd_claim(1), stored.claim(2))),
+    InstanceInfo(uuid=stored.uuid(9), domain_usage=stored.domain_usage(9)),
+)
+
+
+def sent(document):
+    """A document as it arrives."""
+    return json.loads(json.dumps(document))
+
+
+def packed(document):
+    return base64.b64encode(zlib.compress(json.dumps(document).encode())).decode()
+
+
+def unpacked(text):
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def test_a_report_arrives_as_it_was():
+    assert report_from(sent(report_document(REPORT))) == REPORT
+    without = replace(REPORT, description=None)
+    assert report_from(sent(report_document(without))) == without
+
+
+def test_instances_arrive_as_they_were():
+    assert instances_from("update_instance_info", instances_text(INSTANCES)) == INSTANCES
+    assert instances_from("update_instance_info", instances_text(())) == ()
+
+
+def test_equal_descriptions_are_equal_texts():
+    other = replace(
+        DESCRIPTION,
+        policy=Policy(
+            **{name: getattr(stored.POLICY, name) for name in reversed(Policy.__struct_fields__)}
+        ),
+    )
+    texts = {
+        report_document(replace(REPORT, description=d))["description"] for d in (DESCRIPTION, other)
+    }
+    assert len(texts) == 1
+
+
+#: The fields whose values may be anything.
+FREE = ("cpu_info",)
+
+
+def places(document, path=()):
+    """The path of every value of a document, except those of free fields."""
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in items:
+        yield (*path, key)
+        if isinstance(value, dict | list) and key not in FREE:
+            yield from places(value, (*path, key))
+
+
+def broken(document, path, value):
+    """A copy of a document with another value at one place."""
+    copy = json.loads(json.dumps(document))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
+
+
+def wrong(document, path):
+    """A value that no field of the type at the path can have."""
+    for key in path:
+        document = document[key]
+    if document is None:
+        return 1e300
+    return [None] if isinstance(document, dict) else {"?": None}
+
+
+@pytest.mark.parametrize("part", ["report", "description", "instances"])
+def test_each_wrong_field_is_refused_at_its_path(part):
+    whole = sent(report_document(REPORT))
+    document = {
+        "report": whole,
+        "description": unpacked(whole["description"]),
+        "instances": unpacked(instances_text(INSTANCES)),
+    }[part]
+    at = {"report": "$.report", "description": "$.report.description", "instances": "$.instances"}
+    for path in places(document):
+        bad = broken(document, path, wrong(document, path))
+        with pytest.raises(InvalidRequest) as refused:
+            if part == "instances":
+                instances_from("m", packed(bad))
+            elif part == "report":
+                report_from(bad)
+            else:
+                report_from({**whole, "description": packed(bad)})
+        error = refused.value.kwargs["errors"][0]
+        named = [key for key in path if isinstance(key, str) and key.isidentifier()]
+        assert error["path"].startswith(at[part]), (path, error)
+        assert not named or any(key in error["path"] for key in named[-2:]), (path, error)
+
+
+@pytest.mark.parametrize("where", [(), ("usage",)])
+def test_a_missing_or_an_unknown_field_is_refused(where):
+    document = sent(report_document(REPORT))
+    fields = document["usage"] if where else document
+    path = ".".join(("$.report", *where))
+    for name in fields:
+        left = {key: value for key, value in fields.items() if key != name}
+        with pytest.raises(InvalidRequest) as refused:
+            report_from({**document, "usage": left} if where else left)
+        assert refused.value.kwargs["errors"] == [
+            {"path": f"{path}.{name}", "message": "is required"}
+        ]
+    more = {**fields, "more": 1}
+    with pytest.raises(InvalidRequest, match="more"):
+        report_from({**document, "usage": more} if where else more)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("policy", "cpu_allocation_ratio"), "NaN"),
+        (("policy", "ram_allocation_ratio"), "0"),
+        (("policy", "disk_allocation_ratio"), "-Infinity"),
+        (("topology", "cells", 0, "pages"), {"0": 5}),
+        (("topology", "memory_mb"), 2**64),
+        (("topology", "hypervisor_type"), "\0"),
+    ],
+)
+def test_a_value_without_meaning_is_refused(path, value):
+    whole = sent(report_document(REPORT))
+    bad = packed(broken(unpacked(whole["description"]), path, value))
+    with pytest.raises(InvalidRequest) as refused:
+        report_from({**whole, "description": bad})
+    assert path[-1] in refused.value.kwargs["errors"][0]["path"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"node": {**sent(report_document(REPORT))["node"], "uuid": "n"}},
+        {"counters": {"num_instances": 2**70}},
+        {"metrics": [{"name": "m", "value": float("nan"), "timestamp": "2030-01-01T00:00:00Z"}]},
+        {"why_not": "\ud800"},
+        {"usage": None},
+        {"usage": {**sent(report_document(REPORT))["usage"], "pinned": {"x": 1}}},
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(document):
+    with pytest.raises(InvalidRequest) as refused:
+        report_from({**sent(report_document(REPORT)), **document})
+    assert next(iter(document)) in refused.value.kwargs["errors"][0]["path"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        7,
+        "é",
+        "x",
+        base64.b64encode(b"no zlib").decode(),
+        packed([])[:-4],
+        base64.b64encode(zlib.compress(b"{")).decode(),
+        base64.b64encode(zlib.compress(b"[" * 100_000)).decode(),
+        base64.b64encode(zlib.compress(b" " * (MAX_UNPACKED + 1))).decode(),
+        packed({}),
+    ],
+)
+def test_a_text_that_is_not_packed_is_refused(text):
+    with pytest.raises(InvalidRequest) as refused:
+        instances_from("sync_instance_info", text)
+    assert refused.value.kwargs["method"] == "sync_instance_info"
+    assert refused.value.kwargs["errors"][0]["path"] == "$.instances"
+
+
+def test_a_report_of_an_agent_of_release_0_1_is_read():
+    """It has neither a number nor a drain, and a new agent sends neither before it has to: a
+    scheduler of that release refuses unknown fields.
+    """
+    document = report_document(REPORT)
+    assert "number" not in document
+    assert "draining" not in document["service"]
+    assert "page_url" not in document
+    assert "page_url" not in document["node"]
+    assert report_from(document) == REPORT
+    assert report_from(report_document(replace(REPORT, number=3))).number == 3
+
+
+def test_the_url_of_pages_is_where_a_scheduler_of_release_0_1_ignores_it():
+    report = replace(REPORT, page_url="https://compute1.example/")
+    document = report_document(report)
+    assert document.keys() == report_document(REPORT).keys()
+    assert document["node"]["page_url"] == "https://compute1.example/"
+    assert report_from(document) == report
+
+
+@pytest.mark.parametrize("url", [7, None, "x" * 256, "\x00"])
+def test_a_wrong_url_of_pages_is_refused(url):
+    document = report_document(REPORT)
+    document["node"]["page_url"] = url
+    with pytest.raises(InvalidRequest, match="page_url"):
+        report_from(document)

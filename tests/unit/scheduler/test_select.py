@@ -1,0 +1,181 @@
+"""Selection of hosts, without Placement."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import InvalidFlavor, InvalidRequest
+from rtagent.scheduler.claim_template import NO_OWNER
+from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
+from rtagent.scheduler.options import SchedulerOptions
+from rtagent.scheduler.replica import OTHERS, SHARED
+from tests.support.host_states import host_state
+from tests.support.hosts import ManualClock, host, uid
+from tests.support.scheduling import HostsInMemory, scheduler, spec
+
+SMALL = host(reserved_memory_mb=12 * 1024)
+
+
+def two_hosts() -> HostsInMemory:
+    """Return cn1 with 4 GB of memory for guests, and cn2 with 16 GB."""
+    return HostsInMemory([host_state("cn1", SMALL), host_state("cn2")])
+
+
+def test_a_plain_instance_is_selected_and_its_claim_assumed():
+    hosts, clock, owner = two_hosts(), ManualClock(seconds=100), uid()
+    [found] = scheduler(hosts, clock).select_destinations(spec(2, 4096, 10), [owner])
+    selected = found.selected
+    assert (found.instance_uuid, selected.host, found.alternates) == (owner, "cn2", ())
+    assert selected.nodename == "cn2.example"
+    claim = hosts.assumed[selected.operation_id]
+    assert (claim.owner_id, claim.node_uuid) == (owner, selected.provider_uuid)
+    assert (claim.vcpus, claim.memory_mb, claim.disk_mb) == (2, 4096, 10 * 1024)
+    assert hosts.until == {selected.operation_id: 130}
+
+
+def test_the_assumed_claim_is_of_this_request_though_the_verdict_is_of_an_equal_one():
+    hosts = two_hosts()
+    chooser = scheduler(hosts)
+    for name in ("a", "b"):
+        wanted = spec(1, 512, project_id=f"p-{name}")
+        wanted = replace(wanted, flavor=replace(wanted.flavor, name=name))
+        [found] = chooser.select_destinations(wanted, [uid()])
+        claim = hosts.assumed[found.selected.operation_id]
+        assert (claim.flavor.name, claim.instance.project_id) == (name, f"p-{name}")
+        assert claim.instance.vm_state == "building"
+        chooser.forget_claim(found.selected.operation_id)
+
+
+def test_a_second_request_for_an_instance_replaces_the_first_whose_answer_was_lost():
+    hosts, owner = two_hosts(), uid()
+    for _ in range(2):
+        [found] = scheduler(hosts).select_destinations(spec(2, 16384), [owner])
+        assert list(hosts.assumed) == [found.selected.operation_id]
+
+
+def test_several_instances_are_counted_one_after_the_other():
+    hosts, owners = two_hosts(), [uid() for _ in range(5)]
+    found = scheduler(hosts).select_destinations(spec(1, 4096), owners)
+    assert [each.selected.host for each in found] == ["cn2", "cn2", "cn2", "cn1", "cn2"]
+    with pytest.raises(NoValidHost):
+        scheduler(hosts).select_destinations(spec(1, 4096), [uid()])
+
+
+def test_nothing_remains_of_a_request_of_which_one_instance_finds_no_host():
+    hosts = two_hosts()
+    before = [state.replica.usage for state in hosts.get_all_host_states()]
+    with pytest.raises(NoValidHost):
+        scheduler(hosts).select_destinations(spec(1, 4096), [uid() for _ in range(6)])
+    assert [state.replica.usage for state in hosts.get_all_host_states()] == before
+    assert not hosts.assumed
+
+
+def test_alternates_are_other_hosts_with_operation_ids_of_their_own():
+    hosts = HostsInMemory(host_state(f"cn{number}") for number in range(5))
+    owners = [uid(), uid()]
+    options = SchedulerOptions(max_attempts=3)
+    found = scheduler(hosts, options=options).select_destinations(spec(), owners, alternates=True)
+    for each in found:
+        names = [each.selected.host, *(other.host for other in each.alternates)]
+        assert len(set(names)) == 3
+    ids = {s.operation_id for each in found for s in (each.selected, *each.alternates)}
+    assert len(ids) == 6
+    assert set(hosts.assumed) == {each.selected.operation_id for each in found}
+
+
+def test_without_a_claim_nothing_is_assumed():
+    hosts = two_hosts()
+    scheduler(hosts).select_destinations(spec(), [uid()], claim=False)
+    assert not hosts.assumed
+
+
+def test_no_valid_host_counts_refusals_and_names_the_nearest_miss():
+    hosts = two_hosts()
+    with pytest.raises(NoValidHost) as caught:
+        scheduler(hosts).select_destinations(
+            spec(1, 16 * 1024 + 1, ignore_hosts=("other",)), [uid()]
+        )
+    error = caught.value.kwargs
+    assert (error["hosts"], error["refused"]) == (2, {"fit": 2})
+    assert error["nearest"]["host"] == "cn2"
+    assert error["nearest"]["reasons"][0]["requested"] == 16385
+    assert "of 2 hosts, fit refused 2; the nearest miss is cn2.example: MEMORY_MB: 16385" in str(
+        caught.value
+    )
+
+
+def test_no_valid_host_names_the_claims_of_the_instance():
+    hosts, owner = two_hosts(), uid()
+    chooser = scheduler(hosts)
+    [built] = chooser.select_destinations(spec(), [owner])
+    for ignored, claims in ((), [built.selected.operation_id]), ((built.selected.host,), []):
+        huge = spec(1, 999_999, purpose="resize", ignore_hosts=ignored)
+        with pytest.raises(NoValidHost) as caught:
+            chooser.select_destinations(huge, [owner])
+        assert caught.value.kwargs["own_claims"] == claims
+
+
+def test_a_request_that_is_invalid_on_every_host_is_an_error_of_its_own():
+    with pytest.raises(InvalidFlavor, match="hw:numa_nodes=no"):
+        scheduler(two_hosts()).select_destinations(
+            spec(extra_specs={"hw:numa_nodes": "no"}), [uid()]
+        )
+
+
+def test_a_request_ends_at_its_deadline():
+    class SlowClock(ManualClock):
+        def monotonic(self) -> float:
+            self.seconds += 20
+            return self.seconds
+
+    hosts = two_hosts()
+    with pytest.raises(SchedulingTimedOut, match="request_timeout"):
+        scheduler(hosts, SlowClock()).select_destinations(spec(), [uid(), uid()])
+    assert not hosts.assumed
+
+
+def test_a_request_whose_last_step_takes_too_long_leaves_nothing():
+    class SlowHosts(HostsInMemory):
+        def assume(self, node_uuid, claim, here):
+            clock.advance(31)
+            return super().assume(node_uuid, claim, here)
+
+    clock, hosts = ManualClock(), SlowHosts([host_state("cn1")])
+    with pytest.raises(SchedulingTimedOut):
+        scheduler(hosts, clock).select_destinations(spec(), [uid()])
+    assert not hosts.assumed
+
+
+def test_a_resize_keeps_the_assumed_claim_of_the_build_before_it():
+    hosts, owner = two_hosts(), uid()
+    chooser = scheduler(hosts)
+    [built] = chooser.select_destinations(spec(2, 512), [owner])
+    elsewhere = spec(4, 512, purpose="resize", ignore_hosts=(built.selected.host,))
+    [resized] = chooser.select_destinations(elsewhere, [owner])
+    assert set(hosts.assumed) == {built.selected.operation_id, resized.selected.operation_id}
+
+
+@pytest.mark.parametrize(
+    ("uuids", "purpose", "message"),
+    [
+        ([], "build", "names no instance"),
+        ([uid(3), uid(3)], "build", "names an instance twice"),
+        ([uid(3), OTHERS], "build", f"{OTHERS} is reserved"),
+        ([NO_OWNER], "build", f"{NO_OWNER} is reserved"),
+        ([SHARED], "resize", f"{SHARED} is reserved"),
+        ([uid(3), uid(4)], "live-migration", "a live-migration is of one instance"),
+    ],
+)
+def test_instances_that_cannot_be_selected_for(uuids, purpose, message):
+    with pytest.raises(InvalidRequest, match=message) as refused:
+        scheduler(two_hosts()).select_destinations(spec(purpose=purpose), uuids)
+    assert refused.value.kwargs["errors"][0]["path"] == "$.instance_uuids"
+
+
+def test_a_forgotten_claim_frees_what_it_took():
+    hosts = two_hosts()
+    [found] = scheduler(hosts).select_destinations(spec(8, 16 * 1024), [uid()])
+    scheduler(hosts).forget_claim(found.selected.operation_id)
+    [again] = scheduler(hosts).select_destinations(spec(8, 16 * 1024), [uid()])
+    assert again.selected.host == "cn2"

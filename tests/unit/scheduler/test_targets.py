@@ -1,0 +1,168 @@
+"""Targets: hosts, nodes, zones and aggregates that a request names."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtagent.model.host_report import InstanceInfo, ServiceState
+from rtagent.model.request_spec import Destination
+from rtagent.scheduler.filtering import HostFilters
+from rtagent.scheduler.options import FilterOptions
+from rtagent.scheduler.targets import MAX_UNMATCHED
+from tests.support.host_states import aggregate, host_state
+from tests.support.hosts import uid
+from tests.support.scheduler_requests import INSTANCE, scheduler_request
+
+EAST, WEST = (
+    aggregate("east", availability_zone="east"),
+    aggregate("west", availability_zone="west"),
+)
+SSD = aggregate("ssd", ssd="true")
+HOSTS = [
+    host_state("cn1", aggregates=[EAST, SSD]),
+    host_state("cn2", aggregates=[WEST]),
+    host_state("Cn3", aggregates=[SSD]),
+    host_state("cn4", service=ServiceState(disabled=True)),
+]
+FILTERS = HostFilters.load(FilterOptions())
+
+
+def _filtered(**fields):
+    return FILTERS.get_filtered_hosts(HOSTS, scheduler_request(**fields))
+
+
+def _names(**fields):
+    return [host.host for host in _filtered(**fields).hosts]
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, ["cn1", "cn2", "Cn3"]),
+        ({"ignore_hosts": ["CN1", "cn3"]}, ["cn2"]),
+        ({"ignore_hosts": ["cn1.example"]}, ["cn1", "cn2", "Cn3"]),
+        ({"force_hosts": ["CN3"]}, ["Cn3"]),
+        ({"force_hosts": ["cn1", "cn2"]}, ["cn1", "cn2"]),
+        ({"force_nodes": ["cn2.example"]}, ["cn2"]),
+        ({"force_nodes": ["CN2.example"]}, []),
+        ({"force_hosts": ["cn1"], "force_nodes": ["cn2.example"]}, []),
+        ({"force_hosts": ["cn1", "cn2"], "ignore_hosts": ["cn1"]}, ["cn2"]),
+        ({"force_hosts": ["cn1"], "ignore_hosts": ["cn1"]}, []),
+        ({"requested_destination": Destination(host="cn1")}, ["cn1"]),
+        ({"requested_destination": Destination(host="CN1")}, []),
+        ({"requested_destination": Destination(node="cn1.example")}, ["cn1"]),
+        ({"requested_destination": Destination(host="cn1", node="cn2.example")}, []),
+        ({"requested_destination": Destination(host="cn1"), "ignore_hosts": ["cn1"]}, []),
+    ],
+)
+def test_named_hosts_are_ignored_forced_and_requested_as_in_nova(fields, names):
+    fields = {key: tuple(each) if isinstance(each, list) else each for key, each in fields.items()}
+    assert _names(**fields) == names
+
+
+@pytest.mark.parametrize("purpose", ["live-migration", "migration", "evacuation"])
+def test_a_move_away_never_ends_on_the_host_that_the_instance_is_on(purpose):
+    hosts = [host_state("cn1", instances=[INSTANCE]), host_state("cn2", instances=[uid(7)])]
+    asked = scheduler_request(purpose=purpose)
+    assert [host.host for host in FILTERS.get_filtered_hosts(hosts, asked).hosts] == ["cn2"]
+    named = Destination(host="cn1")
+    found = FILTERS.get_filtered_hosts(
+        hosts, scheduler_request(purpose=purpose, requested_destination=named)
+    )
+    assert found.hosts == [] and found.refused["source"] == 1
+    resized = scheduler_request(purpose="resize")
+    assert len(FILTERS.get_filtered_hosts(hosts, resized).hosts) == 2
+
+
+def test_an_instance_on_its_way_to_a_host_is_not_there_yet():
+    hosts = [host_state("cn1", instances=[InstanceInfo(uuid=INSTANCE, here=False)])]
+    asked = scheduler_request(purpose="live-migration")
+    assert FILTERS.get_filtered_hosts(hosts, asked).hosts == hosts
+
+
+def test_forced_hosts_skip_the_filters():
+    assert _names(force_hosts=("cn4",)) == ["cn4"]
+    assert _names(force_nodes=("cn4.example",)) == ["cn4"]
+
+
+def test_a_requested_destination_does_not_skip_the_filters():
+    destination = Destination(host="cn4")
+    assert _names(requested_destination=destination) == []
+    filtered = _filtered(requested_destination=destination, force_hosts=("cn4",))
+    assert filtered.refused == {"requested_destination": 3, "ComputeFilter": 1}
+
+
+def test_a_destination_of_aggregates_alone_lets_forced_hosts_skip_the_filters():
+    destination = Destination(aggregates=(SSD.uuid,))
+    assert _names(requested_destination=destination, force_hosts=("cn1", "cn2")) == ["cn1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"force_hosts": ("cn1", "cn9")}, "force_hosts: none of the 4 hosts has the name cn9"),
+        ({"force_nodes": ("cn1",)}, "force_nodes: none of the 4 hosts has the name cn1"),
+        (
+            {"requested_destination": Destination(host="cn1", node="x")},
+            "requested_destination: none of the 4 hosts is host cn1 and node x",
+        ),
+    ],
+)
+def test_a_name_that_no_host_has_is_reported(fields, sentence):
+    assert _filtered(**fields).unmatched == (sentence,)
+    assert _filtered(force_hosts=("CN1",)).unmatched == ()
+    assert _filtered(requested_destination=Destination(host="cn1")).unmatched == ()
+
+
+def test_a_few_of_many_unknown_names_are_reported():
+    names = tuple(f"no{at}" for at in range(100))
+    unmatched = _filtered(force_hosts=names).unmatched
+    assert len(unmatched) == MAX_UNMATCHED
+    assert unmatched[0].endswith("the name no0")
+
+
+@pytest.mark.parametrize("placement", [True, False])
+@pytest.mark.parametrize(
+    ("zone", "names"),
+    [
+        (None, ["cn1", "cn2", "Cn3"]),
+        ("east", ["cn1"]),
+        ("west", ["cn2"]),
+        ("nova", ["Cn3"]),
+        ("north", []),
+    ],
+)
+def test_the_zone_of_the_request_is_kept(zone, names, placement):
+    assert _names(availability_zone=zone, placement=placement) == names
+
+
+def test_the_zone_of_hosts_without_one_is_the_option():
+    filters = HostFilters.load(FilterOptions(default_availability_zone="north"))
+    request = scheduler_request(availability_zone="north")
+    filtered = filters.get_filtered_hosts(HOSTS, request)
+    assert [host.host for host in filtered.hosts] == ["Cn3"]
+    reasons = [each.rejection.message for each in filtered.refusals]
+    assert "it is in the zone east, not in north" in reasons
+
+
+def test_forced_hosts_keep_the_zone():
+    assert _names(force_hosts=("cn1", "cn2"), availability_zone="west") == ["cn2"]
+
+
+@pytest.mark.parametrize(
+    ("destination", "names"),
+    [
+        (Destination(aggregates=(EAST.uuid,)), ["cn1"]),
+        (Destination(aggregates=(f"{EAST.uuid},{WEST.uuid}",)), ["cn1", "cn2"]),
+        (Destination(aggregates=(f"{EAST.uuid},{WEST.uuid}", SSD.uuid)), ["cn1"]),
+        (Destination(forbidden_aggregates=(SSD.uuid,)), ["cn2"]),
+        (Destination(aggregates=(SSD.uuid,), forbidden_aggregates=(EAST.uuid,)), ["Cn3"]),
+    ],
+)
+def test_aggregates_are_judged_here_without_placement(destination, names):
+    assert _names(requested_destination=destination) == names
+
+
+def test_aggregates_are_left_to_placement():
+    destination = Destination(aggregates=(EAST.uuid,), forbidden_aggregates=(EAST.uuid,))
+    assert _names(requested_destination=destination, placement=True) == ["cn1", "cn2", "Cn3"]

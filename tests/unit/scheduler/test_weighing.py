@@ -1,0 +1,157 @@
+"""Weighing: the enabled weighers, the order of the hosts, and the scores."""
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import ConfigError
+from rtagent.scheduler.options import FilterOptions
+from rtagent.scheduler.weighers.capacity import DiskWeigher, RAMWeigher
+from rtagent.scheduler.weighers.cross_cell import CrossCellWeigher
+from rtagent.scheduler.weighing import ALL, HostWeighers
+from tests.support.host_states import host_state
+from tests.support.weighing import ByIoOps, in_order, raw, request_for, weigh, weights
+
+
+def load(*names):
+    return HostWeighers.load(FilterOptions(weight_classes=names), Random(0)).names
+
+
+@pytest.mark.parametrize("name", ["all", "nova.scheduler.weights.all_weighers"])
+def test_all_stands_for_every_weigher(name):
+    assert load(name) == ALL
+    assert len(ALL) == 13
+
+
+def test_weighers_are_named_by_class_or_by_their_path_in_nova():
+    path = "nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher"
+
+    assert load("CPUWeigher", path, "CPUWeigher") == (
+        "CPUWeigher",
+        "ServerGroupSoftAffinityWeigher",
+    )
+    assert load() == ()
+
+
+def test_unknown_weigher_is_a_mistake_in_the_configuration():
+    with pytest.raises(ConfigError, match="weight_classes = LuckWeigher: is not installed"):
+        load("RAMWeigher", "LuckWeigher")
+
+
+def test_cells_make_no_difference():
+    assert raw(CrossCellWeigher, [host_state()]) is None
+
+
+def test_equal_hosts_are_ordered_by_name_wherever_they_were_in_the_list():
+    hosts = [host_state(name) for name in "dbca"]
+
+    assert in_order(hosts, FilterOptions()) == ["a", "b", "c", "d"]
+    assert in_order(hosts[::-1], FilterOptions()) == ["a", "b", "c", "d"]
+
+
+def test_weights_of_all_weighers_are_added():
+    hosts = [
+        host_state("a", free_ram_mb=4, free_disk_mb=1),
+        host_state("b", free_ram_mb=2, free_disk_mb=4),
+        host_state("c", free_ram_mb=1, free_disk_mb=4),
+    ]
+    options = FilterOptions(multipliers={"ram_weight_multiplier": 2.0})
+
+    found = weights([RAMWeigher, DiskWeigher], hosts, options)
+
+    assert list(found.items()) == [("a", 2.25), ("b", 2.0), ("c", 1.5)]
+
+
+def test_best_equal_hosts_are_shuffled_if_the_option_says_so():
+    hosts = [host_state(name) for name in "abcdef"]
+    worse = [host_state(name, failed_builds=1) for name in "xyz"]
+    options = FilterOptions(shuffle_best_same_weighed_hosts=True)
+
+    orders = [in_order([*worse, *hosts], options, Random(seed)) for seed in range(20)]
+
+    assert {order[0] for order in orders} == set("abcdef")
+    assert all(set(order[:6]) == set("abcdef") and order[6:] == list("xyz") for order in orders)
+
+
+def test_first_host_is_any_of_the_subset_and_the_others_keep_their_order():
+    hosts = [host_state(name, free_ram_mb=ram) for ram, name in enumerate("fedcba")]
+    options = FilterOptions(host_subset_size=3)
+
+    orders = [in_order(hosts, options, Random(seed)) for seed in range(20)]
+
+    assert {"".join(order) for order in orders} == {"abcdef", "bacdef", "cabdef"}
+
+
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_subset_larger_than_the_list_is_the_list_without_hosts_that_cannot_be_weighed(size):
+    hosts = [host_state("a", num_io_ops=0), host_state("b", num_io_ops=1)]
+    options = FilterOptions(host_subset_size=size)
+
+    for seed in range(10):
+        weighers = HostWeighers([ByIoOps(options)], options, Random(seed))
+        ordered = weighers.get_weighed_hosts(hosts, request_for())
+        assert [each.host.host for each in ordered] == ["b", "a"]
+
+
+def test_no_hosts_are_no_error():
+    assert in_order([], FilterOptions()) == []
+    assert in_order([], FilterOptions(host_subset_size=3)) == []
+    assert weigh(RAMWeigher, []).scores() == {}
+
+
+def test_error_of_a_weigher_concerns_only_the_host_that_causes_it():
+    hosts = [host_state(str(number), num_io_ops=number) for number in (0, 2, 1, 4)]
+
+    weighed = weigh(ByIoOps, hosts)
+
+    assert list(weights(ByIoOps, hosts)) == ["1", "2", "4", "0"]
+    scores = [weighed.scores()[host.uuid][0] for host in hosts]
+    assert [score.raw for score in scores] == [None, 30.0, 60.0, 15.0]
+    assert [score.normalized for score in scores] == [0.0, 1 / 3, 1.0, 0.0]
+    assert scores[0].problem == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize("answer", [(), (1.0, 2.0), (None,), ("1",), (float("nan"),), (1e301,)])
+def test_useless_answer_of_a_weigher_leaves_the_decision_to_the_others(answer):
+    class Useless(RAMWeigher):
+        def weights(self, hosts, request):
+            return answer
+
+    hosts = [host_state("a", free_disk_mb=2), host_state("b", free_disk_mb=4)]
+
+    assert list(weights([Useless, DiskWeigher], hosts)) == ["b", "a"]
+
+
+def test_scores_are_those_that_the_order_is_made_of():
+    hosts = [host_state("a", free_ram_mb=4, num_io_ops=2), host_state("b", free_ram_mb=3)]
+    weighers = HostWeighers.load(FilterOptions(), Random(0))
+
+    weighed = weighers.weigh(hosts, request_for())
+
+    scores = {score.weigher: score for score in weighed.scores()[hosts[1].uuid]}
+    assert (scores["RAMWeigher"].raw, scores["RAMWeigher"].normalized) == (3, 0.75)
+    assert scores["IoOpsWeigher"].multiplier == -1.0
+    by_host = {each.host.host: each.weight for each in weighers.in_order(weighed)}
+    for host in hosts:
+        total = sum(score.weight for score in weighed.scores()[host.uuid])
+        assert total == pytest.approx(by_host[host.host])
+
+
+def test_consumed_host_is_weighed_again():
+    hosts = [host_state(name, free_ram_mb=8) for name in "ab"]
+    weighers = HostWeighers.load(FilterOptions(), Random(0))
+    weighed = weighers.weigh(hosts, request_for())
+    order = []
+
+    for _ in range(4):
+        best = next(weighers.in_order(weighed)).host
+        order.append(best.host)
+        weighed.replace(replace(best, free_ram_mb=best.free_ram_mb - 1))
+
+    assert order == ["a", "b", "a", "b"]
+
+
+def test_replacing_an_unknown_host_is_an_error():
+    with pytest.raises(KeyError):
+        weigh(RAMWeigher, [host_state("a")]).replace(host_state("b"))
