@@ -1,0 +1,1 @@
+"""A conductor: builds, moves and deletes servers by calling the scheduler and the agents."""

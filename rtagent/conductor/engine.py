@@ -1,0 +1,206 @@
+"""Engine: takes an operation through its table of steps, and records it before each step.
+
+An error that a repetition does not resolve undoes the operation, from the step that failed back to
+the first one. If another host may accept, the steps begin again there. After the final step, and
+if an undo fails, the operation stops instead, and can be resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from rtagent.conductor.errors import (
+    HookFailed,
+    OperationFailed,
+    OperationInterrupted,
+    OperationTaken,
+)
+from rtagent.conductor.patience import may_succeed_later
+from rtagent.conductor.ports import ServerStore
+from rtagent.conductor.progress import Tried
+from rtagent.conductor.run import Run
+from rtagent.conductor.step import Step, Table
+from rtagent.errors import (
+    AllocationMismatch,
+    AllocationNotWritten,
+    ClaimExpired,
+    ComputeResourcesUnavailable,
+    NodeDraining,
+    NodeNotFound,
+    PlacementConflict,
+    RtAgentError,
+    StoreDamaged,
+)
+from rtagent.model.server import Server, ServerOperation
+from rtagent.ports import Clock
+from rtagent.virt.errors import EnactmentFailed
+
+#: Errors after which another host is tried. So are retriable errors that last.
+ELSEWHERE = (
+    *(ComputeResourcesUnavailable, AllocationMismatch, AllocationNotWritten, NodeNotFound),
+    *(ClaimExpired, EnactmentFailed, StoreDamaged, HookFailed, PlacementConflict, NodeDraining),
+)
+
+#: The environment variable that names a failpoint: KIND.STEP.WHERE, with WHERE one of ``before``,
+#: ``after``, ``undo-before`` and ``undo-after``. ``build.claim.after`` kills the process when a
+#: build has its claim, and has not recorded that.
+FAILPOINT = "RTAGENT_CONDUCTOR_FAILPOINT"
+
+#: Called before each step: the operation as it is recorded.
+Listener = Callable[[ServerOperation], None]
+
+
+class Engine:
+    """Works on one operation."""
+
+    def __init__(
+        self, table: Table, run: Run, store: ServerStore, clock: Clock, listener: Listener
+    ) -> None:
+        self._table, self._run, self._store = table, run, store
+        self._clock, self._listener = clock, listener
+
+    def work(self) -> Server | None:
+        """Finish the operation, or undo it. Return the server; None: it is deleted.
+
+        :raises OperationFailed: it was undone.
+        :raises OperationInterrupted: it stopped, and can be resumed.
+        :raises OperationTaken: another conductor works on it.
+        """
+        steps = self._table.steps
+        at = self._table.position(self._run.operation.step)
+        while True:
+            if not self._run.operation.forward:
+                at = self._undo(at)
+            elif at < len(steps):
+                at = self._do(steps[at], at)
+            else:
+                return self._finish()
+
+    def _do(self, step: Step, at: int) -> int:
+        """Make a step; return the index of the next one."""
+        self._record(step=step.name, error=None)
+        self._passed(step, "before")
+        try:
+            step.do(self._run)
+        except OperationTaken:
+            raise
+        except RtAgentError as error:
+            unknown = (step.stops or step.final) and may_succeed_later(error)
+            if unknown or not self._table.can_be_undone(at):
+                raise self._interrupted(error) from error
+            self._fail(error)
+            return at
+        self._passed(step, "after")
+        return at + 1
+
+    def _fail(self, error: RtAgentError) -> None:
+        """Begin to undo the operation. The step stays, because it may have had an effect."""
+        run = self._run
+        again = isinstance(error, ELSEWHERE) or may_succeed_later(error)
+        selection = run.progress.selection
+        if selection is None or run.operation.attempt >= run.options.max_attempts:
+            again = False
+        if selection is not None:
+            tried = Tried(host=selection.host, error=error.as_dict())
+            run.learn(tried=(*run.progress.tried, tried))
+        run.learn(again=again)
+        self._change(forward=False, error=error.as_dict())
+
+    def _undo(self, at: int) -> int:
+        """Undo the steps from an index backwards. Return the index of the first step if another
+        host is tried.
+
+        :raises OperationFailed: all steps are undone, and no other host is tried.
+        """
+        for step in reversed(self._table.steps[: at + 1]):
+            if step.undo is None:
+                continue
+            self._record(step=step.name)
+            self._passed(step, "undo-before")
+            try:
+                step.undo(self._run)
+            except OperationTaken:
+                raise
+            except RtAgentError as error:
+                raise self._interrupted(error) from error
+            self._passed(step, "undo-after")
+        if not self._run.progress.again:
+            raise self._failed()
+        self._run.learn(again=False, selection=None, claim=None, migration=None)
+        first = self._table.steps[0].name
+        attempt = self._run.operation.attempt + 1
+        self._change(forward=True, step=first, attempt=attempt)
+        return 0
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def _change(self, **fields: Any) -> None:
+        self._run.operation = replace(self._run.operation, **fields)
+
+    def _record(self, **fields: Any) -> None:
+        """Make durable how far the operation is, before the next call."""
+        self._write(**fields)
+        self._listener(self._run.operation)
+
+    def _write(self, server: Server | None = None, deleted: bool = False, **fields: Any) -> None:
+        run = self._run
+        self._change(progress=run.progress.document(), updated_at=self._clock.now(), **fields)
+        owed = tuple(run.owed)
+        mine = run.record(
+            lambda: self._store.save(run.operation, server, deleted=deleted, owed=owed)
+        )
+        if not mine:
+            raise OperationTaken(operation_uuid=run.operation.uuid)
+        run.owed.clear()
+
+    def _end(self, server: Server | None, **fields: Any) -> Server | None:
+        """Record the end of the operation, and the server after it."""
+        run = self._run
+        if self._table.alone:
+            self._write(owner=None, **fields)
+            return None
+        if server is not None:
+            server = replace(server, operation_uuid=None, updated_at=self._clock.now())
+            run.server = server
+        self._write(server or run.server, deleted=server is None, owner=None, **fields)
+        return server
+
+    def _finish(self) -> Server | None:
+        return self._end(self._table.done(self._run), state="done")
+
+    def _failed(self) -> OperationFailed:
+        self._end(self._table.failed(self._run), state="failed")
+        return OperationFailed(
+            **self._names(),
+            error=self._run.operation.error,
+            tried=[{"host": each.host, "error": each.error} for each in self._run.progress.tried],
+        )
+
+    def _interrupted(self, error: RtAgentError) -> OperationInterrupted:
+        """Give the operation up for now, so that any conductor can resume it."""
+        self._write(owner=None, error=error.as_dict())
+        return OperationInterrupted(
+            **self._names(), step=self._run.operation.step, error=error.as_dict()
+        )
+
+    def _names(self) -> dict[str, str]:
+        operation = self._run.operation
+        return {
+            "operation_uuid": operation.uuid,
+            "server_uuid": operation.server_uuid,
+            "kind": operation.kind,
+        }
+
+    def _passed(self, step: Step, where: str) -> None:
+        _passed(f"{self._table.kind}.{step.name}.{where}")
+
+
+def _passed(point: str) -> None:
+    """Kill this process if the environment names the point."""
+    if os.environ.get(FAILPOINT) == point:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,37 @@
+"""The operations of a conductor: a table of steps for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.conductor.operations.build import BUILD
+from rtagent.conductor.operations.delete import DELETE
+from rtagent.conductor.operations.evacuation import CLEAR_EVACUATED, EVACUATION
+from rtagent.conductor.operations.forced_delete import CLEAR_DELETED, FORCED_DELETE
+from rtagent.conductor.operations.live_migration import LIVE_MIGRATION
+from rtagent.conductor.operations.owed import OWED_CALL
+from rtagent.conductor.operations.power import START, STOP
+from rtagent.conductor.operations.resize import RESIZE
+from rtagent.conductor.operations.resized import CONFIRM, REVERT
+from rtagent.conductor.operations.shelving import SHELVE, UNSHELVE
+from rtagent.conductor.step import Table
+from rtagent.model.server import ACTIVE, RESIZED, SHELVED_OFFLOADED, STOPPED
+
+#: By kind.
+TABLES: Mapping[str, Table] = {
+    table.kind: table
+    for table in (
+        *(BUILD, DELETE, RESIZE, CONFIRM, REVERT, LIVE_MIGRATION, EVACUATION, SHELVE, UNSHELVE),
+        *(START, STOP, OWED_CALL, CLEAR_EVACUATED, FORCED_DELETE, CLEAR_DELETED),
+    )
+}
+
+#: The states of a server in which an operation may begin. Delete may begin in any.
+STATES = {
+    **dict.fromkeys(("resize", "evacuation"), (ACTIVE, STOPPED)),
+    **dict.fromkeys(("live-migration", "stop"), (ACTIVE,)),
+    **dict.fromkeys(("confirm", "revert"), (RESIZED,)),
+    "shelve": (ACTIVE, STOPPED),
+    "unshelve": (SHELVED_OFFLOADED,),
+    "start": (STOPPED,),
+}

@@ -1,0 +1,81 @@
+"""The operation build."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from rtagent.conductor.operations.guests import cleanup, define, prepare, start, undefine
+from rtagent.conductor.operations.hosts import (
+    claim_arguments,
+    end_claim,
+    select,
+    selected,
+    unselect,
+)
+from rtagent.conductor.run import Run
+from rtagent.conductor.step import Step, Table
+from rtagent.errors import RtAgentError
+from rtagent.model.server import ACTIVE, BUILDING, ERROR, Server
+
+
+def claim(run: Run) -> None:
+    """Claim the resources. The claim's uuid is the operation id that the scheduler chose."""
+    instance = run.instance(run.progress.spec, run.progress.was, "spawning")
+    reply = run.agent(selected(run), "instance_claim", instance=instance, **claim_arguments(run))
+    run.learn(claim=reply)
+
+
+def release(run: Run) -> None:
+    """Release the claim, and count a failed build."""
+    place = selected(run)
+    end_claim(run, place, "release_claim", claim_uuid=place.claim["uuid"])
+    if run.progress.was != BUILDING:  # it is unshelved
+        return
+    with suppress(RtAgentError):  # it feeds statistics only
+        run.agent(place, "build_failed")
+
+
+def activate(run: Run) -> None:
+    """Activate the claim, before the guest may start. `ClaimExpired` prevents the start."""
+    dest = run.progress.dest
+    run.learn(claim=run.agent(dest, "activate_claim", claim_uuid=dest.claim["uuid"]))
+
+
+def report(run: Run) -> None:
+    """Report the new state and a successful build."""
+    dest = run.progress.dest
+    run.report(dest, ACTIVE, None)
+    with suppress(RtAgentError):  # it feeds statistics only
+        run.agent(dest, "build_succeeded")
+
+
+def _done(run: Run) -> Server:
+    return replace(
+        run.server,
+        spec=replace(run.server.spec, force_hosts=(), force_nodes=()),
+        vm_state=ACTIVE,
+        task_state=None,
+        place=run.progress.dest,
+    )
+
+
+def _failed(run: Run) -> Server:
+    return replace(run.server, vm_state=ERROR, task_state=None)
+
+
+BUILD = Table(
+    kind="build",
+    steps=(
+        Step(name="select", do=select, undo=unselect),
+        Step(name="claim", do=claim, undo=release),
+        Step(name="prepare", do=prepare, undo=cleanup),
+        Step(name="activate", do=activate),
+        Step(name="define", do=define, undo=undefine),
+        Step(name="start", do=start),
+        Step(name="report", do=report),
+    ),
+    done=_done,
+    failed=_failed,
+)

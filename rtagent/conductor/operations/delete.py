@@ -1,0 +1,69 @@
+"""The operation delete. It is never undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from rtagent.conductor.run import Run
+from rtagent.conductor.step import Step, Table
+from rtagent.model.server import DELETED, Place, Server
+
+
+def places(server: Server) -> Iterator[Place]:
+    """Yield the claims of a server: on its host, and at the source of a move."""
+    if server.place is not None:
+        yield server.place
+    if server.move is not None:
+        yield server.move.source
+
+
+def undefine(run: Run) -> None:
+    """Remove the domain from every host, before its claim is released."""
+    for place in places(run.server):
+        run.reach(partial(run.enactor.undefine, place.host, run.server.uuid))
+
+
+def cleanup(run: Run) -> None:
+    """Remove what the hooks made on every host."""
+    for host in {place.host: None for place in places(run.server)}:
+        run.hook("cleanup", host)
+
+
+def release(run: Run) -> None:
+    """Report the deletion to every host, which releases the claims and ends the moves."""
+    update = {"uuid": run.server.uuid, "vm_state": DELETED}
+    for place in places(run.server):
+        run.end(place, "update_usage", instance=update)
+
+
+def delete_allocations(run: Run) -> None:
+    """Delete the allocations of the server and of its move, if the conductor writes them."""
+    if run.allocations is None:
+        return
+    move = run.server.move
+    consumers = (run.server.uuid, *((move.migration.uuid,) if move else ()))
+    for consumer in consumers:
+        run.reach(partial(run.allocations.delete, consumer))
+
+
+def _gone(run: Run) -> None:
+    return None
+
+
+def _kept(run: Run) -> Server:
+    return run.server
+
+
+DELETE = Table(
+    kind="delete",
+    steps=(
+        Step(name="undefine", do=undefine),
+        Step(name="cleanup", do=cleanup),
+        Step(name="release", do=release),
+        Step(name="allocations", do=delete_allocations),
+    ),
+    done=_gone,
+    failed=_kept,
+    only_forward=True,
+)

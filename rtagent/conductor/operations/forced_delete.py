@@ -1,0 +1,157 @@
+"""The operation forced-delete, and clear-deleted, which ends it at a host that did not answer.
+
+A forced delete takes the place of the operation that runs on the server, if there is one: it clears
+every host that this one can have reached.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from rtagent.conductor.errors import OperationTaken
+from rtagent.conductor.operations.delete import places
+from rtagent.conductor.operations.hosts import claimed
+from rtagent.conductor.operations.moves import migration_uuid, source_place
+from rtagent.conductor.progress import Progress, progress_of
+from rtagent.conductor.run import Run
+from rtagent.conductor.step import Step, Table
+from rtagent.errors import RtAgentError
+from rtagent.model.server import DELETED, Place, Server, ServerOperation
+
+KIND, CLEARING = "forced-delete", "clear-deleted"
+
+
+def forced_progress(
+    server: Server, reason: str, interrupted: ServerOperation | None = None
+) -> Progress:
+    """Return what a forced delete begins with.
+
+    :param interrupted: the operation that it takes the place of.
+    """
+    found = list(places(server))
+    migrations = [] if server.move is None else [server.move.migration.uuid]
+    if interrupted is not None:
+        progress = progress_of(interrupted.progress)
+        found += [] if progress.source is None else [progress.source]
+        found += [] if progress.selection is None else [claimed(progress)]
+        migrations.append(migration_uuid(interrupted))
+    return Progress(
+        spec=server.spec,
+        was=server.vm_state,
+        places=tuple({(each.host, each.node_uuid): each for each in found}.values()),
+        migrations=tuple(migrations),
+        reason=reason,
+    )
+
+
+def instead_of(operation: ServerOperation, server: Server, reason: str) -> ServerOperation:
+    """Return the forced delete that takes the place of an operation on a server."""
+    return replace(
+        operation,
+        kind=KIND,
+        step=FORCED_DELETE.steps[0].name,
+        progress=forced_progress(server, reason, operation).document(),
+        forward=True,
+        error=None,
+    )
+
+
+def _clear_all(run: Run) -> None:
+    """Clear every host. One that does not answer, or cannot be cleared, is cleared later."""
+    for place in run.progress.places:
+        try:
+            _undefine_at(run, place)
+            _cleanup_at(run, place)
+            _release_at(run, place)
+        except OperationTaken:
+            raise
+        except RtAgentError:
+            run.owed.append(_clearing(run, place))
+
+
+def _undefine_at(run: Run, place: Place) -> None:
+    run.reach(partial(run.enactor.undefine, place.host, run.server.uuid))
+
+
+def _cleanup_at(run: Run, place: Place) -> None:
+    run.hook("cleanup", place.host)
+
+
+def _release_at(run: Run, place: Place) -> None:
+    update = {"uuid": run.server.uuid, "vm_state": DELETED}
+    run.end(place, "update_usage", instance=update)
+
+
+def _clearing(run: Run, place: Place) -> ServerOperation:
+    operation, progress = run.operation, run.progress
+    owed = Progress(spec=progress.spec, was=progress.was, source=place, reason=progress.reason)
+    return ServerOperation(
+        uuid=str(uuid.uuid5(UUID(operation.uuid), f"{CLEARING} {place.host} {place.node_uuid}")),
+        server_uuid=operation.server_uuid,
+        kind=CLEARING,
+        step=CLEAR_DELETED.steps[0].name,
+        created_at=operation.updated_at,
+        updated_at=operation.updated_at,
+        progress=owed.document(),
+    )
+
+
+def _delete_allocations(run: Run) -> None:
+    """Delete the allocations of the server and of its moves, if the conductor writes them."""
+    allocations = run.allocations
+    if allocations is not None:
+        for consumer in (run.server.uuid, *run.progress.migrations):
+            run.reach(partial(allocations.delete, consumer))
+
+
+def _gone(run: Run) -> None:
+    return None
+
+
+def _kept(run: Run) -> Server:
+    return run.server
+
+
+FORCED_DELETE = Table(
+    kind=KIND,
+    steps=(
+        Step(name="clear", do=_clear_all),
+        Step(name="allocations", do=_delete_allocations),
+    ),
+    done=_gone,
+    failed=_kept,
+    only_forward=True,
+)
+
+
+def _undefine(run: Run) -> None:
+    """Remove the domain, before its claim is released."""
+    _undefine_at(run, source_place(run))
+
+
+def _cleanup(run: Run) -> None:
+    """Remove what the hooks made."""
+    _cleanup_at(run, source_place(run))
+
+
+def _release(run: Run) -> None:
+    """Report the deletion, which releases the claims and ends the moves."""
+    _release_at(run, source_place(run))
+
+
+CLEAR_DELETED = Table(
+    kind=CLEARING,
+    steps=(
+        Step(name="undefine", do=_undefine),
+        Step(name="cleanup", do=_cleanup),
+        Step(name="release", do=_release),
+    ),
+    done=_kept,
+    failed=_kept,
+    only_forward=True,
+    alone=True,
+)

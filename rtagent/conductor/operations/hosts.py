@@ -1,0 +1,156 @@
+"""Steps that select a host, and claim resources on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from rtagent.conductor.operations.owed import owe
+from rtagent.conductor.progress import Progress
+from rtagent.conductor.run import Run
+from rtagent.errors import RtAgentError
+from rtagent.model.claim import EVACUATION
+from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import Place
+from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
+from rtagent.scheduler.selection import Selection, Selections
+
+#: Seconds for which a selection is repeated while the scheduler counts claims of the server that
+#: have ended: some times the interval of reports.
+VIEW_TIMEOUT = 15.0
+
+
+def select(run: Run) -> None:
+    """Take the next alternate that was not tried, or ask the scheduler."""
+    progress = run.progress
+    tried = tuple(each.host for each in progress.tried)
+    alternates = tuple(each for each in progress.alternates if each.host not in tried)
+    if alternates:
+        selection, *rest = alternates
+        write_allocation(run, selection)
+        run.learn(selection=selection, alternates=tuple(rest))
+        return
+    spec = replace(progress.spec, ignore_hosts=(*progress.spec.ignore_hosts, *tried))
+    try:
+        found = _ask(run, spec)
+    except ConsumerHasAllocations:  # those of a selection whose answer was lost
+        _delete_allocations(run)
+        found = _ask(run, spec)
+    # In an evacuation the allocation at the source is kept until the guest has arrived.
+    kept = run.allocations is not None and spec.purpose == EVACUATION
+    run.learn(selection=found.selected, alternates=() if kept else found.alternates)
+
+
+def _ask(run: Run, spec: RequestSpec) -> Selections:
+    """Ask the scheduler, until it knows which claims of the server have ended.
+
+    Its view of a host is as old as the last report: a claim that an operation has just ended
+    excludes its host until the next one.
+    """
+    source = run.progress.source
+    live = set() if source is None else {source.claim["uuid"]}
+
+    def call() -> Sequence[Selections]:
+        _restore_source(run)  # an earlier answer may have been lost
+        return run.scheduler.select_destinations(spec, [run.server.uuid], alternates=True)
+
+    def ask() -> Selections:
+        [found] = run.reach(call)
+        return found
+
+    def is_behind(error: RtAgentError) -> bool:
+        known = error.kwargs.get("own_claims", ())
+        return isinstance(error, NoValidHost) and not live.issuperset(known)
+
+    return run.insist(ask, VIEW_TIMEOUT, is_behind)
+
+
+def unselect(run: Run) -> None:
+    """Report to the scheduler that its selection is not used, and delete the allocation."""
+    selection = run.progress.selection
+    if selection is None:
+        return
+    with suppress(RtAgentError):  # without this, the scheduler forgets it later
+        run.scheduler.forget_claim(selection.operation_id)
+    request = selection.allocation_request
+    if request is None:
+        return
+    if run.progress.spec.purpose != EVACUATION:
+        _delete_allocations(run)
+    else:
+        run.reach(lambda: _restore_source(run))
+
+
+def remember_source(run: Run) -> None:
+    """Note what an evacuated server has at its source. The scheduler adds to it."""
+    allocations = run.allocations
+    if allocations is not None:
+        run.learn(allocations=run.reach(lambda: allocations.of(run.server.uuid)))
+
+
+def _restore_source(run: Run) -> None:
+    """Write the allocations of an evacuated server at its source again. Call it by `Run.reach`."""
+    allocations, before, spec = run.allocations, run.progress.allocations, run.progress.spec
+    if allocations is None or before is None or allocations.of(run.server.uuid) == before:
+        return
+    allocations.write(run.server.uuid, {"allocations": before}, spec.project_id, spec.user_id)
+
+
+def _delete_allocations(run: Run) -> None:
+    allocations = run.allocations
+    if allocations is not None:
+        run.reach(lambda: allocations.delete(run.server.uuid))
+
+
+def write_allocation(run: Run, selection: Selection) -> None:
+    """Allocate what a selection needs, and nothing else, if the conductor writes allocations."""
+    allocations, request, spec = run.allocations, selection.allocation_request, run.progress.spec
+    if allocations is not None and request is not None:
+        run.reach(
+            lambda: allocations.write(run.server.uuid, request, spec.project_id, spec.user_id)
+        )
+
+
+def selected(run: Run) -> Place:
+    """Return the selected host, with its claim as far as it is known."""
+    return claimed(run.progress)
+
+
+def claimed(progress: Progress) -> Place:
+    """Return the host that an operation has selected, with its claim as far as it is known."""
+    selection = progress.selection
+    assert selection is not None
+    claim = progress.claim or {"uuid": selection.operation_id}
+    return Place(host=selection.host, node_uuid=selection.provider_uuid, claim=claim)
+
+
+def claim_arguments(run: Run) -> dict[str, Any]:
+    """Return the arguments that every call takes that creates a claim at the selected host."""
+    selection = run.progress.selection
+    assert selection is not None
+    arguments: dict[str, Any] = {
+        "operation_id": selection.operation_id,
+        "limits": msgspec.to_builtins(selection.limits),
+    }
+    if selection.allocations is not None:
+        arguments["allocations"] = msgspec.to_builtins(selection.allocations)
+        arguments["provider_mapping"] = msgspec.to_builtins(selection.provider_mapping)
+    if extra := run.progress.spec.extra_resource:
+        arguments["extra_resource"] = msgspec.to_builtins(extra)
+    return arguments
+
+
+def end_claim(run: Run, place: Place, method: str, **arguments: Any) -> None:
+    """End a claim for which no guest runs. If the host does not answer, the call is owed: the
+    operation can go on, because no guest runs there."""
+    arguments["operation_id"] = run.id(f"{method} {place.host}")
+    try:
+        run.end(place, method, **arguments)
+    except RtAgentError as error:
+        if not error.retriable:
+            raise
+        owe(run, place, method, arguments)

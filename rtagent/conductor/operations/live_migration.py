@@ -1,0 +1,107 @@
+"""The operation live-migration."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rtagent.conductor.operations.guests import cleanup, prepare
+from rtagent.conductor.operations.hosts import select, unselect
+from rtagent.conductor.operations.moves import (
+    arrive,
+    claim_move,
+    drop_at_destination,
+    leave,
+    migration_of,
+    move_arguments,
+    report_back,
+    report_both,
+    report_moving,
+    reserve,
+    restore,
+    source_place,
+    stay,
+)
+from rtagent.conductor.operations.resize import unmoved
+from rtagent.conductor.run import Run
+from rtagent.conductor.step import Step, Table
+from rtagent.errors import ClaimExpired
+from rtagent.model.server import Server
+
+
+def migrate(run: Run) -> None:
+    """Migrate the running guest, and renew the lease during the migration.
+
+    The loss of the lease is noticed first. Once the guest is at the destination, the agent keeps
+    the claim, because the host has its domain.
+    """
+    source, dest = source_place(run), run.progress.dest
+    try:
+        lease = run.renewing(dest)
+    except ClaimExpired:
+        if run.reach(lambda: run.enactor.state(dest.host, run.server.uuid)) == "absent":
+            raise
+        # An earlier conductor began the migration: the guest is at the destination, or on its
+        # way. What it has there must not be removed.
+        lease = run.renewing(None)
+    with lease:
+        run.reach(lambda: run.enactor.live_migrate(source.host, dest.host, run.domain(dest)))
+
+
+def migrate_back(run: Run) -> None:
+    """Migrate the guest back, if it has arrived: its claim at the destination was lost, and the
+    source has kept its own. A guest that has stopped there since is defined at the source."""
+    source, dest, server = source_place(run), run.progress.dest, run.server.uuid
+    state = run.reach(lambda: run.enactor.state(dest.host, server))
+    if state == "running":
+        run.reach(lambda: run.enactor.live_migrate(dest.host, source.host, run.domain(source)))
+    elif state == "stopped":
+        if run.reach(lambda: run.enactor.state(source.host, server)) == "absent":
+            run.reach(lambda: run.enactor.define(source.host, run.domain(source)))
+        run.reach(lambda: run.enactor.undefine(dest.host, server))
+
+
+def drop_at_source(run: Run) -> None:
+    """Release the claim at the source."""
+    run.end(source_place(run), "drop_move_claim_at_source", **move_arguments(run))
+
+
+def cleanup_source(run: Run) -> None:
+    """Remove what the hooks made at the source."""
+    run.hook("cleanup", source_place(run).host)
+
+
+def delete_old_allocations(run: Run) -> None:
+    """Delete the allocations of the source, which the migration has."""
+    allocations, consumer = run.allocations, migration_of(run).uuid
+    if allocations is not None:
+        run.reach(lambda: allocations.delete(consumer))
+
+
+def report(run: Run) -> None:
+    """Report the state to both sides."""
+    report_both(run, run.progress.was, None)
+
+
+def _done(run: Run) -> Server:
+    return replace(run.server, task_state=None, place=run.progress.dest)
+
+
+LIVE_MIGRATION = Table(
+    kind="live-migration",
+    steps=(
+        Step(name="reserve", do=reserve, undo=restore),
+        Step(name="select", do=select, undo=unselect),
+        Step(name="claim", do=claim_move, undo=drop_at_destination),
+        Step(name="report-begin", do=report_moving, undo=report_back),
+        Step(name="prepare", do=prepare, undo=cleanup),
+        Step(name="leave", do=leave, undo=stay),
+        Step(name="migrate", do=migrate, undo=migrate_back, stops=True),
+        Step(name="arrive", do=arrive, final=True),
+        Step(name="drop", do=drop_at_source),
+        Step(name="cleanup", do=cleanup_source),
+        Step(name="allocations", do=delete_old_allocations),
+        Step(name="report", do=report),
+    ),
+    done=_done,
+    failed=unmoved,
+)

@@ -1,0 +1,143 @@
+"""Steps that moves have in common: the migration, its claims, and allocations."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, cast
+from uuid import UUID
+
+import msgspec
+
+from rtagent.conductor.operations.hosts import claim_arguments, end_claim, selected
+from rtagent.conductor.run import Run
+from rtagent.model.migration import MigrationFacts, MigrationType
+from rtagent.model.server import ACTIVE, Place, ServerOperation
+from rtagent.rpc.client import source_of
+
+#: The method that claims resources at the destination, by type of the move.
+CLAIMING = {
+    "resize": "resize_claim",
+    "migration": "resize_claim",
+    "live-migration": "live_migration_claim",
+    "evacuation": "rebuild_claim",
+}
+
+
+def source_place(run: Run) -> Place:
+    """Return where the server was before the move."""
+    source = run.progress.source
+    assert source is not None
+    return source
+
+
+def on_same_host(run: Run) -> bool:
+    """Return whether source and destination are one host."""
+    return source_place(run).node_uuid == selected(run).node_uuid
+
+
+def begin(run: Run) -> None:
+    """Make the migration. Each attempt has one of its own, because a host keeps the record of one
+    that failed."""
+    migration = MigrationFacts(
+        uuid=migration_uuid(run.operation),
+        migration_type=cast(MigrationType, run.progress.spec.purpose),
+        source_compute=source_place(run).host,
+    )
+    run.learn(migration=migration)
+
+
+def migration_uuid(operation: ServerOperation) -> str:
+    """Return the uuid of the migration of an attempt, also before it is recorded."""
+    return str(uuid.uuid5(UUID(operation.uuid), f"migration {operation.attempt}"))
+
+
+def reserve(run: Run) -> None:
+    """Make the migration, and give it the server's allocations, if the conductor writes them."""
+    begin(run)
+    allocations, migration = run.allocations, migration_of(run).uuid
+    if allocations is not None:
+        run.reach(lambda: allocations.transfer(run.server.uuid, migration, migration=True))
+
+
+def restore(run: Run) -> None:
+    """Give the server its allocations back."""
+    take_allocations_back(run, migration_of(run).uuid)
+
+
+def take_allocations_back(run: Run, migration_uuid: str) -> None:
+    """Give the server what the migration has, instead of what it has at the destination."""
+    allocations, server = run.allocations, run.server.uuid
+    if allocations is not None:
+        run.reach(lambda: allocations.transfer(migration_uuid, server, migration=False))
+
+
+def migration_of(run: Run) -> MigrationFacts:
+    """Return the migration."""
+    migration = run.progress.migration
+    assert migration is not None
+    return migration
+
+
+def move_arguments(run: Run) -> dict[str, Any]:
+    """Return the arguments of the calls of a move, after its claim."""
+    migration = msgspec.to_builtins(migration_of(run))
+    return {
+        "instance_uuid": run.server.uuid,
+        "migration": {name: value for name, value in migration.items() if value is not None},
+    }
+
+
+def claim_move(run: Run) -> None:
+    """Claim the resources at the destination. The claim is incoming, and leased."""
+    progress, kind = run.progress, migration_of(run).migration_type
+    arguments = {
+        "instance": run.instance(run.server.spec, progress.was, run.server.task_state),
+        "migration": move_arguments(run)["migration"],
+        "source": source_of(source_place(run).claim),
+        **claim_arguments(run),
+    }
+    if CLAIMING[kind] == "resize_claim":
+        arguments["flavor"] = msgspec.to_builtins(progress.spec.flavor)
+    run.learn(claim=run.agent(selected(run), CLAIMING[kind], **arguments))
+
+
+def drop_at_destination(run: Run) -> None:
+    """End the claim at the destination: the move has failed."""
+    end_claim(run, selected(run), "drop_move_claim", **move_arguments(run))
+
+
+def report_both(run: Run, vm_state: str, task_state: str | None) -> None:
+    """Report the server's state to both sides of the move."""
+    run.report(source_place(run), vm_state, task_state)
+    if not on_same_host(run):
+        run.report(run.progress.dest, vm_state, task_state)
+
+
+def report_moving(run: Run) -> None:
+    """Report that the move has begun."""
+    report_both(run, run.progress.was, run.server.task_state)
+
+
+def report_back(run: Run) -> None:
+    """Report that the move has failed."""
+    run.report(source_place(run), run.progress.was, None)
+
+
+def leave(run: Run) -> None:
+    """Keep the claim of the guest that leaves, for its return."""
+    run.agent(source_place(run), "start_move_out", **move_arguments(run))
+
+
+def stay(run: Run) -> None:
+    """Activate the claim at the source again. The guest may be started after this only."""
+    run.agent(source_place(run), "drop_move_claim", **move_arguments(run))
+
+
+def arrive(run: Run) -> None:
+    """Activate the claim at the destination. `ClaimExpired` prevents the start of the guest."""
+    run.learn(claim=run.agent(run.progress.dest, "finish_move", **move_arguments(run)))
+
+
+def runs(run: Run) -> bool:
+    """Return whether the guest ran before the move."""
+    return run.progress.was == ACTIVE

@@ -1,0 +1,168 @@
+"""The operations confirm and revert, which end a resize. They are never undone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from rtagent.conductor.operations.moves import take_allocations_back
+from rtagent.conductor.run import Run
+from rtagent.conductor.step import Step, Table
+from rtagent.model.server import STOPPED, Place, Server, ServerMove
+
+
+def _move(run: Run) -> ServerMove:
+    move = run.server.move
+    assert move is not None
+    return move
+
+
+def _dest(run: Run) -> Place:
+    dest = run.server.place
+    assert dest is not None
+    return dest
+
+
+def _on_same_host(run: Run) -> bool:
+    return _move(run).source.node_uuid == _dest(run).node_uuid
+
+
+def _arguments(run: Run) -> dict[str, Any]:
+    migration = msgspec.to_builtins(_move(run).migration)
+    given = {name: value for name, value in migration.items() if value is not None}
+    return {"instance_uuid": run.server.uuid, "migration": given}
+
+
+def _undefine_at_source(run: Run) -> None:
+    """Remove the stopped guest at the source."""
+    host = _move(run).source.host
+    if not _on_same_host(run):
+        run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+
+
+def _cleanup_source(run: Run) -> None:
+    """Remove the disks at the source."""
+    if not _on_same_host(run):
+        run.hook("cleanup", _move(run).source.host)
+
+
+def _drop_at_source(run: Run) -> None:
+    """Release the claim at the source."""
+    run.end(_move(run).source, "drop_move_claim_at_source", **_arguments(run))
+
+
+def _delete_old_allocations(run: Run) -> None:
+    """Delete the allocations of the source, which the migration has."""
+    allocations, consumer = run.allocations, _move(run).migration.uuid
+    if allocations is not None:
+        run.reach(lambda: allocations.delete(consumer))
+
+
+def _report_confirmed(run: Run) -> None:
+    """Report the state to both sides."""
+    for place in (_dest(run), _move(run).source):
+        run.report(place, _move(run).was, None)
+
+
+def _confirmed(run: Run) -> Server:
+    return replace(run.server, vm_state=_move(run).was, task_state=None, move=None)
+
+
+CONFIRM = Table(
+    kind="confirm",
+    steps=(
+        Step(name="undefine", do=_undefine_at_source),
+        Step(name="cleanup", do=_cleanup_source),
+        Step(name="drop", do=_drop_at_source),
+        Step(name="allocations", do=_delete_old_allocations),
+        Step(name="report", do=_report_confirmed),
+    ),
+    done=_confirmed,
+    failed=_confirmed,
+    only_forward=True,
+)
+
+
+def _remove_at_dest(run: Run) -> None:
+    """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
+    host, order = _dest(run).host, run.enactor.undefine
+    if _on_same_host(run):
+        order = run.enactor.stop
+    run.reach(lambda: order(host, run.server.uuid))
+
+
+def _cleanup_dest(run: Run) -> None:
+    """Remove the disks at the destination."""
+    if not _on_same_host(run):
+        run.hook("cleanup", _dest(run).host)
+
+
+def _drop_at_dest(run: Run) -> None:
+    """Release the claim at the destination."""
+    run.end(_dest(run), "drop_move_claim_at_dest", **_arguments(run))
+
+
+def _take_allocations_back(run: Run) -> None:
+    """Give the server the allocations of the source, which the migration has."""
+    take_allocations_back(run, _move(run).migration.uuid)
+
+
+def _return(run: Run) -> None:
+    """Activate the claim at the source again, before the guest may start there."""
+    run.learn(claim=run.agent(_move(run).source, "finish_revert", **_arguments(run)))
+
+
+def _source(run: Run) -> Place:
+    """Return the source with its claim as it is now."""
+    source, claim = _move(run).source, run.progress.claim
+    return source if claim is None else replace(source, claim=claim)
+
+
+def _define_at_source(run: Run) -> None:
+    """Define the domain at the source."""
+    source = _source(run)
+    run.reach(lambda: run.enactor.define(source.host, run.domain(source)))
+
+
+def _start_at_source(run: Run) -> None:
+    """Start the guest at the source, if it ran before the move."""
+    source = _source(run)
+    if _move(run).was != STOPPED:
+        run.reach(lambda: run.enactor.start(source.host, run.domain(source)))
+
+
+def _report_reverted(run: Run) -> None:
+    """Report the state to both sides."""
+    for place in (_source(run), _dest(run)):
+        run.report(place, _move(run).was, None)
+
+
+def _reverted(run: Run) -> Server:
+    return replace(
+        run.server,
+        spec=_move(run).spec,
+        vm_state=_move(run).was,
+        task_state=None,
+        place=_source(run),
+        move=None,
+    )
+
+
+REVERT = Table(
+    kind="revert",
+    steps=(
+        Step(name="remove", do=_remove_at_dest),
+        Step(name="cleanup", do=_cleanup_dest),
+        Step(name="drop", do=_drop_at_dest),
+        Step(name="allocations", do=_take_allocations_back),
+        Step(name="return", do=_return),
+        Step(name="define", do=_define_at_source),
+        Step(name="start", do=_start_at_source),
+        Step(name="report", do=_report_reverted),
+    ),
+    done=_reverted,
+    failed=_reverted,
+    only_forward=True,
+)

@@ -1,0 +1,174 @@
+"""The ports of a conductor: scheduler, agents, Placement, records, and the caller's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import Server, ServerOperation
+from rtagent.scheduler.selection import Selections
+
+
+class SchedulerPort(Protocol):
+    """Selects hosts. Errors are those of the scheduler, raised here; `Unavailable`: no answer."""
+
+    def select_destinations(
+        self, spec: RequestSpec, instance_uuids: Sequence[str], *, alternates: bool
+    ) -> Sequence[Selections]:
+        """Select a host for each instance.
+
+        :raises NoValidHost:
+        """
+        ...
+
+    def is_forced_down(self, host: str) -> bool:
+        """Return whether an operator has forced a service host down."""
+        ...
+
+    def forget_claim(self, operation_id: str) -> None:
+        """Report that no claim will be made with a selection's operation id."""
+        ...
+
+
+class Agents(Protocol):
+    """The agents of all hosts. Thread-safe."""
+
+    def call(self, host: str, node_uuid: str | None, method: str, **arguments: Any) -> Any:
+        """Call a method of `rtagent.rpc.client.AgentAPI` once, and return its reply.
+
+        :raises AgentUnreachable: there is no answer: the call may have had its effect.
+        :raises RtAgentError: the agent's error.
+        """
+        ...
+
+
+class Allocations(Protocol):
+    """The allocations that the conductor itself writes to Placement. Every method is idempotent.
+
+    Every method raises `PlacementUnavailable` or `PlacementConflict`.
+    """
+
+    def write(
+        self,
+        consumer_uuid: str,
+        request: Mapping[str, Any],
+        project_id: str | None,
+        user_id: str | None,
+    ) -> None:
+        """Replace an instance's allocations by a candidate of Placement."""
+        ...
+
+    def transfer(self, consumer_uuid: str, receiver_uuid: str, *, migration: bool) -> None:
+        """Give the allocations of one consumer to another. :param migration: to a migration."""
+        ...
+
+    def delete(self, consumer_uuid: str) -> None:
+        """Delete a consumer's allocations."""
+        ...
+
+    def of(self, consumer_uuid: str) -> Mapping[str, Any]:
+        """Return a consumer's allocations by provider, as a candidate has them."""
+        ...
+
+
+class Hooks(Protocol):
+    """What the caller does for a server besides its guest: images, disks, networks.
+
+    Every method is idempotent, may take long, and raises any exception if it fails.
+    """
+
+    def prepare(self, server: Server, host: str) -> None:
+        """Make disks and networks ready on a host, before the guest starts there."""
+        ...
+
+    def copy(self, server: Server, source: str, dest: str) -> None:
+        """Copy the disks of a guest that moves. The guest is stopped."""
+        ...
+
+    def save(self, server: Server, host: str) -> None:
+        """Save the disks of a server that is shelved, elsewhere than on its host."""
+        ...
+
+    def cleanup(self, server: Server, host: str) -> None:
+        """Remove what a server has on a host that it is not on any more."""
+        ...
+
+
+class NoHooks:
+    """Hooks that do nothing: for guests without disks of their own, or on shared storage."""
+
+    def prepare(self, server: Server, host: str) -> None:
+        """Do nothing."""
+
+    def copy(self, server: Server, source: str, dest: str) -> None:
+        """Do nothing."""
+
+    def save(self, server: Server, host: str) -> None:
+        """Do nothing."""
+
+    def cleanup(self, server: Server, host: str) -> None:
+        """Do nothing."""
+
+
+#: Whether an operation was recorded; else: another one runs on the server or has changed it, a
+#: server of this uuid exists, or there is none.
+Begun = Literal["begun", "busy", "exists", "absent"]
+
+
+class ServerStore(Protocol):
+    """Durable records of servers and operations. Every method is one transaction.
+
+    Every method raises `StoreUnavailable` if it is unknown whether the database executed it. It may
+    be repeated then.
+    """
+
+    def begin(self, operation: ServerOperation, server: Server, seen: Server | None) -> Begun:
+        """Record a new operation, and that it runs on its server.
+
+        :param seen: the server as it was read; None: it is new.
+        """
+        ...
+
+    def save(
+        self,
+        operation: ServerOperation,
+        server: Server | None = None,
+        *,
+        deleted: bool = False,
+        owed: Collection[ServerOperation] = (),
+    ) -> bool:
+        """Record how far an operation is, and its server if it changed.
+
+        :param deleted: the server and its finished operations are removed instead.
+        :param owed: new operations without an owner, which are recorded once.
+            A finished one whose server is gone is removed.
+        :return: False: the operation has another owner, and nothing was recorded.
+        """
+        ...
+
+    def beat(self, operation: ServerOperation) -> bool:
+        """Increase the beat of an operation. Return False if it has another owner."""
+        ...
+
+    def take(self, operation: ServerOperation, owner: str) -> ServerOperation | None:
+        """Become the owner of an operation, unless it changed since it was read. Return it."""
+        ...
+
+    def server(self, uuid: str) -> Server | None:
+        """Return a server, or None."""
+        ...
+
+    def servers(self) -> Sequence[Server]:
+        """Return all servers, oldest first."""
+        ...
+
+    def operation(self, uuid: str) -> ServerOperation | None:
+        """Return an operation, or None."""
+        ...
+
+    def operations(
+        self, *, server_uuid: str | None = None, running: bool = False
+    ) -> Sequence[ServerOperation]:
+        """Return operations, oldest first: of a server, or those that are not finished."""
+        ...

@@ -1,0 +1,231 @@
+"""Run: one operation while a conductor works on it, with the calls that its steps make."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from rtagent.conductor.background import Background
+from rtagent.conductor.enactor import Enactor
+from rtagent.conductor.errors import HookFailed, InvalidReply, OperationTaken
+from rtagent.conductor.patience import Patience
+from rtagent.conductor.ports import Agents, Allocations, Hooks, SchedulerPort
+from rtagent.conductor.progress import Progress, progress_of
+from rtagent.errors import NodeNotFound, RtAgentError
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.instance import InstanceFacts
+from rtagent.model.request_spec import RequestSpec
+from rtagent.model.server import Place, Server, ServerOperation
+
+T = TypeVar("T")
+
+
+class ConductorOptions(Value, frozen=True, kw_only=True):
+    """:ivar max_attempts: the number of hosts that are tried.
+    :ivar host_timeout: seconds for which a call to one host is repeated.
+    :ivar operation_timeout: seconds for which one run of an operation repeats calls.
+    :ivar lease_renew_interval: seconds. :ivar takeover_time: seconds without a beat.
+    """
+
+    max_attempts: int = 3
+    host_timeout: float = 60.0
+    operation_timeout: float = 3600.0
+    lease_renew_interval: float = 60.0
+    takeover_time: float = 15.0
+    allow_resize_to_same_host: bool = False
+
+
+class Outside(Value, frozen=True, kw_only=True):
+    """Everything outside of the conductor that steps call.
+
+    :ivar allocations: None: the conductor writes no allocations.
+    """
+
+    scheduler: SchedulerPort
+    agents: Agents
+    enactor: Enactor
+    hooks: Hooks
+    allocations: Allocations | None = None
+
+
+class Run:
+    """One operation while it is worked on.
+
+    :ivar server: the server as it is recorded, or will be with the next record.
+    :ivar progress: likewise. :ivar owed: operations to record with the next record.
+    """
+
+    def __init__(
+        self,
+        operation: ServerOperation,
+        server: Server,
+        outside: Outside,
+        options: ConductorOptions,
+        patience: Patience,
+        beat: Callable[[ServerOperation], bool],
+    ) -> None:
+        """:param beat: returns whether this conductor still owns the operation."""
+        self.operation, self.server = operation, server
+        self.progress: Progress = progress_of(operation.progress)
+        self.owed: list[ServerOperation] = []
+        self._outside, self._options, self._patience = outside, options, patience
+        self._beat = beat
+
+    def learn(self, **fields: Any) -> None:
+        """Set fields of the progress."""
+        self.progress = replace(self.progress, **fields)
+
+    def id(self, purpose: str) -> str:
+        """Return the id of a call: the same one in each repetition, also of another process."""
+        operation = self.operation
+        name = f"{operation.attempt} {operation.step} {operation.forward} {purpose}"
+        return str(uuid.uuid5(UUID(operation.uuid), name))
+
+    # -- agents ---------------------------------------------------------------------------------
+
+    def agent(self, place: Place, method: str, **arguments: Any) -> Any:
+        """Call an agent, with an operation id of this step. Repeat the call for some time."""
+        arguments.setdefault("operation_id", self.id(f"{method} {place.host}"))
+        return self.reach(
+            partial(self._outside.agents.call, place.host, place.node_uuid, method, **arguments)
+        )
+
+    def end(self, place: Place, method: str, **arguments: Any) -> None:
+        """Call an agent to end a claim. If another node has replaced the claim's node, the claim
+        has ended."""
+        with suppress(NodeNotFound):
+            self.agent(place, method, **arguments)
+
+    def report(self, place: Place | None, vm_state: str, task_state: str | None) -> None:
+        """Report the server's state to an agent. It feeds statistics only, so the operation goes on
+        if the host does not answer: its next report corrects them."""
+        if place is None:
+            return
+        update = {"uuid": self.server.uuid, "vm_state": vm_state, "task_state": task_state}
+        with suppress(RtAgentError):
+            self.agent(place, "update_usage", instance=update)
+
+    def reach(self, call: Callable[[], T]) -> T:
+        """Make a call. Repeat it for `ConductorOptions.host_timeout` while it may succeed later.
+
+        Before a repetition the operation may have been taken over, because this process stood
+        still or could not reach the records.
+
+        :raises OperationTaken:
+        """
+        return self._patience.repeat(call, self._options.host_timeout, self._check_mine)
+
+    def insist(
+        self, call: Callable[[], T], seconds: float, retriable: Callable[[RtAgentError], bool]
+    ) -> T:
+        """Make a call, and repeat it for some seconds while its error is of this sort."""
+        return self._patience.repeat(call, seconds, self._check_mine, retriable)
+
+    def record(self, call: Callable[[], T]) -> T:
+        """Write a record, and repeat that as a call. The database checks the owner."""
+        return self._patience.repeat(call, self._options.host_timeout)
+
+    def _check_mine(self) -> None:
+        if not self._beat(self.operation):
+            raise OperationTaken(operation_uuid=self.operation.uuid)
+
+    # -- scheduler, guests and Placement ----------------------------------------------------------
+
+    @property
+    def scheduler(self) -> SchedulerPort:
+        """The scheduler."""
+        return self._outside.scheduler
+
+    @property
+    def enactor(self) -> Enactor:
+        """The enactor. Call it within `reach`."""
+        return self._outside.enactor
+
+    @property
+    def allocations(self) -> Allocations | None:
+        """The writer of allocations, if the conductor writes them."""
+        return self._outside.allocations
+
+    @property
+    def options(self) -> ConductorOptions:
+        """The options of the conductor."""
+        return self._options
+
+    def hook(self, name: str, *hosts: str, lease: Place | None = None) -> None:
+        """Call a hook. While it runs, a claim's lease is renewed.
+
+        :raises HookFailed: :raises ClaimExpired: the lease was lost.
+        """
+        with self.renewing(lease) as renewal:
+            try:
+                getattr(self._outside.hooks, name)(self.server, *hosts)
+            except Exception as error:
+                raise HookFailed(hook=name, host=hosts[-1], why=str(error)) from error
+        renewal.check()
+
+    def renewing(self, lease: Place | None) -> AbstractContextManager[Background]:
+        """Return a context in which a claim's lease is renewed, at once and at an interval.
+
+        :raises ClaimExpired: the lease was lost.
+        """
+        calls = () if lease is None else (partial(self._renew, lease),)
+        for call in calls:  # the operation may be resumed long after the claim was made
+            self.reach(call)
+        interval, limit = self._options.lease_renew_interval, self._options.operation_timeout
+        return Background("rtagent-lease", calls, interval, limit)
+
+    def _renew(self, lease: Place) -> None:
+        """Renew a lease. A repeated operation id would only read the claim."""
+        self._outside.agents.call(
+            lease.host,
+            lease.node_uuid,
+            "renew_claim",
+            claim_uuid=lease.claim["uuid"],
+            operation_id=str(uuid.uuid4()),
+        )
+
+    # -- documents --------------------------------------------------------------------------------
+
+    def instance(self, spec: RequestSpec, vm_state: str, task_state: str | None) -> dict[str, Any]:
+        """Return the document of the instance for a claim."""
+        facts = InstanceFacts(
+            project_id=spec.project_id,
+            user_id=spec.user_id,
+            display_name=self.server.name,
+            vm_state=vm_state,
+            task_state=task_state,
+            os_type=spec.os_type,
+            is_volume_backed=spec.is_bfv,
+        )
+        document: dict[str, Any] = {
+            "uuid": self.server.uuid,
+            **msgspec.to_builtins(facts),
+            "flavor": msgspec.to_builtins(spec.flavor),
+            "image": {"properties": dict(spec.image.properties)},
+            "pci_requests": msgspec.to_builtins(spec.pci_requests),
+        }
+        return {name: value for name, value in document.items() if value is not None}
+
+    def domain(self, place: Place) -> GuestDomain:
+        """Return the domain that enacts a claim. :raises InvalidReply: it cannot be read."""
+        try:
+            return GuestDomain(
+                uuid=self.server.uuid,
+                name=self.server.name,
+                claim=msgspec.convert(place.claim, Claim, strict=False, str_keys=True),
+                guest=place.claim["guest"],
+                node_devices=tuple(place.claim["node_devices"]),
+                document=self.server.document,
+            )
+        except (msgspec.ValidationError, KeyError, TypeError) as error:
+            where, why = f"the agent of {place.host}", f"{type(error).__name__}: {error}"
+            raise InvalidReply(where=where, method="a claim", why=why) from error

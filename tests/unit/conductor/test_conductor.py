@@ -1,0 +1,262 @@
+"""Operations without faults, refusals of hosts, leases, and conductors that share a database."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.conductor.errors import (
+    OperationFailed,
+    OperationInterrupted,
+    OperationNotFound,
+    OperationTaken,
+    ServerConflict,
+    ServerNotFound,
+)
+from rtagent.errors import (
+    ComputeResourcesUnavailable,
+    HypervisorUnavailable,
+    InvalidRequest,
+    TrackerBusy,
+)
+from rtagent.model.flavor import Flavor
+from tests.support.cloud import Cloud, spec
+from tests.support.cloud_parts import Faults, Killed
+
+#: No host has as much memory.
+HUGE = Flavor(vcpus=1, memory_mb=999_999)
+
+
+@pytest.fixture
+def cloud():
+    return Cloud()
+
+
+def methods(cloud):
+    """Return the calls to agents that were made: host and method."""
+    return [(host, method) for host, method, _ in cloud.calls]
+
+
+def test_a_server_is_built_and_deleted(cloud):
+    conductor = cloud.conductor()
+    server = conductor.build(spec(), name="web-1")
+    assert server == conductor.server(server.uuid)
+    assert (server.name, server.vm_state, server.place.host) == ("web-1", "active", "h0")
+    assert cloud.guests(server.uuid) == [("h0", "running")]
+    assert methods(cloud) == [
+        ("h0", "instance_claim"),
+        ("h0", "activate_claim"),
+        ("h0", "update_usage"),
+        ("h0", "build_succeeded"),
+    ]
+    assert cloud.hooks.calls == ["prepare at h0"]
+    cloud.check()
+    conductor.delete(server.uuid)
+    assert conductor.servers() == []
+    assert cloud.hooks.calls[1:] == ["cleanup at h0"]
+    cloud.check()
+    with pytest.raises(ServerNotFound):
+        conductor.delete(server.uuid)
+
+
+def test_steps_are_reported_as_they_happen(cloud):
+    steps = []
+    cloud.conductor(listener=lambda operation: steps.append(operation.step)).build(spec())
+    assert steps == ["select", "claim", "prepare", "activate", "define", "start", "report"]
+
+
+def test_a_refused_build_takes_the_next_alternate_then_asks_again(cloud):
+    cloud.enactor.refuses = {"h0": "define", "h1": "start"}
+    server = cloud.conductor().build(spec())
+    assert server.place.host == "h2"
+    assert len(cloud.scheduler.specs) == 1
+    assert ("h0", "build_failed") in methods(cloud)
+    cloud.check()
+
+    cloud.scheduler.alternates = False
+    server = cloud.conductor().build(spec())
+    assert server.place.host == "h2"
+    assert [each.ignore_hosts for each in cloud.scheduler.specs[1:]] == [
+        (),
+        ("h0",),
+        ("h0", "h1"),
+    ]
+    assert cloud.scheduler.assumed == set()
+    cloud.check()
+
+
+def test_a_build_that_no_host_accepts_fails_with_the_reasons_of_each(cloud):
+    with pytest.raises(OperationFailed, match=r"h0: .*; h1: .*; h2: ") as failed:
+        cloud.conductor().build(spec(HUGE))
+    assert failed.value.kwargs["error"]["error"] == ComputeResourcesUnavailable.__name__
+    [server] = cloud.conductor().servers()
+    assert (server.vm_state, server.place, server.task_state) == ("error", None, None)
+    cloud.check()
+    assert cloud.scheduler.assumed == set()
+    cloud.conductor().delete(server.uuid)
+    cloud.check()
+
+
+def test_a_host_that_does_not_answer_is_given_up_and_its_claim_is_released_later(cloud):
+    def lose():
+        cloud.down.add("h0")
+        raise RuntimeError("the disk is full")
+
+    cloud.hooks.actions["prepare at h0"] = lose
+    server = cloud.conductor().build(spec())
+    assert server.place.host == "h1"
+    assert cloud.place(server.uuid) == [("h0", "building"), ("h1", "active")]
+    [owed] = cloud.conductor().unfinished()
+    assert (owed.kind, owed.server_uuid, owed.owner) == ("owed-call", server.uuid, None)
+    [error] = cloud.resume()
+    assert isinstance(error, OperationInterrupted)
+    cloud.down.clear()
+    assert cloud.resume() == []
+    cloud.check()
+
+
+def test_a_guest_that_may_run_is_not_started_elsewhere(cloud):
+    def lose():
+        cloud.hosts.hypervisors[0].lost = True
+
+    cloud.hooks.actions["prepare at h0"] = lose
+    with pytest.raises(OperationInterrupted, match="rtagent server resume") as stopped:
+        cloud.conductor().build(spec())
+    assert stopped.value.retriable
+    assert stopped.value.kwargs["step"] == "define"
+    assert stopped.value.kwargs["error"]["error"] == HypervisorUnavailable.__name__
+    cloud.hosts.hypervisors[0].lost = False
+    assert cloud.resume() == []
+    cloud.check()
+    [server] = cloud.conductor().servers()
+    assert cloud.guests(server.uuid) == [("h1", "running")]
+
+
+def test_a_lost_lease_prevents_the_start(cloud):
+    def lapse():
+        cloud.audit()
+
+    cloud.hooks.actions["prepare at h0"] = lapse
+    server = cloud.conductor().build(spec())
+    assert server.place.host == "h1"
+    assert "start at h0 before" not in cloud.faults.passed
+    cloud.check()
+
+
+def test_one_operation_runs_on_a_server(cloud):
+    server = cloud.conductor().build(spec())
+    cloud.faults = Faults(kill=3)
+    with pytest.raises(Killed):
+        cloud.conductor().delete(server.uuid)
+    cloud.faults = Faults()
+    with pytest.raises(ServerConflict, match=r"the delete .* runs on it.*server resume"):
+        cloud.conductor().delete(server.uuid)
+    with pytest.raises(ServerConflict, match="a server of this uuid exists"):
+        cloud.conductor().build(spec(), server_uuid=server.uuid)
+    assert cloud.resume() == []
+    cloud.check()
+
+
+def test_a_living_conductor_keeps_its_operation(cloud):
+    cloud.faults = Faults(kill=8)
+    first = cloud.conductor()
+    with pytest.raises(Killed):
+        first.build(spec())
+    cloud.faults = Faults()
+    [operation] = first.unfinished()
+
+    def sign_of_life(seconds):
+        assert seconds >= cloud.options.takeover_time
+        assert cloud.records.beat(operation)
+
+    second = cloud.conductor(pause=sign_of_life)
+    assert second.resume() == []
+    assert second.resume(operation.uuid) == []
+    [taken] = cloud.conductor().resume()
+    assert not cloud.records.beat(operation)
+    with pytest.raises(OperationTaken):
+        first.work(operation)
+    cloud.conductor().work(taken)
+    cloud.check()
+    with pytest.raises(OperationNotFound):
+        cloud.conductor().resume(operation.uuid)
+
+
+def test_an_interrupt_leaves_an_operation_that_is_resumed_at_once(cloud):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    cloud.hooks.actions["prepare"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        cloud.conductor().build(spec())
+    cloud.hooks.actions.clear()
+    seconds = cloud.clock.monotonic()
+    assert cloud.resume() == []
+    assert cloud.clock.monotonic() == seconds
+    cloud.check()
+
+
+def test_a_copy_that_takes_longer_than_a_lease_keeps_it(cloud):
+    cloud.options = replace(cloud.options, lease_renew_interval=0.01)
+    cloud.hooks.actions["prepare at h0"] = cloud.wait_for_renewal
+    server = cloud.conductor().build(spec())
+    assert cloud.renewed.is_set()
+    assert server.place.host == "h0"
+    cloud.check()
+
+
+def test_a_conductor_that_stood_still_repeats_no_call(cloud):
+    """It continues in the middle of a wait, after another one has finished the operation."""
+    finished = []
+
+    def stand_still(seconds):
+        cloud.clock.advance(seconds)
+        if not finished:
+            finished.append(cloud.resume())
+
+    cloud.faults = Faults(errors={8: TrackerBusy("busy")})
+    with pytest.raises(OperationTaken):
+        cloud.conductor(pause=stand_still).build(spec())
+    assert finished == [[]]
+    cloud.check()
+    repeated = [point for point in cloud.faults.passed if point == cloud.faults.passed[8]]
+    assert len(repeated) == 2, "once by each conductor"
+
+
+def test_an_operation_shows_signs_of_life_as_long_as_a_hook_runs(cloud):
+    cloud.options = replace(cloud.options, takeover_time=0.05, operation_timeout=0.05)
+
+    def wait_for_signs():
+        [operation] = cloud.records.operations(running=True)
+        for _ in range(6_000):
+            [now] = cloud.records.operations(running=True)
+            if now.beat >= operation.beat + 20:
+                return
+            time.sleep(0.01)
+        raise AssertionError("there is no sign of life")
+
+    cloud.hooks.actions["prepare"] = wait_for_signs
+    cloud.conductor().build(spec())
+    cloud.check()
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"server_uuid": "no-uuid"}, "$.uuid"),
+        ({"server_uuid": "A" * 8 + "-0000-0000-0000-" + "0" * 12}, "$.uuid"),
+        ({"server_uuid": "0" * 300}, "$.uuid"),
+        ({"name": "web/1"}, "$.name"),
+        ({"name": "web\n"}, "$.name"),
+        ({"name": "w" * 300}, "$.name"),
+        ({"name": "\ud800"}, "$.name"),
+    ],
+)
+def test_a_uuid_or_a_name_that_is_invalid_is_refused(cloud, fields, path):
+    with pytest.raises(InvalidRequest) as refused:
+        cloud.conductor().build(spec(), **fields)
+    assert path in [each["path"] for each in refused.value.kwargs["errors"]]
+    assert not cloud.conductor().servers()
+    str(refused.value).encode()

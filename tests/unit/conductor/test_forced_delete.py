@@ -1,0 +1,184 @@
+"""The forced delete of a server: what it clears, what is owed, and what an operator drops."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtagent.conductor.errors import (
+    OperationInterrupted,
+    OperationNotFound,
+    ServerConflict,
+    ServerNotFound,
+)
+from rtagent.errors import InvalidRequest
+from tests.support.cloud import LARGE, Cloud, spec
+from tests.support.cloud_parts import Faults, Killed
+from tests.support.hosts import uid
+from tests.unit.conductor.test_faults import SCENARIOS, SERVER
+
+WHY = "the disk of h0 is broken"
+
+
+@pytest.fixture
+def cloud():
+    return Cloud(placement=True)
+
+
+@pytest.fixture
+def stuck(cloud):
+    """A conductor, and a server whose confirm has stopped, because its source is gone."""
+    conductor = cloud.conductor()
+    conductor.build(spec(), server_uuid=SERVER, name="web-1")
+    conductor.resize(SERVER, LARGE)
+    cloud.switch_off("h0")
+    with pytest.raises(OperationInterrupted):
+        conductor.confirm(SERVER)
+    return conductor
+
+
+def test_a_server_whose_operation_is_stuck_is_deleted(cloud, stuck):
+    with pytest.raises(ServerConflict, match="rtagent server delete --force"):
+        stuck.delete(SERVER)
+    stuck.force_delete(SERVER, WHY)
+    assert stuck.servers() == []
+    assert cloud.guests(SERVER) == [("h0", "stopped")]
+    assert cloud.place(SERVER) == [("h0", "outgoing")]
+    assert cloud.placement.consumers() == set()
+    [owed] = stuck.owed()
+    assert (owed.kind, owed.progress["source"]["host"]) == ("clear-deleted", "h0")
+    assert owed.progress["reason"] == WHY
+    [error] = cloud.resume()
+    assert isinstance(error, OperationInterrupted)
+
+    cloud.switch_on("h0")
+    assert cloud.resume() == []
+    assert cloud.hooks.calls[-1] == "cleanup at h0"
+    cloud.check()
+    assert cloud.records.operations() == []
+
+
+def test_what_is_owed_to_a_host_that_is_never_back_is_dropped(cloud, stuck):
+    stuck.force_delete(SERVER, WHY)
+    [owed] = stuck.owed()
+    with pytest.raises(OperationNotFound):
+        stuck.drop_owed(uid(), WHY)
+    assert stuck.drop_owed(owed.uuid, WHY).kind == "clear-deleted"
+    assert stuck.owed() == []
+    assert cloud.records.operations() == []
+    assert cloud.place(SERVER) == [("h0", "outgoing")]
+
+
+def test_only_what_is_owed_is_dropped(stuck):
+    [confirm] = stuck.unfinished()
+    with pytest.raises(OperationNotFound):
+        stuck.drop_owed(confirm.uuid, WHY)
+
+
+def test_a_server_without_an_operation_is_deleted(cloud):
+    conductor = cloud.conductor()
+    conductor.build(spec(), server_uuid=SERVER)
+    cloud.switch_off("h0")
+    conductor.force_delete(SERVER, WHY)
+    assert conductor.servers() == []
+    assert [owed.kind for owed in conductor.owed()] == ["clear-deleted"]
+    # A new server with its uuid avoids the host, as long as clearing it would remove the guest.
+    cloud.switch_on("h0")
+    assert conductor.build(spec(), server_uuid=SERVER).place.host == "h1"
+    assert cloud.resume() == []
+    cloud.check()
+
+
+def test_a_host_that_refuses_is_cleared_later(cloud):
+    conductor = cloud.conductor()
+    conductor.build(spec(), server_uuid=SERVER)
+    cloud.enactor.refuses = {"h0": "undefine"}
+    conductor.force_delete(SERVER, WHY)
+    assert conductor.servers() == []
+    assert [error.kwargs["error"]["error"] for error in cloud.resume()] == ["EnactmentFailed"]
+    cloud.enactor.refuses = {}
+    assert cloud.resume() == []
+    cloud.check()
+
+
+def test_an_operation_that_a_conductor_works_on_is_not_replaced(cloud):
+    found = []
+
+    def beat(seconds):
+        cloud.records.beat(*cloud.records.operations(running=True))
+
+    def force():
+        other = cloud.conductor(beat)
+        with pytest.raises(ServerConflict, match="a conductor works on the build"):
+            other.force_delete(SERVER, WHY)
+        found.append(other.server(SERVER).vm_state)
+
+    cloud.hooks.actions["prepare"] = force
+    cloud.conductor().build(spec(), server_uuid=SERVER)
+    assert found == ["building"]
+    cloud.check()
+
+
+def test_a_reason_is_required(cloud, stuck):
+    for call in (stuck.force_delete, stuck.drop_owed):
+        with pytest.raises(InvalidRequest, match="reason"):
+            call(SERVER, " ")
+    with pytest.raises(ServerNotFound):
+        stuck.force_delete(uid(), WHY)
+
+
+def test_killed_at_any_point_the_forced_delete_of_a_stuck_server_is_finished():
+    points = None
+    number = 0
+    while points is None or number < len(points):
+        cloud = Cloud(placement=True)
+        conductor = cloud.conductor()
+        conductor.build(spec(), server_uuid=SERVER)
+        conductor.resize(SERVER, LARGE)
+        cloud.switch_off("h0")
+        with pytest.raises(OperationInterrupted):
+            conductor.confirm(SERVER)
+        cloud.faults = Faults(kill=None if points is None else number)
+        if points is None:
+            cloud.conductor().force_delete(SERVER, WHY)
+            points = cloud.faults.passed
+            assert {"save after", "undefine at h1 after"} <= set(points)
+            continue
+        with pytest.raises(Killed):
+            cloud.conductor().force_delete(SERVER, WHY)
+        cloud.faults = Faults()
+        if cloud.records.servers():
+            cloud.conductor().force_delete(SERVER, WHY)
+        cloud.switch_on("h0")
+        assert cloud.resume() == [], points[number]
+        assert cloud.records.servers() == [], points[number]
+        cloud.check()
+        number += 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("build", "resize", "resize on one host", "confirm", "revert"),
+        *("live migration", "evacuation", "shelve"),
+    ],
+)
+def test_killed_at_any_point_an_operation_leaves_nothing_that_a_forced_delete_does_not_clear(name):
+    """Every host answers at the end, so that nothing is owed."""
+    scenario = SCENARIOS[name]
+    number, killed = 0, True
+    while killed:
+        cloud = Cloud(placement=True)
+        scenario.prepare(cloud)
+        cloud.faults, killed = Faults(kill=number), False
+        try:
+            scenario.act(cloud)
+        except Killed:
+            killed = True
+        cloud.faults, number = Faults(), number + 2  # nothing happens from "after" to "before"
+        for host in set(cloud.down):
+            cloud.switch_on(host)
+        if cloud.records.servers():
+            cloud.conductor().force_delete(SERVER, WHY)
+        assert cloud.resume() == [], number
+        assert cloud.records.servers() == [], number
+        cloud.check()

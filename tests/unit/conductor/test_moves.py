@@ -1,0 +1,377 @@
+"""Moves: which call when, and what both sides hear."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.conductor.errors import OperationFailed, OperationInterrupted, ServerConflict
+from rtagent.errors import AgentUnreachable, TooManyRequests
+from rtagent.model.flavor import Flavor
+from tests.support.cloud import LARGE, SMALL, Cloud, spec
+from tests.support.cloud_parts import Faults, Killed
+from tests.support.hosts import uid
+
+
+@pytest.fixture
+def cloud():
+    return Cloud()
+
+
+@pytest.fixture
+def server(cloud):
+    """A server on h0."""
+    built = cloud.conductor().build(spec(), name="web-1")
+    cloud.calls.clear()
+    cloud.hooks.calls.clear()
+    return built
+
+
+def calls(cloud):
+    """Return the calls since the last time: host, method, and what was reported."""
+    found = [
+        (host, method, *_reported(arguments.get("instance", {}), method))
+        for host, method, arguments in cloud.calls
+    ]
+    cloud.calls.clear()
+    return found
+
+
+def _reported(instance, method):
+    return (instance["vm_state"], instance["task_state"]) if method == "update_usage" else ()
+
+
+def test_a_resize_is_confirmed(cloud, server):
+    resized = cloud.conductor().resize(server.uuid, LARGE)
+    assert (resized.vm_state, resized.place.host, resized.move.source.host) == (
+        "resized",
+        "h1",
+        "h0",
+    )
+    assert resized.spec.flavor == LARGE
+    assert calls(cloud) == [
+        ("h1", "resize_claim"),
+        ("h0", "update_usage", "active", "resize_prep"),
+        ("h1", "update_usage", "active", "resize_prep"),
+        ("h0", "start_move_out"),
+        ("h1", "finish_move"),
+        ("h0", "update_usage", "resized", None),
+        ("h1", "update_usage", "resized", None),
+    ]
+    assert cloud.hooks.calls == ["prepare at h1", "copy from h0 to h1"]
+    assert cloud.place(server.uuid) == [("h0", "outgoing"), ("h1", "active")]
+    assert cloud.guests(server.uuid) == [("h0", "stopped"), ("h1", "running")]
+    cloud.check()
+
+    confirmed = cloud.conductor().confirm(server.uuid)
+    assert (confirmed.vm_state, confirmed.place.host, confirmed.move) == ("active", "h1", None)
+    assert calls(cloud) == [
+        ("h0", "drop_move_claim_at_source"),
+        ("h1", "update_usage", "active", None),
+        ("h0", "update_usage", "active", None),
+    ]
+    assert cloud.place(server.uuid) == [("h1", "active")]
+    assert cloud.hooks.calls[2:] == ["cleanup at h0"]
+    cloud.check()
+
+
+def test_a_resize_is_reverted(cloud, server):
+    cloud.conductor().resize(server.uuid, LARGE)
+    calls(cloud)
+    back = cloud.conductor().revert(server.uuid)
+    assert (back.vm_state, back.place.host, back.spec.flavor) == ("active", "h0", SMALL)
+    assert calls(cloud) == [
+        ("h1", "drop_move_claim_at_dest"),
+        ("h0", "finish_revert"),
+        ("h0", "update_usage", "active", None),
+        ("h1", "update_usage", "active", None),
+    ]
+    assert cloud.hooks.calls[2:] == ["cleanup at h1"]
+    cloud.check()
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_selection_is_repeated_while_the_scheduler_counts_a_claim_that_has_ended(
+    cloud, server, reported
+):
+    cloud.scheduler.ended = {"h1": uid(7)}
+    waited = []
+
+    def pause(seconds):
+        waited.append(seconds)
+        cloud.clock.advance(seconds)
+        if reported and len(waited) == 2:
+            cloud.scheduler.ended = {}
+
+    conductor = cloud.conductor(pause)
+    if reported:
+        assert conductor.cold_migrate(server.uuid, "h1").place.host == "h1"
+        assert sum(waited) < 2
+        return
+    with pytest.raises(OperationFailed, match="no host is left"):
+        conductor.cold_migrate(server.uuid, "h1")
+    assert 5 < sum(waited) < 60
+    waited.clear()
+    cloud.scheduler.ended = {"h1": server.place.claim["uuid"]}  # it has not ended
+    with pytest.raises(OperationFailed, match="no host is left"):
+        conductor.cold_migrate(server.uuid, "h1")
+    assert not waited
+
+
+def test_a_resize_that_no_host_accepts_leaves_the_guest_running(cloud, server):
+    with pytest.raises(OperationFailed, match=r"h1: .*; h2: "):
+        cloud.conductor().resize(server.uuid, Flavor(vcpus=1, memory_mb=999_999))
+    assert cloud.conductor().server(server.uuid).vm_state == "active"
+    assert cloud.guests(server.uuid) == [("h0", "running")]
+    cloud.check()
+
+
+def test_a_resize_whose_guest_does_not_start_goes_to_the_next_host(cloud, server):
+    cloud.enactor.refuses = {"h1": "start"}
+    resized = cloud.conductor().resize(server.uuid, LARGE)
+    assert resized.place.host == "h2"
+    assert "cleanup at h1" in cloud.hooks.calls
+    cloud.check()
+
+
+def test_a_lease_that_is_lost_while_disks_are_copied_prevents_the_start(cloud, server):
+    cloud.hooks.actions["copy from h0 to h1"] = cloud.audit
+    resized = cloud.conductor().resize(server.uuid, LARGE)
+    assert resized.place.host == "h2"
+    assert "start at h1 before" not in cloud.faults.passed
+    cloud.check()
+
+
+def test_incoming_leases_are_renewed_while_disks_are_copied(cloud, server):
+    cloud.options = replace(cloud.options, lease_renew_interval=0.01)
+    cloud.hooks.actions["copy"] = cloud.wait_for_renewal
+    assert cloud.conductor().resize(server.uuid, LARGE).place.host == "h1"
+    assert cloud.renewed.is_set()
+    cloud.check()
+
+
+def test_a_resize_stays_on_its_host_if_that_is_allowed(cloud, server):
+    cloud.options = replace(cloud.options, allow_resize_to_same_host=True)
+    resized = cloud.conductor().resize(server.uuid, LARGE)
+    assert resized.place.host == "h0"
+    assert sorted(cloud.place(server.uuid)) == [("h0", "active"), ("h0", "outgoing")]
+    assert cloud.hooks.calls == ["prepare at h0"]
+    cloud.check()
+
+
+def test_a_live_migration(cloud, server):
+    arrived = cloud.conductor().live_migrate(server.uuid)
+    assert (arrived.vm_state, arrived.place.host, arrived.move) == ("active", "h1", None)
+    assert calls(cloud) == [
+        ("h1", "live_migration_claim"),
+        ("h0", "update_usage", "active", "migrating"),
+        ("h1", "update_usage", "active", "migrating"),
+        ("h0", "start_move_out"),
+        ("h1", "finish_move"),
+        ("h0", "drop_move_claim_at_source"),
+        ("h0", "update_usage", "active", None),
+        ("h1", "update_usage", "active", None),
+    ]
+    assert cloud.scheduler.specs[-1].ignore_hosts == ("h0",)
+    cloud.check()
+
+
+def test_a_live_migration_that_is_refused_leaves_the_guest_where_it_is(cloud, server):
+    cloud.enactor.refuses = {"h1": "live_migrate", "h2": "live_migrate"}
+    with pytest.raises(OperationFailed):
+        cloud.conductor().live_migrate(server.uuid)
+    assert cloud.guests(server.uuid) == [("h0", "running")]
+    cloud.check()
+
+
+def test_an_evacuated_host_is_cleared_when_it_is_back(cloud, server):
+    conductor = cloud.conductor()
+    with pytest.raises(ServerConflict, match="the agent of h0 answers"):
+        conductor.evacuate(server.uuid)
+    cloud.switch_off("h0")
+    arrived = conductor.evacuate(server.uuid)
+    assert (arrived.vm_state, arrived.place.host) == ("active", "h1")
+    [owed] = conductor.unfinished()
+    assert owed.kind == "clear-evacuated"
+    [error] = cloud.resume()
+    assert isinstance(error, OperationInterrupted)
+
+    cloud.switch_on("h0")
+    # Until it is cleared it is not selected: clearing it would remove the guest.
+    assert conductor.cold_migrate(server.uuid).place.host == "h2"
+    conductor.confirm(server.uuid)
+    assert cloud.resume() == []
+    assert cloud.guests(server.uuid) == [("h2", "running")]
+    cloud.check()
+    assert conductor.live_migrate(server.uuid).place.host == "h0"
+    cloud.check()
+
+
+def failed_host(lost):
+    """Return a cloud whose server is to be evacuated, with a fault at a point."""
+    cloud = Cloud(placement=True)
+    server = cloud.conductor().build(spec())
+    cloud.switch_off("h0")
+    cloud.faults = Faults(errors=lost)
+    return cloud, server
+
+
+def test_an_evacuation_allocates_once_although_the_answer_of_a_selection_was_lost():
+    cloud, server = failed_host({})
+    cloud.conductor().evacuate(server.uuid)
+    answer = cloud.faults.passed.index("select after")
+
+    cloud, server = failed_host({answer: AgentUnreachable(where="it", why="-", remedy="-")})
+
+    def prefer_h2(seconds):
+        cloud.scheduler.order = ["h2"]
+        cloud.clock.advance(seconds)
+
+    source, during = cloud.placement.has(server.uuid), []
+    cloud.hooks.actions["prepare"] = lambda: during.append(cloud.placement.has(server.uuid))
+    cloud.enactor.refuses = {"h2": "define"}
+    with pytest.raises(OperationFailed):
+        cloud.conductor(prefer_h2).evacuate(server.uuid)
+    assert [len(found) for found in during] == [2]  # h0 and h2, not h1
+    assert cloud.placement.has(server.uuid) == source
+
+
+def test_a_server_is_deleted_while_a_host_is_still_to_be_cleared(cloud, server):
+    cloud.switch_off("h0")
+    conductor = cloud.conductor()
+    conductor.evacuate(server.uuid)
+    conductor.delete(server.uuid)
+    cloud.switch_on("h0")
+    assert cloud.resume() == []
+    cloud.check()
+
+
+def test_a_server_is_shelved_and_unshelved(cloud, server):
+    conductor = cloud.conductor()
+    shelved = conductor.shelve(server.uuid)
+    assert (shelved.vm_state, shelved.place) == ("shelved_offloaded", None)
+    assert cloud.hooks.calls == ["save at h0", "cleanup at h0"]
+    cloud.check()
+    back = conductor.unshelve(server.uuid, host="h2")
+    assert cloud.scheduler.specs[-1].requested_destination.host == "h2"
+    assert (back.vm_state, back.spec.requested_destination) == ("active", None)
+    cloud.check()
+
+
+def test_an_operation_that_the_state_does_not_allow_is_refused(cloud, server):
+    conductor = cloud.conductor()
+    with pytest.raises(ServerConflict, match="its vm_state is active, and must be resized"):
+        conductor.confirm(server.uuid)
+    conductor.stop(server.uuid)
+    with pytest.raises(ServerConflict, match="its vm_state is stopped, and must be active"):
+        conductor.live_migrate(server.uuid)
+    conductor.start(server.uuid)
+    cloud.check()
+
+
+def test_a_guest_that_runs_is_not_evacuated_although_its_agent_does_not_answer(cloud, server):
+    cloud.down.add("h0")
+    with pytest.raises(ServerConflict, match="the guest runs on h0, although no agent answers"):
+        cloud.conductor().evacuate(server.uuid)
+    assert cloud.guests(server.uuid) == [("h0", "running")]
+    cloud.check()
+
+
+def test_an_agent_that_answers_with_an_error_is_not_evacuated(cloud, server):
+    cloud.switch_off("h0")
+    cloud.down.clear()
+    cloud.faults = Faults(errors={0: TooManyRequests("busy", limit=1)})
+    with pytest.raises(ServerConflict, match="the agent of h0 answers"):
+        cloud.conductor().evacuate(server.uuid)
+
+
+def test_servers_of_a_host_that_an_operator_has_forced_down_are_evacuated(cloud, server):
+    cloud.hosts.hypervisors[0].shut_off(server.uuid)  # the host is fenced, its agent answers
+    cloud.scheduler.forced_down.add("h0")
+    assert cloud.conductor().evacuate(server.uuid).place.host == "h1"
+
+
+def die(*arguments):
+    raise Killed
+
+
+def outlive_the_lease(cloud, server):
+    """Kill the conductor of a live migration; the guest arrives after its claim has ended."""
+    migrate = cloud.enactor.live_migrate
+    cloud.enactor.live_migrate = die
+    with pytest.raises(Killed):
+        cloud.conductor().live_migrate(server.uuid)
+    cloud.enactor.live_migrate = migrate
+    cloud.audit()
+    assert cloud.place(server.uuid) == [("h0", "outgoing")]
+    cloud.hosts.hypervisors[1].start_domain(server.uuid, vcpus=1, memory_mb=1024)
+    cloud.hosts.hypervisors[0].domains.pop(server.uuid)
+    cloud.enactor.claims["h1", server.uuid] = cloud.enactor.claims.pop(("h0", server.uuid))
+
+
+def test_a_live_migration_that_outlived_its_lease_is_finished_elsewhere(cloud, server):
+    outlive_the_lease(cloud, server)
+    assert cloud.resume() == []
+    migrations = [each for each in cloud.faults.passed if each.startswith("live_migrate")]
+    assert [each for each in migrations if each.endswith("after")] == [
+        f"live_migrate at {host} after" for host in ("h1", "h0", "h2")
+    ]
+    assert cloud.guests(server.uuid) == [("h2", "running")]
+    cloud.check()
+
+
+def test_a_guest_that_stopped_where_its_lease_was_lost_is_brought_back(cloud, server):
+    outlive_the_lease(cloud, server)
+    cloud.hosts.hypervisors[1].shut_off(server.uuid)
+    [error] = cloud.resume()
+    assert isinstance(error, OperationFailed)
+    assert cloud.guests(server.uuid) == [("h0", "stopped")]
+    assert cloud.place(server.uuid) == [("h0", "active")]
+    assert cloud.conductor().unfinished() == []
+
+
+def test_a_resumed_migration_renews_its_lease(cloud, server):
+    migrate = cloud.enactor.live_migrate
+    cloud.enactor.live_migrate = die
+    with pytest.raises(Killed):
+        cloud.conductor().live_migrate(server.uuid)
+    cloud.enactor.live_migrate = migrate
+    cloud.clock.advance(200)
+    [claim] = cloud.claims("h1").values()
+    ends = []
+
+    def look(*arguments):
+        [now] = cloud.claims("h1").values()
+        ends.append(now.expires_at)
+        migrate(*arguments)
+
+    cloud.enactor.live_migrate = look
+    assert cloud.resume() == []
+    assert (ends[0] - claim.expires_at).total_seconds() >= 200
+    cloud.check()
+
+
+def test_a_lease_is_renewed_while_a_guest_shuts_down(cloud, server):
+    cloud.options = replace(cloud.options, lease_renew_interval=0.01)
+    stop, waited = cloud.enactor.stop, []
+
+    def take_long(*arguments):
+        cloud.wait_for_renewal()
+        waited.append(True)
+        stop(*arguments)
+
+    cloud.enactor.stop = take_long
+    cloud.conductor().resize(server.uuid, LARGE)
+    assert waited
+    cloud.check()
+
+
+def test_a_new_server_with_the_uuid_of_a_deleted_one_avoids_a_host_to_be_cleared(cloud, server):
+    cloud.switch_off("h0")
+    cloud.conductor().evacuate(server.uuid)
+    cloud.conductor().delete(server.uuid)
+    cloud.switch_on("h0")
+    built = cloud.conductor().build(spec(), server_uuid=server.uuid)
+    assert built.place.host == "h1"
+    assert cloud.resume() == []
+    cloud.check()
