@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
+from msgspec.structs import replace
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.cpu_use import CpuUse
 from rtagent.model.device import Device, Mdev
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest_layout import GuestCell, GuestLayout
 from rtagent.model.observation import Domain, Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.ports import HostIdentity
@@ -33,14 +36,17 @@ class FakeHypervisor:
     """A `Hypervisor` whose domains and devices are dicts.
 
     :ivar domains: by uuid; change them by the methods or as a dict.
+    :ivar layouts: by uuid: of the domains that are bound to CPUs or cells; see `guest`.
     :ivar devices: PCI devices by address; `mdevs` by uuid. Change them likewise.
     :ivar namespaces: persistent memory namespaces by name; change them as a dict.
     :ivar unlisted: while True, observations report that listing devices failed.
     :ivar topology: None: observations report that the host could not be read.
+    :ivar cpus: what `cpu_use` returns.
     :ivar lost: while True every call raises `HypervisorUnavailable`, during `observe` too.
     :ivar unreadable: uuids of domains whose read fails; each is present without sizes, and a
         `Problem`.
     :ivar incomplete: while True, observations report that the connection was interrupted.
+    :ivar documents: what `document` returns, by uuid.
     :ivar between: called with the name of each step of `observe` just before the step:
         ``devices``, ``list``, ``read <uuid>`` for each listed domain in order, and ``finish``.
         Its changes are visible to the following steps. A domain destroyed after the listing counts
@@ -60,10 +66,13 @@ class FakeHypervisor:
         self.host_uuid = host_uuid
         self.between = between
         self.domains: dict[str, Domain] = {}
+        self.layouts: dict[str, GuestLayout] = {}
         self.devices: dict[str, Device] = {}
         self.mdevs: dict[str, Mdev] = {}
         self.namespaces: dict[str, PmemNamespace] = {}
         self.disk_available_least: int | None = None
+        self.documents: dict[str, DomainDocument] = {}
+        self.cpus = CpuUse()
         self.unreadable: set[str] = set()
         self.lost = False
         self.incomplete = False
@@ -104,6 +113,30 @@ class FakeHypervisor:
             problems=tuple(problems),
         )
 
+    def document(self, uuid: str) -> DomainDocument | None:
+        return self.documents.get(uuid)
+
+    def cpu_use(self) -> CpuUse:
+        self._reach()
+        return self.cpus
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        self._reach()
+        domain = self.domains.get(uuid)
+        if domain is None:
+            return None
+        usage = domain.domain_usage()
+        if usage is None or uuid in self.unreadable:
+            usage = DomainUsage(
+                domain_uuid=uuid, name=domain.name, active=domain.active, vcpus=0, memory_mb=0
+            )
+            return GuestLayout(usage=usage, problem="reading it failed")
+        if uuid in self.layouts:
+            return self.layouts[uuid]
+        mdevs = {each: self.mdevs[each] for each in usage.occupancy.mdevs if each in self.mdevs}
+        cell = GuestCell(vcpus=frozenset(range(usage.vcpus)), memory_mb=usage.memory_mb)
+        return GuestLayout(usage=usage, cells=(cell,), mdevs=mdevs)
+
     def start(self, on_event: Callable[[str], None]) -> None:
         self._on_event = on_event
 
@@ -128,8 +161,8 @@ class FakeHypervisor:
         self._put(uuid, name, False, vcpus, memory_mb)
 
     def shut_off(self, uuid: str) -> None:
-        """Shut a domain off; it stays defined."""
-        self.domains[uuid] = msgspec.structs.replace(self.domains[uuid], active=False)
+        """Shut a domain off; it stays defined, and bound to what it has when it runs: `guest`."""
+        self.domains[uuid] = replace(self.domains[uuid], active=False)
         self.announce("lifecycle")
 
     def destroy(self, uuid: str) -> None:
@@ -183,10 +216,11 @@ class FakeHypervisor:
         self.announce("lifecycle")
 
     def _read(self, listed: Domain) -> Domain:
+        """Return what is observed: a domain that is shut off occupies nothing."""
         now = self.domains.get(listed.uuid)
-        if now is not None and listed.uuid not in self.unreadable:
-            return now
-        return msgspec.structs.replace(listed, vcpus=None, memory_mb=None)
+        if now is None or listed.uuid in self.unreadable:
+            return replace(listed, vcpus=None, memory_mb=None, occupancy=Occupancy())
+        return now if now.active else replace(now, occupancy=Occupancy())
 
     def _reach(self) -> None:
         if self.lost:

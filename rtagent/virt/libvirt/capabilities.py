@@ -88,7 +88,19 @@ def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, Any]:
             **{name: integer(value, f"<topology {name}>") for name, value in counts.items()},
         },
         "features": sorted(feature_names(cpu)),
+        **_address_bits(cpu),
     }
+
+
+def _address_bits(cpu: etree._Element) -> dict[str, Any]:
+    """How many physical address bits guests can have, for Nova's image property
+    ``hw_maxphysaddr_bits``; empty: libvirt does not say.
+    """
+    addresses = cpu.find("maxphysaddr")
+    if addresses is None or addresses.get("bits") is None:
+        return {}
+    bits = integer(addresses.get("bits"), "<maxphysaddr bits>")
+    return {"maxphysaddr": {"mode": addresses.get("mode", ""), "bits": bits}}
 
 
 def _guests(root: etree._Element) -> Iterator[tuple[str, str, str]]:

@@ -96,7 +96,7 @@ def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
     pins = () if tuned is None else tuned.iterchildren("vcpupin", "emulatorpin")
     for element in (*domain.iterchildren("vcpu"), *pins):
         if element.get("cpuset") is not None:
-            yield _numbers(element, "cpuset")
+            yield numbers(element, "cpuset")
 
 
 def _bound(domain: etree._Element) -> Iterator[_Bound]:
@@ -104,15 +104,15 @@ def _bound(domain: etree._Element) -> Iterator[_Bound]:
     tuned = domain.find("numatune")
     if tuned is None:  # most domains
         return
-    hosts, sizes = _host_cells(tuned), _page_sizes(domain)
-    for number, (element, value) in _memories(domain).items():
+    hosts, sizes = host_cells(tuned), page_sizes(domain)
+    for number, (element, value) in memories(domain).items():
         memory = in_bytes(element, value, f"memory of guest cell {number}")
         host = hosts.get(number, hosts.get(None))
         if host is not None:
             yield _Bound(host=host, memory=memory, pagesize=sizes.get(number, sizes.get(None)))
 
 
-def _memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | None]]:
+def memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | None]]:
     """Return the element and text with the memory of each guest cell; cell 0 without cells."""
     cells = domain.findall("cpu/numa/cell")
     if cells:
@@ -124,7 +124,7 @@ def _memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | N
     return {} if memory is None else {0: (memory, memory.text)}
 
 
-def _host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
+def host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
     """Return the host cell of each guest cell that is bound to exactly one. The key None means all
     other guest cells.
 
@@ -140,11 +140,11 @@ def _host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
 def _only(element: etree._Element) -> int | None:
     if element.get("nodeset") is None:  # libvirt chooses
         return None
-    cells = _numbers(element, "nodeset")
+    cells = numbers(element, "nodeset")
     return next(iter(cells)) if len(cells) == 1 else None
 
 
-def _page_sizes(domain: etree._Element) -> dict[int | None, int]:
+def page_sizes(domain: etree._Element) -> dict[int | None, int]:
     """Return the page size (KiB) of each guest cell. The key None means all other guest cells."""
     sizes: dict[int | None, int] = {}
     for page in domain.iterfind("memoryBacking/hugepages/page"):
@@ -152,11 +152,11 @@ def _page_sizes(domain: etree._Element) -> dict[int | None, int]:
         if not size:
             raise BadDocument("<page size> is less than 1 KiB")
         anywhere = page.get("nodeset") is None
-        sizes.update(dict.fromkeys([None] if anywhere else _numbers(page, "nodeset"), size))
+        sizes.update(dict.fromkeys([None] if anywhere else numbers(page, "nodeset"), size))
     return sizes
 
 
-def _numbers(element: etree._Element, attribute: str) -> frozenset[int]:
+def numbers(element: etree._Element, attribute: str) -> frozenset[int]:
     try:
         return parse_cpu_spec(element.get(attribute, ""))
     except BadCpuSet as error:

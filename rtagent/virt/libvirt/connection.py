@@ -218,6 +218,12 @@ class Connection:
             raise
 
 
+def library_version() -> str:
+    """Return the version of libvirt's library on this machine, such as 9.0.0."""
+    major, rest = divmod(libvirt.getVersion(), 1_000_000)
+    return f"{major}.{rest // 1000}.{rest % 1000}"
+
+
 def close_aside(session: Session) -> None:
     """Close a session on a thread of its own: the call may hang, and the caller may be libvirt's
     event thread.

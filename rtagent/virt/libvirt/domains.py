@@ -17,6 +17,7 @@ from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.late_call import LateCall
+from rtagent.virt.libvirt.read_documents import ReadDocuments
 from rtagent.virt.libvirt.storage import Storage, growth
 from rtagent.virt.libvirt.workers import Workers
 
@@ -87,6 +88,8 @@ class Domains:
         self._given = 0
         self._lock = threading.Lock()
         self._marked: set[str] = set()
+        #: What was read, for the read API.
+        self.documents = ReadDocuments()
 
     def mark(self, uuid: str) -> None:
         """Read this domain again at the next observation."""
@@ -121,6 +124,7 @@ class Domains:
         domains = {each.uuid: self._domain(each) for each in listed}
         for uuid in self._known.keys() - domains.keys():
             del self._known[uuid]
+        self.documents.retain(domains.keys())
         problems += self._lost_vdpas(domains.values())
         return Look(
             domains=domains,
@@ -184,7 +188,7 @@ class Domains:
 
     def _read(self, session: Session, outdated: Sequence[_Listed]) -> list[Problem]:
         def read(each: _Listed) -> DomainFacts | Problem | None:
-            return _facts(session, each)
+            return _facts(session, each, self.documents)
 
         problems = []
         for each, found in self._reading.each(read, outdated):
@@ -262,10 +266,15 @@ class Domains:
         return known.domain
 
 
-def _facts(session: Session, each: _Listed) -> DomainFacts | Problem | None:
-    """Read and parse the document; None when the domain has gone since the listing."""
+def _facts(
+    session: Session, each: _Listed, documents: ReadDocuments
+) -> DomainFacts | Problem | None:
+    """Read, keep and parse the document; None when the domain has gone since the listing."""
     try:
-        return parse_domain(received(lambda: each.virt.XMLDesc(0)))
+        # Without the flag for passwords: people see the document.
+        document = received(lambda: each.virt.XMLDesc(0))
+        documents.keep(each.uuid, document)
+        return parse_domain(document)
     except BadDocument as error:
         return Problem(item=f"domain {each.uuid}", message=str(error))
     except libvirt.libvirtError as error:

@@ -86,7 +86,7 @@ def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> N
         if not wanted:
             return
         parent = etree.SubElement(domain, "devices")
-    for element in [each for each in parent if _assigns(each)]:
+    for element in [each for each in parent if assigns(each)]:
         same = wanted.pop(source(element), None)
         if same is None:
             parent.remove(element)
@@ -124,12 +124,12 @@ def near(domain: etree._Element, devices: Iterable[AssignedDevice]) -> Iterator[
         for element in device_elements([device])
     }
     for element in domain.iterfind("devices/*"):
-        cell = cells.get(source(element)) if _assigns(element) else None
+        cell = cells.get(source(element)) if assigns(element) else None
         if cell is not None:
             yield element, cell
 
 
-def _assigns(element: etree._Element) -> bool:
+def assigns(element: etree._Element) -> bool:
     """Return whether the element assigns a host device."""
     return (element.tag, element.get("type")) in _TYPES or is_namespace(element)
 

@@ -31,7 +31,8 @@ def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
 def cputune(assignment: Assignment) -> Iterator[etree._Element]:
     """Yield children of ``<cputune>``: pins of vCPUs and emulator, and the realtime scheduler."""
     for number, cell in sorted(_vcpus(assignment)):
-        yield E.vcpupin(vcpu=str(number), cpuset=format_cpu_spec(cell.pcpus_of(number)))
+        if cpus := cell.pcpus_of(number):  # none: the vCPU of an adopted guest that runs anywhere
+            yield E.vcpupin(vcpu=str(number), cpuset=format_cpu_spec(cpus))
     if assignment.emulator_pcpus:
         yield E.emulatorpin(cpuset=format_cpu_spec(assignment.emulator_pcpus))
     if assignment.realtime:

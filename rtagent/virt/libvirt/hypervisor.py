@@ -8,13 +8,19 @@ import libvirt
 import msgspec
 
 from rtagent.errors import HypervisorUnavailable
+from rtagent.model.cpu_use import CpuUse
+from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.observation import Observation, Problem
 from rtagent.model.topology import Topology
 from rtagent.model.units import BYTES_IN_GIB, BYTES_IN_MIB
 from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
+from rtagent.virt.libvirt import cpu_use
 from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.guest_layout import HostNames
+from rtagent.virt.libvirt.guest_reader import read_guest
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.late_call import LateCall
@@ -94,6 +100,30 @@ class LibvirtHypervisor:
             else None,
             problems=(*problems, *found.problems, *seen.problems),
         )
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        return self._domains.documents.get(uuid)
+
+    def cpu_use(self) -> CpuUse:
+        session = self._connection.session()
+        with self._connection.using(session):
+            try:
+                return self._workers.call(lambda: cpu_use.read(session))
+            except TimeoutError:
+                # Raises TimeoutError if libvirt as a whole hangs.
+                self._workers.call(session.virt.getLibVersion)
+                return CpuUse()
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        session = self._connection.session()
+        with self._connection.using(session):
+            names = HostNames(
+                online=self._online(),
+                vdpas=self._devices.vdpas,
+                namespaces=self._namespaces.names,
+                mdevs=self._devices.mdevs,
+            )
+            return read_guest(session, self._workers, uuid, names)
 
     def start(self, on_event: Callable[[str], None]) -> None:
         self._on_event = on_event

@@ -79,7 +79,13 @@ class NodeDevices:
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._marked: set[str] = set()
+        self._mdevs: tuple[Mdev, ...] = ()
         self.vdpas: Mapping[str, str] = {}
+
+    @property
+    def mdevs(self) -> Mapping[str, Mdev]:
+        """The mediated devices by uuid, as last read."""
+        return {mdev.uuid: mdev for mdev in self._mdevs if mdev.uuid is not None}
 
     def mark(self, *names: str) -> None:
         """Read these devices again at the next observation."""
@@ -116,7 +122,7 @@ class NodeDevices:
         self._session = session
         self._known: dict[str, _Found] = {}
         self._devices: tuple[Device, ...] = ()
-        self._mdevs: tuple[Mdev, ...] = ()
+        self._mdevs = ()
         self._listing = NodeListing(session, self._workers)
         self._reading = BoundedCalls(session, self._workers, "device")
 

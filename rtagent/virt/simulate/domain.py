@@ -6,7 +6,9 @@ from lxml import etree
 from lxml.builder import E
 
 _TEST = "http://libvirt.org/schemas/domain/test/1.0"
-_SHUT_OFF = "5"  # libvirt's virDomainState
+_RUN_STATE = f"{{{_TEST}}}runstate"
+#: libvirt's virDomainState of a domain that is defined and does not run.
+SHUT_OFF = "5"
 
 
 def domain_xml(
@@ -25,6 +27,19 @@ def domain_xml(
         type="test",
     )
     if not active:
-        state = etree.SubElement(domain, f"{{{_TEST}}}runstate", nsmap={"test": _TEST})
-        state.text = _SHUT_OFF
+        set_run_state(domain, SHUT_OFF)
     return etree.tostring(domain, encoding="unicode", pretty_print=True)
+
+
+def run_state(domain: etree._Element) -> str:
+    """Return the state that a domain document has for libvirt's test driver; "": running."""
+    return (domain.findtext(_RUN_STATE) or "").strip()
+
+
+def set_run_state(domain: etree._Element, state: str) -> None:
+    """Replace that state."""
+    for element in domain.findall(_RUN_STATE):
+        domain.remove(element)
+    if state:
+        element = etree.SubElement(domain, _RUN_STATE, nsmap={"test": _TEST})
+        element.text = state

@@ -31,17 +31,31 @@ def simulate(file: Path, machine: Machine, domains: Iterable[str] = ()) -> None:
         _replace_world(file, node)
 
 
+def read(file: Path) -> World:
+    """Return the content of a host file.
+
+    :raises SimulationError: the file is not a host file.
+    """
+    with _naming(file):
+        return World(_read(file))
+
+
 @contextlib.contextmanager
 def edit(file: Path) -> Iterator[World]:
     """Yield the content of a host file; write it back when the block ends without an error.
+
+    The file is left alone if nothing changed: agents read a host anew whenever its file changes.
 
     :raises SimulationError: the file is not a host file, or libvirt rejects the new content; the
         file is unchanged then.
     """
     with _changing(file):
         node = _read(file)
+        before = etree.tostring(node)
         yield World(node)
-        _replace_world(file, node)
+        etree.indent(node)
+        if etree.tostring(node) != before:
+            _replace_world(file, node)
 
 
 def _fill(world: World, domains: Iterable[str]) -> None:
@@ -55,7 +69,7 @@ def _changing(file: Path) -> Iterator[None]:
 
     The file itself cannot be locked, because each edit replaces it.
     """
-    try:
+    with _naming(file):
         directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(directory, fcntl.LOCK_EX)
@@ -63,6 +77,13 @@ def _changing(file: Path) -> Iterator[None]:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+@contextlib.contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name the file in every error."""
+    try:
+        yield
     except (SimulationError, BadDocument, OSError) as error:
         raise SimulationError(f"{file}: {error}") from error
 

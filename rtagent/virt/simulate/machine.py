@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import Value
+from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.virt.simulate.world import SimulationError
 
@@ -22,6 +23,10 @@ LIMITS = {
     "sev_guests": 1006,
     "sev_es_guests": 1006,
 }
+
+
+#: MB of the largest host, 1 EiB.
+MAX_MEMORY_MB = 2**40
 
 
 class Cpu(Value, frozen=True, kw_only=True):
@@ -68,6 +73,12 @@ class Machine(Value, frozen=True, kw_only=True):
         for name in ("sockets", "cores", "threads", "memory_mb", "numa_cells"):
             if getattr(self, name) < 1:
                 raise SimulationError(f"{name} = {getattr(self, name)}: it must be at least 1")
+        if self.sockets * self.cores * self.threads > MAX_CPU + 1:
+            raise SimulationError(f"sockets, cores and threads make more than {MAX_CPU + 1} CPUs")
+        if self.memory_mb > MAX_MEMORY_MB:
+            raise SimulationError(
+                f"memory_mb = {self.memory_mb}: it must be at most {MAX_MEMORY_MB}"
+            )
         for name, most in LIMITS.items():
             if not 0 <= getattr(self, name) <= most:
                 raise SimulationError(

@@ -9,6 +9,7 @@ from lxml import etree
 
 from rtagent.errors import RtAgentError
 from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.simulate.domain import SHUT_OFF, run_state, set_run_state
 
 
 class SimulationError(RtAgentError):
@@ -47,6 +48,41 @@ class World:
         self._root.append(domain)
         return uuid
 
+    def put_domain(self, document: str) -> str:
+        """Add a domain that is shut off, or replace its definition in the state that it has.
+
+        :raises SimulationError: the document is invalid, or another domain has its name.
+        """
+        domain = _item(document, "domain")
+        uuid = _uuid(_text(domain, "uuid"))
+        old, active = self._domains.get(uuid), bool(self.is_active(uuid))
+        if old is None:
+            self.add_domain(document)
+        else:
+            place = self._root.index(old)
+            self.remove_domain(uuid)
+            self.add_domain(document)
+            self._root.insert(place, self._domains[uuid])
+        self.set_active(uuid, active)
+        return uuid
+
+    def domain(self, uuid: str) -> str | None:
+        """Return the document of a domain, or None."""
+        found = self._domains.get(_uuid(uuid))
+        return None if found is None else etree.tostring(found, encoding="unicode")
+
+    def is_active(self, uuid: str) -> bool | None:
+        """Return whether a domain runs; None: there is no such domain."""
+        found = self._domains.get(_uuid(uuid))
+        return None if found is None else run_state(found) != SHUT_OFF
+
+    def set_active(self, uuid: str, active: bool) -> None:
+        """Start a domain or switch it off. :raises SimulationError: there is no such domain."""
+        domain = self._domains.get(_uuid(uuid))
+        if domain is None:
+            raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
+        set_run_state(domain, "" if active else SHUT_OFF)
+
     def remove_domain(self, uuid: str) -> None:
         """Remove a domain. :raises SimulationError: there is no such domain."""
         domain = self._domains.pop(_uuid(uuid), None)
@@ -54,6 +90,11 @@ class World:
             raise SimulationError(f"no domain has the uuid {uuid}: {_listed(self._domains)}")
         self._names.remove(_text(domain, "name"))
         self._root.remove(domain)
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The names of all devices."""
+        return tuple(self._devices)
 
     def add_device(self, document: str) -> str:
         """Add a device; return its name.

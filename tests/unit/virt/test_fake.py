@@ -2,6 +2,7 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.device import Mdev
+from rtagent.model.domain_usage import Occupancy
 from rtagent.ports import HostIdentity
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu
@@ -48,6 +49,19 @@ def test_an_unreadable_domain_is_present_and_a_problem():
     assert seen.complete
     assert seen.domains[A].domain_usage() is None
     assert [problem.item for problem in seen.problems] == [f"domain {A}"]
+
+
+def test_a_domain_that_is_shut_off_occupies_nothing_and_stays_bound_as_in_libvirt():
+    hypervisor = FakeHypervisor()
+    bound = Occupancy(pcpus=frozenset({3}), memory_mb={0: 64})
+    hypervisor.start_domain("a", 1, 64, occupancy=bound)
+    assert hypervisor.observe().domains["a"].occupancy == bound
+    hypervisor.shut_off("a")
+    seen = hypervisor.observe().domains["a"]
+    assert (seen.active, seen.vcpus, seen.occupancy) == (False, 1, Occupancy())
+    layout = hypervisor.guest("a")
+    assert layout is not None
+    assert layout.usage.occupancy == bound
 
 
 def test_domains_may_change_between_steps():

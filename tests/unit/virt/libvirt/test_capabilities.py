@@ -35,6 +35,18 @@ def test_two_sockets_with_one_cpu_offline():
     assert host.cpu_info["topology"]["cells"] == 2
 
 
+def test_physical_address_bits_are_those_that_libvirt_reports():
+    two_sockets = read("libvirt/capabilities-two-sockets.xml")
+    assert parse_capabilities(two_sockets).cpu_info["maxphysaddr"] == {
+        "mode": "emulate",
+        "bits": 46,
+    }
+    aarch64 = read("libvirt/capabilities-aarch64.xml")
+    assert "maxphysaddr" not in parse_capabilities(aarch64).cpu_info
+    with pytest.raises(BadDocument, match="maxphysaddr bits"):
+        parse_capabilities(two_sockets.replace("bits='46'", "bits='many'"))
+
+
 def test_aarch64():
     host = parse_capabilities(read("libvirt/capabilities-aarch64.xml"))
 

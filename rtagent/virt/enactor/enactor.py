@@ -1,0 +1,112 @@
+"""The `Enactor` port on libvirt, for real and for simulated hosts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import libvirt
+
+from rtagent.model.guest_domain import GuestDomain, GuestState
+from rtagent.virt.enactor.host import LibvirtHost
+from rtagent.virt.enactor.hosts import Hosts, Refused, uri_of
+from rtagent.virt.enactor.migration import Migration
+from rtagent.virt.enactor.simulated import SimulatedHost
+from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.hostfile import host_file
+from rtagent.virt.simulate.world import SimulationError
+
+#: What means that a host refused.
+_REFUSALS = (libvirt.libvirtError, BadDocument, SimulationError, Refused)
+
+
+class LibvirtEnactor:
+    """Runs guests on hosts that libvirt reaches. Thread-safe.
+
+    :param host_uri: the URI of a host, with ``{host}`` in the place of its name: for example
+        ``qemu+ssh://{host}/system``, or ``test:///var/lib/cloud/{host}.xml`` for simulated hosts.
+    :param call_timeout: seconds for one call of libvirt, such as the start of a domain.
+    :param shutdown_timeout: seconds that a guest gets to shut down, before it is switched off.
+    :param migration_timeout: seconds for a live migration, before it is aborted.
+    :param migration_uri: a host as other hosts reach it, in a live migration; default: `host_uri`.
+    :param virt_type: of domains without a document; default: KVM where the host has it, else
+        QEMU.
+    """
+
+    def __init__(
+        self,
+        host_uri: str,
+        *,
+        call_timeout: float = 60.0,
+        shutdown_timeout: float = 60.0,
+        migration_timeout: float = 1800.0,
+        migration_uri: str | None = None,
+        virt_type: str | None = None,
+    ) -> None:
+        self._uri, self._migration_uri = host_uri, migration_uri or host_uri
+        self._hosts = Hosts(call_timeout)
+        self._shutdown_timeout, self._migration_timeout = shutdown_timeout, migration_timeout
+        self._virt_type = virt_type
+
+    def state(self, host: str, server_uuid: str) -> GuestState:
+        """See `rtagent.conductor.enactor.Enactor`, as for all methods of its names."""
+        with _refusals(host, server_uuid, "look at"):
+            return self._host(host).state(server_uuid)
+
+    def define(self, host: str, domain: GuestDomain) -> None:
+        with _refusals(host, domain.uuid, "define"):
+            self._host(host).define(domain)
+
+    def start(self, host: str, domain: GuestDomain) -> None:
+        with _refusals(host, domain.uuid, "start"):
+            self._host(host).start(domain)
+
+    def stop(self, host: str, server_uuid: str) -> None:
+        with _refusals(host, server_uuid, "stop"):
+            self._host(host).stop(server_uuid)
+
+    def undefine(self, host: str, server_uuid: str) -> None:
+        with _refusals(host, server_uuid, "undefine"):
+            self._host(host).undefine(server_uuid)
+
+    def live_migrate(self, source: str, dest: str, domain: GuestDomain) -> None:
+        with _refusals(source, domain.uuid, "migrate"):
+            here, there = self._host(source), self._host(dest)
+            if isinstance(here, SimulatedHost) and isinstance(there, SimulatedHost):
+                _migrate_simulated(here, there, domain)
+            elif isinstance(here, LibvirtHost) and isinstance(there, LibvirtHost):
+                uri = uri_of(self._migration_uri, dest)
+                Migration(here, there, uri, self._migration_timeout).run(domain)
+            else:
+                raise Refused(f"{source} and {dest} are not both simulated")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._hosts.close()
+
+    def _host(self, name: str) -> LibvirtHost | SimulatedHost:
+        uri = uri_of(self._uri, name)
+        file = host_file(uri)
+        if file is not None:
+            return SimulatedHost(file)
+        return LibvirtHost(self._hosts.connection(uri), self._shutdown_timeout, self._virt_type)
+
+
+def _migrate_simulated(source: SimulatedHost, dest: SimulatedHost, domain: GuestDomain) -> None:
+    if source.state(domain.uuid) == "running":
+        dest.arrive(domain)
+    elif dest.state(domain.uuid) != "running":
+        raise Refused("it runs neither at the source nor at the destination")
+    source.undefine(domain.uuid)
+
+
+@contextlib.contextmanager
+def _refusals(host: str, server_uuid: str, action: str) -> Iterator[None]:
+    """Give a refusal its type. :raises EnactmentFailed:"""
+    try:
+        yield
+    except _REFUSALS as error:
+        raise EnactmentFailed(
+            host=host, server_uuid=server_uuid, action=action, why=str(error)
+        ) from error

@@ -1,0 +1,134 @@
+"""The URIs of hosts, and a connection to each."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import libvirt
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.virt.libvirt.connection import KEEPALIVE, Session, broken, close_aside, optional
+from rtagent.virt.libvirt.events import run_event_loop
+from rtagent.virt.libvirt.workers import Workers
+
+T = TypeVar("T")
+
+#: The part of a pattern that is replaced by the name of a host.
+PLACE = "{host}"
+#: A host name becomes part of a URI and of a path.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+#: An error after which the same call may succeed: another call has the domain's lock.
+_BUSY = libvirt.VIR_ERR_OPERATION_TIMEOUT
+
+
+class Refused(Exception):
+    """An order for a guest is refused here, and not by libvirt. The message says why."""
+
+
+def uri_of(pattern: str, host: str) -> str:
+    """Return the URI of a host. :raises HypervisorUnavailable: its name cannot be part of one."""
+    if PLACE in pattern and not _NAME.fullmatch(host):
+        raise HypervisorUnavailable(
+            f"{host!r} cannot be a part of {pattern}: a host name has letters, digits, - _ and ."
+        )
+    return pattern.replace(PLACE, host)
+
+
+class HostConnection:
+    """The connection to one host: opened by the first call, and opened again after a loss.
+
+    Thread-safe. A call that hangs costs a thread until it returns.
+    """
+
+    def __init__(self, uri: str, call_timeout: float) -> None:
+        self.uri = uri
+        self._workers = Workers(call_timeout)
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+
+    def run(self, call: Callable[[libvirt.virConnect], T]) -> T:
+        """Return the result of a call with the open connection.
+
+        :raises HypervisorUnavailable: the host does not answer, or has no time now.
+        :raises libvirt.libvirtError: the host refused.
+        """
+        session = self._open()
+        try:
+            return self._workers.call(lambda: self._attempt(session, call))
+        except TimeoutError as error:
+            raise self._unavailable(error) from error
+
+    def run_long(self, call: Callable[[libvirt.virConnect], T]) -> T:
+        """Do the same without a time limit."""
+        return self._attempt(self._open(), call)
+
+    def _attempt(self, session: Session, call: Callable[[libvirt.virConnect], T]) -> T:
+        try:
+            return call(session.virt)
+        except libvirt.libvirtError as error:
+            if broken(session, error):
+                self._lose(session)
+                raise self._unavailable(error) from error
+            if error.get_error_code() == _BUSY:
+                raise self._unavailable(error) from error
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if it is open."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            close_aside(session)
+
+    def _open(self) -> Session:
+        with self._lock:
+            if self._session is not None:
+                return self._session
+            run_event_loop()  # keep-alive messages need it
+            try:
+                self._session = self._workers.call(self._connect)
+            except (libvirt.libvirtError, TimeoutError) as error:
+                raise self._unavailable(error) from error
+            return self._session
+
+    def _connect(self) -> Session:
+        session = Session(libvirt.open(self.uri), ())
+        with optional(session):
+            session.virt.setKeepAlive(*KEEPALIVE)
+        return session
+
+    def _lose(self, session: Session) -> None:
+        with self._lock:
+            if self._session is session:
+                self._session = None
+        close_aside(session)
+
+    def _unavailable(self, error: Exception) -> HypervisorUnavailable:
+        return HypervisorUnavailable(f"{self.uri}: {error}")
+
+
+class Hosts:
+    """The connections to all hosts, by URI."""
+
+    def __init__(self, call_timeout: float) -> None:
+        self._timeout = call_timeout
+        self._lock = threading.Lock()
+        self._connections: dict[str, HostConnection] = {}
+
+    def connection(self, uri: str) -> HostConnection:
+        """Return the connection of a URI."""
+        with self._lock:
+            if uri not in self._connections:
+                self._connections[uri] = HostConnection(uri, self._timeout)
+            return self._connections[uri]
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            connections, self._connections = list(self._connections.values()), {}
+        for each in connections:
+            each.close()

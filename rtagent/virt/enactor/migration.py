@@ -1,0 +1,169 @@
+"""Live migration: the source's libvirt drives it, so that it survives the death of the caller."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import libvirt
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.model.guest_domain import GuestDomain
+from rtagent.virt.enactor.host import LibvirtHost, lookup
+from rtagent.virt.enactor.hosts import Refused
+from rtagent.virt.libvirt import guest
+from rtagent.virt.libvirt.document import received
+
+#: Seconds between two looks at a migration that an earlier call has begun.
+_PAUSE = 0.5
+#: Seconds in which a migration that is aborted ends.
+_ABORTED = 60.0
+
+_FLAGS = (
+    libvirt.VIR_MIGRATE_LIVE
+    | libvirt.VIR_MIGRATE_PEER2PEER
+    | libvirt.VIR_MIGRATE_PERSIST_DEST
+    | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+)
+
+
+class Migration:
+    """One live migration from a host to another.
+
+    :param dest_uri: the destination, as the source's libvirt reaches it.
+    :param timeout: seconds; a migration that takes longer is aborted, and the guest stays.
+    """
+
+    def __init__(
+        self,
+        source: LibvirtHost,
+        dest: LibvirtHost,
+        dest_uri: str,
+        timeout: float,
+    ) -> None:
+        self._source, self._dest = source, dest
+        self._dest_uri, self._timeout = dest_uri, timeout
+
+    def run(self, domain: GuestDomain) -> None:
+        """Migrate the guest, or wait for the migration that an earlier call has begun.
+
+        :raises Refused: it runs at the source. :raises libvirt.libvirtError: the same.
+        :raises HypervisorUnavailable: it is unknown where it will run.
+        """
+        self._wait_for_job(domain.uuid)
+        state = self._source.state(domain.uuid)
+        if state == "running":
+            self._dest.create_mdevs(domain.node_devices)
+            try:
+                self._migrate(domain)
+            except libvirt.libvirtError:
+                if not self._has_arrived(domain.uuid):
+                    raise
+        elif self._dest.state(domain.uuid) != "running":
+            raise Refused(f"it is {state} at the source, and does not run at the destination")
+        if self._source.state(domain.uuid) == "stopped":
+            self._source.undefine(domain.uuid)
+
+    def _has_arrived(self, server_uuid: str) -> bool:
+        """Return whether the guest runs at the destination only, although libvirt failed after
+        that."""
+        here, there = self._source.state(server_uuid), self._dest.state(server_uuid)
+        return here != "running" and there == "running"
+
+    def _migrate(self, domain: GuestDomain) -> None:
+        connection = self._source.connection
+        document = connection.run(lambda virt: _document(virt, domain))
+        parameters = {
+            libvirt.VIR_MIGRATE_PARAM_DEST_XML: document,
+            libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: document,
+        }
+
+        def migrate(virt: libvirt.virConnect) -> None:
+            found = virt.lookupByUUIDString(domain.uuid)
+            found.migrateToURI3(self._dest_uri, parameters, _FLAGS)
+
+        call = _LongCall(partial(connection.run_long, migrate))
+        if not call.wait(self._timeout):
+            self._abort(call, domain.uuid)
+        call.check()
+
+    def _abort(self, call: _LongCall, server_uuid: str) -> None:
+        """Abort the migration until its call has returned.
+
+        :raises HypervisorUnavailable: it does not return.
+        """
+        deadline = time.monotonic() + _ABORTED
+        while time.monotonic() < deadline:
+            # It may not have begun, or it may just have ended.
+            self._source.connection.run(lambda virt: _abort_job(virt, server_uuid))
+            if call.wait(_PAUSE):
+                return
+        raise HypervisorUnavailable(f"{server_uuid}: the migration can neither end nor be aborted")
+
+    def _wait_for_job(self, server_uuid: str) -> None:
+        """Wait for the migration that an earlier call has begun, or another job.
+
+        :raises HypervisorUnavailable: it does not end: the guest may still leave.
+        """
+        deadline = time.monotonic() + self._timeout
+        while self._source.connection.run(lambda virt: _has_job(virt, server_uuid)):
+            if time.monotonic() > deadline:
+                why = f"another job of the domain has not ended in {self._timeout:g} s"
+                raise HypervisorUnavailable(f"{server_uuid}: {why}: virsh domjobabort ends it")
+            time.sleep(_PAUSE)
+
+
+class _LongCall:
+    """A call on a thread of its own."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="live-migration", daemon=True).start()
+
+    def wait(self, timeout: float) -> bool:
+        """Return whether the call ends in this time."""
+        return self._ended.wait(timeout)
+
+    def check(self) -> None:
+        """Raise the error of the call, if it has one."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except BaseException as error:  # raised in the caller's thread
+            self._error = error
+        finally:
+            self._ended.set()
+
+
+def _document(virt: libvirt.virConnect, domain: GuestDomain) -> str:
+    """Return the running domain's document, with the claim at the destination merged into it."""
+    found = virt.lookupByUUIDString(domain.uuid)
+    flags = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
+    return guest.apply(received(lambda: found.XMLDesc(flags)), domain.claim)
+
+
+def _has_job(virt: libvirt.virConnect, server_uuid: str) -> bool:
+    found = lookup(virt, server_uuid)
+    if found is None or not found.isActive():
+        return False
+    try:
+        return bool(found.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+    except libvirt.libvirtError:
+        if lookup(virt, server_uuid) is None or not found.isActive():
+            return False  # it has just left
+        raise
+
+
+def _abort_job(virt: libvirt.virConnect, server_uuid: str) -> None:
+    found = lookup(virt, server_uuid)
+    if found is not None:
+        with contextlib.suppress(libvirt.libvirtError):
+            found.abortJob()

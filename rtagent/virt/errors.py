@@ -1,0 +1,15 @@
+"""Errors of hypervisors that concern a conductor, and not an agent."""
+
+from __future__ import annotations
+
+from rtagent.errors import RtAgentError
+
+
+class EnactmentFailed(RtAgentError):
+    """The hypervisor of ``host`` refused an order for a guest.
+
+    :ivar kwargs: ``host``; ``server_uuid``; ``action``, like "start"; ``why``.
+    """
+
+    template = "{host}: cannot {action} the domain of server {server_uuid}: {why}"
+    expected = True

@@ -1,0 +1,1 @@
+"""Compute monitors: what ``[DEFAULT] compute_monitors`` names."""

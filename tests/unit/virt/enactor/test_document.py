@@ -1,0 +1,61 @@
+"""The domain document of a server."""
+
+import pytest
+from lxml import etree
+
+from rtagent.virt.enactor.document import domain_document, mdev_uuids
+from rtagent.virt.libvirt.document import BadDocument
+from tests.support.guest_domains import VGPU, guest_domain
+from tests.support.guests import plain_domain
+
+
+def document(domain, virt_type="kvm", architecture="x86_64"):
+    return etree.fromstring(domain_document(domain, virt_type, architecture))
+
+
+def test_minimal_document_has_the_size_of_the_flavor_and_enacts_the_claim():
+    domain = guest_domain(2, 3, memory_mb=128, name="web-1")
+    root = document(domain)
+    assert root.get("type") == "kvm"
+    assert [root.findtext(tag) for tag in ("name", "uuid", "vcpu")] == ["web-1", domain.uuid, "2"]
+    assert (root.find("memory").get("unit"), root.findtext("memory")) == ("MiB", "128")
+    assert [pin.get("cpuset") for pin in root.iterfind("cputune/vcpupin")] == ["2", "3"]
+    assert root.find("os/type").get("machine") == "q35"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "properties", "machine"),
+    [
+        ("aarch64", {}, None),
+        ("x86_64", {"hw_machine_type": "pc"}, "pc"),
+        ("aarch64", {"hw_machine_type": "virt-7.2"}, "virt-7.2"),
+    ],
+)
+def test_machine_type_is_that_of_the_image(architecture, properties, machine):
+    root = document(guest_domain(**properties), architecture=architecture)
+    type_ = root.find("os/type")
+    assert (type_.get("arch"), type_.get("machine")) == (architecture, machine)
+
+
+def test_document_of_the_caller_keeps_what_the_claim_does_not_determine():
+    domain = guest_domain(2, 3, memory_mb=96, name="db-1", document=plain_domain(memory_mb=7))
+    root = document(domain)
+    assert root.get("type") == "qemu", "the type is the caller's"
+    assert [root.findtext(tag) for tag in ("name", "uuid", "memory")] == ["db-1", domain.uuid, "96"]
+    assert root.find("devices/memballoon").get("model") == "none"
+    assert root.findtext("metadata/{http://example.org/of}note") == "kept"
+    assert len(root.findall("cputune/vcpupin")) == 2
+    assert [len(root.findall(tag)) for tag in ("name", "uuid", "memory")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("text", ["<domain", "<network/>"])
+def test_invalid_document_is_refused(text):
+    with pytest.raises(BadDocument):
+        domain_document(guest_domain(document=text), "kvm", "x86_64")
+
+
+def test_mediated_devices_of_a_document():
+    domain = guest_domain(resources=(VGPU,))
+    (uuid,) = mdev_uuids(domain_document(domain, "kvm", "x86_64"))
+    assert uuid.replace("-", "_") in domain.node_devices[0]
+    assert mdev_uuids(plain_domain()) == frozenset()

@@ -1,0 +1,104 @@
+"""The guest of a claim beside its domain."""
+
+import dataclasses
+from datetime import UTC, datetime
+
+import pytest
+from lxml import etree
+
+from rtagent.model.claim import ATTACH
+from rtagent.model.device import STANDARD, AssignedDevice
+from rtagent.model.guest_comparison import DomainDocument, GuestComparison, Mark
+from rtagent.virt.libvirt.comparison import MAX_LINES, compare
+from rtagent.virt.libvirt.guest import apply
+from tests.support.guests import combinations, granted, plain_domain
+from tests.support.pci_hosts import GPU_0, GPU_IDS
+
+GPU = AssignedDevice(address=GPU_0, dev_type=STANDARD, request_id="gpu", **GPU_IDS)
+
+
+def document(xml: str) -> DomainDocument:
+    return DomainDocument(xml=xml, at=datetime(2030, 1, 1, tzinfo=UTC))
+
+
+def marked(comparison: GuestComparison) -> list[tuple[str, str, str]]:
+    return [
+        (str(each.mark), each.claim.strip(), each.domain.strip())
+        for each in comparison.lines
+        if each.mark != Mark.SAME
+    ]
+
+
+def test_a_domain_that_was_made_of_its_claim_does_not_differ():
+    for specs in combinations():
+        claim = granted(**specs)
+        found = compare(claim, (), document(apply(plain_domain(), claim)))
+        assert (found.differences, found.problem) == (0, ""), specs
+
+
+def test_another_pin_is_marked_in_its_line():
+    claim = granted(cpu_policy="dedicated", vcpus=2)
+    xml = apply(plain_domain(), claim).replace('cpuset="5"', 'cpuset="9"')
+    assert marked(compare(claim, (), document(xml))) == [
+        ("different", '<vcpupin cpuset="5" vcpu="1"/>', '<vcpupin cpuset="9" vcpu="1"/>')
+    ]
+
+
+def test_order_and_units_are_no_differences():
+    claim = granted(cpu_policy="dedicated", vcpus=2, numa_nodes="2")
+    domain = etree.fromstring(apply(plain_domain(), claim))
+    for tune in domain.iterfind("cputune"):
+        tune[:] = list(reversed(tune))
+    for cell in domain.iterfind("cpu/numa/cell"):
+        cell.set("memory", str(int(cell.get("memory")) * 1024))
+        cell.set("unit", "KiB")
+    domain.remove(domain.find("memory"))
+    etree.SubElement(domain, "memory", unit="GiB").text = "2"
+    assert compare(claim, (), document(etree.tostring(domain, encoding="unicode"))).differences == 0
+
+
+def test_a_device_that_only_one_side_has_is_marked_there():
+    claim = granted()
+    with_gpu = dataclasses.replace(claim, pci=(GPU,))
+    bare = compare(with_gpu, (), document(apply(plain_domain(), claim)))
+    assert {mark for mark, _, _ in marked(bare)} == {"only-claim"}
+    assert any("<hostdev" in line for _, line, _ in marked(bare))
+    extra = compare(claim, (), document(apply(plain_domain(), with_gpu)))
+    assert {mark for mark, _, _ in marked(extra)} == {"only-domain"}
+
+
+def test_devices_of_attach_claims_belong_to_the_guest():
+    claim, attached = granted(), dataclasses.replace(granted(), pci=(GPU,), kind=ATTACH)
+    xml = apply(plain_domain(), claim, [attached])
+    assert compare(claim, [attached], document(xml)).differences == 0
+    alone = compare(claim, [attached], None)
+    assert any("<hostdev" in line.claim for line in alone.lines)
+
+
+def test_other_memory_is_marked():
+    claim = granted(memory_mb=2048)
+    xml = apply(plain_domain(), claim)
+    domain = etree.fromstring(xml)
+    domain.find("memory").text = str(1024 * 1024)
+    domain.find("memory").set("unit", "KiB")
+    found = compare(claim, (), document(etree.tostring(domain, encoding="unicode")))
+    assert found.differences == 1
+    [(mark, ours, theirs)] = marked(found)
+    assert mark == "different" and "2097152" in ours and "1048576" in theirs
+
+
+@pytest.mark.parametrize(
+    "xml", ["", "<domain", "<network/>", "<domain><memory unit='x'>1</memory></domain>",
+            "<!DOCTYPE d [<!ENTITY a 'b'>]><domain>&a;</domain>",
+            "<domain><memory>" + "9" * 6000 + "</memory></domain>"],
+)  # fmt: skip
+def test_a_document_that_cannot_be_compared_is_named_as_such(xml):
+    found = compare(granted(), (), document(xml))
+    assert "cannot be compared" in found.problem
+    assert found.lines and all(line.mark == Mark.SAME for line in found.lines)
+
+
+def test_a_document_of_any_length_takes_no_long_time():
+    pins = "".join(f'<vcpupin vcpu="{n}" cpuset="1"/>' for n in range(MAX_LINES + 1))
+    xml = f"<domain><memory>1</memory><cputune>{pins}</cputune></domain>"
+    assert "too long" in compare(granted(), (), document(xml)).problem

@@ -1,0 +1,44 @@
+"""Documents of domains, kept within a bound."""
+
+import random
+
+from rtagent.virt.libvirt.read_documents import LONGEST, ReadDocuments
+
+NOISE = random.Random(7)
+
+
+def noise(length: int) -> str:
+    """Text that can hardly be compressed."""
+    return "".join(chr(NOISE.randrange(33, 0x2FFF)) for _ in range(length))
+
+
+def test_a_document_is_returned_as_it_was_read_last():
+    documents = ReadDocuments()
+    documents.keep("a", "<domain>ž\ud800</domain>")
+    documents.keep("a", "<domain>ž</domain>")
+    assert documents.get("a").xml == "<domain>ž</domain>"
+    assert documents.get("b") is None
+
+
+def test_documents_of_domains_that_have_gone_are_dropped():
+    documents = ReadDocuments()
+    documents.keep("a", "<a/>")
+    documents.keep("b", "<b/>")
+    documents.retain({"b"})
+    assert (documents.get("a"), documents.get("b").xml) == (None, "<b/>")
+
+
+def test_the_documents_that_were_not_read_for_longest_make_way():
+    documents = ReadDocuments(capacity=5_000)
+    for name in ("a", "b", "c", "a", "d", "e", "f"):  # two or three of them fit
+        documents.keep(name, noise(500))
+    left = [name for name in "abcdef" if documents.get(name)]
+    assert 2 <= len(left) < 5
+    assert left == sorted(["b", "c", "a", "d", "e", "f"][-len(left) :])
+
+
+def test_a_document_that_is_too_long_is_not_kept():
+    documents = ReadDocuments()
+    documents.keep("a", "<a/>")
+    documents.keep("a", "x" * (LONGEST + 1))
+    assert documents.get("a") is None
