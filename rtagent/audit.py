@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,14 +12,24 @@ from rtagent.errors import StoreUnavailable
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import Device
+from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem
+from rtagent.model.reboot import Reboot
 from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
 from rtagent.reconcile import drift
 from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.plan import plan
 from rtagent.reconcile.steps import Outcome
+from rtagent.state.resource_views import resource_views
 from rtagent.tracker import ResourceTracker
+
+#: The part of health that shows awaited guests.
+GUESTS = "guests"
+
+
+#: The cause of an audit that only the interval has caused.
+PERIODIC = "periodic"
 
 
 class AuditSummary(Value, frozen=True, kw_only=True):
@@ -80,6 +90,7 @@ class Auditor:
     :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
     :ivar namespaces: its persistent memory, as last observed.
     :ivar domains: those of the last complete observation.
+    :ivar awaited: claims whose guests are not back after a reboot of the host.
     """
 
     def __init__(
@@ -94,10 +105,29 @@ class Auditor:
         # Its write lock is first come, first served. With a plain lock, callers that audit without
         # a pause would keep out the service's own audits, which open the admission.
         self._turns = ReaderWriterLock()
+        self._listeners: list[Callable[[AuditSummary], None]] = []
+        self._views: Mapping[str, str] = {}
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
         self.namespaces: Sequence[PmemNamespace] | None = None
         self.domains: ObservedDomains = NEVER_OBSERVED
+        self.awaited: frozenset[str] = frozenset()
+        self._reboot: Reboot | None = None
+
+    def await_guests(self, reboot: Reboot | None) -> None:
+        """Await the guests that were here before a reboot. Call it before the first audit."""
+        self._reboot = reboot
+
+    def listen(self, listener: Callable[[AuditSummary], None]) -> None:
+        """Call `listener` after every audit. It must return at once."""
+        self._listeners.append(listener)
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        """Read one domain now. Return None if there is no such domain.
+
+        :raises HypervisorUnavailable:
+        """
+        return self._hypervisor.guest(uuid)
 
     def run(self, cause: str) -> AuditSummary:
         """Audit now. The snapshot comes first, so that claims which are made while the host is
@@ -109,17 +139,36 @@ class Auditor:
             began = self._clock.monotonic()
             with self.tracker.observing() as base:
                 lapsed = self.tracker.lapsed()
+                self._end_wait()
                 seen = self._hypervisor.observe()
                 outcome, refused = self._apply(base, seen, lapsed)
             if seen.complete:
                 self.domains = seen.domains
+                self._note_awaited(seen)
             seconds = self._clock.monotonic() - began
             problems = (*seen.problems, *device_problems(base, seen))
             state, self.devices = self.tracker.snapshot(), seen.devices
             self.namespaces = seen.namespaces
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
-        self._report(self.last)
-        return self.last
+            summary = self.last
+        self._report(summary)
+        self._log_views(state)
+        return summary
+
+    def _end_wait(self) -> None:
+        """Let guests that are not back count as missing, when their time is over."""
+        if self._reboot is not None and self._clock.monotonic() >= self._reboot.until:
+            self._reboot, self.awaited = None, frozenset()
+            self._reporter.health(GUESTS, "pass")
+
+    def _note_awaited(self, seen: Observation) -> None:
+        """Note which guests are not back after the reboot."""
+        if self._reboot is None:
+            return
+        claims = self.tracker.snapshot().claims.values()
+        self.awaited = self._reboot.awaited(claims, seen.domains)
+        why = f"guests that are not back after the reboot of the host: {len(self.awaited)}"
+        self._reporter.health(GUESTS, *(("warn", why) if self.awaited else ("pass", "")))
 
     def _apply(
         self, base: NodeState, seen: Observation, lapsed: frozenset[str]
@@ -127,7 +176,7 @@ class Auditor:
         if self.tracker.stale:
             return Outcome(), "the store is down"
         try:
-            steps = plan(base, seen, lapsed, self.tracker.evacuated())
+            steps = plan(base, seen, lapsed, self.tracker.evacuated(), self._reboot)
             return self.tracker.apply(steps, base), ""
         except StoreUnavailable as error:
             return Outcome(), error.message
@@ -139,6 +188,15 @@ class Auditor:
         self._reporter.health("audit", status, "" if status == "pass" else str(summary))
         quiet = status == "pass" and not summary.applied
         self._reporter.log("debug" if quiet else "info", str(summary))
+        for listener in self._listeners:
+            listener(summary)
+
+    def _log_views(self, state: NodeState) -> None:
+        """Log the views of the node's resources that have changed since the last audit."""
+        before, self._views = self._views, resource_views(state)
+        for title, view in self._views.items():
+            if before.get(title) != view:
+                self._reporter.log("info", f"{title}: {view}")
 
 
 def _summary(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from rtagent.lifecycle.consequences import with_consequences
 from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Change, Event
 from rtagent.model.node_state import NodeState
 from rtagent.reconcile.evacuated import evacuation_records
+from rtagent.reconcile.found_drift import found_drift
 from rtagent.reconcile.plan import is_left_to_calls
 from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
 
@@ -63,7 +66,8 @@ def _change(state: NodeState, steps: Sequence[Step], now: datetime) -> Change:
         topology=topologies[0] if topologies else None,
         disk_available_least=leasts[0] if leasts else None,
     )
-    return with_consequences(state, change, events)
+    change = with_consequences(state, change, events)
+    return replace(change, notifications=found_drift(state, change))
 
 
 def _event(state: NodeState, planned: ClaimTransition, now: datetime) -> Event:

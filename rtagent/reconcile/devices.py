@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rtagent.model.assigned_resources import ResourceInventory
-from rtagent.model.node_state import NodeState, device_key
+from rtagent.model.node_state import ASSIGNED_RESOURCES, NodeState, device_key
 from rtagent.model.observation import Observation, Problem
 from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.assigned_resources import resource_users
@@ -15,9 +15,6 @@ from rtagent.pci.placement_reporting import placement_errors
 from rtagent.pci.pmem import present_inventories
 from rtagent.pci.specs import device_errors
 from rtagent.reconcile.steps import Step
-
-#: The key of the inventories of assigned resources, which only audits change.
-ASSIGNED_RESOURCES = "assigned_resources"
 
 
 def device_steps(base: NodeState, seen: Observation) -> Iterator[Step]:

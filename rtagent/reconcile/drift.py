@@ -57,11 +57,15 @@ def orphans(state: NodeState) -> tuple[DomainUsage, ...]:
     return tuple(sorted(foreign, key=lambda usage: (usage.name, usage.domain_uuid)))
 
 
-def drifts(state: NodeState) -> tuple[Drift, ...]:
-    """Every resource in which a domain differs from its owner's claim, by owner."""
+def drifts(state: NodeState, owners: Iterable[str] | None = None) -> tuple[Drift, ...]:
+    """Every resource in which a domain differs from its owner's claim, by owner.
+
+    :param owners: of these domains only; None: of all.
+    """
+    listed = state.domain_usages if owners is None else set(owners) & set(state.domain_usages)
     return tuple(
         drift
-        for owner in sorted(state.domain_usages)
+        for owner in sorted(listed)
         for claim in _enacted(state.claims_of(owner))
         for drift in differences(
             claim, state.domain_usages[owner], attached_claims(state.claims_of(owner))
@@ -138,18 +142,21 @@ def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tupl
 
     :param cpus: the dedicated CPUs that the host has.
     """
-    for cpu in sorted(_own_cpus(claim.numa_topology or Assignment()) - cpus):
-        yield f"host CPU {cpu}", CPU
+    if claim.numa_topology is not None:
+        for cpu in sorted(_own_cpus(claim.numa_topology) - cpus):
+            yield f"host CPU {cpu}", CPU
     for device in claim.pci:
         tracked = state.devices.get(device.address)
         if tracked is None or absence_reason(tracked) is not None:
             yield f"PCI device {device.address}", "device"
-    for unit in missing(state.resource_inventories, claim.resources):
-        yield f"{unit.resource_class} {unit.identifier}", "unit"
+    if claim.resources:
+        for unit in missing(state.resource_inventories, claim.resources):
+            yield f"{unit.resource_class} {unit.identifier}", "unit"
     encryption, topology = claim.mem_encryption, state.topology
-    supported = {each.model for each in topology.mem_encryption} if topology else set()
-    if encryption is not None and encryption.model not in supported:
-        yield f"{RESOURCE_CLASS} {encryption.model}", "context"
+    if encryption is not None:
+        supported = {each.model for each in topology.mem_encryption} if topology else set()
+        if encryption.model not in supported:
+            yield f"{RESOURCE_CLASS} {encryption.model}", "context"
 
 
 def _absent(claim: Claim, resource: str, unit: str) -> Drift:

@@ -12,6 +12,7 @@ from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.owners import main_claims
+from rtagent.model.reboot import Reboot
 from rtagent.reconcile.devices import device_steps, resource_steps, touched_devices
 from rtagent.reconcile.drift import attached_claims, differences
 from rtagent.reconcile.evacuated import taken_over
@@ -27,6 +28,7 @@ def plan(
     seen: Observation,
     lapsed: Set[str],
     evacuated: Mapping[str, TakenOver] | None = None,
+    reboot: Reboot | None = None,
 ) -> tuple[Step, ...]:
     """The steps from `base` to what was `seen`; none when they agree.
 
@@ -35,12 +37,13 @@ def plan(
 
     :param lapsed: uuids of claims whose lease had ended when the observation began.
     :param evacuated: claims whose guests other nodes have taken over, by uuid.
+    :param reboot: guests that were here before it are awaited.
     """
     steps = [*_host_step(base, seen)]
     taken = taken_over(base, evacuated or {})
     devices = {step.key: step for step in device_steps(base, seen)}
     for owner in sorted({*base.owners, *base.domain_usages, *seen.domains}):
-        step = _owner_step(base, seen, owner, lapsed, taken)
+        step = _owner_step(base, seen, owner, lapsed, taken, reboot)
         if step is not None:
             steps.append(step)
             for key in sorted(touched_devices(base, step) & devices.keys()):
@@ -63,11 +66,12 @@ def _owner_step(
     owner: str,
     lapsed: Set[str],
     taken: Mapping[str, ClaimTransition],
+    reboot: Reboot | None,
 ) -> Step | None:
     """The transitions of an owner's claims, and the change of its domain's recorded usage."""
     claims = base.claims_of(owner)
     domain = _with_parent_devices(seen.domains.get(owner), seen)
-    transitions = tuple(_transitions(claims, domain, seen.complete, lapsed, taken))
+    transitions = tuple(_transitions(claims, domain, seen.complete, lapsed, taken, reboot))
     ended = {transition.claim_uuid for transition in transitions if transition.verb in ENDINGS}
     remaining = tuple(claim for claim in claims if claim.uuid not in ended)
     recorded = base.domain_usages.get(owner)
@@ -100,6 +104,7 @@ def _transitions(
     complete: bool,
     lapsed: Set[str],
     taken: Mapping[str, ClaimTransition],
+    reboot: Reboot | None,
 ) -> Iterator[ClaimTransition]:
     """Transitions of an owner's claims.
 
@@ -113,7 +118,7 @@ def _transitions(
             found = (taken[claim.uuid],)
         elif domain is not None and _is_present(claim, domain):
             found = _on_presence(claim)
-        elif readable and complete:
+        elif readable and complete and not (reboot and reboot.awaits(claim)):
             found = _on_absence(claim, domain, claim.uuid in lapsed)
         yield from (each for each in found if not is_left_to_calls(claims, each))
 

@@ -29,7 +29,7 @@ class Step(Value, frozen=True, kw_only=True):
     """Everything that an audit changes under one key. It applies only if the key is untouched since
     the audit's base.
 
-    :ivar key: an owner's id, `device_key` of a device, `HOST`, or `devices.ASSIGNED_RESOURCES`.
+    :ivar key: an owner's id, `device_key` of a device, `HOST`, or `ASSIGNED_RESOURCES`.
     :ivar joined: it is applied together with the step before it, which touches its key.
     :ivar domain_usage: usage of the owner's domain to record.
     :ivar removes_domain_usage: the recorded usage of the owner's domain is to be removed.

@@ -25,7 +25,7 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
-from tests.interleavings.test_audit_and_claims import all_orders, run_all
+from tests.interleavings.life_cycles import all_orders, run_all
 from tests.support.device_states import attaching, policy
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
 from tests.support.pci_hosts import PF_0, PF_IDS, gpu, nic, vf

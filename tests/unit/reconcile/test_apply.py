@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.claim import BUILDING
+from rtagent.model.event import DRIFT_FOUND
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.plan import plan
 from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen
@@ -56,3 +57,14 @@ def test_transitions_by_an_audit_are_in_the_claims_history():
     (event,) = change.events
     assert (event.action, event.after.suspect) == ("suspect", event.reason)
     assert change.actor == "audit"
+
+
+def test_drift_that_an_audit_finds_is_an_event_of_its_change_once():
+    state, drifting = active(), seen(domain(vcpus=3))
+    change, _ = apply(state, plan(state, drifting, frozenset()), state.revision, NOON)
+    found = [each for each in change.notifications if each.type == DRIFT_FOUND]
+    assert [(each.payload.resource, each.payload.observed) for each in found] == [("VCPU", 3)]
+
+    known, larger = state.fold(change), seen(domain(vcpus=3, memory_mb=2048))
+    again, _ = apply(known, plan(known, larger, frozenset()), known.revision, NOON)
+    assert [each.payload.resource for each in again.notifications] == ["MEMORY_MB"]

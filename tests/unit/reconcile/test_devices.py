@@ -7,12 +7,12 @@ from rtagent.lifecycle.claimed_usage import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.domain_usage import Occupancy
-from rtagent.model.node_state import device_key
+from rtagent.model.node_state import ASSIGNED_RESOURCES, device_key
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.pmem import with_namespaces
 from rtagent.reconcile.apply import apply
-from rtagent.reconcile.devices import ASSIGNED_RESOURCES, device_problems
+from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.drift import ABSENT, absent, drifts
 from rtagent.reconcile.plan import plan
 from tests.support.device_states import (

@@ -1,5 +1,7 @@
 """What an audit may conclude from an observation, and what it may not."""
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,8 +9,9 @@ from rtagent import claims
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
 from rtagent.model.node_state import HOST
+from rtagent.model.reboot import Reboot, reboot
 from rtagent.reconcile.plan import plan
-from tests.support.audits import CLAIM, active, audited, building, domain, seen
+from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen
 from tests.support.hosts import NOON, TOPOLOGY, call, host, uid
 
 
@@ -122,3 +125,28 @@ def test_changed_topology_is_recorded_and_an_unreadable_one_is_kept():
     assert outcome.applied == (HOST,)
     assert after.usage.vcpus == 2, "what is held stays held"
     assert plan(active(), seen(domain(), topology=None), frozenset()) == ()
+
+
+def test_guest_that_was_here_before_a_reboot_is_awaited_until_its_time_is_over():
+    before = Reboot(at=NOON + timedelta(seconds=1), until=600)
+    assert plan(active(), seen(), frozenset(), reboot=before) == ()
+    assert before.awaited(active().claims.values(), {}) == {CLAIM}
+    assert before.awaited(active().claims.values(), {OWNER}) == frozenset()
+    (step,) = plan(active(), seen(), frozenset())
+    assert step.transitions[0].verb == "suspect"
+
+
+def test_guest_of_a_claim_that_was_made_after_a_reboot_is_not_awaited():
+    (step,) = plan(active(), seen(), frozenset(), reboot=Reboot(at=NOON, until=600))
+    assert step.transitions[0].verb == "suspect"
+
+
+@pytest.mark.parametrize(("passed", "left"), [(0, 600), (599, 1), (-5, 600)])
+def test_guests_are_awaited_for_the_rest_of_the_time(passed: int, left: int):
+    found = reboot(NOON, NOON + timedelta(seconds=passed), 50.0, 600)
+    assert found == Reboot(at=NOON, until=50.0 + left)
+
+
+def test_no_guest_is_awaited_without_a_reboot_or_after_the_time():
+    assert reboot(None, NOON, 50.0, 600) is None
+    assert reboot(NOON, NOON + timedelta(seconds=600), 50.0, 600) is None

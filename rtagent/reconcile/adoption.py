@@ -1,0 +1,222 @@
+"""Adopt a domain: the claim that describes it exactly. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from rtagent.allocation.requirements import local_disk_mb
+from rtagent.errors import (
+    ClaimConflict,
+    DomainNotAdoptable,
+    InvalidFlavor,
+    InvariantViolated,
+    NodeNotReady,
+)
+from rtagent.model.assignment import Assignment
+from rtagent.model.base import Name
+from rtagent.model.change import Call, Event
+from rtagent.model.claim import ACTIVE, Claim
+from rtagent.model.decision import Granted
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.flavor import Flavor
+from rtagent.model.guest_layout import GuestLayout, ServerMetadata
+from rtagent.model.instance import Instance
+from rtagent.model.new_claim import new_claim
+from rtagent.model.node_state import NodeState
+from rtagent.model.request import BuildRequest
+from rtagent.model.usage import Usage
+from rtagent.numa.cpu_policies import ISOLATE
+from rtagent.numa.requirements import NumaRequirements, numa_requirements
+from rtagent.reconcile.adopted_cells import assignment_of, with_idle_siblings
+from rtagent.reconcile.adopted_mdevs import with_adopted
+from rtagent.reconcile.adopted_units import devices_of, encryption_of, requests_of, resources_of
+from rtagent.reconcile.drift import differences
+from rtagent.reconcile.shut_off import check_available
+
+#: The action of the event with which the claim's history begins.
+ACTION = "adopt"
+#: The vm_state of a server whose domain runs, and of one whose domain is shut off.
+_RUNNING, _STOPPED = "active", "stopped"
+
+
+def adopt(
+    state: NodeState,
+    domain_uuid: str,
+    layout: GuestLayout | None,
+    flavor: Flavor | None,
+    call: Call,
+    now: datetime,
+    *,
+    shut_off: bool = False,
+) -> Granted:
+    """Make an active claim of a domain that has none. It has what the domain has: host CPUs, cells,
+    pages and devices. So the usage stays if the domain runs, and there is no drift.
+
+    :param layout: the domain as it was read for this call; None: it is not here.
+    :param flavor: in place of the one in the domain's metadata.
+    :param shut_off: adopt the domain even if it is shut off.
+    :raises ClaimConflict: the domain's owner has a claim, or another claim has the uuid.
+    :raises DomainNotAdoptable: with the reason. The domain stays an orphan.
+    :raises NodeNotReady: the host was never observed.
+    """
+    if state.topology is None:
+        raise NodeNotReady("the topology of this host is not known yet")
+    _check_no_claim(state, domain_uuid, call.operation_id)
+    layout = _adoptable(layout, state.domain_usages.get(domain_uuid), shut_off)
+    claim = _claim(state, layout, flavor or flavor_of(layout), call, now)
+    _check_claim(state, claim, layout)
+    change = call.change(
+        now,
+        puts=(claim,),
+        domain_usage_removals=(domain_uuid,),
+        resource_inventories=with_adopted(state, claim.resources),
+        operations=(call.operation(claim),),
+        events=(Event(before=None, after=claim, action=ACTION, reason=_reason(layout)),),
+    )
+    try:
+        state.fold(change).check_owners(change.owners)
+    except InvariantViolated as error:  # a unit of the domain has another owner
+        raise DomainNotAdoptable(error.message) from error
+    return Granted(change, (claim,))
+
+
+def _check_no_claim(state: NodeState, domain_uuid: str, claim_uuid: str) -> None:
+    for claim in state.claims_of(domain_uuid):
+        message = f"domain {domain_uuid} has the claim {claim.uuid}"
+        raise ClaimConflict(message, claim_uuid=claim.uuid, owner_id=domain_uuid)
+    if claim_uuid in state.claims:  # possible once its operation record has been purged
+        raise ClaimConflict(f"claim {claim_uuid} is another instance's", claim_uuid=claim_uuid)
+
+
+def flavor_of(layout: GuestLayout) -> Flavor | None:
+    """Return the flavor that the metadata of a domain names."""
+    return None if layout.metadata is None else layout.metadata.flavor
+
+
+def notes(layout: GuestLayout, flavor: Flavor | None) -> tuple[str, ...]:
+    """Return what an operator should know about the claim of a domain."""
+    found, usage = flavor or flavor_of(layout), layout.usage
+    if found is None:
+        return ("it names no flavor, so its disk is not counted",)
+    sizes = (("vCPUs", found.vcpus, usage.vcpus), ("MB", found.memory_mb, usage.memory_mb))
+    return tuple(
+        f"flavor {found.name or found.flavorid} has {of_flavor} {unit}, the domain {of_domain}:"
+        " the domain's number is claimed"
+        for unit, of_flavor, of_domain in sizes
+        if of_flavor != of_domain
+    )
+
+
+def _adoptable(
+    layout: GuestLayout | None, recorded: DomainUsage | None, shut_off: bool
+) -> GuestLayout:
+    """Return the layout of a domain that can have a claim.
+
+    :raises DomainNotAdoptable: it is absent, unreadable or shut off without `shut_off`, or has
+        changed.
+    """
+    if layout is None:
+        raise DomainNotAdoptable("no domain with this uuid is on this host")
+    if not layout.usage.active and not shut_off:
+        raise DomainNotAdoptable(
+            "it is shut off and uses nothing: start it first, or adopt it with --shut-off"
+        )
+    if layout.problem:
+        raise DomainNotAdoptable(layout.problem)
+    if recorded is None or _compared(recorded) != _compared(layout.usage):
+        raise DomainNotAdoptable(
+            "it is not as the last audit recorded it: run rtagent audit run, and try again"
+        )
+    return layout
+
+
+def _compared(usage: DomainUsage) -> DomainUsage:
+    """Return what an audit and a single read report alike. Only an audit knows the parent devices
+    of mediated devices for certain. Only a single read reports what a domain that is shut off is
+    bound to: it uses nothing yet."""
+    occupancy = replace(usage.occupancy, mdev_parents=frozenset())
+    return replace(usage, name="", occupancy=occupancy if usage.active else Occupancy())
+
+
+def _check_claim(state: NodeState, claim: Claim, layout: GuestLayout) -> None:
+    """Check that the claim has what its domain has, and that no others use that.
+
+    :raises DomainNotAdoptable: with the reason.
+    """
+    if differing := [str(each) for each in differences(claim, layout.usage)]:
+        raise DomainNotAdoptable(f"a claim cannot describe it: {'; '.join(differing)}")
+    if not layout.usage.active:  # the usage of one that runs is counted already
+        check_available(state, claim)
+
+
+def _claim(
+    state: NodeState, layout: GuestLayout, flavor: Flavor | None, call: Call, now: datetime
+) -> Claim:
+    usage, metadata = layout.usage, layout.metadata or ServerMetadata()
+    flavor = flavor or Flavor(vcpus=1, memory_mb=1)
+    flavor = replace(flavor, vcpus=usage.vcpus, memory_mb=usage.memory_mb)
+    assignment = _assignment(state, layout, _requirements(flavor, metadata))
+    devices, encryption = devices_of(state, layout, flavor), encryption_of(state, layout)
+    instance = Instance(
+        uuid=usage.domain_uuid,
+        flavor=flavor,
+        image=metadata.image,
+        pci_requests=requests_of(devices),
+        display_name=_name(metadata.name or usage.name),
+        project_id=metadata.project_id,
+        user_id=metadata.user_id,
+        vm_state=_RUNNING if usage.active else _STOPPED,
+        is_volume_backed=metadata.is_volume_backed,
+    )
+    dedicated = sum(len(cell.cpu_pinning) for cell in assignment.cells)
+    quantities = Usage(
+        vcpus=usage.vcpus - dedicated,
+        pcpus=assignment.pcpus,
+        memory_mb=usage.memory_mb,
+        disk_mb=local_disk_mb(instance),
+    )
+    return replace(
+        new_claim(state, BuildRequest(instance=instance), call, now, quantities),
+        state=ACTIVE,
+        expires_at=None,
+        numa_topology=None if assignment == Assignment() else assignment,
+        pci=devices,
+        resources=resources_of(state, layout),
+        quantities=() if encryption.context is None else (encryption.context,),
+        mem_encryption=encryption.encryption,
+    )
+
+
+def _assignment(state: NodeState, layout: GuestLayout, required: NumaRequirements) -> Assignment:
+    assert state.topology is not None
+    assignment = assignment_of(layout, state.topology, state.policy.numa)
+    if required.cpu_thread_policy != ISOLATE:
+        return assignment
+    in_use = (*state.usage.numa.pinned, *state.usage.numa.kept)
+    return with_idle_siblings(assignment, state.topology, state.policy.numa, in_use)
+
+
+def _requirements(flavor: Flavor, metadata: ServerMetadata) -> NumaRequirements:
+    """:raises DomainNotAdoptable: the extra specs or the image properties are invalid."""
+    try:
+        return numa_requirements(
+            flavor.vcpus, flavor.memory_mb, flavor.extra_specs, metadata.image.properties
+        )
+    except InvalidFlavor as error:
+        raise DomainNotAdoptable(f"its flavor: {error.message}") from error
+
+
+def _name(text: str) -> str | None:
+    """Return a display name that can be stored, or None."""
+    try:
+        return msgspec.convert(text, Name)
+    except msgspec.ValidationError:
+        return None
+
+
+def _reason(layout: GuestLayout) -> str:
+    is_here = "runs" if layout.usage.active else "is shut off"
+    return f"the domain {layout.usage.name} {is_here} here"

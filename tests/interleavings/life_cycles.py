@@ -1,0 +1,259 @@
+"""Life cycles of instances whose steps are merged with those of an audit, on the real tracker.
+
+An audit has three steps (snapshot, observe, apply); a life cycle has at most five. In every order
+and after every step: no domain of a claim runs without that claim, and no claim is lost. A last
+audit finds exactly what is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from rtagent.audit import Auditor
+from rtagent.db.memory import MemoryStore
+from rtagent.errors import ClaimExpired, ClaimNotFound
+from rtagent.model.assignment import Assignment
+from rtagent.model.claim import ACTIVE
+from rtagent.model.domain_usage import Occupancy
+from rtagent.reconcile.drift import orphans, suspects
+from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
+from tests.support.hosts import (
+    DEDICATED,
+    PINNING,
+    TOPOLOGY,
+    ManualClock,
+    call,
+    host,
+    request,
+    uid,
+)
+from tests.support.trackers import enroll
+
+LEASE = 300
+POLICY = host(cpu_allocation_ratio=4.0, numa=PINNING).policy
+
+#: What a conductor and its hypervisor do with one instance, step by step.
+CYCLES = {
+    "plain": ("claim", "activate", "spawn", "destroy", "release"),  # also a shelved one
+    "hard reboot": ("claim", "activate", "spawn", "destroy", "spawn"),
+    "claimed again": ("claim", "abort", "claim", "activate", "spawn"),
+    "slow build": ("claim", "lapse", "renew", "activate", "spawn"),
+    "too slow": ("claim", "lapse", "activate", "spawn", "destroy"),
+    "adopted": ("spawn", "destroy", "claim", "activate", "spawn"),
+    "foreign": ("start_foreign", "grow", "destroy", "start_foreign"),
+}
+
+
+class Host:
+    """Tracker and auditor on a fake hypervisor, and what the calls returned.
+
+    :param extra_specs: of every flavor.
+    """
+
+    def __init__(self, extra_specs: Mapping[str, str]) -> None:
+        self.extra_specs = extra_specs
+        self.clock = ManualClock()
+        self.world = FakeHypervisor(TOPOLOGY)
+        self.store = MemoryStore()
+        self.tracker = ResourceTracker(self.store, self.clock, enroll(self.store, POLICY))
+        self.auditor = Auditor(self.tracker, self.world, self.clock)
+        self.auditor.run("start")
+        self.held: dict[str, str] = {}  # owner -> claim uuid, as returned
+        self.lapsing: set[str] = set()  # owners whose lease has lapsed and was not renewed
+        self.claimed: set[str] = set()
+        self.never_foreign: set[str] = set()  # owners whose domain never runs without a claim
+
+    def check(self) -> None:
+        """Check what is true after every step."""
+        state = self.tracker.snapshot()
+        for owner, claim_uuid in self.held.items():
+            live = claim_uuid in state.claims
+            assert live or owner in self.lapsing, f"the claim of {owner} is lost"
+            running = owner in self.world.domains and owner in self.claimed
+            assert live or not running, f"{owner} runs without a claim"
+        self.check_cpus()
+        foreign = self.never_foreign & set(state.domain_usages)
+        assert not foreign, f"counted as foreign: {foreign}"
+
+    def check_cpus(self) -> None:
+        """Check that the CPUs of a claimed domain are allocated to its owner."""
+        units = self.tracker.snapshot().units
+        for owner in self.claimed & set(self.world.domains):
+            pinned = self.world.domains[owner].occupancy.pcpus & DEDICATED
+            assert {units.get(("PCPU", str(cpu))) for cpu in pinned} <= {owner}
+
+
+class Cycle:
+    """The life cycle of one instance: each call does one step."""
+
+    def __init__(self, here: Host, owner: str, steps: Sequence[str]) -> None:
+        self.here, self.owner = here, owner
+        self.steps = iter(steps)
+        self.given_up = False
+        self.bound: Assignment | None = None
+        if steps[0] == "claim":
+            here.never_foreign.add(owner)
+
+    def __call__(self) -> None:
+        step = next(self.steps)
+        if not self.given_up:
+            getattr(self, step)()
+        self.here.check()
+
+    def claim(self) -> None:
+        if self.owner in self.here.world.domains:
+            self.here.world.destroy(self.owner)
+        build = request(2, 1024, owner=self.owner, extra_specs=self.here.extra_specs)
+        made = self.here.tracker.instance_claim(build, call())
+        self.here.held[self.owner] = made.uuid
+        self.bound = made.numa_topology
+        self.here.lapsing.discard(self.owner)
+
+    def activate(self) -> None:
+        self._verb("activate_claim")
+
+    def renew(self) -> None:
+        self._verb("renew_claim")
+
+    def _verb(self, verb: str) -> None:
+        """A caller that receives `ClaimExpired` starts no domain."""
+        claim_uuid = self.here.held[self.owner]
+        try:
+            made = getattr(self.here.tracker, verb)(claim_uuid, call(verb))
+        except (ClaimExpired, ClaimNotFound):
+            assert self.owner in self.here.lapsing
+            del self.here.held[self.owner]
+            self.given_up = True
+        else:
+            self.here.lapsing.discard(self.owner)
+            assert verb != "activate_claim" or made.state == ACTIVE
+
+    def lapse(self) -> None:
+        self.here.clock.advance(LEASE + 1)
+        self.here.lapsing.update(
+            claim.owner_id
+            for claim in self.here.tracker.snapshot().claims.values()
+            if claim.uuid in self.here.tracker.lapsed()
+        )
+
+    def spawn(self) -> None:
+        if self.owner in self.here.held:
+            self.here.claimed.add(self.owner)
+        bound = self.bound.allowed if self.bound else frozenset()
+        self.here.world.start_domain(self.owner, 2, 1024, occupancy=Occupancy(pcpus=bound))
+
+    def destroy(self) -> None:
+        self.here.world.destroy(self.owner)
+
+    def abort(self) -> None:
+        self._end("abort_instance_claim")
+
+    def release(self) -> None:
+        self._end("release_claim")
+
+    def _end(self, verb: str) -> None:
+        claim_uuid = self.here.held.pop(self.owner, None)
+        if claim_uuid is not None:
+            getattr(self.here.tracker, verb)(claim_uuid, call(verb))
+
+    def start_foreign(self) -> None:
+        self.here.world.start_domain(self.owner, 1, 512)
+
+    def grow(self) -> None:
+        self.here.world.start_domain(self.owner, 3, 2048)
+
+
+def run_order(
+    order: Sequence[int],
+    cycles: Sequence[Sequence[str]],
+    audits: int = 1,
+    extra_specs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Run one order: each number is a cycle's next step, ``len(cycles)`` the audit's."""
+    here = Host(extra_specs)
+    instances = [Cycle(here, uid(n + 1), steps) for n, steps in enumerate(cycles)]
+    todo = iter(order)
+
+    def until_audit_moves() -> None:
+        for number in todo:
+            if number == len(instances):
+                return
+            instances[number]()
+
+    for _ in range(audits):
+        until_audit_moves()  # then the snapshot is taken
+        here.world.between = lambda step: (
+            until_audit_moves() if step in ("list", "finish") else None
+        )
+        here.auditor.run("test")
+        here.world.between = lambda step: None
+        here.check()
+    until_audit_moves()
+    settle(here)
+
+
+def settle(here: Host) -> None:
+    """Check that a last audit finds exactly what is there, and a restart finds the same."""
+    here.auditor.run("last")
+    here.check()
+    state = here.tracker.snapshot()
+    state.check()
+    assert here.auditor.last is not None and here.auditor.last.skipped == 0
+    domains = set(here.world.domains)
+    assert {h.domain_uuid for h in orphans(state)} == domains - set(state.owners)
+    assert {c.owner_id for c in suspects(state)} == {
+        c.owner_id for c in state.claims.values() if c.state == ACTIVE
+    } - domains
+    assert {c.uuid: c for c in here.store.load(state.node.uuid).claims} == dict(state.claims)
+
+
+def all_orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every way to merge sequences of these lengths."""
+    total = sum(lengths)
+    first, *rest = lengths
+    if not rest:
+        yield (0,) * first
+        return
+    for places in itertools.combinations(range(total), first):
+        mine = set(places)
+        for other in all_orders(rest):
+            others = iter(other)
+            yield tuple(0 if i in mine else next(others) + 1 for i in range(total))
+
+
+def splits(cycles: Sequence[Sequence[str]]) -> Iterator[tuple[int, ...]]:
+    """Every way to distribute each cycle's steps around the audit's three; steps of different
+    instances between the same two steps of the audit have one order only, and of two equal cycles
+    either one comes first."""
+    lengths = [len(steps) for steps in cycles]
+    ways = [tuple(itertools.combinations_with_replacement(range(4), length)) for length in lengths]
+    equal = len(set(cycles)) == 1
+    for chosen in itertools.product(*ways):
+        if equal and list(chosen) != sorted(chosen):
+            continue
+        order: list[int] = []
+        for segment in range(4):
+            for number, places in enumerate(chosen):
+                order += [number] * places.count(segment)
+            order += [len(lengths)] * (segment < 3)
+        yield tuple(order)
+
+
+def run_all(orders: Iterator[tuple[int, ...]], check: Callable[[tuple[int, ...]], None]) -> int:
+    count = 0
+    for order in orders:
+        try:
+            check(order)
+        except AssertionError as error:
+            raise AssertionError(f"in the order {order}: {error}") from error
+        count += 1
+    return count
+
+
+#: Every two life cycles; then those that both begin with a claim, and the others.
+PAIRS = list(itertools.combinations_with_replacement(CYCLES, 2))
+CLAIMED = [pair for pair in PAIRS if all(CYCLES[name][0] == "claim" for name in pair)]
+UNCLAIMED = [pair for pair in PAIRS if pair not in CLAIMED]

@@ -1,0 +1,281 @@
+"""The claim of a domain that runs without one."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import ClaimConflict, DomainNotAdoptable, NodeNotReady
+from rtagent.model.claim import ACTIVE, BUILD, Claim
+from rtagent.model.flavor import Flavor
+from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.node_state import NodeState
+from rtagent.model.pci_policy import PciPolicy
+from rtagent.numa.requirements import numa_requirements
+from rtagent.reconcile.adoption import adopt, notes
+from rtagent.reconcile.drift import absent, drifts, orphans
+from rtagent.virt.libvirt import guest
+from rtagent.virt.libvirt.domain import parse_domain
+from tests.support.adopted_domains import (
+    domain_document,
+    hostdev,
+    layout,
+    metadata,
+    pinned_parts,
+    with_orphans,
+)
+from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, uid
+from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
+
+UUID = uid(77)
+ONLINE = TOPOLOGY.cpus
+
+
+def state() -> NodeState:
+    made = host(numa=PINNING, pci=PciPolicy(specs=SPECS, aliases=ALIASES))
+    return replace(made, devices=type(made.devices)(two_gpus_and_a_nic()))
+
+
+def read(*parts: str, uuid: str = UUID, devices: str = "", **sizes: int) -> GuestLayout:
+    document = domain_document(
+        uuid, sizes.get("vcpus", 2), sizes.get("memory_mb", 1024), *parts, devices=devices
+    )
+    return layout(document, uuid, ONLINE)
+
+
+def adopted(found: GuestLayout, flavor: Flavor | None = None) -> tuple[NodeState, Claim]:
+    """The state after the adoption, every invariant checked, and the claim."""
+    before = with_orphans(state(), found)
+    granted = adopt(before, UUID, found, flavor, call("adopt_domain"), NOON)
+    after = before.fold(granted.change)
+    after.check()
+    assert not [*orphans(after), *drifts(after), *absent(after)]
+    assert after.usage.memory_mb == before.usage.memory_mb
+    assert after.usage.numa.memory_mb == before.usage.numa.memory_mb
+    assert after.usage.numa.pages == before.usage.numa.pages
+    assert after.usage.vcpus + after.usage.pcpus == before.usage.vcpus
+    return after, granted.claims[0]
+
+
+def refused(found: GuestLayout | None, among: NodeState | None = None) -> str:
+    before = among or with_orphans(state(), *([found] if found else []))
+    with pytest.raises(DomainNotAdoptable) as error:
+        adopt(before, UUID, found, None, call("adopt_domain"), NOON)
+    return error.value.message
+
+
+def test_a_plain_domain_becomes_an_active_claim():
+    _, claim = adopted(read())
+    assert (claim.state, claim.kind, claim.expires_at) == (ACTIVE, BUILD, None)
+    assert (claim.vcpus, claim.pcpus, claim.memory_mb, claim.disk_mb) == (2, 0, 1024, 0)
+    assert claim.numa_topology is None
+    assert claim.instance.display_name == f"n-{UUID[-4:]}"
+    assert claim.instance.vm_state == "active"
+
+
+def test_pins_cells_and_pages_are_those_of_the_domain():
+    found = read(pinned_parts(1, [5, 4], 1024, 2048))
+    after, claim = adopted(found)
+    assert (claim.vcpus, claim.pcpus) == (0, 2)
+    assert claim.numa_topology is not None
+    (cell,) = claim.numa_topology.cells
+    assert (cell.id, cell.cpu_pinning, cell.pagesize) == (1, {0: 5, 1: 4}, 2048)
+    assert after.usage.numa.pinned == {4: 1, 5: 1}
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("isolate", {5, 7}), ("prefer", set())])
+def test_isolated_cpus_keep_their_idle_siblings(policy: str, kept: set[int]):
+    specs = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": policy}
+    guest, other = (
+        read(metadata(extra_specs=specs), pinned_parts(1, [4, 6], 1024)),
+        read(pinned_parts(1, [5], 512), uuid=uid(78), vcpus=1, memory_mb=512),
+    )
+    for others, expected in (((), kept), ((other,), kept - {5})):
+        before = with_orphans(state(), guest, *others)
+        granted = adopt(before, UUID, guest, None, call("adopt_domain"), NOON)
+        after, (claim,) = before.fold(granted.change), granted.claims
+        after.check()
+        assert claim.numa_topology is not None
+        assert claim.numa_topology.kept == expected
+        assert claim.pcpus == 2
+        assert not drifts(after)
+
+
+def test_the_claim_makes_the_document_of_its_domain_again():
+    document = domain_document(UUID, 2, 1024, pinned_parts(1, [5, 4], 1024, 2048))
+    _, claim = adopted(layout(document, UUID, ONLINE))
+    made = parse_domain(guest.apply(document, claim)).confinement
+    assert made.occupancy(ONLINE, {}) == parse_domain(document).confinement.occupancy(ONLINE, {})
+
+
+def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():
+    numa = "<numatune><memory mode='strict' nodeset='1'/></numatune>"
+    document = domain_document(UUID, 2, 1024, numa)
+    _, claim = adopted(layout(document, UUID, ONLINE))
+    assert claim.numa_topology is not None
+    assert claim.numa_topology.cells[0].memory == 1024
+    assert "vcpupin" not in guest.xml(claim)
+
+
+def test_vcpus_that_share_cpus_keep_them():
+    found = read("<vcpu cpuset='0-1'>2</vcpu>")
+    before = with_orphans(state(), found)
+    granted = adopt(before, UUID, found, None, call(), NOON)
+    claim, after = granted.claims[0], before.fold(granted.change)
+    assert claim.numa_topology is not None
+    assert claim.numa_topology.shared_pcpus == frozenset({0, 1})
+    assert (claim.vcpus, claim.pcpus) == (2, 0)
+    assert not drifts(after)
+
+
+def test_the_emulator_keeps_its_dedicated_cpu():
+    parts = pinned_parts(1, [4, 5], 1024).replace(
+        "<emulatorpin cpuset='4-5'/>", "<emulatorpin cpuset='6'/>"
+    )
+    found = read(parts)
+    before = with_orphans(state(), found)
+    claim = adopt(before, UUID, found, None, call(), NOON).claims[0]
+    assert claim.numa_topology is not None
+    assert claim.numa_topology.cells[0].cpuset_reserved == frozenset({6})
+    assert claim.pcpus == 3
+    assert not drifts(before.fold(adopt(before, UUID, found, None, call(), NOON).change))
+
+
+def test_devices_are_those_of_the_domain_for_the_alias_of_its_flavor():
+    specs = {"pci_passthrough:alias": "gpu:1"}
+    found = read(metadata(extra_specs=specs), devices=hostdev(GPU_0))
+    _, claim = adopted(found)
+    assert [(each.address, each.alias_name) for each in claim.pci] == [(GPU_0, "gpu")]
+    assert [each.request_id for each in claim.pci_requests] == [claim.pci[0].request_id]
+
+
+def test_nova_metadata_names_flavor_project_user_and_server():
+    specs = {"hw:cpu_policy": "shared"}
+    _, claim = adopted(read(metadata(extra_specs=specs)))
+    assert (claim.flavor.name, claim.flavor.flavorid) == ("m1.web", "f-7")
+    assert claim.flavor.extra_specs == specs
+    assert claim.image.properties == {"hw_machine_type": "q35"}
+    instance = claim.instance
+    assert (instance.display_name, instance.project_id, instance.user_id) == (
+        "web-1",
+        "p-1",
+        "u-1",
+    )
+    assert claim.disk_mb == 10 * 1024 + 512
+
+
+def test_a_root_volume_takes_no_disk():
+    _, claim = adopted(read(metadata(volume=True)))
+    assert claim.instance.is_volume_backed
+    assert claim.disk_mb == 512
+
+
+def test_the_sizes_of_the_domain_go_before_those_of_its_flavor():
+    found = read(metadata(vcpus=4, memory_mb=8192))
+    _, claim = adopted(found)
+    assert (claim.flavor.vcpus, claim.flavor.memory_mb) == (2, 1024)
+    assert [note.split(":")[0] for note in notes(found, None)] == [
+        "flavor m1.web has 4 vCPUs, the domain 2",
+        "flavor m1.web has 8192 MB, the domain 1024",
+    ]
+
+
+def test_the_flavor_of_the_call_goes_before_that_of_the_metadata():
+    own = Flavor(name="own", vcpus=2, memory_mb=1024, root_gb=3)
+    _, claim = adopted(read(metadata()), own)
+    assert (claim.flavor.name, claim.disk_mb) == ("own", 3 * 1024)
+
+
+def test_the_history_begins_with_the_adoption():
+    found = read()
+    granted = adopt(with_orphans(state(), found), UUID, found, None, call(), NOON)
+    (event,) = granted.change.events
+    assert (event.action, event.before) == ("adopt", None)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        (["<vcpu current='1'>2</vcpu>"], "1 of its 2 vCPUs are plugged in"),
+        (["<vcpu cpuset='1-3'>2</vcpu>"], "some of which [compute] cpu_dedicated_set has"),
+        (["<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>"], "its vCPUs are pinned, but"),
+        (
+            [pinned_parts(0, [2, 2], 1024)],
+            "several of its vCPUs are pinned to host CPU 2",
+        ),
+        (
+            ["<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/></cputune>"],
+            "different sets of host CPUs (0 and 1)",
+        ),
+        (["<memoryBacking><hugepages/></memoryBacking>"], "no <page size=...>"),
+        (
+            [
+                "<memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages>"
+                "</memoryBacking>"
+            ],
+            "it has pages of an explicit size, but",
+        ),
+        (
+            ["<cpu><numa><cell id='0' cpus='0' memory='512' unit='MiB'/>"
+             "<cell id='1' cpus='1' memory='512' unit='MiB'/></numa></cpu>"],
+            "it has 2 guest cells, but",
+        ),
+        (["<cpu><topology sockets='1' dies='2' cores='1' threads='1'/></cpu>"], "has dies"),
+        ([metadata(extra_specs={"hw:cpu_policy": "bogus"})], "its flavor: hw:cpu_policy=bogus"),
+        (["<numatune><memory nodeset='x'/></numatune>"], "<memory nodeset>"),
+    ],
+)  # fmt: skip
+def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(parts, reason):
+    assert reason in refused(read(*parts))
+
+
+def test_a_cpu_that_guests_may_not_use_is_named():
+    found = read("<vcpu cpuset='3'>1</vcpu>", vcpus=1)
+    before = with_orphans(host(numa=replace(PINNING, cpu_dedicated_set=frozenset({2}))), found)
+    assert "host CPU 3, which neither" in refused(found, before)
+
+
+def test_a_device_without_a_specification_is_named():
+    found = read(devices=hostdev("0000:99:00.0"))
+    assert "0000:99:00.0, but no [pci] device_spec matches it" in refused(found)
+
+
+def test_a_domain_that_is_away_or_shut_off_or_has_changed_is_refused():
+    assert "no domain with this uuid" in refused(None)
+    off = layout(domain_document(UUID), UUID, ONLINE, active=False)
+    assert "it is shut off" in refused(off)
+    assert "rtagent audit run" in refused(read(), with_orphans(state(), read(vcpus=1)))
+
+
+def test_of_two_domains_with_one_pinned_cpu_the_second_stays_an_orphan():
+    first, second = (read(pinned_parts(0, [2, 3], 1024), uuid=each) for each in (UUID, uid(78)))
+    before = with_orphans(state(), first, second)
+    after = before.fold(adopt(before, UUID, first, None, call(), NOON).change)
+    with pytest.raises(DomainNotAdoptable, match=r"PCPU [23] has two owners"):
+        adopt(after, uid(78), second, None, call(), NOON)
+    assert [each.domain_uuid for each in orphans(after)] == [uid(78)]
+
+
+def test_a_domain_with_a_claim_is_a_conflict():
+    found = read()
+    after, claim = adopted(found)
+    with pytest.raises(ClaimConflict, match=claim.uuid):
+        adopt(after, UUID, found, None, call(), NOON)
+
+
+def test_a_host_that_was_never_observed_is_not_ready():
+    with pytest.raises(NodeNotReady):
+        adopt(host(None), UUID, read(), None, call(), NOON)
+
+
+def test_extra_specs_of_adopted_flavors_are_valid():
+    _, claim = adopted(read(metadata(extra_specs={"hw:cpu_policy": "shared"})))
+    assert numa_requirements(2, 1024, claim.flavor.extra_specs, claim.image.properties)
+
+
+def test_an_operation_id_that_names_another_claim_is_refused():
+    """The record of the operation may have been purged; the claim is live."""
+    first, found = read(uuid=uid(78)), read()
+    before = with_orphans(state(), first, found)
+    used = call("adopt_domain")
+    before = before.fold(adopt(before, uid(78), first, None, used, NOON).change)
+    with pytest.raises(ClaimConflict, match=used.operation_id):
+        adopt(before, UUID, found, None, used, NOON)
