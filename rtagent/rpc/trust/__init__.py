@@ -1,0 +1,1 @@
+"""Trust: who calls, how that is proved, and what the caller may do."""

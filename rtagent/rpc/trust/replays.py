@@ -1,0 +1,118 @@
+"""Replays: refuses a signed call that comes again."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Collection, Iterable
+from heapq import heappop, heappush
+
+from rtagent.rpc.method import Method
+from rtagent.rpc.roles import ANY
+from rtagent.rpc.trust.signature import CallText
+from rtagent.rpc.trust.spans import Spans
+
+#: The number of calls that are remembered: some 30 MB at most.
+MAX_CALLS = 100_000
+
+SERVED = "has served this call already: sign each attempt anew"
+FORGOTTEN = (
+    "has forgotten the calls of this key that were signed at about the same time as this one, which"
+    " may be a replay: sign it anew, or restart the server if its clock was set back"
+)
+EXPIRED = "has verified it after [rpc] signature_window had passed: sign it anew"
+
+
+def served_once(methods: Iterable[Method]) -> frozenset[str]:
+    """Return the names of the methods of which no signed call is served twice.
+
+    A cast discloses nothing, because it has no reply, and reports are numbered. What every caller
+    may call has no effect, and needs no signature.
+    """
+    return frozenset(each.name for each in methods if not each.cast and each.role != ANY)
+
+
+class _Calls:
+    """The calls of one key.
+
+    :ivar known: their digests. :ivar ordered: a heap of the times and digests.
+    :ivar forgotten: when the forgotten ones were signed, in milliseconds.
+    """
+
+    __slots__ = ("forgotten", "known", "ordered")
+
+    def __init__(self) -> None:
+        self.known, self.ordered = set[bytes](), list[tuple[int, bytes]]()
+        self.forgotten = Spans()
+
+    def forget_oldest(self) -> None:
+        """Forget the call that was signed first."""
+        issued_at, digest = heappop(self.ordered)
+        self.known.discard(digest)
+        self.forgotten.add(issued_at)
+
+    def forget_until(self, time: float) -> int:
+        """Forget the calls that were signed before this time. Return their number."""
+        before = len(self.ordered)
+        while self.ordered and self.ordered[0][0] < time:
+            self.forget_oldest()
+        return before - len(self.ordered)
+
+
+class Replays:
+    """Thread-safe. Remembers the calls of some methods for as long as their signatures are valid.
+
+    Clients sign each attempt anew, so a signature that comes again was copied. If there are too
+    many calls, those of the key with the most calls are forgotten first. So a flood with one key
+    never lets a replay with another key pass.
+
+    A key's calls that were signed when forgotten ones were are refused. So none becomes valid again
+    because the server's clock is set back, or because signatures are valid for longer.
+    """
+
+    def __init__(self, methods: Collection[str], most: int = MAX_CALLS) -> None:
+        """:param methods: the names of those whose calls are remembered.
+        :param most: the number of calls that are remembered.
+        """
+        self._methods, self._most = methods, most
+        self._lock = threading.Lock()
+        self._keys: dict[str, _Calls] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def why_refused(self, text: CallText, window: float, now: Callable[[], float]) -> str:
+        """Return why a call is refused; "": it was not seen before, and is remembered.
+
+        :param text: that has a genuine signature. :param window: the seconds for which that is
+            valid. :param now: returns the time, in seconds since 1970.
+        """
+        if text.method not in self._methods:
+            return ""
+        digest = hashlib.sha256(text.encoded()).digest()
+        with self._lock:
+            # With the lock: no other thread has forgotten calls as of a later time.
+            expired = (now() - window) * 1000
+            calls = self._keys.setdefault(text.key, _Calls())
+            self._count -= calls.forget_until(expired)
+            if text.issued_at < expired:  # it was not, before its signature was verified
+                return EXPIRED
+            if digest in calls.known:
+                return SERVED
+            if text.issued_at in calls.forgotten:
+                return FORGOTTEN
+            if self._count >= self._most:
+                self._make_place(expired)
+            calls.known.add(digest)
+            heappush(calls.ordered, (text.issued_at, digest))
+            self._count += 1
+            return ""
+
+    def _make_place(self, expired: float) -> None:
+        """Forget what is no longer valid, or the oldest call of the key with the most calls."""
+        for calls in self._keys.values():
+            self._count -= calls.forget_until(expired)
+        if self._count >= self._most:
+            max(self._keys.values(), key=lambda calls: len(calls.known)).forget_oldest()
+            self._count -= 1

@@ -1,0 +1,127 @@
+"""What a server records of refused calls, and by what it counts the calls of a caller."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from oslo_context.context import RequestContext
+
+from rtagent.errors import RtAgentError
+from rtagent.ports import ACCESS_LOG
+from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc.errors import NotAuthorized
+from rtagent.rpc.incoming import Incoming
+from rtagent.rpc.tables import TABLES
+from rtagent.rpc.topics import AGENT, SCHEDULER
+from rtagent.rpc.trust.access import identity
+from rtagent.rpc.trust.caller import Caller
+from tests.support.hosts import uid
+from tests.support.rpc import Agent
+from tests.support.scheduler_rpc import SchedulerRpc
+
+FORGED = "x\nrefused nothing of \u202enobody"
+READ = TABLES[AGENT].methods["get_node"]
+PING = TABLES[AGENT].methods["ping"]
+REPORT = TABLES[SCHEDULER].methods["update_host_state"]
+UNSIGNED = Caller(name="alice", roles=frozenset({"reader"}))
+SIGNED = Caller(name="alice", roles=frozenset({"reader"}), proved=True)
+
+
+class Message:
+    """A message of a driver."""
+
+    client_timeout = msg_id = None
+    message: Any = None
+
+    def __init__(self, reply_q: str | None, **context: Any) -> None:
+        self.reply_q, self.ctxt = reply_q, context
+
+
+def received(queue: str | None, **fields: Any) -> RequestContext:
+    """Return the context of a call, as a server receives it."""
+    incoming = Incoming(Message(queue, **fields), None, lambda: None)
+    return ContextSerializer().deserialize_context(incoming.ctxt)
+
+
+def test_every_refusal_is_a_line_and_is_counted(caplog):
+    agent = Agent()
+    caplog.set_level(logging.INFO, ACCESS_LOG)
+    context = received("reply_1", user=FORGED, roles=["reader"], request_id=FORGED)
+    for _ in range(3):
+        with pytest.raises(NotAuthorized):
+            agent.invoke_as(context, "release_claim", claim_uuid=uid(), operation_id=uid())
+    lines = [each.getMessage() for each in caplog.records if each.name == ACCESS_LOG]
+    assert len(lines) == 3
+    for line in lines:
+        assert line.isprintable()
+        assert line.startswith(
+            "refused release_claim of xrefused nothing of nobody, not proved, reply"
+        )
+        assert "reply queue reply_1, request" in line
+        assert "release_claim needs the role conductor" in line
+    assert agent.sample("calls_refused_total", reason="role") == 3
+
+
+@pytest.mark.parametrize(
+    "method, document",
+    [
+        ("create_aggregate", {"uuid": uid(1), "name": FORGED}),
+        ("force_down_service", {"host": "cn1", "forced_down": True}),
+    ],
+    ids=["aggregate", "service"],
+)
+def test_every_change_of_an_operator_names_the_caller_that_was_proved(caplog, method, document):
+    caplog.set_level(logging.INFO, ACCESS_LOG)
+    caller = Caller(name="ops", roles=frozenset({"operator"}), proved=True)
+    scheduler = SchedulerRpc(lambda *_: caller)
+    scheduler.invoke(method, **document)
+    scheduler.invoke("get_aggregates")
+    (line,) = [each.getMessage() for each in caplog.records if each.name == ACCESS_LOG]
+    assert line.startswith(f"served {method} of key:ops, proved, request req-")
+    assert line.isprintable()
+    for name in document:
+        assert f'"{name}": ' in line
+
+
+def test_a_change_of_an_operator_that_fails_is_recorded_with_the_reason(caplog):
+    caplog.set_level(logging.INFO, ACCESS_LOG)
+    with pytest.raises(RtAgentError):
+        SchedulerRpc().invoke("delete_aggregate", aggregate="none")
+    (line,) = [each.getMessage() for each in caplog.records if each.name == ACCESS_LOG]
+    assert line.startswith("failed delete_aggregate of (no name), not proved, request req-")
+    assert '{"aggregate": "none"}: there is no aggregate none' in line
+
+
+def test_an_agent_records_who_disabled_its_service(caplog):
+    caplog.set_level(logging.INFO, ACCESS_LOG)
+    change = {"disabled": True, "disabled_reason": "test", "operation_id": uid()}
+    Agent().invoke_as(
+        received("reply_1", user="alice", roles=["operator"]), "set_service", **change
+    )
+    (line,) = [each.getMessage() for each in caplog.records if each.name == ACCESS_LOG]
+    assert line.startswith("served set_service of alice, not proved, request req-")
+
+
+def test_calls_that_are_granted_are_not_recorded(caplog):
+    caplog.set_level(logging.INFO, ACCESS_LOG)
+    agent = Agent()
+    agent.invoke("get_node")
+    with pytest.raises(RtAgentError):
+        agent.invoke("get_claim", claim_uuid=uid())
+    assert not [each for each in caplog.records if each.name == ACCESS_LOG]
+
+
+def test_unsigned_callers_count_by_their_reply_queue_and_keys_by_their_name():
+    context = received("reply_1", user="alice", reply_queue="reply_2")
+    assert identity(UNSIGNED, READ, context) == "queue:reply_1"
+    assert identity(SIGNED, READ, context) == "key:alice"
+    assert identity(SIGNED, REPORT, received(None)) == "key:alice"
+
+
+def test_calls_without_a_reply_queue_count_together_and_casts_and_pings_do_not():
+    context = received(None, user="alice", reply_queue="reply_2")
+    assert identity(UNSIGNED, READ, context) == "queue:"
+    assert identity(UNSIGNED, REPORT, context) is None
+    assert identity(UNSIGNED, PING, received("reply_1")) is None

@@ -1,0 +1,266 @@
+"""Which calls are accepted as those of a key, and which are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_context.context import RequestContext
+
+from rtagent.conf.rpc import Rpc
+from rtagent.ports import NullReporter
+from rtagent.rpc.context import CallContext, Proof
+from rtagent.rpc.errors import SignatureInvalid
+from rtagent.rpc.tables import TABLES
+from rtagent.rpc.trust.authentication import Authentication
+from rtagent.rpc.trust.caller import Caller
+from rtagent.rpc.trust.private_key import PrivateKey
+from tests.support.hosts import ManualClock
+from tests.support.reporting import Reports
+from tests.support.trust import DAY, KeyFiles, signed_context
+
+METHODS = TABLES["rtagent"].methods.values()
+METHOD = "release_claim"
+DOCUMENT = {"operation_id": "0b5c6cd7-a1a5-4f0e-9c2a-111111111111", "claim_uuid": "x", "n": [1]}
+
+
+class Server:
+    """The authentication of host-1. :ivar key: of a caller that it knows."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = KeyFiles(directory)
+        self.key = self.files.add("nova", "conductor")
+        self.clock = ManualClock(start=datetime.now(UTC))
+        self.reporter = Reports()
+        self.options = self.files.settings()
+        self.start()
+
+    def start(self, **options: Any) -> None:
+        self.options = self.files.settings(**options)
+        self.authentication = Authentication(
+            "rtagent", "host-1", lambda: self.options, self.clock, self.reporter, METHODS
+        )
+
+    def context(self, key: PrivateKey | None = None, **changed: Any) -> CallContext:
+        return signed_context(key or self.key, self.clock.now(), DOCUMENT, **changed)
+
+    def caller(self, context: RequestContext, **document: Any) -> Caller:
+        return self.authentication(context, METHOD, {**DOCUMENT, **document})
+
+    def refusal(self, context: RequestContext, **document: Any) -> SignatureInvalid:
+        with pytest.raises(SignatureInvalid) as refused:
+            self.caller(context, **document)
+        return refused.value
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path)
+
+
+def test_signed_call_is_of_its_key_whatever_the_context_says(server: Server):
+    expected = Caller(name="nova", roles=frozenset({"conductor"}), proved=True)
+    assert server.caller(server.context()) == expected
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("topic", "scheduler"),
+        ("method", "get_claim"),
+        ("operation_id", "0b5c6cd7-a1a5-4f0e-9c2a-222222222222"),
+        ("digest", "0" * 64),
+        ("nonce", "another"),
+    ],
+)
+def test_each_signed_field_counts(server: Server, field: str, value: str):
+    refused = server.refusal(server.context(**{field: value}))
+    assert refused.kwargs["reason"] == "it is not that of the key nova for this call"
+    assert refused.kwargs["key"] == "nova"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operation_id": "0b5c6cd7-a1a5-4f0e-9c2a-333333333333"},
+        {"claim_uuid": "y"},
+        {"n": [1.0, 2]},
+        {"node": "added"},
+    ],
+    ids=["operation id", "value", "list", "added"],
+)
+def test_changed_arguments_are_refused(server: Server, change: dict[str, Any]):
+    assert "not that of the key nova" in server.refusal(server.context(), **change).message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fields: fields | {1: "other"},
+        lambda fields: fields | {2: fields[2] + 1},
+        lambda fields: fields | {4: fields[4][:-4] + "AAAA"},
+        lambda fields: fields | {4: "not base64"},
+        lambda fields: fields | {5: "another"},
+    ],
+    ids=["key", "time", "signature", "not base64", "attempt"],
+)
+def test_each_field_on_the_wire_counts(server: Server, change: Callable[[Any], Any]):
+    server.files.add("other", "operator")
+    server.start()
+    context = server.context()
+    fields = dict(enumerate(json.loads(context.proof.signature)))
+    context.proof = Proof(signature=json.dumps(list(change(fields).values())))
+    assert "it is not that of the key" in server.refusal(context).message
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "x",
+        "[]",
+        '[2,"nova",0,"","AA==","a"]',
+        '[1,"nova","0","","AA==","a"]',
+        "[" * 1000,
+        "x" * 5000,
+    ],
+    ids=["text", "empty", "version", "type", "deep", "long"],
+)
+def test_malformed_signature_is_refused(server: Server, signature: str):
+    context = server.context()
+    context.proof = Proof(signature=signature)
+    assert server.refusal(context).kwargs["reason"] == "it, or an argument, is malformed"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf], ids=str)
+def test_number_that_is_none_does_not_count_as_null(server: Server, number: float):
+    null, changed = {"limit": [{"a": None}]}, {"limit": [{"a": number}]}
+    context = signed_context(server.key, server.clock.now(), {**DOCUMENT, **null})
+    assert server.caller(context, **null).proved
+    refused = server.refusal(context, **changed)
+    assert refused.kwargs["reason"] == "it, or an argument, is malformed"
+
+
+def test_call_for_another_server_is_refused(server: Server):
+    refused = server.refusal(server.context(server="host-2"))
+    assert refused.kwargs["reason"] == "it is for host-2, and this is host-1"
+
+
+#: By topic: the methods that a server serves although the signature names no server.
+FOR_ANY = {
+    "rtagent": {"ping", "report_host_state", "update_forced_down"},
+    "scheduler": {
+        *("ping", "select_destinations", "forget_claim", "explain"),
+        *("get_aggregates", "get_service", "update_aggregates", "drop_assumed_claim"),
+        *("update_host_state", "update_instance_info", "delete_instance_info"),
+        "sync_instance_info",
+    },
+}
+
+
+@pytest.mark.parametrize("topic", list(FOR_ANY))
+def test_signature_for_any_server_is_enough_for_casts_reads_and_selections_of_schedulers_only(
+    server: Server, topic: str
+):
+    methods = TABLES[topic].methods
+    served = Authentication(
+        topic, "host-1", lambda: server.options, server.clock, server.reporter, methods.values()
+    )
+
+    def call(method: str, signed_for: str) -> Caller:
+        signed = {"topic": topic, "method": method, "server": signed_for}
+        return served(server.context(**signed), method, DOCUMENT)
+
+    for method in methods:
+        assert call(method, "host-1").proved
+        if method in FOR_ANY[topic]:
+            assert call(method, "").proved
+            continue
+        with pytest.raises(SignatureInvalid) as refused:
+            call(method, "")
+        reason = f"it is for any server, which is not enough for {method}: sign it for host-1"
+        assert refused.value.kwargs["reason"] == reason
+
+
+def test_server_that_is_removed_from_the_signature_of_a_cast_is_noticed(server: Server):
+    context = server.context(method="report_host_state")
+    fields = json.loads(context.proof.signature)
+    assert fields[3] == "host-1"
+    context.proof = Proof(signature=json.dumps([*fields[:3], "", *fields[4:]]))
+    with pytest.raises(SignatureInvalid, match="it is not that of the key nova"):
+        server.authentication(context, "report_host_state", DOCUMENT)
+
+
+@pytest.mark.parametrize("seconds, side", [(61, "behind"), (-61, "ahead of")])
+def test_signature_outside_the_window_is_refused_and_the_skew_is_named(
+    server: Server, seconds: int, side: str
+):
+    context = server.context()
+    server.clock.advance(seconds)
+    refused = server.refusal(context)
+    assert refused.kwargs["skew"] == pytest.approx(-seconds, abs=0.01)
+    assert f"{abs(seconds)}.00" in refused.message or "60.99" in refused.message
+    assert f"s {side} the clock of host-1, and [rpc] signature_window is 60 s" in refused.message
+
+
+@pytest.mark.parametrize("seconds", [59, -59])
+def test_signature_within_the_window_is_accepted(server: Server, seconds: int):
+    context = server.context()
+    server.clock.advance(seconds)
+    assert server.caller(context).proved
+
+
+def test_unknown_expired_and_future_keys_are_refused(server: Server):
+    unknown = server.refusal(server.context(PrivateKey.generate("eve")))
+    assert "host-1 does not know the key eve: add it to [rpc] keys_file" in unknown.message
+    expired = server.files.add("old", "operator", valid=(-2 * DAY, -timedelta(seconds=1)))
+    future = server.files.add("new", "operator", valid=(timedelta(hours=1), DAY))
+    server.start()
+    assert "the key old expired at" in server.refusal(server.context(expired)).message
+    assert "the key new is valid only from" in server.refusal(server.context(future)).message
+
+
+def test_key_of_the_same_name_is_not_enough(server: Server):
+    forged = server.refusal(server.context(PrivateKey.generate("nova")))
+    assert "it is not that of the key nova" in forged.message
+
+
+def test_without_a_keys_file_no_signature_is_accepted(server: Server):
+    authentication = Authentication("rtagent", "host-1", Rpc, server.clock, NullReporter(), METHODS)
+    with pytest.raises(SignatureInvalid, match="does not know the key nova"):
+        authentication(server.context(), METHOD, DOCUMENT)
+
+
+def test_unsigned_call_has_the_roles_of_its_context_until_signatures_are_required(server: Server):
+    unsigned = CallContext(user_id="alice", roles=["reader"], overwrite=False)
+    assert server.caller(unsigned) == Caller(name="alice", roles=frozenset({"reader"}))
+    server.start(unsigned_roles=["reader"])
+    assert server.caller(CallContext(overwrite=False)).roles == {"reader"}
+    server.start(require_signature=True)
+    refused = server.refusal(unsigned)
+    assert "it has none, and host-1 requires one: set [rpc] signing_key" in refused.message
+    assert server.caller(server.context()).proved
+    assert server.authentication(unsigned, "ping", {}).name == "alice"
+
+
+def test_reload_applies_new_and_revoked_keys_and_keeps_all_of_them_if_the_file_is_damaged(
+    server: Server,
+):
+    fresh = server.files.add("fresh", "reader")
+    server.authentication.reload()
+    assert server.caller(server.context(fresh)).name == "fresh"
+    good = server.files.path.read_text()
+    server.files.path.write_text("keys: [")
+    server.authentication.reload()
+    assert server.caller(server.context(fresh)).name == "fresh"
+    level, sentence = server.reporter.logged[-1]
+    assert level == "error"
+    assert sentence.startswith("the keys that are known stay in force: [rpc] keys_file = ")
+    server.files.path.write_text(good)
+    server.files.revoke("fresh")
+    server.authentication.reload()
+    assert "does not know the key fresh" in server.refusal(server.context(fresh)).message
