@@ -1,0 +1,1 @@
+"""The message broker with few rights for each user."""
