@@ -8,6 +8,7 @@ from rtagent.model.base import Uuid
 from rtagent.model.change import Call
 from rtagent.model.deletion_reason import DeletionReason
 from rtagent.rpc.method import Change, rpc_method
+from rtagent.rpc.roles import CONDUCTOR
 from rtagent.tracker import ResourceTracker
 
 #: Deletes this node's part of what an instance has in Placement.
@@ -31,7 +32,7 @@ class AllocationEndpoint:
     def __init__(self, tracker: ResourceTracker, delete: DeleteAllocation) -> None:
         self._tracker, self._delete = tracker, delete
 
-    @rpc_method(errors=_ERRORS, slow=True)
+    @rpc_method(CONDUCTOR, errors=_ERRORS, slow=True)
     def delete_allocation_for_evacuated_instance(
         self, arguments: DeleteAllocationFor, call: Call
     ) -> None:
@@ -40,7 +41,7 @@ class AllocationEndpoint:
         instance has a claim here. The reply is sent when that is done. Idempotent."""
         self._delete_for(arguments, DeletionReason.EVACUATED, call)
 
-    @rpc_method(errors=_ERRORS, slow=True)
+    @rpc_method(CONDUCTOR, errors=_ERRORS, slow=True)
     def delete_allocation_for_migrated_instance(
         self, arguments: DeleteAllocationFor, call: Call
     ) -> None:
@@ -50,7 +51,7 @@ class AllocationEndpoint:
         reply is sent when that is done. Idempotent."""
         self._delete_for(arguments, DeletionReason.MIGRATED, call)
 
-    @rpc_method(errors=_ERRORS, slow=True)
+    @rpc_method(CONDUCTOR, errors=_ERRORS, slow=True)
     def delete_allocation_for_shelve_offloaded_instance(
         self, arguments: DeleteAllocationFor, call: Call
     ) -> None:

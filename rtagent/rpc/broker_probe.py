@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import oslo_messaging
 
 from rtagent.errors import RtAgentError
+from rtagent.rpc.broker.refusals import explained
 
 
 class BrokerProbe:
@@ -53,7 +54,7 @@ class BrokerProbe:
         except (RtAgentError, oslo_messaging.MessagingException):
             pass  # the broker was reached
         except Exception as error:  # of a library below oslo.messaging, for a wrong password say
-            reason = f"the message broker cannot be used: {error}"
+            reason = f"the message broker cannot be used: {explained(error)}"
             running.set_exception(oslo_messaging.MessageDeliveryFailure(reason))
             return
         self._reached = True

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from rtagent.audit import Auditor
+from rtagent.errors import NodeNotReady
+from rtagent.lifecycle.transitions import live
 from rtagent.model.base import Name, Uuid
 from rtagent.model.change import Call
 from rtagent.model.instance import Instance, InstanceUpdate
+from rtagent.model.observation import NEVER_OBSERVED
 from rtagent.model.request import Allocations, BuildRequest, ExtraResource, Limits, ProviderMapping
 from rtagent.rpc import replies
 from rtagent.rpc.method import (
@@ -15,7 +24,11 @@ from rtagent.rpc.method import (
     Change,
     rpc_method,
 )
+from rtagent.rpc.roles import CONDUCTOR, READER
 from rtagent.tracker import ResourceTracker
+
+#: The most claims of one call: as many as the state writer puts into one commit.
+MAX_CLAIMS = 64
 
 
 class BuildArguments(Arguments, frozen=True, kw_only=True):
@@ -44,8 +57,32 @@ class InstanceClaim(BuildArguments, frozen=True, kw_only=True):
     operation_id: Uuid
 
 
+class InstanceClaims(Arguments, frozen=True, kw_only=True):
+    """:ivar claims: each as the arguments of ``instance_claim``."""
+
+    claims: Annotated[tuple[InstanceClaim, ...], Meta(min_length=1, max_length=MAX_CLAIMS)]
+
+
 class ClaimChange(Change, frozen=True, kw_only=True):
     """The claim to change."""
+
+    claim_uuid: Uuid
+
+
+class EndClaim(ClaimChange, frozen=True, kw_only=True):
+    """The claim to end.
+
+    :ivar unless_running: refuse the call if the guest of the claim runs on this host, as far as the
+        last audit saw.
+    :ivar reason: for the history of the claim.
+    """
+
+    unless_running: bool | None = None
+    reason: Name | None = None
+
+
+class TestRelease(Arguments, frozen=True, kw_only=True):
+    """The claim that would be released."""
 
     claim_uuid: Uuid
 
@@ -59,40 +96,77 @@ class UpdateUsage(Change, frozen=True, kw_only=True):
 class ClaimEndpoint:
     """Serves the methods of a build's claim."""
 
-    def __init__(self, tracker: ResourceTracker, claim_replies: replies.ClaimReplies) -> None:
-        self._tracker, self._replies = tracker, claim_replies
+    def __init__(
+        self, tracker: ResourceTracker, auditor: Auditor, claim_replies: replies.ClaimReplies
+    ) -> None:
+        self._tracker, self._auditor, self._replies = tracker, auditor, claim_replies
 
-    @rpc_method(errors=CREATION_ERRORS)
+    @rpc_method(CONDUCTOR, errors=CREATION_ERRORS)
     def instance_claim(self, arguments: InstanceClaim, call: Call) -> replies.Claim:
         """Claim resources for a build. The claim is ``building`` and leased. Its uuid is the
         operation id."""
         request = build_request(arguments)
         return self._replies.created(self._tracker.instance_claim(request, call), call)
 
-    @rpc_method(errors=(*CLAIM_ERRORS, *READY_ERRORS))
+    @rpc_method(CONDUCTOR, errors=CREATION_ERRORS, batch_of="instance_claim")
+    def instance_claims(
+        self, arguments: InstanceClaims, calls: Sequence[Call]
+    ) -> replies.ClaimAnswers:
+        """Claim resources for many builds, in one transaction where that is possible. Each is
+        decided, in the order of the list, like a call of ``instance_claim``, and has an answer of
+        its own: a refusal has no effect on the others. Repeat the call, or single calls of
+        ``instance_claim``, with the same operation ids."""
+        requests = map(build_request, arguments.claims)
+        made = self._tracker.instance_claims(list(zip(requests, calls, strict=True)))
+        return replies.ClaimAnswers(answers=tuple(map(self._replies.answer, made, calls)))
+
+    @rpc_method(CONDUCTOR, errors=(*CLAIM_ERRORS, *READY_ERRORS))
     def activate_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:
         """Make a ``building`` claim ``active``, before the domain is started. A caller that
         receives ``ClaimExpired`` must not start the domain."""
         return self._replies.startable(self._tracker.activate_claim(arguments.claim_uuid, call))
 
-    @rpc_method(errors=CLAIM_ERRORS)
+    @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def renew_claim(self, arguments: ClaimChange, call: Call) -> replies.Claim:
         """Renew the lease of a ``building`` or ``incoming`` claim. An ``active`` claim is returned
         unchanged."""
         return self._replies.claim(self._tracker.renew_claim(arguments.claim_uuid, call))
 
-    @rpc_method(errors=("IllegalTransition",))
-    def abort_instance_claim(self, arguments: ClaimChange, call: Call) -> None:
+    @rpc_method(CONDUCTOR, errors=("IllegalTransition", "GuestRunning"))
+    def abort_instance_claim(self, arguments: EndClaim, call: Call) -> None:
         """Abort a build and release its claim. An unknown id is recorded as ended, so that a late
         create with that id is refused. Idempotent."""
-        self._tracker.abort_instance_claim(arguments.claim_uuid, call)
+        self._tracker.abort_instance_claim(arguments.claim_uuid, call, **self._end(arguments))
 
-    @rpc_method()
-    def release_claim(self, arguments: ClaimChange, call: Call) -> None:
+    @rpc_method(CONDUCTOR, errors=("GuestRunning",))
+    def release_claim(self, arguments: EndClaim, call: Call) -> None:
         """Release everything that a claim has. Idempotent."""
-        self._tracker.release_claim(arguments.claim_uuid, call)
+        self._tracker.release_claim(arguments.claim_uuid, call, **self._end(arguments))
 
-    @rpc_method()
+    @rpc_method(READER, errors=("ClaimNotFound",))
+    def test_release(self, arguments: TestRelease) -> replies.TestedRelease:
+        """Return the claim that `release_claim` would release, and whether its guest runs here.
+        Changes nothing."""
+        claim = live(self._tracker.snapshot(), arguments.claim_uuid)
+        runs = claim.owner_id in self._running()
+        return replies.TestedRelease(claim=self._replies.claim(claim), guest_runs=runs)
+
+    def _end(self, arguments: EndClaim) -> dict[str, Any]:
+        """Return what `rtagent.claims.end` has to know. :raises NodeNotReady:"""
+        running = self._running() if arguments.unless_running else ()
+        return {"reason": arguments.reason or "", "running": running}
+
+    def _running(self) -> frozenset[str]:
+        """Return the domains that run here, as of the last audit.
+
+        :raises NodeNotReady: the host was never observed.
+        """
+        domains = self._auditor.domains
+        if domains is NEVER_OBSERVED:
+            raise NodeNotReady("it is not known yet which guests run here")
+        return frozenset(uuid for uuid, domain in domains.items() if domain.active)
+
+    @rpc_method(CONDUCTOR)
     def update_usage(self, arguments: UpdateUsage, call: Call) -> None:
         """Report an instance's new state, which feeds the statistics. ``deleted`` and
         ``shelved_offloaded`` release all claims of the instance, in any state, and end its

@@ -7,16 +7,17 @@ from typing import Annotated
 from msgspec import Meta
 
 from rtagent.model.address import PciAddress
-from rtagent.model.base import Name, Uuid
+from rtagent.model.base import Name, SomeItems, Uuid
 from rtagent.model.change import Call
 from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.request import Allocations, AttachRequest, ProviderMapping
 from rtagent.rpc import replies
 from rtagent.rpc.method import CLAIM_ERRORS, Arguments, Change, rpc_method
+from rtagent.rpc.roles import CONDUCTOR, OPERATOR
 from rtagent.tracker import ResourceTracker
 
 #: Addresses of devices of one call, in the form in which claims have them.
-PciAddresses = Annotated[tuple[PciAddress, ...], Meta(min_length=1)]
+PciAddresses = SomeItems[PciAddress]
 
 #: Errors of the calls that release devices.
 END_ERRORS = ("ClaimNotFound", "IllegalTransition", "PciDevicesNotClaimed")
@@ -30,7 +31,7 @@ class ClaimPciDevices(Arguments, frozen=True, kw_only=True):
     """
 
     instance: Instance
-    pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)]
+    pci_requests: SomeItems[PciRequest]
     allocations: Allocations | None = None
     provider_mapping: ProviderMapping | None = None
     operation_id: Uuid
@@ -82,12 +83,13 @@ class DeviceEndpoint:
         self._tracker, self._replies = tracker, claim_replies
 
     @rpc_method(
+        CONDUCTOR,
         errors=(
             *("InvalidPciRequest", "PciRequestAliasNotDefined", "ComputeResourcesUnavailable"),
             "AllocationMismatch",
             *("ClaimNotFound", "ClaimExpired", "NodeNotReady", "StoreRestored"),
             *("HypervisorUnavailable", "AllocationNotWritten"),
-        )
+        ),
     )
     def claim_pci_devices(self, arguments: ClaimPciDevices, call: Call) -> replies.Claim:
         """Claim devices to be added to an instance that has a claim here. The claim is of kind
@@ -100,7 +102,7 @@ class DeviceEndpoint:
         )
         return self._replies.created(self._tracker.claim_pci_devices(request, call), call)
 
-    @rpc_method(errors=CLAIM_ERRORS)
+    @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def allocate_pci_devices_for_instance(
         self, arguments: PciClaimChange, call: Call
     ) -> replies.Claim:
@@ -109,31 +111,31 @@ class DeviceEndpoint:
         owner, claim = arguments.instance_uuid, arguments.claim_uuid
         return self._replies.claim(self._tracker.allocate_pci_devices(owner, claim, call))
 
-    @rpc_method(errors=END_ERRORS)
+    @rpc_method(CONDUCTOR, errors=END_ERRORS)
     def unclaim_pci_devices(self, arguments: PciClaimEnd, call: Call) -> None:
         """Release a claim of kind ``attach`` that is still ``building``, or some of its devices.
         Idempotent."""
         self._end_claims(arguments, "unclaim", call)
 
-    @rpc_method(errors=END_ERRORS, by_position=("claim_uuid",))
+    @rpc_method(CONDUCTOR, errors=END_ERRORS, by_position=("claim_uuid",))
     def free_pci_device_claims_for_instance(self, arguments: PciClaimsEnd, call: Call) -> None:
         """Release the claims of kind ``attach`` of an instance that are still ``building``, or one
         of them, or some of their devices. Idempotent."""
         self._end_claims(arguments, "unclaim", call)
 
-    @rpc_method(errors=END_ERRORS, by_position=("claim_uuid",))
+    @rpc_method(CONDUCTOR, errors=END_ERRORS, by_position=("claim_uuid",))
     def free_pci_device_allocations_for_instance(self, arguments: PciClaimsEnd, call: Call) -> None:
         """Release the ``active`` claims of kind ``attach`` of an instance, or one of them, or some
         of their devices, when its guest has detached the devices. Idempotent."""
         self._end_claims(arguments, "free", call)
 
-    @rpc_method(errors=("PciDeviceNotFound",))
+    @rpc_method(OPERATOR, errors=("PciDeviceNotFound",))
     def quarantine_pci_device(self, arguments: QuarantinePciDevice, call: Call) -> None:
         """Make a device unavailable to new claims, and every virtual GPU of it, too. Its current
         users keep what they have."""
         self._tracker.set_quarantine(arguments.address, arguments.reason, call)
 
-    @rpc_method(errors=("PciDeviceNotFound",))
+    @rpc_method(OPERATOR, errors=("PciDeviceNotFound",))
     def clear_pci_device(self, arguments: ClearPciDevice, call: Call) -> None:
         """End the quarantine of a device."""
         self._tracker.set_quarantine(arguments.address, None, call)

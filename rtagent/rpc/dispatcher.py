@@ -9,29 +9,39 @@ import oslo_messaging
 from rtagent.ports import Reporter
 from rtagent.rpc.call_monitor import CallMonitor
 from rtagent.rpc.context import ContextSerializer
-from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.incoming import Incoming
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc.serving import is_served
+from rtagent.rpc.trust.signed_reply import SignedReplies
 
 UNKNOWN = "a call was refused, because this release does not have its method or version"
 
 
 class OnlyMethods(oslo_messaging.RPCAccessPolicyBase):
-    """Allows the methods of the table, and no other attribute of the endpoint."""
+    """Allows the methods that an endpoint serves, and no other attribute of it."""
 
     def is_allowed(self, endpoint: object, method: str) -> bool:
-        return method in METHODS
+        return is_served(endpoint, method)
 
 
 class Dispatcher(oslo_messaging.RPCDispatcher):
     """Dispatches to one endpoint."""
 
-    def __init__(self, endpoint: Endpoint, monitor: CallMonitor, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        endpoint: object,
+        monitor: CallMonitor,
+        replies: SignedReplies,
+        reporter: Reporter,
+    ) -> None:
         super().__init__([endpoint], ContextSerializer(), OnlyMethods)
-        self._monitor, self._reporter = monitor, reporter.named(__name__)
+        self._monitor, self._replies = monitor, replies
+        self._reporter = reporter.named(__name__)
 
     def dispatch(self, incoming: Incoming) -> Any:
         """Serve a call and return its reply."""
+        return self._replies.serve(incoming, lambda: self._dispatch(incoming))
+
+    def _dispatch(self, incoming: Incoming) -> Any:
         try:
             with self._monitor.watch(incoming, incoming.caller_timeout):
                 return super().dispatch(incoming)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
 
 from rtagent.errors import DuplicateHost, NodeNotReady
+from rtagent.identity import machine
 from rtagent.model.base import Uuid, Value
+from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
 from rtagent.rpc.claim_endpoint import UpdateUsage
@@ -52,6 +55,20 @@ class AgentIdentity(Value, frozen=True, kw_only=True):
         }
         more = "".join(f", {name} {value}" for name, value in known.items() if value)
         return f"node {self.node_uuid} ({self.node}{more})"
+
+
+def agent_identity(node: Node, state_path: str) -> AgentIdentity:
+    """Return the identity of a new start of the agent."""
+    writer = machine.writer(state_path)
+    return AgentIdentity(
+        agent_uuid=str(uuid.uuid4()),
+        node_uuid=node.uuid,
+        node=ascii_text(node.hypervisor_hostname),
+        machine_id=ascii_text(writer.machine_id),
+        boot_id=ascii_text(writer.boot_id),
+        state_path=ascii_text(writer.state_path),
+        host_ip=ascii_text(node.host_ip),
+    )
 
 
 def ascii_text(text: str) -> str:

@@ -18,6 +18,8 @@ from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
 
 #: The largest message, in bytes. The largest that a client sends for a real guest has some 20 kB.
 MAX_BODY = 2**20
+#: The same for schedulers: a report may describe a host with many devices.
+MAX_REPORT = 2**22
 #: The number of values in a message; more are refused before they are parsed.
 MAX_VALUES = 10_000
 #: The digits of a number. The time to parse a number grows with their square.
@@ -32,9 +34,12 @@ MAX_CONTEXT_DEPTH = 8
 
 _CONTEXT = "_context_"
 
+#: The header that RabbitMQ adds to a message that it dead-letters. No client can remove it.
+_DEAD_LETTER = "x-death"
+
 #: The reasons of refusals, by the label of the counter ``rtagent_rpc_refused_total``.
 REASONS = {
-    "size": f"it has more than {MAX_BODY} bytes",
+    "size": f"it has more than {MAX_BODY} bytes, or {MAX_REPORT} for a scheduler",
     "properties": "its properties cannot be decoded, or its content encoding is not utf-8",
     "compression": "it is compressed ([oslo_messaging_rabbit] kombu_compression of the caller "
     "must be unset)",
@@ -44,6 +49,8 @@ REASONS = {
     "request": "its fields are not those of a request",
     "context": "its context is not one that can be passed on",
     "duplicate": "it was delivered before",
+    "exchange": "it came by another way than the exchange of the topic, so the broker has not "
+    "checked that its sender may write to the topic",
 }
 
 
@@ -97,13 +104,13 @@ _envelope = msgspec.json.Decoder(_Envelope)
 msgspec.convert({"method": "ping"}, _Request)
 
 
-def check(body: bytes, properties: Mapping[str, Any]) -> str | None:
+def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) -> str | None:
     """Return the message's unique id, which is None in a message that has none.
 
-    :param properties: of AMQP, by py-amqp's names.
+    :param properties: of AMQP, by py-amqp's names. :param max_body: bytes.
     :raises Refused: it breaks a rule.
     """
-    _check_properties(body, properties)
+    _check_properties(body, properties, max_body)
     fields = _fields(body)
     _check_context(fields)
     try:
@@ -116,9 +123,35 @@ def check(body: bytes, properties: Mapping[str, Any]) -> str | None:
     return request.unique_id
 
 
-def _check_properties(body: bytes, properties: Mapping[str, Any]) -> None:
+def check_delivery(
+    queue: str,
+    delivery: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    exchange: str,
+    *,
+    fanout: bool = False,
+) -> None:
+    """Check that the broker has judged the sender by the permissions for the topic.
+
+    Every user that may send replies may write to the default exchange, and so to any queue.
+    RabbitMQ also does not compare topic permissions with the header ``CC``, with the routing key of
+    dead letters, nor with that of messages to another exchange that is bound to this one.
+
+    :param queue: from which the message came. :param delivery: its exchange and routing key.
+    :param exchange: to which the queue is bound. :param fanout: it sends to all its queues.
+    :raises Refused: it came in another way.
+    """
+    direct = bool(exchange) and delivery.get("exchange") == exchange
+    # With a CC header, the routing key is that of another queue.
+    addressed = fanout or delivery.get("routing_key") == queue
+    dead = _DEAD_LETTER in (properties.get("application_headers") or {})
+    if not direct or not addressed or dead:
+        raise Refused("exchange")
+
+
+def _check_properties(body: bytes, properties: Mapping[str, Any], max_body: int) -> None:
     content_type = properties.get("content_type")
-    if content_type == OVERSIZED or len(body) > MAX_BODY:
+    if content_type == OVERSIZED or len(body) > max_body:
         raise Refused("size")
     if content_type == UNDECODABLE:
         raise Refused("properties")

@@ -4,43 +4,37 @@ Agents with one host name consume one queue, so that each call reaches any of th
 cannot exclude that, because each machine may have its own. The broker can: the lock is an exclusive
 queue, which RabbitMQ gives to one connection at a time and deletes with that connection.
 
-An agent that finds the queue locked sends its identity to it. The holder answers with its own, so
-both know of each other. A holder that has died does not answer, and the broker drops its connection
-after two or three heartbeats.
+An agent that finds the queue locked sends its identity to it, through the exchange of calls, so
+that the topic permissions of the broker decide who may do so. The holder answers with its own, so
+both know of each other. A holder that has died does not answer, and the broker drops its
+connection after two or three heartbeats.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import random
-import ssl
 from collections.abc import Callable
 from typing import Any
 
 import amqp
 import msgspec
-import oslo_messaging
 from oslo_config import cfg
-from oslo_messaging._drivers.common import ConfigOptsProxy
 
 from rtagent.model.base import Value
-from rtagent.rpc.amqp_frames import harmless_frames
+from rtagent.rpc.broker.connection import BROKEN, Broker, broker_of
+from rtagent.rpc.broker.names import lock_queue
 from rtagent.rpc.duplicates import AgentIdentity
-from rtagent.rpc.methods import TOPIC
+from rtagent.rpc.envelope import Refused, check_delivery
 
 #: Seconds between two heartbeats of the connection. RabbitMQ advises against less.
 HEARTBEAT = 5
-#: Seconds for a connection, and for each answer of the broker.
-BROKER_TIMEOUT = 5.0
 #: Seconds for which the answer of the holder is awaited.
 ANSWER_TIMEOUT = 2.0
 #: Bytes of the longest message that is received.
 MAX_MESSAGE = 4096
 #: RabbitMQ's pseudo queue for replies, which needs no declaration.
 REPLY_TO = "amq.rabbitmq.reply-to"
-
-_BROKEN = (amqp.AMQPError, OSError)
 
 
 class Attempt(enum.Enum):
@@ -73,18 +67,14 @@ class HostLock:
 
     def __init__(
         self,
-        conf: cfg.ConfigOpts,
-        url: oslo_messaging.TransportURL,
+        broker: Broker,
         host: str,
         me: AgentIdentity,
         met: Callable[[AgentIdentity], None],
     ) -> None:
         """:param met: is called with the identity of each agent that wants the lock meanwhile."""
-        # As oslo.messaging reads them: ``?ssl=1`` in the URL overrides the configuration.
-        self._options = ConfigOptsProxy(conf, url, "oslo_messaging_rabbit").oslo_messaging_rabbit
-        self._url, self._me, self._met = url, me, met
-        # Not of the form "TOPIC.HOST", which could be the RPC queue of another host.
-        self._queue = f"{TOPIC}_lock.{host}"
+        self._broker, self._me, self._met = broker, me, met
+        self._queue = lock_queue(host)
         self._connection: amqp.Connection | None = None
         self._channel: amqp.Channel | None = None
 
@@ -96,7 +86,9 @@ class HostLock:
         """Try to take the lock. If another agent has it, exchange identities with that agent."""
         self._channel = None
         try:
-            connection = self._connection = self._connection or self._connect()
+            connection = self._connection = self._connection or self._broker.connect(
+                self._queue, HEARTBEAT
+            )
             try:
                 self._channel = self._declare(_channel(connection))
                 return Outcome(attempt=Attempt.HELD)
@@ -106,7 +98,7 @@ class HostLock:
             except amqp.ChannelError as error:
                 self.close()  # it may have declared the queue, but must not read it
                 return Outcome(attempt=Attempt.REFUSED, why=str(error))
-        except _BROKEN as error:
+        except BROKEN as error:
             self.close()
             return Outcome(attempt=Attempt.UNREACHABLE, why=str(error) or type(error).__name__)
 
@@ -119,7 +111,7 @@ class HostLock:
         try:
             self._drain(seconds)
             self._connection.heartbeat_tick()
-        except _BROKEN:
+        except BROKEN:
             self.close()
         return self.held
 
@@ -136,6 +128,8 @@ class HostLock:
         # A quorum queue cannot be exclusive, and may be the default of the virtual host.
         classic = {"x-queue-type": "classic"}
         channel.queue_declare(self._queue, exclusive=True, auto_delete=False, arguments=classic)
+        exchange = self._broker.control_exchange(channel)
+        channel.queue_bind(self._queue, exchange, self._queue)
         channel.basic_consume(
             self._queue, no_ack=True, callback=lambda message: self._answer(channel, message)
         )
@@ -143,84 +137,41 @@ class HostLock:
 
     def _answer(self, channel: amqp.Channel, message: amqp.Message) -> None:
         """Answer an agent that wants the lock."""
+        try:
+            # Every user that may send replies can write to the queue by the default exchange.
+            check_delivery(
+                self._queue, message.delivery_info, message.properties, self._broker.exchange
+            )
+        except Refused:
+            return
         other = _identity(message)
         if other is None or other.agent_uuid == self._me.agent_uuid:
             return
         self._met(other)
         reply_to = message.properties.get("reply_to", "")
         if reply_to.startswith(REPLY_TO):  # and not to any queue that a sender names
-            self._send(channel, reply_to)
+            self._send(channel, "", reply_to)
 
     def _ask_holder(self, channel: amqp.Channel) -> AgentIdentity | None:
         """Send the own identity to the holder, and return that of the holder if it answers."""
+        exchange = self._broker.control_exchange(channel)
         answers: list[amqp.Message] = []
         channel.basic_consume(REPLY_TO, no_ack=True, callback=answers.append)
-        self._send(channel, self._queue, reply_to=REPLY_TO)
+        self._send(channel, exchange, self._queue, reply_to=REPLY_TO)
         self._drain(ANSWER_TIMEOUT)
         channel.close()
         holder = _identity(answers[0]) if answers else None
         return None if holder == self._me else holder
 
-    def _send(self, channel: amqp.Channel, queue: str, **properties: Any) -> None:
+    def _send(self, channel: amqp.Channel, exchange: str, queue: str, **properties: Any) -> None:
         message = amqp.Message(msgspec.json.encode(self._me), **properties)
-        channel.basic_publish(message, routing_key=queue)
+        channel.basic_publish(message, exchange, queue)
 
     def _drain(self, seconds: float) -> None:
         """Wait for one event, for this time at most."""
         assert self._connection is not None
         with contextlib.suppress(TimeoutError):
             self._connection.drain_events(timeout=seconds)
-
-    # -- the connection ---------------------------------------------------------------------------
-
-    def _connect(self) -> amqp.Connection:
-        """Connect to one of the brokers. :raises AMQPError: OSError: of the last one."""
-        hosts = self._url.hosts or [oslo_messaging.TransportHost("localhost")]
-        *others, last = random.sample(hosts, len(hosts))
-        for host in others:
-            try:
-                return self._connect_to(host)
-            except _BROKEN:
-                pass
-        return self._connect_to(last)
-
-    def _connect_to(self, host: oslo_messaging.TransportHost) -> amqp.Connection:
-        address = f"[{host.hostname}]" if ":" in host.hostname else host.hostname
-        connection = amqp.Connection(
-            host=f"{address}:{host.port or 5672}",
-            userid=host.username or "guest",
-            password=host.password or "guest",
-            virtual_host=self._url.virtual_host or "/",
-            login_method=self._options.rabbit_login_method,
-            ssl=self._tls(host),
-            connect_timeout=BROKER_TIMEOUT,
-            read_timeout=BROKER_TIMEOUT,
-            write_timeout=BROKER_TIMEOUT,
-            heartbeat=HEARTBEAT,
-            client_properties={"connection_name": self._queue},
-            frame_handler=harmless_frames,
-        )
-        try:
-            connection.connect()
-        except BaseException:
-            connection.collect()
-            raise
-        return connection
-
-    def _tls(self, host: oslo_messaging.TransportHost) -> dict[str, Any] | bool:
-        """The options of TLS, with oslo.messaging's meaning. ``ssl_version`` is negotiated."""
-        options = self._options
-        if not options.ssl:
-            return False
-        tls: dict[str, Any] = {}
-        if options.ssl_key_file:
-            tls["keyfile"] = options.ssl_key_file
-        if options.ssl_cert_file:
-            tls["certfile"] = options.ssl_cert_file
-        if options.ssl_ca_file:
-            tls |= {"ca_certs": options.ssl_ca_file, "cert_reqs": ssl.CERT_REQUIRED}
-            tls["server_hostname"] = host.hostname
-        return tls or True
 
 
 def host_lock(
@@ -230,8 +181,8 @@ def host_lock(
 
     Call it after `get_transport`, which registers the options of the broker.
     """
-    url = oslo_messaging.TransportURL.parse(conf)
-    return HostLock(conf, url, host, me, met) if url.transport in ("rabbit", "kombu") else None
+    broker = broker_of(conf)
+    return None if broker is None else HostLock(broker, host, me, met)
 
 
 def _channel(connection: amqp.Connection) -> amqp.Channel:

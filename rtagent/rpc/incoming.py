@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rtagent.ports import Reporter
+from rtagent.rpc.context import REPLY_QUEUE
 from rtagent.rpc.late_replies import LateReplies
 
 #: The number of messages that wait or are served at the same time. While there are more, the broker
@@ -34,7 +35,9 @@ class Incoming:
     def __init__(self, message: Any, replies: LateReplies, end: Callable[[], None]) -> None:
         """:param end: is called when the message has been replied to."""
         self._incoming, self._replies, self._end = message, replies, end
-        self.ctxt, self.message, self.msg_id = message.ctxt, message.message, message.msg_id
+        self.message, self.msg_id = message.message, message.msg_id
+        # Also without a reply queue, so that no caller can name one in its context.
+        self.ctxt = {**message.ctxt, REPLY_QUEUE: getattr(message, "reply_q", None) or ""}
         self.caller_timeout = message.client_timeout
 
     def acknowledge(self) -> None:
@@ -50,6 +53,10 @@ class Incoming:
             self._replies.send(self._incoming, reply, failure)
         finally:
             self._end()
+
+
+#: The count of messages that were not dispatched, and its label for too many at the same time.
+REFUSED, OVERLOAD = "rpc_refused", "overload"
 
 
 class IncomingListener:
@@ -68,7 +75,7 @@ class IncomingListener:
                 if self._places.acquire(timeout=PATIENCE):
                     on_incoming([Incoming(message, self._replies, self._places.release)])
                 else:
-                    self._reporter.counted("rpc_refused", "overload")
+                    self._reporter.counted(REFUSED, OVERLOAD)
                     self._reporter.log("error", DROPPED)
 
         self._listener.start(receive)

@@ -7,15 +7,22 @@ the declaration.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_type_hints
 
-from rtagent.model.base import Document, Name, Uuid, Value
+import msgspec
 
-#: Errors that any call may return; the last two while another agent has, or may have, the same host
-#: name.
-COMMON_ERRORS = ("InvalidRequest", "NodeNotFound", "DuplicateHost", "NodeNotReady")
+from rtagent.model.base import Document, Name, Uuid, Value
+from rtagent.rpc.call_limit import SLOW_CALLS
+from rtagent.rpc.roles import ANY, OPERATOR
+
+#: Errors that any call may return; the last one if its caller makes too many calls.
+COMMON_ERRORS = ("InvalidRequest", "SignatureInvalid", "NotAuthorized", "TooManyRequests")
+#: Errors that any call of an agent may return; the last two while another agent has, or may have,
+#: the same host name.
+AGENT_ERRORS = ("NodeNotFound", "DuplicateHost", "NodeNotReady")
 #: Errors that a flavor and an image may cause, in addition to `InvalidRequest`.
 FLAVOR_ERRORS = (
     *("PropertyInvalid", "PropertyConflict", "FlavorImageConflict"),
@@ -27,20 +34,18 @@ CHANGE_ERRORS = ("ClaimConflict", "StoreUnavailable", "TrackerBusy")
 CREATION_ERRORS = (
     *FLAVOR_ERRORS,
     *("ComputeResourcesUnavailable", "ClaimExpired", "NodeNotReady", "StoreRestored"),
-    *("HypervisorUnavailable", "AllocationMismatch", "AllocationNotWritten"),
+    *("HypervisorUnavailable", "AllocationMismatch", "AllocationNotWritten", "NodeDraining"),
 )
 #: Errors that a later call for a claim may return.
 CLAIM_ERRORS = ("ClaimNotFound", "ClaimExpired", "IllegalTransition")
-#: The error that a call of a slow method may return.
-SLOW_ERRORS = ("TooManyRequests",)
 #: Errors that a call may return if the caller may start the domain after it.
-READY_ERRORS = ("CpuPowerFailed", "TooManyRequests")
+READY_ERRORS = ("CpuPowerFailed",)
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class Arguments(Document, frozen=True, kw_only=True):
-    """The arguments of every method.
+    """The arguments of every method of an agent.
 
     :ivar node: the hypervisor_hostname that the caller expects; null: not checked.
     :ivar node_uuid: the uuid of the node that the caller means; null: not checked. Two machines may
@@ -70,55 +75,102 @@ class Method(Value, frozen=True, kw_only=True):
     :ivar by_position: optional arguments that the Python client also takes by position, after the
         required ones.
     :ivar slow: a call may wait for Placement, libvirt or the service registry; `CallLimit` bounds
-        how many are served at once.
+        how many are served at once. :ivar at_once: that number.
+    :ivar cast: it is cast to every server of its topic, which sends no reply.
+    :ivar batch_of: the method whose calls its argument ``claims`` lists; "": it is no batch.
+    :ivar role: that the caller must have, see `rtagent.rpc.roles`.
     """
 
     name: str
+    role: str
     effect: str
-    arguments: type[Arguments]
+    arguments: type[Document]
     reply: type[Value] | None = None
     errors: tuple[str, ...] = ()
     by_position: tuple[str, ...] = ()
     slow: bool = False
+    at_once: int = SLOW_CALLS
+    cast: bool = False
+    batch_of: str = ""
+
+    @property
+    def takes_operation_id(self) -> bool:
+        """Whether a call has an operation id of its own."""
+        fields = self.arguments.__struct_fields__
+        return issubclass(self.arguments, Arguments) and "operation_id" in fields
 
     @property
     def changes(self) -> bool:
-        """Whether the method changes state and therefore takes an operation id."""
-        return "operation_id" in self.arguments.__struct_fields__
+        """Whether the method changes state; its calls, or those that it lists, have operation
+        ids."""
+        return self.takes_operation_id or bool(self.batch_of)
+
+    @property
+    def for_one_server(self) -> bool:
+        """Whether the signature of a call must name the server: a copy could have its effect at
+        another server of the topic. Schedulers may select, and read, in place of each other.
+        """
+        if self.cast or self.role == ANY:
+            return False
+        return issubclass(self.arguments, Arguments) or self.role == OPERATOR
 
     @property
     def all_errors(self) -> tuple[str, ...]:
-        """The names of the errors of `rtagent.errors` that the method may return."""
-        common = (*COMMON_ERRORS, *CHANGE_ERRORS) if self.changes else COMMON_ERRORS
-        slow = SLOW_ERRORS if self.slow else ()
-        return tuple(dict.fromkeys((*common, *slow, *self.errors)))
+        """The names of the errors that the method may return."""
+        of_agents = issubclass(self.arguments, Arguments)
+        agent = AGENT_ERRORS if of_agents else ()
+        change = CHANGE_ERRORS if self.changes else ()
+        return tuple(dict.fromkeys((*COMMON_ERRORS, *agent, *change, *self.errors)))
 
 
 def rpc_method(
-    errors: tuple[str, ...] = (), by_position: tuple[str, ...] = (), *, slow: bool = False
+    role: str,
+    errors: tuple[str, ...] = (),
+    by_position: tuple[str, ...] = (),
+    *,
+    slow: bool = False,
+    at_once: int = SLOW_CALLS,
+    cast: bool = False,
+    batch_of: str = "",
 ) -> Callable[[_Handler], _Handler]:
     """Declare a function of an endpoint group as a method of the API.
 
     Its docstring is the method's effect; the annotations of its parameter ``arguments`` and of its
-    result are the types of arguments and reply. A method that changes state also takes the `Call`.
+    result are the types of arguments and reply. A method that changes state also takes the `Call`,
+    and a batch a list of them.
 
-    :param errors: see `Method`. :param by_position: see `Method`. :param slow: see `Method`.
+    :param role: and the others: see `Method`.
     """
 
     def declare(handler: _Handler) -> _Handler:
         types = get_type_hints(handler)
+        _examine(types["arguments"])
         handler.rpc_method = Method(  # type: ignore[attr-defined]
             name=handler.__name__,
+            role=role,
             effect=" ".join(str(handler.__doc__).split()),
             arguments=types["arguments"],
             reply=None if types["return"] is type(None) else types["return"],
             errors=errors,
             by_position=by_position,
             slow=slow,
+            at_once=at_once,
+            cast=cast,
+            batch_of=batch_of,
         )
         return handler
 
     return declare
+
+
+def _examine(arguments: type[Document]) -> None:
+    """Let msgspec examine a type, which it does at its first use.
+
+    If two threads do that at the same time, the process crashes (0.22.0). Here it is done under the
+    import lock.
+    """
+    with contextlib.suppress(msgspec.ValidationError):
+        msgspec.convert(None, arguments)
 
 
 def declared(group: type) -> Iterator[Method]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rtagent.rpc import topics
+from rtagent.rpc.adoption_endpoint import AdoptionEndpoint
 from rtagent.rpc.allocation_endpoint import AllocationEndpoint
 from rtagent.rpc.claim_endpoint import ClaimEndpoint
 from rtagent.rpc.device_endpoint import DeviceEndpoint
+from rtagent.rpc.document_endpoint import DocumentEndpoint
+from rtagent.rpc.drain_endpoint import DrainEndpoint
+from rtagent.rpc.host_report_endpoint import HostReportEndpoint
 from rtagent.rpc.method import Method, declared
 from rtagent.rpc.move_endpoint import MoveEndpoint
 from rtagent.rpc.node_endpoint import NodeEndpoint
 from rtagent.rpc.read_endpoint import ReadEndpoint
 
-TOPIC = "rtagent"
-VERSION = "1.2"
+TOPIC = topics.AGENT
+VERSION = "1.8"
 
 #: In the order in which the reference lists their methods.
 GROUPS = (
@@ -21,8 +26,12 @@ GROUPS = (
     MoveEndpoint,
     DeviceEndpoint,
     AllocationEndpoint,
+    AdoptionEndpoint,
     ReadEndpoint,
     NodeEndpoint,
+    DrainEndpoint,
+    DocumentEndpoint,
+    HostReportEndpoint,
 )
 
 #: By name.

@@ -23,6 +23,7 @@ from rtagent.rpc.method import (
     Change,
     rpc_method,
 )
+from rtagent.rpc.roles import CONDUCTOR
 from rtagent.tracker import ResourceTracker
 
 
@@ -121,7 +122,7 @@ class MoveEndpoint:
     ) -> None:
         self._tracker, self._auditor, self._replies = tracker, auditor, claim_replies
 
-    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
+    @rpc_method(CONDUCTOR, errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def resize_claim(self, arguments: ResizeClaim, call: Call) -> replies.Claim:
         """Claim resources for a resize or a cold migration to this host, or for a resize on it. The
         claim is ``incoming`` and leased, and exists besides the claim that the instance may have
@@ -134,14 +135,14 @@ class MoveEndpoint:
         )
         return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
 
-    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
+    @rpc_method(CONDUCTOR, errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def live_migration_claim(self, arguments: LiveMigrationClaim, call: Call) -> replies.Claim:
         """Claim resources for a live migration to this host. The claim is ``incoming`` and
         leased."""
         request = move_request(arguments, arguments.migration or "live-migration")
         return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
 
-    @rpc_method(errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
+    @rpc_method(CONDUCTOR, errors=(*CREATION_ERRORS, *READY_ERRORS), by_position=("migration",))
     def rebuild_claim(self, arguments: RebuildClaim, call: Call) -> replies.Claim:
         """Claim resources for an instance that is evacuated to this host. The claim is ``incoming``
         and leased."""
@@ -150,7 +151,7 @@ class MoveEndpoint:
         )
         return self._replies.incoming(self._tracker.moves.move_claim(request, call), call)
 
-    @rpc_method(errors=CLAIM_ERRORS)
+    @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def start_move_out(self, arguments: MoveChange, call: Call) -> replies.Claim:
         """At the source, before the guest leaves: make its ``active`` claim ``outgoing``, which
         keeps its resources for a revert."""
@@ -158,7 +159,7 @@ class MoveEndpoint:
         claim = self._tracker.moves.start_move_out(owner, migration, call)
         return self._replies.claim(claim)
 
-    @rpc_method(errors=CLAIM_ERRORS)
+    @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def finish_move(self, arguments: MoveChange, call: Call) -> replies.Claim:
         """At the destination, when the guest has arrived: make its ``incoming`` claim ``active``. A
         caller that receives ``ClaimExpired`` must not start the domain."""
@@ -166,7 +167,7 @@ class MoveEndpoint:
         claim = self._tracker.moves.finish_move(owner, migration, call)
         return self._replies.claim(claim)
 
-    @rpc_method(errors=CLAIM_ERRORS)
+    @rpc_method(CONDUCTOR, errors=CLAIM_ERRORS)
     def finish_evacuation(self, arguments: EvacuationChange, call: Call) -> replies.Claim:
         """At the destination, when the evacuated guest has arrived: make its ``incoming`` claim
         ``active`` and the migration ``done``. A caller that receives ``ClaimExpired`` must not
@@ -175,7 +176,7 @@ class MoveEndpoint:
         claim = self._tracker.moves.finish_evacuation(owner, migration, call)
         return self._replies.claim(claim)
 
-    @rpc_method(errors=("IllegalTransition",))
+    @rpc_method(CONDUCTOR, errors=("IllegalTransition",))
     def drop_move_claim_at_source(self, arguments: MoveChange, call: Call) -> None:
         """Confirm a move at the source: release the source's claim. The migration becomes
         ``confirmed``; a live migration or an evacuation becomes ``completed``. Idempotent."""
@@ -183,14 +184,14 @@ class MoveEndpoint:
             arguments.instance_uuid, arguments.migration, call, self._auditor.domains
         )
 
-    @rpc_method(errors=("IllegalTransition",))
+    @rpc_method(CONDUCTOR, errors=("IllegalTransition",))
     def drop_move_claim_at_dest(self, arguments: MoveChange, call: Call) -> None:
         """Revert a move at the destination: release the destination's claim. The migration becomes
         ``reverted``. Idempotent."""
         owner, migration = arguments.instance_uuid, arguments.migration
         self._tracker.moves.drop_move_claim_at_dest(owner, migration, call)
 
-    @rpc_method(errors=(*CLAIM_ERRORS, *READY_ERRORS))
+    @rpc_method(CONDUCTOR, errors=(*CLAIM_ERRORS, *READY_ERRORS))
     def finish_revert(self, arguments: MoveChange, call: Call) -> replies.Claim:
         """At the source, when the guest is back: make its ``outgoing`` claim ``active``. A caller
         that receives ``ClaimExpired`` must not start the domain."""
@@ -198,7 +199,7 @@ class MoveEndpoint:
         claim = self._tracker.moves.finish_revert(owner, migration, call)
         return self._replies.startable(claim)
 
-    @rpc_method(errors=("IllegalTransition",))
+    @rpc_method(CONDUCTOR, errors=("IllegalTransition",))
     def drop_move_claim(self, arguments: MoveChange, call: Call) -> None:
         """Report a failed move, at either side: release the destination's claim, make the source's
         claim ``active`` again, and set the migration to ``error``. Idempotent."""

@@ -12,7 +12,9 @@ from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, Service, ServiceRegistry
 from rtagent.reconcile import drift
 from rtagent.rpc import replies
+from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.method import Arguments, Change, rpc_method
+from rtagent.rpc.roles import ANY, CONDUCTOR, OPERATOR, READER, SCHEDULER
 from rtagent.rpc.shared_call import SharedCall
 from rtagent.tracker import ResourceTracker
 
@@ -26,6 +28,12 @@ class SetService(Change, frozen=True, kw_only=True):
 
     disabled: bool
     disabled_reason: Name | None = None
+
+
+class UpdateForcedDown(Arguments, frozen=True, kw_only=True):
+    """:ivar forced_down: what the schedulers' database has. False: no longer."""
+
+    forced_down: bool
 
 
 class AcceptRestore(Change, frozen=True, kw_only=True):
@@ -60,7 +68,7 @@ class NodeEndpoint:
         self._started, self._audit_timeout = clock.monotonic(), audit_timeout
         self._agent_uuid = agent_uuid
 
-    @rpc_method(errors=("HypervisorUnavailable", "TrackerBusy"), slow=True)
+    @rpc_method(OPERATOR, errors=("HypervisorUnavailable", "TrackerBusy"), slow=True)
     def update_available_resource(self, arguments: Arguments) -> replies.Audit:
         """Run an audit now and return its summary. Callers that wait at the same time share the
         next audit."""
@@ -69,6 +77,7 @@ class NodeEndpoint:
         return replies.Audit(**fields, sentence=str(summary))
 
     @rpc_method(
+        OPERATOR,
         errors=("PlacementError", "PlacementConflict", "PlacementUnavailable", "NodeNotReady"),
         slow=True,
     )
@@ -78,17 +87,17 @@ class NodeEndpoint:
         synchronisation."""
         return replies.Mirrored(revision=self._sync_placement())
 
-    @rpc_method()
+    @rpc_method(CONDUCTOR)
     def build_failed(self, arguments: Change, call: Call) -> None:
         """Count a failed build: increment ``stats.failed_builds``."""
         self._tracker.build_failed(call)
 
-    @rpc_method()
+    @rpc_method(CONDUCTOR)
     def build_succeeded(self, arguments: Change, call: Call) -> None:
         """Report a successful build: reset ``stats.failed_builds`` to zero."""
         self._tracker.build_succeeded(call)
 
-    @rpc_method(by_position=("disabled_reason",), slow=True)
+    @rpc_method(OPERATOR, by_position=("disabled_reason",), slow=True)
     def set_service(self, arguments: SetService, call: Call) -> Service:
         """Disable the host for scheduling, with a reason, or enable it again."""
         host = self._tracker.snapshot().node.host
@@ -96,14 +105,24 @@ class NodeEndpoint:
         self._tracker.once(call, lambda: self._registry.set_disabled(host, disabled, reason))
         return next(each for each in self._registry.services() if each.host == host)
 
-    @rpc_method()
+    @rpc_method(SCHEDULER, cast=True)
+    def update_forced_down(self, arguments: UpdateForcedDown) -> None:
+        """Record whether an operator has forced the host down. A scheduler casts it as the answer
+        to a report that differs from the schedulers' database, if the agent has a database of its
+        own. While the host is forced down, calls that create claims are refused."""
+        host = self._tracker.snapshot().node.host
+        self._registry.set_forced_down(host, arguments.forced_down)
+
+    @rpc_method(READER)
     def get_restore(self, arguments: Arguments) -> replies.RestoredStore:
         """Return what may be missing from a database that went back in time, as when a backup is
         restored. Until that is accepted, calls that create claims are refused with
         ``StoreRestored``, and audits free nothing."""
         return self._restored_store(self._tracker.restored)
 
-    @rpc_method(errors=("RestoreNotFound", "HypervisorUnavailable", "NodeNotReady"), slow=True)
+    @rpc_method(
+        OPERATOR, errors=("RestoreNotFound", "HypervisorUnavailable", "NodeNotReady"), slow=True
+    )
     def accept_restore(self, arguments: AcceptRestore, call: Call) -> replies.RestoredStore:
         """Audit the host, so that everything that runs is counted; then accept the restored
         database, and create claims again."""
@@ -140,10 +159,10 @@ class NodeEndpoint:
             ),
         )
 
-    @rpc_method()
+    @rpc_method(ANY)
     def ping(self, arguments: Arguments) -> replies.Pong:
-        """Return the agent's version, host, node and start, the node's revision, and the agent's
-        uptime."""
+        """Return the agent's version, host, node and start, the node's revision, the agent's
+        uptime, and the time of its clock. It never needs a signature."""
         state = self._tracker.snapshot()
         return replies.Pong(
             version=self._version,
@@ -153,4 +172,5 @@ class NodeEndpoint:
             uptime=self._clock.monotonic() - self._started,
             node_uuid=state.node.uuid,
             agent_uuid=self._agent_uuid,
+            time=clock_text(self._clock.now()),
         )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
-from rtagent.compute_node import compute_node
 from rtagent.errors import ClaimNotFound, InvalidRequest
-from rtagent.model.base import Uuid
+from rtagent.model.base import SomeItems, Uuid
 from rtagent.model.decision import Granted
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import PciRequest
+from rtagent.model.metric import Metric
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.move import MoveRequest, SourceFacts
 from rtagent.model.request import AttachRequest, BuildRequest
@@ -28,6 +27,8 @@ from rtagent.rpc.move_endpoint import (
     ResizeClaim,
     move_request,
 )
+from rtagent.rpc.roles import READER
+from rtagent.state.compute_node import compute_node
 from rtagent.tracker import TEST_CALL, ResourceTracker
 
 
@@ -42,7 +43,7 @@ class TestClaim(BuildArguments, frozen=True, kw_only=True):
     kind: Literal["build", "attach", "resize", "migration", "live-migration", "evacuation"] = (
         "build"
     )
-    pci_requests: Annotated[tuple[PciRequest, ...], Meta(min_length=1)] | None = None
+    pci_requests: SomeItems[PciRequest] | None = None
     flavor: Flavor | None = None
     image: Image | None = None
     migration: MigrationFacts | None = None
@@ -77,21 +78,28 @@ _NOT_REQUIRED = frozenset({"operation_id", "migration"})
 class ReadEndpoint:
     """Serves the methods that change nothing."""
 
-    def __init__(self, tracker: ResourceTracker, claim_replies: replies.ClaimReplies) -> None:
-        self._tracker, self._replies = tracker, claim_replies
+    def __init__(
+        self,
+        tracker: ResourceTracker,
+        claim_replies: replies.ClaimReplies,
+        metrics: Callable[[], Sequence[Metric]],
+    ) -> None:
+        """:param metrics: returns what the compute monitors have measured."""
+        self._tracker, self._replies, self._metrics = tracker, claim_replies, metrics
 
     @rpc_method(
+        READER,
         errors=(
             *FLAVOR_ERRORS,
             "AllocationMismatch",
             *("ClaimConflict", "ClaimNotFound", "StoreUnavailable", "NodeNotReady"),
-            *("StoreRestored", "HypervisorUnavailable"),
-        )
+            *("StoreRestored", "HypervisorUnavailable", "NodeDraining"),
+        ),
     )
     def test_claim(self, arguments: TestClaim) -> replies.Verdict:
         """Decide a claim without making it: the reply that the claim would get now, with every
         reason. Changes nothing."""
-        decision = self._tracker.test_claim(_request(arguments))
+        decision = self._tracker.test_claim(tested_request(arguments))
         if isinstance(decision, Granted):
             claim = self._replies.claim(decision.claims[0])
             return replies.Verdict(granted=True, claim=claim)
@@ -100,7 +108,7 @@ class ReadEndpoint:
             granted=False, reasons=tuple(replies.Reason(**reason) for reason in reasons)
         )
 
-    @rpc_method(errors=("ClaimNotFound",))
+    @rpc_method(READER, errors=("ClaimNotFound",))
     def get_claim(self, arguments: GetClaim) -> replies.OneClaim:
         """Return one live claim."""
         state = self._tracker.snapshot()
@@ -111,31 +119,33 @@ class ReadEndpoint:
             claim=self._replies.claim(claim), revision=state.revision, stale=self._tracker.stale
         )
 
-    @rpc_method()
+    @rpc_method(READER)
     def get_claims_for_instance(self, arguments: GetClaimsForInstance) -> replies.Claims:
         """Return an instance's live claims on this node, oldest first."""
         state = self._tracker.snapshot()
         claims = state.claims_of(arguments.instance_uuid)
         return self._replies.claims(claims, state, self._tracker.stale)
 
-    @rpc_method()
+    @rpc_method(READER)
     def get_claims_for_host(self, arguments: Arguments) -> replies.Claims:
         """Return every live claim of this node, oldest first."""
         state = self._tracker.snapshot()
         claims = sorted(state.claims.values(), key=lambda claim: (claim.created_at, claim.uuid))
         return self._replies.claims(claims, state, self._tracker.stale)
 
-    @rpc_method()
+    @rpc_method(READER)
     def get_node(self, arguments: Arguments) -> replies.OneNode:
         """Return the node's record: capacity, usage, ratios and statistics."""
         state = self._tracker.snapshot()
         return replies.OneNode(
-            node=compute_node(state), revision=state.revision, stale=self._tracker.stale
+            node=compute_node(state, self._metrics()),
+            revision=state.revision,
+            stale=self._tracker.stale,
         )
 
 
-def _request(arguments: TestClaim) -> BuildRequest | AttachRequest | MoveRequest:
-    """The request that the claim's own method would make.
+def tested_request(arguments: TestClaim) -> BuildRequest | AttachRequest | MoveRequest:
+    """Return the request that the claim's own method would make.
 
     :raises InvalidRequest: that method would not take these arguments.
     """

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rtagent.model.base import MAX_INT
-from rtagent.rpc import schemas
+from rtagent.rpc import methods, scheduler_endpoint, schemas, topics
 from rtagent.rpc.method import Method
-from rtagent.rpc.methods import METHODS, TOPIC, VERSION
 from rtagent.rpc.schemas import Schema
+from rtagent.rpc.tables import TABLES
 
 _PLAIN = {"string": "string", "boolean": "boolean", "null": "null", "number": "number"}
 
 
-_INTRODUCTION = f"""\
-oslo.messaging: topic ``{TOPIC}``, server ``<host>``, version {VERSION}, no namespace. Arguments and
-replies are JSON; ``rtagent schema show METHOD`` prints their JSON Schemas, ``rtagent schema
-reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
+_AGENT = f"""\
+oslo.messaging: topic ``{topics.AGENT}``, server ``<host>``, version {methods.VERSION}, no
+namespace. Arguments and replies are JSON; ``rtagent schema show METHOD`` prints their JSON Schemas,
+``rtagent schema reference`` this page. ``rtagent.rpc.client.AgentAPI`` is the client for Python.
 
 A call that changes state takes an ``operation_id``, a uuid that the caller chooses, and has one
 effect under that id. Repeat it with the same id when its answer was lost, or when the error is
@@ -28,14 +28,28 @@ call for another one is refused with ``NodeNotFound`` and has no effect. An opti
 null. Integers go up to {MAX_INT}; 1.0 is not an integer.
 """
 
+_SCHEDULER = f"""\
+oslo.messaging: topic ``{topics.SCHEDULER}``, version {scheduler_endpoint.VERSION}, no namespace. A
+call without a server reaches any scheduler, a fanout cast all of them. Arguments and replies are
+JSON; ``rtagent schema show --topic {topics.SCHEDULER} METHOD`` prints their JSON Schemas.
+``rtagent.rpc.scheduler_client.SchedulerAPI`` is the client for Python.
 
-def reference() -> str:
+An optional argument may be null. Integers go up to {MAX_INT}; 1.0 is not an integer. The errors are
+those of ``rtagent.errors`` and of ``rtagent.scheduler.errors``. A call may be repeated when its
+answer was lost: what was selected for the lost answer is forgotten after ``[scheduler]
+assume_timeout``.
+"""
+_INTRODUCTIONS = {topics.AGENT: _AGENT, topics.SCHEDULER: _SCHEDULER}
+
+
+def reference(topic: str = topics.AGENT) -> str:
     """Every method with its arguments, reply and errors, then every document that they use."""
-    lines = [*_title("RPC reference", "="), _INTRODUCTION, *_title("Methods", "-")]
-    for method in METHODS.values():
+    table = TABLES[topic].methods
+    lines = [*_title("RPC reference", "="), _INTRODUCTIONS[topic], *_title("Methods", "-")]
+    for method in table.values():
         lines += _method(method)
     lines += _title("Documents", "-")
-    documents = _documents()
+    documents = _documents(table)
     for name in sorted(documents):
         lines += _document(name, documents[name])
     return "\n".join(lines).rstrip() + "\n"
@@ -47,7 +61,8 @@ def _method(method: Method) -> Iterator[str]:
     yield method.effect
     yield ""
     yield from _fields(schemas.resolve(root, root))
-    yield f":Reply: {_type(schemas.reply(method))}"
+    yield f":Role: {method.role}"
+    yield f":Reply: {'none: it is cast' if method.cast else _type(schemas.reply(method))}"
     yield f":Errors: {', '.join(f'``{name}``' for name in method.all_errors)}"
     yield ""
 
@@ -60,14 +75,16 @@ def _document(name: str, schema: Schema) -> Iterator[str]:
     yield from _fields(schema)
 
 
-def _documents() -> dict[str, Schema]:
-    """Every document, except the objects that arguments form: those are shown with the methods."""
+def _documents(table: Mapping[str, Method]) -> dict[str, Schema]:
+    """Every document, except the objects that arguments form: those are shown with the methods,
+    unless the arguments of another method have them, too."""
     found: dict[str, Schema] = {}
     for of in (schemas.reply, schemas.arguments):  # arguments last: they say what is optional
-        for method in METHODS.values():
-            found.update(of(method).get("$defs", {}))
-    own = {method.arguments.__name__ for method in METHODS.values()}
-    return {name: schema for name, schema in found.items() if name not in own}
+        for method in table.values():
+            documents = of(method).get("$defs", {}).items()
+            own = method.arguments.__name__
+            found.update((name, schema) for name, schema in documents if name != own)
+    return found
 
 
 def _fields(schema: Schema) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Protocol
 
 from rtagent.audit import AuditSummary
+from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim as ModelClaim
@@ -43,6 +45,40 @@ class Claim(ModelClaim, frozen=True, kw_only=True):
     node_devices: tuple[str, ...]
 
 
+class ClaimAnswer(Value, frozen=True, kw_only=True):
+    """The answer to one build of several.
+
+    :ivar claim: null: there is none. :ivar error: why: ``error`` is the name of one of the method's
+        errors, ``message`` a sentence, ``retriable`` whether the same call may succeed later; and
+        what the error says further.
+    """
+
+    claim: Claim | None = None
+    error: Mapping[str, Any] | None = None
+
+
+class ClaimAnswers(Value, frozen=True, kw_only=True):
+    """:ivar answers: in the order of the call."""
+
+    answers: tuple[ClaimAnswer, ...]
+
+
+class TestedRelease(Value, frozen=True, kw_only=True):
+    """:ivar guest_runs: the guest of the claim runs on this host, as of the last audit."""
+
+    claim: Claim
+    guest_runs: bool
+
+
+class Adopted(Value, frozen=True, kw_only=True):
+    """:ivar claim: of the domain; of a test: as it would be, with a uuid of zeros.
+    :ivar notes: sentences for the operator.
+    """
+
+    claim: Claim
+    notes: tuple[str, ...] = ()
+
+
 class Verdict(Value, frozen=True, kw_only=True):
     """The decision about a claim that was tested but not made.
 
@@ -53,6 +89,24 @@ class Verdict(Value, frozen=True, kw_only=True):
     granted: bool
     claim: Claim | None = None
     reasons: tuple[Reason, ...] = ()
+
+
+class Draining(Value, frozen=True, kw_only=True):
+    """Whether the node drains. :ivar since: when that began. :ivar claims: how many remain."""
+
+    node: str
+    draining: bool
+    reason: str
+    deadline: datetime | None
+    since: datetime | None
+    claims: int
+
+
+class Document(Value, frozen=True, kw_only=True):
+    """A reply of the read API. :ivar status: of HTTP. :ivar body: a text; of most paths, JSON."""
+
+    status: int
+    body: str
 
 
 class Reading(Value, frozen=True, kw_only=True):
@@ -124,6 +178,7 @@ class RestoredStore(Value, frozen=True, kw_only=True):
 class Pong(Value, frozen=True, kw_only=True):
     """:ivar version: of the software. :ivar uptime: seconds since the agent started to serve.
     :ivar agent_uuid: made at each start of the agent: it identifies the process that answers.
+    :ivar time: of the agent's clock, see `clock_text`.
     """
 
     version: str
@@ -133,6 +188,7 @@ class Pong(Value, frozen=True, kw_only=True):
     uptime: float
     node_uuid: str
     agent_uuid: str
+    time: str
 
 
 class Guest(Protocol):
@@ -179,6 +235,15 @@ class ClaimReplies:
         """
         self._confirm(made, call)
         return self.claim(made)
+
+    def answer(self, made: ModelClaim | RtAgentError, call: Call) -> ClaimAnswer:
+        """The same, as one answer of several; or the error."""
+        try:
+            if isinstance(made, RtAgentError):
+                raise made
+            return ClaimAnswer(claim=self.created(made, call))
+        except RtAgentError as error:
+            return ClaimAnswer(error=error.as_dict())
 
     def incoming(self, made: ModelClaim, call: Call) -> Claim:
         """The same, for a claim after which the caller may start the domain.

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rtagent.model.event import EventDocument, EventType
 from rtagent.rpc.method import Method
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -34,6 +35,18 @@ def reply(method: Method) -> Schema:
     schema = _schema(method.reply, f"{method.name} reply")
     for definition in schema.get("$defs", {}).values():
         definition["required"] = list(definition["properties"])
+    return schema
+
+
+@functools.cache
+def event(type_: EventType) -> Schema:
+    """The schema of an event of a type, with the schema of its payload."""
+    schema = _schema(EventDocument, type_.name)
+    payload = _schema(type_.payload, "")
+    schema["$defs"].update(payload["$defs"])
+    properties = schema["$defs"][EventDocument.__name__]["properties"]
+    properties["event_type"] |= {"const": type_.name}
+    properties["payload"] = {"$ref": payload["$ref"]}
     return schema
 
 

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import oslo_messaging
 from oslo_messaging.rpc.server import RPCServer
 
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc import amqp_transport
+from rtagent.rpc.broker.listener import listen
+from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.call_limit import THREADS
 from rtagent.rpc.call_monitor import CallMonitor
 from rtagent.rpc.dispatcher import Dispatcher
-from rtagent.rpc.endpoint import Endpoint, InFlight
-from rtagent.rpc.envelope import Refused
-from rtagent.rpc.incoming import IncomingListener
+from rtagent.rpc.envelope import REASONS, Refused
+from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.incoming import OVERLOAD, REFUSED, IncomingListener
 from rtagent.rpc.late_replies import LateReplies
 from rtagent.rpc.methods import TOPIC
+from rtagent.rpc.topics import AGENT
+from rtagent.rpc.trust.credentials import credentials
+from rtagent.rpc.trust.signed_reply import SignedReplies
 
 #: The part of the agent's health that this reports.
 PART = "rpc"
@@ -29,6 +35,8 @@ PART = "rpc"
 CONNECT_TIME = 2.0
 #: Seconds between two attempts to connect to a broker that refuses.
 RETRY_INTERVAL = 5.0
+#: The output of the part's health while the broker neither accepts nor refuses a connection.
+WAITING = "waiting for the message broker"
 #: Seconds between two log lines about what a stop waits for.
 LOG_INTERVAL = 3.0
 
@@ -45,10 +53,15 @@ class MessageServer(RPCServer):
         reporter: Reporter,
     ) -> None:
         super().__init__(transport, target, dispatcher)
+        # oslo.messaging's own pool starts threads while others are idle, hands a call over by locks
+        # in Python, and measures what is not read.
+        self._executor_cls = ThreadPoolExecutor
         self._replies, self._reporter = replies, reporter
 
     def _create_listener(self) -> IncomingListener:
-        return IncomingListener(super()._create_listener(), self._replies, self._reporter)
+        own = listen(self.transport, self._target) if self._target.topic == AGENT else None
+        listener = own or super()._create_listener()
+        return IncomingListener(listener, self._replies, self._reporter)
 
 
 class RpcServer:
@@ -62,19 +75,24 @@ class RpcServer:
         self,
         transport: oslo_messaging.RPCTransport,
         host: str,
-        endpoint: Endpoint,
+        endpoint: object,
         in_flight: InFlight,
         clock: Clock,
         reporter: Reporter,
+        topic: str = TOPIC,
     ) -> None:
+        """:param host: the name of the server. :param endpoint: has the methods, see `Serving`."""
         self._in_flight, self._clock = in_flight, clock
         self._reporter = reporter.named(__name__)
         self._transport = transport
-        self._dispatcher = Dispatcher(endpoint, CallMonitor(clock, reporter), reporter)
+        signed = SignedReplies(credentials(transport), topic)
+        self._dispatcher = Dispatcher(endpoint, CallMonitor(clock, reporter), signed, reporter)
         self._replies = LateReplies(clock, reporter)
-        self._target = oslo_messaging.Target(topic=TOPIC, server=host)
+        self._target = oslo_messaging.Target(topic=topic, server=host)
         self._server: oslo_messaging.RPCServer | None = None
         self._refusal = ""
+        for reason in (*REASONS, OVERLOAD):
+            self._reporter.counted(REFUSED, reason, 0)
         self._stop_requested = threading.Event()
         self._starter = _thread("rpc-start", self._start)
         self._stopper = _thread("rpc-stop", self._stop)
@@ -123,9 +141,11 @@ class RpcServer:
             connecting = _thread("rpc-connect", self._connect)
             connecting.start()
             connecting.join(CONNECT_TIME)
-            if connecting.is_alive():
-                self._reporter.health(PART, "warn", "waiting for the message broker")
-            connecting.join()
+            while connecting.is_alive():
+                error = amqp_transport.connection_error()
+                why = f"{WAITING}: {explained(error)}" if error else WAITING
+                self._reporter.health(PART, "warn", why)
+                connecting.join(CONNECT_TIME)
             if self._server is not None:
                 self._reporter.health(PART, "pass")
                 return
@@ -140,7 +160,7 @@ class RpcServer:
             threads = max(THREADS, server.conf.executor_thread_pool_size)
             server.start(override_pool_size=threads)
         except Exception as error:  # any library error: reported, retried
-            self._refusal = str(error)
+            self._refusal = explained(error)
         else:
             self._server = server
 
@@ -154,7 +174,7 @@ class RpcServer:
         amqp_transport.unsubscribe(self._refused)
 
     def _refused(self, refusal: Refused) -> None:
-        self._reporter.counted("rpc_refused", refusal.reason)
+        self._reporter.counted(REFUSED, refusal.reason)
         self._reporter.log("warning", f"a message was refused: {refusal}")
 
     def _waiting_for(self) -> str:

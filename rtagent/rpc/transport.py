@@ -7,12 +7,20 @@ from oslo_config import cfg
 from oslo_messaging._metrics.client import oslo_messaging_metrics
 from oslo_messaging._tracing.client import oslo_messaging_tracing
 
-from rtagent.conf import upgrade_levels
+from rtagent.conf import rpc, upgrade_levels
 from rtagent.errors import ConfigError
 from rtagent.rpc import amqp_transport
+from rtagent.rpc.broker.names import name_reply_queue
 
 #: Modules whose errors are raised at the client with their original types.
-ERROR_MODULES = ("rtagent.errors",)
+ERROR_MODULES = ("rtagent.errors", "rtagent.scheduler.errors", "rtagent.rpc.errors")
+
+#: The errors of oslo.messaging about a URL. The last one: the port is not a number.
+_INVALID = (
+    oslo_messaging.InvalidTransportURL,
+    oslo_messaging.DriverLoadFailure,
+    ValueError,
+)
 
 
 def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.RPCTransport:
@@ -23,28 +31,54 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
     :raises ConfigError: the URL is invalid, or its driver is not installed.
     :raises cfg.Error: an option of oslo.messaging is invalid.
     """
+    _prepare(conf)
+    try:
+        transport = oslo_messaging.get_rpc_transport(
+            conf, url, allowed_remote_exmods=list(ERROR_MODULES)
+        )
+    except cfg.Error:  # some are a `ValueError`, too
+        raise
+    except _INVALID as exc:
+        raise _invalid_url("DEFAULT", url or conf.transport_url) from exc
+    name_reply_queue(transport)
+    return transport
+
+
+def get_notification_transport(conf: cfg.ConfigOpts) -> oslo_messaging.NotificationTransport:
+    """The transport of notifications: ``[oslo_messaging_notifications] transport_url``, or else
+    that of all messages. It is not connected yet.
+
+    :raises ConfigError: the URL is invalid, or its driver is not installed.
+    :raises cfg.Error: an option of oslo.messaging is invalid.
+    """
+    _prepare(conf)
+    try:
+        return oslo_messaging.get_notification_transport(conf)
+    except cfg.Error:  # some are a `ValueError`, too
+        raise
+    except _INVALID as exc:
+        own = conf.oslo_messaging_notifications.transport_url
+        group = "oslo_messaging_notifications" if own else "DEFAULT"
+        raise _invalid_url(group, own or conf.transport_url) from exc
+
+
+def _prepare(conf: cfg.ConfigOpts) -> None:
     amqp_transport.install()
     # oslo.messaging reads these from `conf`, but registers them in the global configuration.
     conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
     conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
-    conf.register_opts(upgrade_levels.OPTS, group=upgrade_levels.GROUP)
-    try:
-        return oslo_messaging.get_rpc_transport(
-            conf, url, allowed_remote_exmods=list(ERROR_MODULES)
-        )
-    except cfg.Error:
-        raise
-    except (
-        oslo_messaging.InvalidTransportURL,
-        oslo_messaging.DriverLoadFailure,
-        ValueError,  # the port is not a number
-    ) as exc:
-        # The error contains neither the URL nor oslo.messaging's sentence, because both may contain
-        # a password.
-        scheme = str(url or conf.transport_url).partition("://")[0]
-        raise ConfigError(
-            group="DEFAULT",
-            option="transport_url",
-            value=f"{scheme}://...",
-            rule="must be a URL of one of oslo.messaging's drivers, such as rabbit:// or fake://",
-        ) from exc
+    for module in (rpc, upgrade_levels):
+        conf.register_opts(module.OPTS, group=module.GROUP)
+
+
+def _invalid_url(group: str, url: str) -> ConfigError:
+    """The error about a URL. It contains neither the URL nor oslo.messaging's sentence, because
+    both may contain a password.
+    """
+    scheme = str(url).partition("://")[0]
+    return ConfigError(
+        group=group,
+        option="transport_url",
+        value=f"{scheme}://...",
+        rule="must be a URL of one of oslo.messaging's drivers, such as rabbit:// or fake://",
+    )

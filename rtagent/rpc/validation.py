@@ -7,7 +7,6 @@ mistake.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -15,22 +14,16 @@ from typing import Any
 import msgspec
 
 from rtagent.errors import InvalidRequest
+from rtagent.model.base import Document
 from rtagent.rpc import schemas
-from rtagent.rpc.method import Arguments, Method
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc.method import Method
 
 #: The number of values of a document up to which every mistake is explained, which takes about
 #: 0.2 ms for each value. Documents of clients have fewer than 200.
 MAX_EXPLAINED = 256
 
-# msgspec examines a type at its first use. If two threads do that at the same time, the process
-# crashes (0.22.0). So every type is used here once, under the import lock.
-for _method in METHODS.values():
-    with contextlib.suppress(msgspec.ValidationError):
-        msgspec.convert(None, _method.arguments)
 
-
-def validate(method: Method, document: Any) -> Arguments:
+def validate(method: Method, document: Any) -> Document:
     """Convert the document to the method's arguments.
 
     :raises InvalidRequest: with every invalid path; of a document with more than `MAX_EXPLAINED`
@@ -43,18 +36,18 @@ def validate(method: Method, document: Any) -> Arguments:
         raise _refused(method, document, refusal) from refusal
 
 
-def digest(method: Method, document: Mapping[str, Any]) -> str:
+def digest(method: str, document: Mapping[str, Any]) -> str:
     """SHA-256 of method and arguments; an argument that is null counts as absent.
 
     ``node_uuid`` does not count: it says where the call goes, and the caller may learn it between
     two attempts.
 
-    :param document: one that `validate` has accepted.
+    :param method: its name. :param document: one that `validate` has accepted.
     """
     given = {
         name: value for name, value in document.items() if value is not None and name != "node_uuid"
     }
-    return hashlib.sha256(msgspec.json.encode([method.name, given], order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([method, given], order="sorted")).hexdigest()
 
 
 def _refused(method: Method, document: Any, refusal: Exception) -> InvalidRequest:

@@ -1,5 +1,7 @@
 """The methods of a build's claim, called as oslo.messaging calls them."""
 
+import re
+
 import jsonschema
 import pytest
 
@@ -10,13 +12,16 @@ from rtagent.errors import (
     ComputeResourcesUnavailable,
     CpuPowerFailed,
     IllegalTransition,
+    InvalidRequest,
+    NodeNotFound,
     NodeNotReady,
     PropertyConflict,
 )
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.rpc import schemas
+from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.rpc.methods import METHODS
-from tests.support.hosts import uid
+from tests.support.hosts import NODE, uid
 from tests.support.numa_hosts import NO_SMT
 from tests.support.rpc import Agent, build, claim_change, documents, migration
 
@@ -76,6 +81,7 @@ def test_the_host_is_prepared_before_a_domain_may_be_started(agent: Agent):
     ready = {"activate_claim", "resize_claim", "live_migration_claim", "rebuild_claim"}
     ready |= {"finish_revert"}
     assert {name for name in METHODS if "CpuPowerFailed" in METHODS[name].all_errors} == ready
+    agent.start_orphan()
     for name, arguments in documents().items():
         before = len(agent.settled)
         reply = agent.invoke(name, **arguments)
@@ -185,3 +191,58 @@ def test_update_usage_changes_and_releases_claims(agent: Agent):
     assert read["instance"]["vm_state"] == "active"
     agent.invoke("update_usage", operation_id=uid(), instance={**update, "vm_state": "deleted"})
     assert agent.invoke("get_claims_for_host")["claims"] == []
+
+
+def test_claims_of_one_call_have_an_answer_each(agent: Agent):
+    small, large = build(), build(vcpus=9, memory_mb=10**6)
+    conflicting = build()
+    conflicting["instance"]["flavor"]["extra_specs"] = {"hw:cpu_policy": "wrong"}
+    asked = [small, large, conflicting, build()]
+    answers = agent.invoke("instance_claims", claims=asked)["answers"]
+    made = [each["claim"] and each["claim"]["uuid"] for each in answers]
+    assert made == [small["operation_id"], None, None, asked[3]["operation_id"]]
+    errors = [each["error"] and each["error"]["error"] for each in answers]
+    assert errors == [None, "ComputeResourcesUnavailable", "PropertyInvalid", None]
+    assert answers[1]["error"]["reasons"][0]["resource"] == "VCPU"
+    assert set(agent.tracker.snapshot().claims) == {uuid for uuid in made if uuid}
+    jsonschema.validate({"answers": answers}, schemas.reply(METHODS["instance_claims"]))
+
+
+def test_a_claim_of_many_is_the_claim_of_a_single_call(agent: Agent):
+    one, other = build(vcpus=2), build(vcpus=3)
+    single = agent.invoke("instance_claim", **one)
+    answers = agent.invoke("instance_claims", claims=[one, other])["answers"]
+    assert answers[0] == {"claim": single, "error": None}
+    assert agent.invoke("instance_claim", **other) == answers[1]["claim"]
+    assert agent.invoke("instance_claims", claims=[one, other])["answers"] == answers
+    assert len(agent.tracker.snapshot().claims) == 2
+    changed = {**other, "tag": "another"}
+    (refused,) = agent.invoke("instance_claims", claims=[changed])["answers"]
+    assert refused["error"]["error"] == "ClaimConflict"
+
+
+def test_claims_of_one_call_that_do_not_fit_together_are_granted_until_it_is_full(agent: Agent):
+    free = agent.tracker.snapshot().topology.memory_mb
+    asked = [build(memory_mb=free // 2) for _ in range(3)]
+    answers = agent.invoke("instance_claims", claims=asked)["answers"]
+    granted = [each["claim"] is not None for each in answers]
+    assert granted == [True, granted[1], False]
+    assert agent.tracker.snapshot().usage.memory_mb == sum(granted) * (free // 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "told"),
+    [
+        ([], InvalidRequest, r"\$\.claims"),
+        ([build()] * (MAX_CLAIMS + 1), InvalidRequest, r"\$\.claims"),
+        ([build(), build(vcpus=-1)], InvalidRequest, r"\$\.claims\[1\]\.instance\.flavor\.vcpus"),
+        ([build(), build(node="elsewhere")], NodeNotFound, "elsewhere"),
+        ([build(), build(node_uuid=uid())], NodeNotFound, NODE.uuid),
+    ],
+    ids=["none", "too-many", "invalid", "another-node", "another-nodes-uuid"],
+)
+def test_a_call_with_a_wrong_claim_has_no_effect(agent: Agent, wrong, error, told):
+    with pytest.raises(error) as refused:
+        agent.invoke("instance_claims", claims=wrong)
+    assert re.search(told, str(refused.value.as_dict()))
+    assert not agent.tracker.snapshot().claims

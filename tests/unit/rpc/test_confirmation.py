@@ -3,10 +3,12 @@
 import pytest
 
 from rtagent.errors import AllocationNotWritten
+from rtagent.rpc.methods import METHODS
 from tests.support.rpc import Agent, build, documents
 
 CREATING = {
     "instance_claim",
+    "instance_claims",
     "resize_claim",
     "live_migration_claim",
     "rebuild_claim",
@@ -16,11 +18,13 @@ CREATING = {
 
 def test_exactly_the_calls_that_create_a_claim_wait_for_its_allocation(agent: Agent):
     waited = set()
+    agent.start_orphan()
     for name, arguments in documents().items():
         before = len(agent.confirmed)
         agent.invoke(name, **arguments)
-        for uuid, method in agent.confirmed[before:]:
-            assert (uuid, method) == (arguments["operation_id"], name)
+        calls, made = arguments.get("claims", [arguments]), METHODS[name].batch_of or name
+        for asked, confirmed in zip(calls, agent.confirmed[before:], strict=False):
+            assert confirmed == (asked["operation_id"], made)
             waited.add(name)
     assert waited == CREATING
 

@@ -3,7 +3,7 @@
 import pytest
 from oslo_context.context import RequestContext, get_current
 
-from rtagent.rpc.context import ContextSerializer, actor, request_id
+from rtagent.rpc.context import MAX_PROOF, ContextSerializer, actor, request_id
 
 
 def transmitted(context: RequestContext) -> RequestContext:
@@ -78,3 +78,9 @@ def test_received_ids_are_valid_in_http_headers(strange: object):
     )
     for id_ in (arrived.request_id, arrived.global_id):
         assert id_ and id_.isascii() and id_.isprintable() and len(id_) <= 255
+
+
+def test_a_received_proof_can_be_encoded():
+    fields = {"signature": "\ud800", "reply_nonce": "1\ud800" * 2000}
+    proof = ContextSerializer().deserialize_context(fields).proof
+    assert (proof.signature, proof.nonce) == ("?", ("1?" * 2000)[: MAX_PROOF + 1])

@@ -11,19 +11,19 @@ OTHER = AgentIdentity(agent_uuid=uid(), node_uuid=uid(), node="other", machine_i
 #: Methods that create a claim, or test whether it could be created.
 CREATING = (
     *("instance_claim", "resize_claim", "live_migration_claim", "rebuild_claim"),
-    *("claim_pci_devices", "test_claim"),
+    *("instance_claims", "claim_pci_devices", "test_claim"),
 )
 
 
 #: Methods that change something else than claims and instances.
 OF_THE_NODE = (
     *("quarantine_pci_device", "clear_pci_device", "build_failed", "build_succeeded"),
-    *("set_service", "accept_restore"),
+    *("set_service", "accept_restore", "drain_node", "undrain_node"),
 )
 
 
 def names_something(document: dict) -> bool:
-    return bool({"claim_uuid", "instance_uuid", "instance"} & set(document))
+    return bool({"claim_uuid", "instance_uuid", "instance", "domain_uuid"} & set(document))
 
 
 @pytest.mark.parametrize("name", list(documents()))

@@ -156,4 +156,18 @@ def test_ping_reports_agent_and_node(agent: Agent):
         "uptime": 7.0,
         "node_uuid": NODE.uuid,
         "agent_uuid": agent.identity.agent_uuid,
+        "time": "2026-01-02T12:00:07.000Z",
     }
+
+
+def test_schedulers_ask_for_reports(agent: Agent):
+    assert agent.invoke("report_host_state", instances=True) is None
+    assert agent.invoke("report_host_state", description=True) is None
+    assert agent.asked == [(False, True), (True, False)]
+
+
+def test_schedulers_correct_whether_the_host_is_forced_down(agent: Agent):
+    for forced_down in (True, False):
+        assert agent.invoke("update_forced_down", forced_down=forced_down) is None
+        [service] = agent.registry.services()
+        assert (service.host, service.forced_down) == (NODE.host, forced_down)

@@ -3,8 +3,10 @@
 import itertools
 import re
 
-from rtagent.rpc.methods import METHODS
+import pytest
+
 from rtagent.rpc.reference import reference
+from rtagent.rpc.tables import TABLES
 
 
 def titles(text: str) -> set[str]:
@@ -16,9 +18,10 @@ def titles(text: str) -> set[str]:
     }
 
 
-def test_every_method_has_a_section_and_every_link_a_target():
-    text = reference()
-    assert set(METHODS) <= titles(text)
+@pytest.mark.parametrize("topic", sorted(TABLES))
+def test_every_method_has_a_section_and_every_link_a_target(topic):
+    text = reference(topic)
+    assert set(TABLES[topic].methods) <= titles(text)
     assert set(re.findall(r"\b([A-Z]\w+)_\b", text)) <= titles(text)
 
 

@@ -4,15 +4,22 @@ import json
 
 import pytest
 
-from tests.support.rpc_schemas import FILE, published
+from rtagent.rpc import topics
+from tests.support.rpc_schemas import FILES, published
 
-STORED = json.loads(FILE.read_text())
+STORED = {topic: json.loads(file.read_text()) for topic, file in FILES.items()}
 
 
-@pytest.mark.parametrize("section", list(STORED))
-def test_schemas_are_those_of_version_1_2(section: str):
-    now = published()[section]
-    assert list(now) == list(STORED[section])
-    for name, stored in STORED[section].items():
+@pytest.mark.parametrize(
+    ("topic", "section"), [(topic, section) for topic in STORED for section in STORED[topic]]
+)
+def test_schemas_are_those_of_agents_1_3_and_schedulers_1_0(topic: str, section: str):
+    now, published_then = published(topic)[section], STORED[topic][section]
+    assert list(now) == list(published_then)
+    for name, stored in published_then.items():
         # As text: the order of properties counts, too.
         assert json.dumps(now[name]) == json.dumps(stored), name
+
+
+def test_both_topics_are_guarded():
+    assert set(STORED) == {topics.AGENT, topics.SCHEDULER}

@@ -1,0 +1,185 @@
+"""Calls: makes the calls of a client, bounded in time, and repeated while that may help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import oslo_messaging
+from kombu.exceptions import OperationalError
+from oslo_context.context import RequestContext
+from retrying import Retrying
+
+from rtagent.errors import AllocationNotWritten, InvalidRequest, RtAgentError
+from rtagent.rpc.broker_probe import broker_probe
+from rtagent.rpc.context import ContextSerializer
+from rtagent.rpc.roles import READER
+from rtagent.rpc.transport import ERROR_MODULES
+from rtagent.rpc.trust.credentials import credentials, new_nonce
+from rtagent.rpc.trust.signature import arguments_digest
+from rtagent.rpc.trust.signed_reply import Expected, RemoteFailure, not_verified, verified
+
+#: Seconds before the first repetition; each wait is twice as long as the one before.
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 8.0
+#: Connection attempts after the first: in a cluster of three brokers, each broker is tried.
+RECONNECTS = 2
+#: Seconds within which a transport must reach its broker, in addition to those for a reply.
+BROKER_TIMEOUT = 5.0
+#: Seconds for which the call that probes the broker waits for its reply. The reply is ignored.
+PROBE_TIMEOUT = 1.0
+
+#: Errors of a call that got no reply. It may have had its effect.
+UNANSWERED = (oslo_messaging.MessagingTimeout, oslo_messaging.MessageDeliveryFailure)
+
+
+class Calls:
+    """Thread-safe; cheap to create."""
+
+    def __init__(
+        self,
+        transport: oslo_messaging.RPCTransport,
+        target: oslo_messaging.Target,
+        *,
+        version_cap: str | None = None,
+        timeout: float | None = None,
+        attempts: int = 3,
+        verify: bool | None = None,
+    ) -> None:
+        """:param target: its server answers ``ping``. :param version_cap: the highest version that
+        is sent. :param timeout: seconds for each attempt; None: ``rpc_response_timeout``.
+        :param attempts: the maximum number of attempts for a call.
+        :param verify: whether replies must be signed; None: ``[rpc] verify_replies``.
+        :raises ConfigError: a file of a key is wrong.
+        """
+        self._client = oslo_messaging.get_rpc_client(
+            transport,
+            target,
+            timeout=timeout,
+            retry=RECONNECTS,
+            version_cap=version_cap,
+            serializer=ContextSerializer(),
+        )
+        self._credentials = credentials(transport)
+        self._topic, self._host, self._verify = target.topic, target.server, verify
+        self._timeout = transport.conf.rpc_response_timeout if timeout is None else timeout
+        self._probe = broker_probe(transport)
+        self._retrying = Retrying(
+            stop_max_attempt_number=attempts,
+            wait_exponential_multiplier=FIRST_WAIT * 1000 / 2,
+            wait_exponential_max=LONGEST_WAIT * 1000,
+            retry_on_exception=_may_succeed_later,
+        )
+
+    @property
+    def signs(self) -> bool:
+        """Whether calls are signed."""
+        return self._credentials.key is not None
+
+    def can_send(self, version: str) -> bool:
+        """Whether messages of this version may be sent."""
+        return bool(self._client.can_send_version(version))
+
+    def call(
+        self,
+        context: RequestContext,
+        method: str,
+        document: Mapping[str, Any],
+        *,
+        version: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Call a method, and repeat the call while a repetition may succeed. Return its reply.
+
+        :param document: JSON primitives. :param version: that the call needs, if not the target's.
+        """
+        options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if version is not None:
+            options["version"] = version
+        client = self._client.prepare(**options)
+        seconds = BROKER_TIMEOUT + (self._timeout if timeout is None else timeout)
+
+        def attempt() -> Any:
+            self._probe.ensure_reached(self._probe_broker, seconds)
+            try:
+                return self._attempt(client, context, method, document)
+            except OperationalError as error:  # oslo.messaging does not translate it
+                raise oslo_messaging.MessageDeliveryFailure(str(error)) from error
+
+        return self._retrying.call(attempt)
+
+    def _attempt(
+        self, client: Any, context: RequestContext, method: str, document: Mapping[str, Any]
+    ) -> Any:
+        """Make one attempt, with a proof of its own, and return the reply."""
+        known, verify = self._credentials, self._verify
+        verify = known.verify_replies if verify is None else verify
+        nonce = new_nonce() if verify else ""
+        try:
+            proved = known.proved(context, self._topic, self._host or "", method, document, nonce)
+            digest = arguments_digest(document) if verify else ""
+        except ValueError as error:
+            errors = [{"path": "$", "message": str(error)}]
+            raise InvalidRequest(method=method, errors=errors) from error
+        if not verify:
+            try:
+                return client.call(proved, method, **document)
+            except RtAgentError as error:
+                raise _local(error) from None
+        expected = Expected(
+            topic=self._topic, host=self._host, method=method, digest=digest, nonce=nonce
+        )
+        try:
+            reply = client.call(proved, method, **document)
+        except Exception as error:
+            if not _is_remote(error):
+                raise
+            reason = (
+                "it is an error that is not signed: the server has no [rpc] signing_key, or another"
+                " user of the broker has answered"
+            )
+            raise not_verified(expected, reason) from None
+        try:
+            return verified(known, expected, reply)
+        except RemoteFailure as failure:
+            raise _failed(failure) from None
+
+    def _probe_broker(self) -> None:
+        client = self._client.prepare(timeout=PROBE_TIMEOUT)
+        # With a role: a server may grant none to a call that says none.
+        client.call(RequestContext(roles=[READER], overwrite=False), "ping")
+
+
+def _may_succeed_later(error: BaseException) -> bool:
+    if isinstance(error, AllocationNotWritten):
+        return False  # the operation id is used up
+    if isinstance(error, RtAgentError):
+        return error.retriable
+    return isinstance(error, UNANSWERED)
+
+
+def _is_remote(error: Exception) -> bool:
+    """Whether oslo.messaging has made an error from a reply."""
+    remote = isinstance(error, oslo_messaging.RemoteError | RtAgentError)
+    return remote or type(error).__name__.endswith("_Remote")
+
+
+def _failed(failure: RemoteFailure) -> RtAgentError | oslo_messaging.RemoteError:
+    """The error as the server raised it."""
+    if failure.module in ERROR_MODULES:
+        type_ = getattr(import_module(failure.module), failure.name, None)
+        if isinstance(type_, type) and issubclass(type_, RtAgentError):
+            local: RtAgentError = type_(**failure.kwargs)
+            return local
+    return oslo_messaging.RemoteError(failure.name, failure.message)
+
+
+def _local(error: RtAgentError) -> RtAgentError:
+    """The error as the server raised it.
+
+    oslo.messaging raises a subclass of its own, whose text contains the server's traceback.
+    """
+    type_ = next(each for each in type(error).__mro__ if each.__module__ in ERROR_MODULES)
+    local: RtAgentError = type_(**error.kwargs)
+    return local

@@ -1,0 +1,27 @@
+"""The RPC APIs by topic: what the commands and the documentation show of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.model.base import Value
+from rtagent.rpc import methods, scheduler_endpoint, scheduler_methods, topics
+from rtagent.rpc.method import Method
+
+
+class Table(Value, frozen=True, kw_only=True):
+    """The methods of one API. :ivar version: the newest one."""
+
+    topic: str
+    version: str
+    methods: Mapping[str, Method]
+
+
+TABLES: Mapping[str, Table] = {
+    topics.AGENT: Table(topic=topics.AGENT, version=methods.VERSION, methods=methods.METHODS),
+    topics.SCHEDULER: Table(
+        topic=topics.SCHEDULER,
+        version=scheduler_endpoint.VERSION,
+        methods=scheduler_methods.METHODS,
+    ),
+}

@@ -1,0 +1,251 @@
+"""The methods of a scheduler: documents, errors, and reports that are set aside."""
+
+import inspect
+import json
+import logging
+
+import jsonschema
+import pytest
+
+from rtagent import errors
+from rtagent.errors import InvalidRequest
+from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
+from rtagent.model.node import Node
+from rtagent.rpc import errors as rpc_errors
+from rtagent.rpc import schemas
+from rtagent.rpc.errors import SignatureInvalid
+from rtagent.rpc.report_endpoint import MAX_NODES
+from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.scheduler_methods import METHODS
+from rtagent.rpc.trust.caller import Caller
+from rtagent.scheduler import errors as scheduler_errors
+from rtagent.scheduler.errors import AggregateNotEmpty, NoValidHost, SchedulerNotReady
+from rtagent.scheduler.report_documents import instances_text, report_document
+from tests.support import stored_values as stored
+from tests.support.hosts import uid
+from tests.support.scheduler_rpc import SchedulerRpc, spec
+
+NODE = Node(uuid=uid(), host="cn1", hypervisor_hostname="cn1", host_ip="::1")
+REPORT = HostReport(
+    node=NODE,
+    epoch=1,
+    revision=7,
+    digest="d" * 64,
+    description=HostDescription(topology=stored.TOPOLOGY, policy=stored.POLICY),
+)
+OF_INSTANCES = {"host": "cn1", "node_uuid": NODE.uuid, "epoch": 1, "revision": 1}
+INFO = InstanceInfo(uuid=uid())
+
+
+@pytest.fixture
+def scheduler():
+    return SchedulerRpc()
+
+
+def documents():
+    """Arguments for every method, by name. In this order each call succeeds."""
+    aggregate = {"aggregate": "fast"}
+    return {
+        "select_destinations": {"request_spec": spec(), "instance_uuids": [uid()]},
+        "explain": {"request_spec": spec()},
+        "forget_claim": {"operation_id": uid()},
+        "drop_assumed_claim": {"operation_id": uid()},
+        "get_service": {"host": "cn1"},
+        "force_down_service": {"host": "cn1", "forced_down": True},
+        "create_aggregate": {"uuid": uid(), "name": "fast", "metadata": {"ssd": "true"}},
+        "get_aggregates": {},
+        "set_aggregate": {**aggregate, "metadata": {"ssd": None, "disk": "nvme"}},
+        "add_host_to_aggregate": {**aggregate, "host": "cn1"},
+        "remove_host_from_aggregate": {**aggregate, "host": "cn1"},
+        "delete_aggregate": aggregate,
+        "update_aggregates": {},
+        "update_host_state": {"report": report_document(REPORT)},
+        "update_instance_info": {**OF_INSTANCES, "instances": instances_text([INFO])},
+        "delete_instance_info": {**OF_INSTANCES, "instance_uuid": INFO.uuid},
+        "sync_instance_info": {**OF_INSTANCES, "digest": "d", "instances": instances_text([INFO])},
+        "ping": {},
+    }
+
+
+def test_replies_are_json_and_match_their_schemas(scheduler):
+    calls = documents()
+    assert set(calls) == set(METHODS)
+    for name, arguments in calls.items():
+        reply = scheduler.invoke(name, **arguments)
+        assert json.loads(json.dumps(reply)) == reply
+        jsonschema.validate(reply, schemas.reply(METHODS[name]))
+
+
+def test_the_endpoint_serves_the_methods_of_the_table_only(scheduler):
+    public = {name for name in dir(scheduler.endpoint) if not name.startswith("_")}
+    assert public == {*METHODS, "target"}
+
+
+def test_the_client_has_the_methods_that_are_not_cast():
+    functions = {name for name, _ in inspect.getmembers(SchedulerAPI, callable) if name[0] != "_"}
+    assert functions == {method.name for method in METHODS.values() if not method.cast}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda m: m.name)
+def test_errors_exist_and_are_expected(method):
+    assert len(set(method.all_errors)) == len(method.all_errors)
+    for name in method.all_errors:
+        places = (errors, rpc_errors, scheduler_errors)
+        found = next(getattr(each, name) for each in places if hasattr(each, name))
+        assert found.expected
+
+
+def test_messages_of_agents_reach_the_view_as_values(scheduler):
+    for name in METHODS:
+        if METHODS[name].cast:
+            scheduler.invoke(name, **documents()[name])
+    identity = ("cn1", NODE.uuid, 1, 1)
+    assert scheduler.hosts.taken == [
+        ("update_host_state", REPORT),
+        ("update_instance_info", *identity, (INFO,)),
+        ("delete_instance_info", *identity, INFO.uuid),
+        ("sync_instance_info", *identity, "d", (INFO,)),
+    ]
+
+
+def test_a_claim_that_another_scheduler_may_have_assumed_is_forgotten_by_all(scheduler):
+    known, unknown = uid(), uid()
+    scheduler.selecting.known.add(known)
+    for each in (known, unknown):
+        scheduler.invoke("forget_claim", operation_id=each)
+    assert scheduler.unknown_claims == [unknown]
+    scheduler.invoke("drop_assumed_claim", operation_id=unknown)  # it is not passed on again
+    assert scheduler.selecting.forgotten == [known, unknown, unknown]
+    assert scheduler.unknown_claims == [unknown]
+
+
+def test_alternates_and_several_instances(scheduler):
+    uuids = [uid(), uid()]
+    reply = scheduler.invoke(
+        "select_destinations", request_spec=spec(), instance_uuids=uuids, alternates=True
+    )
+    assert [each["instance_uuid"] for each in reply["selections"]] == uuids
+    for each in reply["selections"]:
+        assert each["selected"]["host"] == "cn1"
+        assert [alternate["host"] for alternate in each["alternates"]] == ["cn2"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"flavor": {"vcpus": 0, "memory_mb": 512}}, "$.request_spec.flavor.vcpus"),
+        ({"flavor": {"vcpus": 1}}, "$.request_spec.flavor.memory_mb"),
+        (spec(image={"min_ram": -1}), "$.request_spec.image.min_ram"),
+        (spec(purpose="party"), "$.request_spec.purpose"),
+        (spec(scheduler_hints={"group": 7}), "$.request_spec.scheduler_hints.group"),
+        (spec(ignore_hosts="cn1"), "$.request_spec.ignore_hosts"),
+        (spec(instance_group={"policy": "love"}), "$.request_spec.instance_group.policy"),
+        (spec(requested_destination=7), "$.request_spec.requested_destination"),
+        (spec(num_instances=2), "$.request_spec.num_instances"),
+        (spec(hots=["cn1"]), "$.request_spec.hots"),
+        ("no object", "$.request_spec"),
+    ],
+)
+def test_bad_request_spec_is_refused_with_its_path(scheduler, wrong, path):
+    with pytest.raises(InvalidRequest) as refused:
+        scheduler.invoke("select_destinations", request_spec=wrong, instance_uuids=[uid()])
+    assert path in {each["path"] for each in refused.value.kwargs["errors"]}
+    assert scheduler.selecting.specs == []
+
+
+def test_every_mistake_of_a_request_is_named(scheduler):
+    with pytest.raises(InvalidRequest) as refused:
+        scheduler.invoke("select_destinations", request_spec=spec(os_type=7, is_bfv="yes"))
+    found = {each["path"] for each in refused.value.kwargs["errors"]}
+    assert found == {"$.instance_uuids", "$.request_spec.os_type", "$.request_spec.is_bfv"}
+
+
+def test_malformed_report_is_set_aside_counted_and_logged_once(scheduler, caplog):
+    document = report_document(REPORT)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            with pytest.raises(InvalidRequest):
+                scheduler.invoke("update_host_state", report={**document, "epoch": "new"})
+    assert scheduler.hosts.taken == []
+    assert scheduler.sample("rpc_total", outcome="InvalidRequest") == 2
+    lines = [each.getMessage() for each in caplog.records if "$.report.epoch" in each.getMessage()]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("text", ["", "not packed", "e30=", 7, None])
+def test_malformed_instances_are_set_aside(scheduler, text):
+    with pytest.raises(InvalidRequest) as refused:
+        scheduler.invoke("update_instance_info", **OF_INSTANCES, instances=text)
+    assert {each["path"] for each in refused.value.kwargs["errors"]} == {"$.instances"}
+    assert scheduler.hosts.taken == []
+
+
+def test_a_key_reports_no_more_nodes_than_a_host_may_have():
+    caller = Caller(name="agent-1", roles=frozenset({"agent"}), proved=True, host="cn1")
+    scheduler = SchedulerRpc(lambda *_: caller)
+    hosts, reports = scheduler.hosts, {**OF_INSTANCES, "instance_uuid": INFO.uuid}
+    hosts.known = {uid(): "cn1" for _ in range(MAX_NODES)}
+    for name, arguments in documents().items():
+        if METHODS[name].role == "agent":
+            with pytest.raises(SignatureInvalid, match="cn1 has 4 nodes that are not in the data"):
+                scheduler.invoke(name, **arguments)
+    assert hosts.taken == []
+    hosts.registered.add(NODE.uuid)
+    scheduler.invoke("delete_instance_info", **reports)
+    hosts.registered = {next(iter(hosts.known))}  # one of them has a place no longer
+    scheduler.invoke("delete_instance_info", **reports)
+    hosts.registered.clear()
+    hosts.known[NODE.uuid] = "cn1"  # it was one of the first
+    scheduler.invoke("delete_instance_info", **reports)
+    assert len(hosts.taken) == 3
+
+
+def test_a_key_reports_the_nodes_of_its_host_only():
+    caller = Caller(name="agent-1", roles=frozenset({"agent"}), proved=True, host="cn1")
+    scheduler = SchedulerRpc(lambda *_: caller)
+    reports = {name: each for name, each in documents().items() if METHODS[name].role == "agent"}
+    assert len(reports) == 4
+    for name, arguments in reports.items():  # of a node that is new, and of one of this host
+        scheduler.hosts.known.clear()
+        scheduler.invoke(name, **arguments)
+        scheduler.hosts.known[NODE.uuid] = "cn1"
+        scheduler.invoke(name, **arguments)
+    assert len(scheduler.hosts.taken) == 8
+    scheduler.hosts.known[NODE.uuid] = "cn2"
+    for name, arguments in reports.items():
+        with pytest.raises(
+            SignatureInvalid, match=f"and the node {NODE.uuid} is of cn2: if cn2 was"
+        ):
+            scheduler.invoke(name, **arguments)
+    scheduler.hosts.known.clear()
+    other = {**OF_INSTANCES, "host": "cn2", "instance_uuid": INFO.uuid}
+    with pytest.raises(SignatureInvalid, match="of the host cn1, and the report is of cn2"):
+        scheduler.invoke("delete_instance_info", **other)
+    with pytest.raises(SignatureInvalid, match="of the host cn1, and the report is of None"):
+        scheduler.invoke("update_host_state", report={"node": "cn1"})
+    assert len(scheduler.hosts.taken) == 8
+
+
+def test_errors_of_a_selection_are_those_of_the_call(scheduler):
+    scheduler.selecting.error = NoValidHost(sentence="none", hosts=0, refused={}, nearest=None)
+    with pytest.raises(NoValidHost) as refused:
+        scheduler.invoke("select_destinations", request_spec=spec(), instance_uuids=[uid()])
+    assert refused.value.kwargs["hosts"] == 0
+
+
+def test_selection_before_the_view_is_complete_may_be_repeated(scheduler):
+    scheduler.not_ready = SchedulerNotReady(why="it has just started")
+    with pytest.raises(SchedulerNotReady) as refused:
+        scheduler.invoke("select_destinations", request_spec=spec(), instance_uuids=[uid()])
+    assert refused.value.retriable
+    assert scheduler.invoke("explain", request_spec=spec())["hosts"] == []
+
+
+def test_aggregate_with_hosts_is_not_deleted(scheduler):
+    calls = documents()
+    for name in ("create_aggregate", "add_host_to_aggregate"):
+        scheduler.invoke(name, **calls[name])
+    with pytest.raises(AggregateNotEmpty):
+        scheduler.invoke("delete_aggregate", aggregate="fast")
+    (only,) = scheduler.invoke("get_aggregates")["aggregates"]
+    assert only["hosts"] == ["cn1"]
