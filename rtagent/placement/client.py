@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Required, TypedDict, TypeVar
 
@@ -99,6 +100,15 @@ class _Consumer(TypedDict, total=False):
     consumer_type: str
     project_id: str
     user_id: str
+
+
+class _Summary(TypedDict):
+    root_provider_uuid: str
+
+
+class _Candidates(TypedDict):
+    allocation_requests: list[dict[str, Any]]
+    provider_summaries: dict[str, _Summary]
 
 
 class _Version(TypedDict):
@@ -204,6 +214,11 @@ class HttpPlacement:
     def post_consumers(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
         _written(self._request("POST", "/allocations", contents))
 
+    def allocation_candidates(self, query: Sequence[tuple[str, str]]) -> _Candidates:
+        """``GET /allocation_candidates``. :param query: a name may be repeated."""
+        response = self._request("GET", "/allocation_candidates", params=query)
+        return _decoded(_checked(response), _Candidates)
+
     def reshape(
         self,
         inventories: Mapping[str, Mapping[str, Any]],
@@ -216,9 +231,17 @@ class HttpPlacement:
         return self._providers({"in_tree": uuid})
 
     def aggregates(self, uuid: str) -> frozenset[str]:
-        return frozenset(
-            _decoded(self._of_provider("GET", uuid, "aggregates"), _Aggregates)["aggregates"]
-        )
+        return frozenset(self.provider_aggregates(uuid)["aggregates"])
+
+    def provider_aggregates(self, uuid: str) -> Mapping[str, Any]:
+        """Return the aggregates of a provider, with its generation."""
+        return _decoded(self._of_provider("GET", uuid, "aggregates"), _Aggregates)
+
+    def put_aggregates(self, uuid: str, generation: int, aggregates: Sequence[str]) -> int:
+        """Replace the aggregates of a provider. Return its new generation."""
+        body = {"resource_provider_generation": generation, "aggregates": aggregates}
+        answer = _decoded(self._of_provider("PUT", uuid, "aggregates", body), _Aggregates)
+        return answer["resource_provider_generation"]
 
     def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
         uuids = f"in:{','.join(sorted(aggregates))}"
@@ -241,7 +264,7 @@ class HttpPlacement:
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
     ) -> requests.Response:
         current = context.get_current()
         try:
@@ -254,6 +277,9 @@ class HttpPlacement:
                 microversion=MICROVERSION,
                 microversion_service_type="placement",
                 global_request_id=current.global_id if current else context.generate_request_id(),
+                # The adapter's own semaphore also waits until the time of day is later than its
+                # creation: if the clock was set back by days, it waits for days.
+                rate_semaphore=nullcontext(),
             )
         except _NO_RESPONSE as exc:
             raise PlacementUnavailable(f"{method} {path}: {exc}") from exc

@@ -7,10 +7,20 @@ from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 
 from rtagent.conf.load import rule, written
-from rtagent.errors import ConfigError
+from rtagent.errors import ConfigError, PlacementError
 from rtagent.placement.client import HttpPlacement
 
 GROUP = "placement"
+#: The message of what needs Placement where `load` returns None.
+NOT_CONFIGURED = (
+    "Placement is not configured: set [placement] auth_type, and the options that this type needs,"
+    " in rtagent.conf, and restart the agent"
+)
+
+
+def not_configured() -> PlacementError:
+    """Return the error of what needs Placement where `load` returns None."""
+    return PlacementError(NOT_CONFIGURED)
 
 
 def load(conf: cfg.ConfigOpts) -> HttpPlacement | None:

@@ -209,6 +209,14 @@ class MemoryPlacement:
         self._request("aggregates")
         return frozenset(self._known(uuid)["aggregates"])
 
+    def provider_aggregates(self, uuid: str) -> Mapping[str, Any]:
+        self._request("provider_aggregates")
+        return self._part(uuid, "aggregates")
+
+    def put_aggregates(self, uuid: str, generation: int, aggregates: Sequence[str]) -> int:
+        self._request("put_aggregates", uuid)
+        return self._replace(self._current(uuid, generation), "aggregates", list(aggregates))
+
     def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
         if not aggregates:
             return []

@@ -21,7 +21,7 @@ class OutboxHealth:
     """Reports the health of the outbox, and logs a failure once even if each turn meets it."""
 
     def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
+        self._reporter = reporter.named(__name__)
         self._status = Status.PASS
         self._kind: object = None
 

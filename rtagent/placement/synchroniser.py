@@ -80,7 +80,7 @@ class Synchroniser:
         self, api: PlacementAPI, ownership: Ownership, reporter: Reporter | None = None
     ) -> None:
         self._api, self._ownership = api, ownership
-        self._reporter: Reporter = reporter or NullReporter()
+        self._reporter = (reporter or NullReporter()).named(__name__)
         self._current: dict[str, CurrentProvider] = {}
         self._queried_traits: frozenset[str] = frozenset()
         self._known_traits: frozenset[str] = frozenset()

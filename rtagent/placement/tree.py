@@ -75,6 +75,8 @@ def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
     return not changes or any(
         change.topology is not None
         or change.policy is not None
+        or change.drain is not None
+        or change.undrained
         or _changes_devices(change)
         or _writes_one_time_devices(state, change)
         or change.domain_usage_removals

@@ -233,7 +233,7 @@ def test_an_allocation_that_another_client_has_changed_is_read_and_written_again
     setup.turn()
     setup.turn(GATHER)
     setup.api.allocate(NODE.uuid, made.owner_id, {"VCPU": 3})
-    setup.tracker.write_allocations([made.owner_id])
+    setup.tracker.unwritten.add([made.owner_id])
     assert setup.turn()[-2:] == ["consumer", "put_consumer"]
     assert setup.allocated() == setup.wanted()
 

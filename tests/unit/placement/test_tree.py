@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.allocation import capacity
+from rtagent.lifecycle import draining
 from rtagent.model.change import Change
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import Occupancy
@@ -374,3 +375,11 @@ def test_the_agent_grants_the_dedicated_cpus_that_placement_grants(held):
     if number:
         wanted = request(number, 64, extra_specs={"hw:cpu_policy": "dedicated"})
         assert isinstance(claims.build(held, wanted, call(), NOON), Granted)
+
+
+def test_begin_and_end_of_a_drain_affect_the_tree():
+    begun = draining.drain(state(), NOON, "new disks", None, call()).change
+    drained = state().fold(begun)
+    assert affects_tree(drained, [begun])
+    ended = draining.undrain(drained, NOON, call()).change
+    assert affects_tree(drained.fold(ended), [ended])

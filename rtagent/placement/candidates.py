@@ -1,0 +1,155 @@
+"""PlacementCandidates: candidates for a request, and the allocations that a selection writes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailable
+from rtagent.model.consumers import INSTANCE
+from rtagent.placement.client import CONCURRENT_UPDATE, MICROVERSION, HttpPlacement
+from rtagent.placement.consumer_writer import ATTEMPTS, INTERRUPTED, NO_IDENTITY
+from rtagent.scheduler.candidate import Candidates
+from rtagent.scheduler.errors import ConsumerHasAllocations
+from rtagent.scheduler.placement_request import Query
+from rtagent.scheduler.ports import ADD, NEW, AllocationRequest, Written
+
+
+class PlacementCandidates:
+    """Placement as a scheduler uses it, see `PlacementPort`. Thread-safe.
+
+    :param connect: makes a client. Each thread has its own.
+    """
+
+    def __init__(self, connect: Callable[[], HttpPlacement]) -> None:
+        self._connect = connect
+        self._local = threading.local()
+
+    def allocation_candidates(self, query: Query) -> Candidates:
+        """Return the candidates.
+
+        :raises PlacementError: it does not answer, or refuses the query.
+        """
+        answer = self._api.allocation_candidates(query)
+        roots = {
+            uuid: summary["root_provider_uuid"]
+            for uuid, summary in answer["provider_summaries"].items()
+        }
+        return Candidates(
+            requests=tuple(answer["allocation_requests"]), roots=roots, version=MICROVERSION
+        )
+
+    def write(self, request: AllocationRequest) -> Written:
+        """Write the allocations of a consumer.
+
+        :raises PlacementConflict: they are not available any more.
+        :raises ConsumerHasAllocations: the consumer has some already.
+        :raises PlacementError: it does not answer, or refuses them. If it does not answer, it may
+            have written them: they are removed, if that is possible.
+        """
+        before = self._api.consumer(request.consumer_uuid) if request.existing == ADD else _NOTHING
+        generation = before.get("consumer_generation")
+        for _ in range(ATTEMPTS):
+            body = _body(request, before, generation)
+            written = Written(
+                consumer_uuid=request.consumer_uuid, before=before, allocations=body["allocations"]
+            )
+            try:
+                self._api.put_consumer(request.consumer_uuid, body)
+                return written
+            except PlacementUnavailable:
+                with contextlib.suppress(PlacementError):
+                    self.undo(written)
+                raise
+            except PlacementConflict as error:
+                if error.kwargs.get("code") != CONCURRENT_UPDATE:
+                    raise
+                conflict = error
+            before = self._read(request)
+            generation = before.get("consumer_generation", _other(generation))
+        raise conflict
+
+    def undo(self, written: Written) -> None:
+        """Write what the consumer had before, unless another caller has written since.
+
+        :raises PlacementError:
+        """
+        uuid, before = written.consumer_uuid, written.before
+        for attempt in range(ATTEMPTS):
+            now = self._api.consumer(uuid)
+            if _resources(now) != written.allocations:
+                return
+            body = {
+                "allocations": _resources(before),
+                "project_id": now.get("project_id", NO_IDENTITY),
+                "user_id": now.get("user_id", NO_IDENTITY),
+                "consumer_type": now.get("consumer_type", INSTANCE),
+                "consumer_generation": now.get("consumer_generation"),
+            }
+            try:
+                self._api.put_consumer(uuid, body)
+                return
+            except PlacementConflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+    def _read(self, request: AllocationRequest) -> Mapping[str, Any]:
+        found = self._api.consumer(request.consumer_uuid)
+        if found["allocations"] and request.existing == NEW:
+            raise ConsumerHasAllocations(consumer_uuid=request.consumer_uuid)
+        return found
+
+    @property
+    def _api(self) -> HttpPlacement:
+        api: HttpPlacement | None = getattr(self._local, "api", None)
+        if api is None:
+            api = self._local.api = self._connect()
+        return api
+
+
+#: A consumer without allocations.
+_NOTHING: Mapping[str, Any] = {"allocations": {}}
+
+
+def _body(
+    request: AllocationRequest, before: Mapping[str, Any], generation: int | None
+) -> Mapping[str, Any]:
+    allocations = {
+        uuid: {"resources": dict(part["resources"])} for uuid, part in request.allocations.items()
+    }
+    if request.existing == ADD:
+        allocations = _sum(_resources(before), allocations)
+    return {
+        "allocations": allocations,
+        "mappings": request.mappings,
+        "project_id": request.project_id or NO_IDENTITY,
+        "user_id": request.user_id or NO_IDENTITY,
+        "consumer_type": INSTANCE,
+        "consumer_generation": generation,
+    }
+
+
+def _resources(consumer: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]]:
+    return {
+        uuid: {"resources": dict(part["resources"])}
+        for uuid, part in consumer["allocations"].items()
+    }
+
+
+def _sum(
+    before: Mapping[str, Mapping[str, Mapping[str, int]]],
+    added: Mapping[str, Mapping[str, Mapping[str, int]]],
+) -> dict[str, dict[str, dict[str, int]]]:
+    total = {uuid: {"resources": dict(part["resources"])} for uuid, part in before.items()}
+    for uuid, part in added.items():
+        resources = total.setdefault(uuid, {"resources": {}})["resources"]
+        for name, number in part["resources"].items():
+            resources[name] = resources.get(name, 0) + number
+    return total
+
+
+def _other(generation: int | None) -> int | None:
+    """Return the other generation that a consumer without allocations may have."""
+    return INTERRUPTED if generation is None else None

@@ -1,0 +1,84 @@
+"""Host aggregates in Placement."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.placement.aggregate_mirror import ATTEMPTS, AggregateMirror
+from rtagent.placement.memory import MemoryPlacement
+from tests.support.hosts import uid
+
+P1, P2, GONE = uid(1), uid(2), uid(3)
+A, B, OLD, OTHERS = uid(11), uid(12), uid(13), uid(14)
+
+
+@pytest.fixture
+def placement():
+    made = MemoryPlacement()
+    for uuid in (P1, P2):
+        made.create_provider(uuid, uuid)
+    made.requests.clear()
+    return made
+
+
+@pytest.fixture
+def mirror(placement):
+    return AggregateMirror(placement)
+
+
+def test_provider_gets_its_hosts_aggregates_and_keeps_those_of_others(placement, mirror):
+    placement.aggregate(P1, OTHERS, OLD)
+    assert mirror.sync({P1: frozenset({A}), P2: frozenset({A, B})}, {A, B, OLD}) == {}
+    assert placement.aggregates(P1) == {OTHERS, A}
+    assert placement.aggregates(P2) == {A, B}
+    assert mirror.sync({P1: frozenset(), P2: frozenset({B})}, {A, B, OLD}) == {}
+    assert placement.aggregates(P1) == {OTHERS}
+    assert placement.aggregates(P2) == {B}
+
+
+def test_nothing_is_asked_without_a_change(placement, mirror):
+    mirror.sync({P1: frozenset()}, frozenset())
+    assert placement.requests == []
+    mirror.sync({P1: frozenset({A})}, {A})
+    asked = len(placement.requests)
+    mirror.sync({P1: frozenset({A})}, {A})
+    assert len(placement.requests) == asked
+    placement.aggregate(P1)
+    mirror.verify()
+    mirror.sync({P1: frozenset({A})}, {A})
+    assert placement.aggregates(P1) == {A}
+
+
+def test_provider_that_others_write_at_the_same_time_is_written_again(placement, mirror):
+    placement.contended = ATTEMPTS
+    assert mirror.sync({P1: frozenset({A})}, {A}).keys() == {P1}
+    placement.contended = ATTEMPTS - 1
+    placement.aggregate(P1, OTHERS)
+    assert mirror.sync({P1: frozenset({A})}, {A}) == {}
+    assert placement.aggregates(P1) == {A, OTHERS}
+
+
+def test_provider_that_is_missing_is_tried_again_and_does_not_stop_others(placement, mirror):
+    wanted = {GONE: frozenset({A}), P1: frozenset({A})}
+    assert mirror.sync(wanted, {A}).keys() == {GONE}
+    assert placement.aggregates(P1) == {A}
+    placement.create_provider(GONE, GONE)
+    assert mirror.sync(wanted, {A}) == {}
+    assert placement.aggregates(GONE) == {A}
+
+
+def test_refusal_for_one_provider_does_not_stop_others(placement, mirror):
+    placement.failures["put_aggregates"] = PlacementError("a rule of the server")
+    placement.aggregate(P2, A)
+    failed = mirror.sync({P1: frozenset({A}), P2: frozenset({A})}, {A})
+    assert failed == {P1: "a rule of the server"}
+
+
+def test_outage_is_the_callers(placement, mirror):
+    placement.failure = PlacementUnavailable("it is away")
+    with pytest.raises(PlacementUnavailable):
+        mirror.sync({P1: frozenset({A})}, {A})
+    placement.failure = None
+    mirror.sync({P1: frozenset({A})}, {A})
+    assert placement.aggregates(P1) == {A}
