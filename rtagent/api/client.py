@@ -5,13 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from rtagent import errors
-from rtagent.api.address import LOOPBACK, Address, TcpAddress
+from rtagent.api.address import LOOPBACK, Address, HttpsAddress, TcpAddress, UnixAddress
 from rtagent.errors import AgentUnreachable, RtAgentError
+from rtagent.scheduler import errors as scheduler_errors
 
 #: Seconds within which a healthy agent answers.
 TIMEOUT = 10.0
@@ -19,18 +21,14 @@ TIMEOUT = 10.0
 REMEDY = "is rtagentd running? (--offline reads the database)"
 
 
-class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over a unix socket, or over TCP."""
+class _UnixConnection(http.client.HTTPConnection):
+    """An HTTP connection over a unix socket."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
-        port = address.port if isinstance(address, TcpAddress) else None
-        super().__init__(LOOPBACK, port, timeout=timeout)
+    def __init__(self, address: UnixAddress, timeout: float) -> None:
+        super().__init__(LOOPBACK, timeout=timeout)
         self._address = address
 
     def connect(self) -> None:
-        if isinstance(self._address, TcpAddress):
-            super().connect()
-            return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._address.path)
@@ -39,8 +37,19 @@ class _Connection(http.client.HTTPConnection):
 class ReadClient:
     """The documents of the agent that listens at an address."""
 
-    def __init__(self, address: Address, timeout: float = TIMEOUT) -> None:
-        self._address, self._timeout = address, timeout
+    def __init__(
+        self,
+        address: Address | HttpsAddress,
+        timeout: float = TIMEOUT,
+        *,
+        remedy: str = REMEDY,
+        token: str | None = None,
+    ) -> None:
+        """:param remedy: what an operator does if there is no reply.
+        :param token: that the agent needs at a TCP address.
+        """
+        self._address, self._timeout, self._remedy = address, timeout, remedy
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def get(self, *segments: str, **filters: str | None) -> dict[str, Any]:
         """Return the document at a path: ``get("nodes", name)``, ``get("claims", state="active")``.
@@ -50,30 +59,63 @@ class ReadClient:
         :param filters: filters that are None are not sent.
         :raises AgentUnreachable: there is no reply. :raises RtAgentError: the reply is an error.
         """
-        path = "/" + "/".join(quote(segment, safe="") for segment in segments)
-        query = urlencode({key: value for key, value in filters.items() if value is not None})
-        status, document = self._request(f"{path}?{query}" if query else path)
+        status, body = self._request(segments, filters)
+        document = self._decoded(body)
         if status >= http.client.BAD_REQUEST and "error" in document:
             raise as_error(document)
         return document
 
-    def _request(self, target: str) -> tuple[int, dict[str, Any]]:
-        connection = _Connection(self._address, self._timeout)
+    def text(self, *segments: str, **filters: str | None) -> str:
+        """Return the text at a path that has no document. :raises RtAgentError: as `get`."""
+        status, body = self._request(segments, filters)
+        if status >= http.client.BAD_REQUEST:
+            raise as_error(self._decoded(body))
+        return body.decode(errors="replace")
+
+    def _decoded(self, body: bytes) -> dict[str, Any]:
         try:
-            connection.request("GET", target)
+            document: dict[str, Any] = json.loads(body)
+        except ValueError as exc:
+            raise self._unreachable(exc) from exc
+        return document
+
+    def _request(
+        self, segments: Sequence[str], filters: Mapping[str, str | None]
+    ) -> tuple[int, bytes]:
+        path = "/" + "/".join(quote(segment, safe="") for segment in segments)
+        query = urlencode({key: value for key, value in filters.items() if value is not None})
+        connection = self._connection()
+        try:
+            target = f"{path}?{query}" if query else path
+            connection.request("GET", target, headers=self._headers)
             response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        except (OSError, http.client.HTTPException, ValueError) as exc:
-            reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
-            raise AgentUnreachable(where=str(self._address), why=reason, remedy=REMEDY) from exc
+            return response.status, response.read()
+        except (OSError, http.client.HTTPException) as exc:
+            raise self._unreachable(exc) from exc
         finally:
             connection.close()
 
+    def _connection(self) -> http.client.HTTPConnection:
+        address, timeout = self._address, self._timeout
+        if isinstance(address, UnixAddress):
+            return _UnixConnection(address, timeout)
+        if isinstance(address, TcpAddress):
+            return http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+        context = ssl.create_default_context(cafile=address.cafile)
+        return http.client.HTTPSConnection(
+            address.host, address.port, timeout=timeout, context=context
+        )
+
+    def _unreachable(self, exc: Exception) -> AgentUnreachable:
+        why = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+        return AgentUnreachable(where=str(self._address), why=why, remedy=self._remedy)
+
 
 def as_error(document: Mapping[str, Any]) -> RtAgentError:
-    """Return the error in a document, as its own type if `rtagent.errors` has that type."""
+    """Return the error in a document, as its own type if it is a known one."""
     fields = {k: v for k, v in document.items() if k not in ("error", "retriable", "message")}
-    type_ = getattr(errors, str(document["error"]), None)
+    name = str(document["error"])
+    type_ = getattr(errors, name, None) or getattr(scheduler_errors, name, None)
     if isinstance(type_, type) and issubclass(type_, RtAgentError):
         return type_(**fields)
     return RtAgentError(document["message"])

@@ -11,6 +11,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -19,8 +20,11 @@ from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
-from rtagent.api.application import Application
+from rtagent.api.application import PEER, Application
+from rtagent.api.guard import Guard
+from rtagent.api.peers import peer_of
 from rtagent.api.reply import document, problem
+from rtagent.api.tls import NotYet, TlsConnection
 
 #: Errors of accept(2) for lack of descriptors or memory. The connection keeps waiting.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -47,9 +51,12 @@ class Listener(BaseWSGIServer):
         listening: socket.socket,
         adjustments: Adjustments,
         closed: Closed,
+        guard: Guard | None = None,
     ) -> None:
-        """:param adjustments: of waitress; `connection_limit` counts connections only."""
-        self._closed = closed
+        """:param adjustments: of waitress; `connection_limit` counts connections only.
+        :param guard: its TLS encrypts the connections.
+        """
+        self._closed, self._guard = closed, guard
         self._accepts_at = 0.0
         dispatcher = ThreadedTaskDispatcher()
         dispatcher.set_thread_count(adjustments.threads)
@@ -89,7 +96,19 @@ class Listener(BaseWSGIServer):
             if error.errno in EXHAUSTED and not self._close_idle():
                 self._accepts_at = time.monotonic() + PAUSE
             return
-        Channel(self, connection, self.fix_addr(address), self.adj, map=self._map)
+        with suppress(OSError):  # the client has gone already
+            Channel(
+                self, self._encrypted(connection), self.fix_addr(address), self.adj, map=self._map
+            )
+
+    def _encrypted(self, connection: socket.socket) -> socket.socket | TlsConnection:
+        """Return the connection, with TLS if the guard has it. :raises OSError:"""
+        context = None if self._guard is None else self._guard.tls
+        try:
+            return connection if context is None else TlsConnection(connection, context)
+        except OSError:
+            connection.close()
+            raise
 
     def close_overdue(self, since: float) -> None:
         """Close the connections that have been idle since a time of the monotonic clock."""
@@ -127,7 +146,7 @@ class Listener(BaseWSGIServer):
         return False
 
 
-def _has_sent(connection: socket.socket) -> bool:
+def _has_sent(connection: socket.socket | TlsConnection) -> bool:
     """Whether there are bytes of the client that were not read yet."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
@@ -137,6 +156,10 @@ def _has_sent(connection: socket.socket) -> bool:
 class _Task(WSGITask):
     """Answers one request and closes the connection, so that clients that keep connections open
     cannot occupy all of them."""
+
+    def get_environment(self) -> dict[str, Any]:
+        """Return the variables of WSGI, and the peer of a unix socket."""
+        return {**super().get_environment(), PEER: self.channel.peer}
 
     def build_response_header(self) -> bytes:
         self.set_close_on_finish()
@@ -163,14 +186,21 @@ class Channel(HTTPChannel):
 
     :ivar since: start of the current deadline: when the client connected, or when its last reply
         was ready.
+    :ivar peer: the process at the other end of a unix socket; None: it is connected over TCP.
     """
 
     task_class = _Task
     error_task_class = _ErrorTask
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, server: Listener, connection: Any, *arguments: Any, **named: Any) -> None:
         self.since = time.monotonic()
-        super().__init__(*arguments, **named)
+        self.peer = peer_of(connection) if server.family == socket.AF_UNIX else None
+        super().__init__(server, connection, *arguments, **named)
+
+    def handle_read(self) -> None:
+        """Read what is there. Of TLS, that may be a part of a record only."""
+        with suppress(NotYet):
+            super().handle_read()
 
     def service(self) -> None:
         """Answer one request."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import rtagent
 from rtagent.errors import RtAgentError
 from rtagent.model.health import Check, Status, worst
 
@@ -14,13 +13,12 @@ from rtagent.model.health import Check, Status, worst
 MEDIA_TYPE = "application/health+json"
 
 
-def health(checks: Sequence[Check]) -> Mapping[str, Any]:
-    """``{"status", "serviceId", "releaseId", "checks": {part: [{"status", "time", "output"?}]}}``;
-    ``output`` only if it is not empty."""
+def health(checks: Sequence[Check], service: str = "rtagent") -> Mapping[str, Any]:
+    """``{"status", "serviceId", "checks": {part: [{"status", "time", "output"?}]}}``; ``output``
+    only if it is not empty. The version is left out: probes need none, and it helps attackers."""
     return {
         "status": worst(checks),
-        "serviceId": "rtagent",
-        "releaseId": rtagent.__version__,
+        "serviceId": service,
         "checks": {check.part: [_check(check)] for check in checks},
     }
 
@@ -30,6 +28,11 @@ def readiness(error: RtAgentError | None) -> Mapping[str, Any]:
     if error is None:
         return {"ready": True}
     return {**error.as_dict(), "ready": False}
+
+
+def liveness(hung: Sequence[str]) -> Mapping[str, Any]:
+    """``{"live", "hung"}``. :param hung: the vital threads that hang."""
+    return {"live": not hung, "hung": list(hung)}
 
 
 def status(healthy: bool) -> HTTPStatus:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rtagent.api import nodes
+from rtagent.api.cell_metrics import cells
 from rtagent.model.claim import LIVE_STATES
 from rtagent.model.health import Check, Status
 from rtagent.model.node_state import NodeState
+from rtagent.model.printable import printable
+from rtagent.pci.allocations import device_allocations
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: The labels of a pool of devices.
-_POOL = ("vendor_id", "product_id", "dev_type", "numa_node")
+_POOL = ("vendor_id", "product_id", "dev_type", "numa_node", "status")
 
 _QUANTITIES = ("total", "reserved", "claimable", "used", "free")
 
@@ -40,7 +42,7 @@ class StateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
         yield self._claims()
-        yield self._health()
+        yield health_gauge(self._checks)
 
     def _node(self) -> Iterator[Metric]:
         node = nodes.document(self._state)
@@ -55,21 +57,23 @@ class StateCollector(Collector):
                 labels=("resource", "unit"),
             )
             for resource, inventory in node["inventories"].items():
-                gauge.add_metric((resource, inventory["unit"]), inventory[quantity])
+                gauge.add_metric((_label(resource), inventory["unit"]), inventory[quantity])
             yield gauge
 
         by_status = node["pci_devices"]
         yield _by("status", "rtagent_pci_devices", "PCI devices by status", by_status)
-        yield self._pools(node["pci_device_pools"])
+        yield self._pools()
+        yield from cells(self._state)
 
-    def _pools(self, pools: Sequence[Mapping[str, Any]]) -> Metric:
-        """Pools with the same labels are added up: they may differ in other tags."""
-        numbers = Counter[tuple[str, ...]]()
-        for pool in pools:
-            fields = {**pool["tags"], **pool}
-            numbers[tuple(_label(fields[name]) for name in _POOL)] += pool["count"]
+    def _pools(self) -> Metric:
+        """Devices that differ in other properties only are added up."""
+        numbers, allocations = Counter[tuple[str, ...]](), device_allocations(self._state)
+        for address, recorded in self._state.devices.items():
+            device, status = recorded.device, allocations.state(address).state
+            pool = device.vendor_id, device.product_id, device.dev_type, device.numa_node
+            numbers[*map(_label, pool), status] += 1
         gauge = GaugeMetricFamily(
-            "rtagent_pci_pool_devices", "Available PCI devices by pool", labels=_POOL
+            "rtagent_pci_pool_devices", "PCI devices by pool and status", labels=_POOL
         )
         for labels, number in numbers.items():
             gauge.add_metric(labels, number)
@@ -80,14 +84,26 @@ class StateCollector(Collector):
         by_state = {state: numbers[state] for state in sorted(LIVE_STATES)}
         return _by("state", "rtagent_claims", "Live claims by state", by_state)
 
-    def _health(self) -> Metric:
-        gauge = GaugeMetricFamily(
-            "rtagent_health", "1 for the present status of a part", labels=("part", "status")
-        )
-        for check in self._checks:
-            for status in Status:
-                gauge.add_metric((check.part, status), float(check.status == status))
-        return gauge
+
+class HealthCollector(Collector):
+    """The health of the parts."""
+
+    def __init__(self, checks: Sequence[Check]) -> None:
+        self._checks = checks
+
+    def collect(self) -> Iterator[Metric]:
+        yield health_gauge(self._checks)
+
+
+def health_gauge(checks: Sequence[Check]) -> Metric:
+    """The health of each part as a gauge."""
+    gauge = GaugeMetricFamily(
+        "rtagent_health", "1 for the present status of a part", labels=("part", "status")
+    )
+    for check in checks:
+        for status in Status:
+            gauge.add_metric((check.part, status), float(check.status == status))
+    return gauge
 
 
 def text(
@@ -106,9 +122,9 @@ def _gauge(name: str, help_: str, value: float) -> Metric:
 def _by(label: str, name: str, help_: str, numbers: Mapping[str, int]) -> Metric:
     gauge = GaugeMetricFamily(name, help_, labels=(label,))
     for value, number in numbers.items():
-        gauge.add_metric((value,), number)
+        gauge.add_metric((_label(value),), number)
     return gauge
 
 
 def _label(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))

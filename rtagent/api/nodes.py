@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rtagent.api import pci
-from rtagent.compute_node import compute_node
 from rtagent.errors import NodeNotFound
 from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_name
 from rtagent.reconcile.drift import absent, drifts, orphans, suspects
+from rtagent.state.compute_node import compute_node
 
 
-def nodes(state: NodeState) -> Mapping[str, Any]:
+def nodes(state: NodeState, metrics: Sequence[Metric] = ()) -> Mapping[str, Any]:
     """``{"nodes": [node]}``; an agent serves one."""
-    return {"nodes": [document(state)]}
+    return {"nodes": [document(state, metrics)]}
 
 
-def node(state: NodeState, name: str) -> Mapping[str, Any]:
+def node(state: NodeState, name: str, metrics: Sequence[Metric] = ()) -> Mapping[str, Any]:
     """``{"node": node}``.
 
     :param name: the node's uuid or its hypervisor_hostname.
     :raises NodeNotFound:
     """
     check_served(state, name)
-    return {"node": document(state)}
+    return {"node": document(state, metrics)}
 
 
 def check_served(state: NodeState, name: str) -> None:
@@ -36,14 +37,14 @@ def check_served(state: NodeState, name: str) -> None:
         raise NodeNotFound(node=name, served=state.node.hypervisor_hostname)
 
 
-def document(state: NodeState) -> dict[str, Any]:
+def document(state: NodeState, metrics: Sequence[Metric] = ()) -> dict[str, Any]:
     """Nova's ComputeNode fields; ``inventories`` by resource class; ``provider_files``: what
     they add to each provider; ``pci_devices``, counted by status; and the number of ``claims``,
     ``orphans``, ``drifts``, ``absent`` (units that claims have and the host does not) and
     ``suspects``.
     """
     return {
-        **compute_node(state),
+        **compute_node(state, metrics),
         "inventories": _inventories(state),
         "provider_files": _provider_files(state),
         "pci_devices": pci.counts(state),

@@ -24,6 +24,8 @@ def claim_of(state: NodeState, unit: Unit) -> Claim | None:
     """The claim that has a unit; of several of the same owner, the first."""
     owner = state.units.get(unit)
     claims = state.claims_of(owner) if owner else ()
+    if len(claims) == 1:  # most owners
+        return claims[0]
     return next((claim for claim in claims if unit in claim.units), None)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from rtagent.errors import (
     Unavailable,
 )
 from rtagent.model.base import Value
+from rtagent.scheduler.errors import HostNotFound
 
 JSON = "application/json"
 
@@ -28,20 +30,28 @@ STATUS: Mapping[type[RtAgentError], HTTPStatus] = {
     ClaimNotFound: HTTPStatus.NOT_FOUND,
     NodeNotFound: HTTPStatus.NOT_FOUND,
     PciDeviceNotFound: HTTPStatus.NOT_FOUND,
+    HostNotFound: HTTPStatus.NOT_FOUND,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
+
+#: A document shows the state of one moment.
+NOT_STORED: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
 
 #: Characters that JSON need not escape: not ASCII, and DEL.
 _NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 
 
 class Reply(Value, frozen=True, kw_only=True):
-    """:ivar body: the whole body, also of a reply to HEAD, which does not send it."""
+    """:ivar body: the whole body, also of a reply to HEAD, which does not send it.
+    :ivar headers: those other than type and length. A reply with an ``ETag`` is sent only if
+        the client does not have it yet.
+    """
 
     status: HTTPStatus = HTTPStatus.OK
     media_type: str = JSON
     body: bytes
+    headers: Mapping[str, str] = NOT_STORED
 
 
 def document(
@@ -51,10 +61,15 @@ def document(
 
     It is pure ASCII, and without controls: names from outside may reach the terminal of a reader.
     """
-    body = msgspec.json.encode(content) + b"\n"
-    if not body.isascii() or b"\x7f" in body:
-        body = _NOT_ASCII.sub(_escaped, body.decode()).encode("ascii")
+    body = ascii_body(msgspec.json.encode(content) + b"\n")
     return Reply(status=status, media_type=media_type, body=body)
+
+
+def ascii_body(body: bytes) -> bytes:
+    """Escape every character of JSON documents that is not ASCII, and DEL."""
+    if body.isascii() and b"\x7f" not in body:
+        return body
+    return _NOT_ASCII.sub(_escaped, body.decode()).encode("ascii")
 
 
 def problem(status: HTTPStatus, message: str) -> Mapping[str, Any]:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
+from msgspec import field
 from prometheus_client import CollectorRegistry
 
-from rtagent.api import claims, health, metrics, nodes, numa, pci, resources
-from rtagent.api.reply import JSON, Reply, document, problem, status_of
-from rtagent.errors import InvalidRequest, RtAgentError
+from rtagent.api import (
+    claims,
+    drains,
+    events,
+    health,
+    histories,
+    metrics,
+    nodes,
+    numa,
+    pci,
+    resources,
+)
+from rtagent.api.event_tail import EventTail, tail_of
+from rtagent.api.page import host_map, host_pages
+from rtagent.api.page.cache import PageCache
+from rtagent.api.page.host import host_frame
+from rtagent.api.page.routes import Link, PageRoutes
+from rtagent.api.page.sources import PageSources
+from rtagent.api.reply import JSON, Reply, document
+from rtagent.api.routing import Query, Routes
+from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.health import Check
+from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
-
-Query = Mapping[str, str]
+from rtagent.model.reboot import FLAG
 
 #: What is at ``/allocations`` before the first audit of the allocations in Placement.
 NO_AUDIT: Mapping[str, Any] = {"at": None, "counts": {}, "allocations": (), "problems": ()}
@@ -30,6 +48,12 @@ class Sources(Value, frozen=True, kw_only=True):
     :ivar creation_error: the error that calls that create claims get now, or None.
     :ivar registry: the metrics of the process.
     :ivar allocations: the last audit of the allocations in Placement.
+    :ivar events: the recorded events.
+    :ivar pages: the pages for people that were rendered of that state.
+    :ivar measured: what the compute monitors have measured.
+    :ivar awaited: claims whose guests are not back after a reboot of the host.
+    :ivar hung: the vital threads of the process that hang.
+    :ivar more: what pages and histories show in addition to the state.
     """
 
     snapshot: Callable[[], NodeState]
@@ -38,6 +62,16 @@ class Sources(Value, frozen=True, kw_only=True):
     creation_error: Callable[[], RtAgentError | None]
     registry: CollectorRegistry
     allocations: Callable[[], Mapping[str, Any]]
+    events: EventTail = field(default_factory=lambda: tail_of(()))
+    pages: PageCache = field(default_factory=PageCache)
+    measured: Callable[[], Sequence[Metric]] = tuple
+    hung: Callable[[], Sequence[str]] = tuple
+    awaited: Callable[[], frozenset[str]] = frozenset
+    more: PageSources = PageSources()
+
+    def answer(self, target: str) -> Reply:
+        """Return the reply to a GET of this path and query."""
+        return answer(self, target)
 
 
 class View(Value, frozen=True, kw_only=True):
@@ -57,6 +91,24 @@ class View(Value, frozen=True, kw_only=True):
         whole = {**content, "revision": self.state.revision, "stale": self.stale}
         return document(whole, status, media_type)
 
+    @property
+    def cache(self) -> PageCache:
+        """The pages that were rendered before."""
+        return self.sources.pages
+
+    @property
+    def version(self) -> Hashable:
+        """The version of the data of all pages."""
+        return self.state.position, self.stale
+
+    def flags(self) -> Mapping[str, str]:
+        """The flags of claims, by uuid: ``reboot``, while its guest is awaited."""
+        return dict.fromkeys(sorted(self.sources.awaited()), FLAG)
+
+    def frame(self) -> Mapping[str, Any]:
+        """What the frame of every page shows."""
+        return host_frame(self.state, self.stale)
+
 
 def _health(view: View) -> Reply:
     checks = view.sources.checks()
@@ -69,6 +121,11 @@ def _ready(view: View) -> Reply:
     return view.reply(health.readiness(error), health.status(error is None))
 
 
+def _live(view: View) -> Reply:
+    hung = view.sources.hung()
+    return view.reply(health.liveness(hung), health.status(not hung))
+
+
 def _metrics(view: View) -> Reply:
     checks, registry = view.sources.checks(), view.sources.registry
     body = metrics.text(view.state, view.stale, checks, registry)
@@ -77,34 +134,70 @@ def _metrics(view: View) -> Reply:
 
 #: ``/NAME``
 COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
-    "nodes": lambda view, _: view.reply(nodes.nodes(view.state)),
-    "claims": lambda view, query: view.reply(claims.claims(view.state, query)),
+    "nodes": lambda view, _: view.reply(nodes.nodes(view.state, view.sources.measured())),
+    "claims": lambda view, query: view.reply(
+        {**claims.claims(view.state, query), "flags": view.flags()}
+    ),
     "pci": lambda view, query: view.reply(pci.devices(view.state, query)),
     "resources": lambda view, _: view.reply(resources.resources(view.state)),
     "migrations": lambda view, query: view.reply(claims.migrations(view.state, query)),
     "orphans": lambda view, _: view.reply(claims.orphans(view.state)),
     "drift": lambda view, _: view.reply(claims.drift(view.state)),
+    "drains": lambda view, _: view.reply(drains.drains(view.state)),
     "numa": lambda view, _: view.reply(numa.hosts(view.state)),
     "allocations": lambda view, _: view.reply(view.sources.allocations()),
+    "events": lambda view, query: events.events(view.sources.events, query),
+    "timeline": lambda view, query: view.reply(histories.timeline(view.sources.more, query)),
+    "history": lambda view, query: view.reply(
+        histories.history(view.sources.more, view.state, None, query)
+    ),
     "health": lambda view, _: _health(view),
     "ready": lambda view, _: _ready(view),
+    "live": lambda view, _: _live(view),
     "metrics": lambda view, _: _metrics(view),
 }
 
 #: ``/NAME/ITEM``
 ITEMS: Mapping[str, Callable[[View, str], Reply]] = {
-    "nodes": lambda view, name: view.reply(nodes.node(view.state, name)),
-    "claims": lambda view, uuid: view.reply(claims.claim(view.state, uuid)),
+    "nodes": lambda view, name: view.reply(nodes.node(view.state, name, view.sources.measured())),
+    "claims": lambda view, uuid: view.reply(
+        {**claims.claim(view.state, uuid), "flags": view.flags()}
+    ),
     "pci": lambda view, address: view.reply(pci.device(view.state, address)),
     "numa": lambda view, name: view.reply(numa.host(view.state, name)),
+}
+
+#: ``/NAME/ITEM/PART``
+PARTS: Mapping[tuple[str, str], Callable[[View, str, Query], Reply]] = {
+    ("claims", "history"): lambda view, uuid, query: view.reply(
+        histories.history(view.sources.more, view.state, uuid, query)
+    ),
 }
 
 #: The filters of each collection that has any.
 FILTERS: Mapping[str, frozenset[str]] = {
     "claims": claims.CLAIM_FILTERS,
+    "events": events.FILTERS,
     "migrations": claims.MIGRATION_FILTERS,
     "pci": pci.FILTERS,
+    "timeline": histories.TIMELINE_FILTERS,
+    "history": histories.HISTORY_FILTERS,
+    "claims/history": histories.HISTORY_FILTERS,
 }
+
+
+_ROUTES = Routes(COLLECTIONS, ITEMS, FILTERS, PARTS)
+
+#: The pages for people, see `PageRoutes`.
+_PAGES: PageRoutes[View] = PageRoutes(
+    pages={
+        "": lambda view, _: host_map.host_map(view.state, view.cache.owners),
+        **host_pages.PAGES,
+    },
+    items=host_pages.ITEMS,
+    navigation=(Link(name="", label="Host map"), *host_pages.NAVIGATION),
+    uncached=host_pages.UNCACHED,
+)
 
 
 def answer(sources: Sources, target: str) -> Reply:
@@ -114,31 +207,4 @@ def answer(sources: Sources, target: str) -> Reply:
     """
     stale = sources.stale()
     view = View(sources=sources, state=sources.snapshot(), stale=stale)
-    try:
-        return _dispatch(view, target)
-    except RtAgentError as error:
-        return view.reply(error.as_dict(), status_of(error))
-
-
-def _dispatch(view: View, target: str) -> Reply:
-    path, _, query = target.partition("?")
-    segments = [unquote(part) for part in path.strip("/").split("/")]
-    if len(segments) == 1 and segments[0] in COLLECTIONS:
-        return COLLECTIONS[segments[0]](view, _query(segments[0], query))
-    if len(segments) == 2 and segments[0] in ITEMS:
-        return ITEMS[segments[0]](view, segments[1])
-    known = ", ".join(f"/{name}" for name in COLLECTIONS)
-    missing = problem(HTTPStatus.NOT_FOUND, f"nothing is at {path}; there are {known}")
-    return view.reply(missing, HTTPStatus.NOT_FOUND)
-
-
-def _query(name: str, text: str) -> Query:
-    query = dict(parse_qsl(text, keep_blank_values=True))
-    allowed = FILTERS.get(name, frozenset())
-    unknown = sorted(query.keys() - allowed)
-    if unknown:
-        rule = f"not a filter of /{name}; there are: {', '.join(sorted(allowed)) or 'none'}"
-        raise InvalidRequest(
-            method=f"GET /{name}", errors=[{"path": each, "message": rule} for each in unknown]
-        )
-    return query
+    return _PAGES.answer(view, target) or _ROUTES.answer(view, target)

@@ -14,11 +14,12 @@ from typing import Any
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 
-import rtagent
-from rtagent.api.address import Address, TcpAddress, UnixAddress, bind
-from rtagent.api.application import Application
+from rtagent.api.address import MODE, OPEN_MODE, Address, TcpAddress, UnixAddress, bind
+from rtagent.api.application import Answering, Application
 from rtagent.api.connections import Listener
-from rtagent.api.routes import Sources
+from rtagent.api.guard import Guard
+from rtagent.conf.api import Api
+from rtagent.errors import ConfigError
 from rtagent.ports import NullReporter, Reporter
 
 #: Seconds that a client has to send its request, and again to receive the reply.
@@ -47,16 +48,19 @@ class ReadAPI:
     def __init__(
         self,
         address: Address,
-        sources: Sources,
+        sources: Answering,
         reporter: Reporter | None = None,
         *,
+        guard: Guard | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """:param patience: seconds that a client has to send its request, and again to receive the
+        """:param guard: of a TCP address; None: everyone who can connect may read.
+        :param patience: seconds that a client has to send its request, and again to receive the
         reply. It is disconnected within a second after that."""
         self._address, self._patience = address, patience
         self._reporter = (reporter or NullReporter()).named(__name__)
-        self._application = Application(sources, reporter or NullReporter())
+        self._guard = guard
+        self._application = Application(sources, reporter or NullReporter(), guard)
         self._channels: dict[int, Any] = {}
         self._server: Listener | None = None
         self._thread: threading.Thread | None = None
@@ -70,14 +74,14 @@ class ReadAPI:
         """
         if self._server is None or isinstance(self._address, UnixAddress):
             return self._address
-        return TcpAddress(int(self._server.effective_port))
+        return TcpAddress(int(self._server.effective_port), self._address.host)
 
     def start(self) -> None:
         """Listen, and serve in threads of its own.
 
         :raises ConfigError: the address cannot be used.
         """
-        listening = bind(self._address, BACKLOG)
+        listening = bind(self._address, BACKLOG, self._mode)
         if isinstance(self._address, UnixAddress):
             self._inode = os.stat(self._address.path).st_ino
         # Requests that wait for a thread are intended, and need no warning.
@@ -93,15 +97,36 @@ class ReadAPI:
             outbuf_overflow=UNLIMITED,
             outbuf_high_watermark=UNLIMITED,
             log_socket_errors=False,
-            ident=f"rtagent/{rtagent.__version__}",
+            ident="rtagent",
+            url_scheme="http" if self._guard is None or self._guard.tls is None else "https",
         )
         closed = partial(self._reporter.counted, "read_api_closed")
-        self._server = Listener(self._application, self._channels, listening, adjustments, closed)
+        self._server = Listener(
+            self._application, self._channels, listening, adjustments, closed, self._guard
+        )
         self._stop_requested.clear()
         self._thread = threading.Thread(
             target=self._serve, args=(self._server,), name="read-api", daemon=True
         )
         self._thread.start()
+
+    def reload(self, options: Api) -> None:
+        """Read the certificate, the tokens and the readers again. After an error, the old ones are
+        kept."""
+        if self._guard is None:
+            return
+        try:
+            self._guard.reload(options)
+        except ConfigError as error:
+            self._reporter.log("error", f"the old tokens, certificate and readers stay: {error}")
+            return
+        if isinstance(self._address, UnixAddress) and self._is_own():
+            os.chmod(self._address.path, self._mode)
+
+    @property
+    def _mode(self) -> int:
+        """The mode of a unix socket."""
+        return OPEN_MODE if self._guard is not None and self._guard.is_open else MODE
 
     def stop(self) -> None:
         """Accept no more connections, and finish the requests that were received. Idempotent."""
@@ -138,10 +163,15 @@ class ReadAPI:
 
     def _unlink(self) -> None:
         """Remove the socket, unless another agent has replaced it with its own."""
-        if isinstance(self._address, UnixAddress):
+        if isinstance(self._address, UnixAddress) and self._is_own():
             with contextlib.suppress(FileNotFoundError):
-                if os.stat(self._address.path).st_ino == self._inode:
-                    os.unlink(self._address.path)
+                os.unlink(self._address.path)
+
+    def _is_own(self) -> bool:
+        """Whether the socket at the path is that of this process."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(str(self._address)).st_ino == self._inode
+        return False
 
 
 def _connections() -> int:

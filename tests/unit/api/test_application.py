@@ -74,3 +74,21 @@ def test_a_failing_view_is_logged_and_answered_with_500():
     assert status == "500 Internal Server Error"
     assert "defect" not in json.loads(body)["error"]
     assert log.lines[0] == ("error", "read API: /nodes: ZeroDivisionError('a defect')")
+
+
+def test_a_page_that_the_client_has_is_not_sent_again():
+    environ = {"PATH_INFO": "/"}
+    status, headers, body, _ = call(environ)
+    assert (status, bool(body)) == ("200 OK", True)
+    status, again, body, _ = call({**environ, "HTTP_IF_NONE_MATCH": headers["ETag"]})
+    assert (status, body) == ("304 Not Modified", b"")
+    assert again["ETag"] == headers["ETag"]
+    status, _, body, _ = call({**environ, "HTTP_IF_NONE_MATCH": '"other"'})
+    assert (status, bool(body)) == ("200 OK", True)
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes", "/nowhere", "/page/nowhere"])
+def test_every_reply_has_the_headers_of_a_careful_server(path):
+    _, headers, _, _ = call({"PATH_INFO": path})
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from rtagent import __version__
 from rtagent.api.routes import Sources, answer
 from rtagent.errors import NodeNotReady
 from rtagent.model.device import Tags
@@ -25,7 +27,7 @@ def get(target: str, agent: Sources | None = None) -> tuple[HTTPStatus, dict[str
 @pytest.mark.parametrize(
     "target",
     ["/nodes", f"/nodes/{NODE.uuid}", "/claims", "/orphans", "/drift", "/numa", "/health", "/ready",
-     f"/numa/{NODE.uuid}", "/pci", "/pci/0000:00:00.0", "/pci?status=x", "/resources",
+     "/live", f"/numa/{NODE.uuid}", "/pci", "/pci/0000:00:00.0", "/pci?status=x", "/resources",
      f"/claims/{uuid(1)}", "/claims/unknown", "/nodes/unknown", "/nowhere", "/claims?state=x",
      "/migrations"],
 )  # fmt: skip
@@ -192,6 +194,21 @@ def test_a_part_has_status_time_and_output():
     ]
 
 
+def test_live_depends_on_the_threads_of_the_process_alone():
+    failed = Check(part="store", status=Status.FAIL, time=NOW)
+    agent = sources(checks=(failed,), creation_error=NodeNotReady(), stale=True)
+    status, document = get("/live", agent)
+    assert (status, document["live"], document["hung"]) == (HTTPStatus.OK, True, [])
+    status, document = get("/live", replace(agent, hung=lambda: ("audit for 400 s",)))
+    assert (status, document["live"]) == (HTTPStatus.SERVICE_UNAVAILABLE, False)
+    assert document["hung"] == ["audit for 400 s"]
+
+
+@pytest.mark.parametrize("target", ["/health", "/ready", "/live"])
+def test_probes_do_not_show_the_version(target):
+    assert __version__ not in answer(sources(), target).body.decode()
+
+
 def test_ready_has_the_error_of_creating_calls():
     assert get("/ready")[0] == HTTPStatus.OK
     status, document = get("/ready", sources(creation_error=NodeNotReady()))
@@ -218,11 +235,14 @@ def test_devices_are_counted_by_status_and_by_pool():
     }  # fmt: skip
     for status, number in numbers.items():
         assert f'rtagent_pci_devices{{status="{status}"}} {number}.0' in lines
-    (pool,) = (line for line in lines if line.startswith("rtagent_pci_pool_devices{"))
-    assert pool == (
+    pools = [line for line in lines if line.startswith("rtagent_pci_pool_devices{")]
+    assert (
         'rtagent_pci_pool_devices{dev_type="type-VF",numa_node="0",product_id="154c",'
-        'vendor_id="8086"} 1.0'
-    )
+        'status="available",vendor_id="8086"} 1.0'
+    ) in pools
+    for status, number in numbers.items():
+        counted = [line for line in pools if f'status="{status}"' in line]
+        assert sum(float(line.rpartition(" ")[2]) for line in counted) == number
     assert get("/nodes", sources(devices_in_every_state()))[1]["nodes"][0]["pci_devices"] == numbers
 
 
@@ -236,7 +256,7 @@ def test_pools_with_the_same_labels_are_added_up():
 
 @pytest.mark.parametrize(
     "target",
-    ["/", "", "*", "/claims/a/b", "/claim", "http://x/claims/1/2", "/%zz", "/nodes/%2e%2e/"],
+    ["//", "", "*", "/claims/a/b", "/claim", "http://x/claims/1/2", "/%zz", "/nodes/%2e%2e/"],
 )
 def test_an_unknown_path_is_a_json_error(target):
     status, document = get(target)

@@ -1,0 +1,61 @@
+"""PageSources: what pages and documents show in addition to the published state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rtagent.errors import Unavailable
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.claim_event import HistoryPage
+from rtagent.model.decision import Decision
+from rtagent.model.guest_comparison import DomainDocument, GuestComparison
+from rtagent.model.node_state import NodeState
+from rtagent.model.timeline import TimelineView
+
+
+def _no_history(state: NodeState, claim_uuid: str | None, before: int | None) -> HistoryPage:
+    raise Unavailable("the history of claims is not available here")
+
+
+def _no_timeline() -> TimelineView:
+    now = datetime.now(UTC)
+    return TimelineView(now=now, since=now)
+
+
+def _no_document(owner_id: str) -> DomainDocument | None:
+    return None
+
+
+def _no_comparison(
+    state: NodeState, claim: Claim, document: DomainDocument | None
+) -> GuestComparison:
+    return GuestComparison(lines=())
+
+
+def _no_test(document: Mapping[str, Any]) -> Decision:
+    raise Unavailable("claims cannot be tested here")
+
+
+class PageSources(Value, frozen=True, kw_only=True):
+    """The callables return at once and without a lock of the tracker; `history` alone reads the
+    database, in bounded time.
+
+    :ivar history: the newest events of a claim, or of all claims (None), before a number.
+    :ivar timeline: the last hour.
+    :ivar document: the domain of an owner, as it was last read.
+    :ivar comparison: the guest that a claim determines, compared with that domain.
+    :ivar test_claim: decides the arguments of the RPC method of that name on the published state.
+    :ivar now: the time, for ages.
+    """
+
+    history: Callable[[NodeState, str | None, int | None], HistoryPage] = _no_history
+    timeline: Callable[[], TimelineView] = _no_timeline
+    document: Callable[[str], DomainDocument | None] = _no_document
+    comparison: Callable[[NodeState, Claim, DomainDocument | None], GuestComparison] = (
+        _no_comparison
+    )
+    test_claim: Callable[[Mapping[str, Any]], Decision] = _no_test
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)

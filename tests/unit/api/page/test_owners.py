@@ -1,0 +1,36 @@
+"""The rows of the owners, over changes of the host."""
+
+from rtagent.api.page.owners import OwnerRows
+from tests.support.api_states import claimed, empty, uuid, with_domain
+
+
+def test_a_row_is_made_again_only_when_its_owner_changes():
+    rows = OwnerRows()
+    before = claimed(claimed(empty(), 1), 2)
+    _, (first, second) = rows.of(before)
+    _, (same, also) = rows.of(before)
+    assert (same is first, also is second) == (True, True)
+
+    after = with_domain(before, 102, vcpus=9, memory_mb=1024)
+    owners, (unchanged, changed) = rows.of(after)
+    assert unchanged is first
+    assert "drift" in changed
+    assert "drift" not in second
+    assert owners[uuid(102)].vcpus == 9
+
+
+def test_a_claim_that_becomes_active_changes_its_row():
+    rows = OwnerRows()
+    _, (building,) = rows.of(claimed(empty(), 1))
+    _, (active,) = rows.of(claimed(empty(), 1, active=True))
+    assert ">building<" in building
+    assert ">active<" in active
+
+
+def test_names_link_the_pages_of_claims_that_exist():
+    state = claimed(claimed(empty(), 1), 2)
+    _, plain = OwnerRows().of(state)
+    assert not any("href" in each for each in plain)
+    _, (first, tested) = OwnerRows(linked=True).of(state, uuid(102))
+    assert f'href="/page/claims/{uuid(1)}"' in first
+    assert "href" not in tested
