@@ -6,14 +6,16 @@ Every rule takes the state and returns `Granted` (the change, and the claims aft
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from rtagent.allocation import requirements
 from rtagent.allocation.allocate import allocate
+from rtagent.allocation.requirements import Requirements
 from rtagent.allocation.shares import shares_of
-from rtagent.errors import ClaimConflict
+from rtagent.errors import ClaimConflict, GuestRunning
 from rtagent.lifecycle.consequences import granted, unchanged
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.change import Call, Event, ended_operation
@@ -25,16 +27,23 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 
 
-def build(state: NodeState, request: BuildRequest, call: Call, now: datetime) -> Decision:
+def build(
+    state: NodeState,
+    request: BuildRequest,
+    call: Call,
+    now: datetime,
+    required: Requirements | None = None,
+) -> Decision:
     """Claim resources for a build: a claim in state `building`, leased.
 
+    :param required: the requirements of the request under the node's policy, if they are known.
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimConflict: the owner has a live claim, or another claim has the uuid.
     :raises NodeNotReady: the host was never observed.
     """
     owner_id = request.instance.uuid
     _check_no_claim(state, owner_id, call.operation_id)
-    required = requirements.from_request(request, state.policy)
+    required = required or requirements.from_request(request, state.policy)
     shares = shares_of(state, request, required, BUILD)
     allocated = allocate(state, owner_id, required, shares)
     if isinstance(allocated, Refused):
@@ -70,20 +79,33 @@ def renew(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decis
     return granted(state, call, now, Event(before=before, after=after, action="renew"))
 
 
-def end(state: NodeState, claim_uuid: str, verb: str, call: Call, now: datetime) -> Decision:
+def end(
+    state: NodeState,
+    claim_uuid: str,
+    verb: str,
+    call: Call,
+    now: datetime,
+    reason: str = "",
+    running: Collection[str] = (),
+) -> Decision:
     """Release (or abort) a claim completely.
 
     An unknown uuid is recorded as ended, so that a late creating call with that operation id is
     refused.
 
-    :param verb: ``release`` or ``abort``.
+    :param verb: ``release`` or ``abort``. :param reason: for the history.
+    :param running: domains that run here. A claim of one of them is not ended.
+    :raises GuestRunning: the claim's guest runs here.
     """
     before = state.claims.get(claim_uuid)
     if before is None:
         operations = (call.operation(), ended_operation(claim_uuid))
         return Granted(call.change(now, operations=operations))
+    if before.owner_id in running:
+        raise GuestRunning(claim_uuid=claim_uuid, owner_id=before.owner_id)
     after = transition(before, verb, state, now)
-    return granted(state, call, now, Event(before=before, after=after, action=verb))
+    event = Event(before=before, after=after, action=verb, reason=reason)
+    return granted(state, call, now, event)
 
 
 def end_leased(state: NodeState, claim_uuid: str, call: Call, now: datetime) -> Decision:

@@ -21,6 +21,7 @@ from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.provider_files import ProviderFiles
+from rtagent.model.reboot import reboot
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
 from rtagent.placement.offers import Offers, resolve, with_offers
@@ -79,7 +80,7 @@ def _restored(
     """Enrol the node and load its state."""
     stored = identity.enroll(store, hypervisor, clock)
     adoption = AdoptionFile(settings.default.state_path).read(stored.node.uuid)
-    return EmbeddedNode(
+    node = EmbeddedNode(
         stored,
         adoption.applied_to(settings.policy(stored.ratios)),
         hypervisor,
@@ -89,6 +90,9 @@ def _restored(
         identity.witness(stored),
         settings.provider_files,
     )
+    timeout = settings.libvirt.guests_start_timeout
+    node.auditor.await_guests(reboot(stored.rebooted_at, clock.now(), clock.monotonic(), timeout))
+    return node
 
 
 def host_identity(

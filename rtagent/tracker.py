@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 from rtagent import claims
 from rtagent.errors import RtAgentError, StoreUnavailable, Unavailable
-from rtagent.lifecycle import attach, moves, quarantine
+from rtagent.lifecycle import attach, draining, moves, quarantine
 from rtagent.lifecycle.recorded_providers import claims_with_new_providers
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
@@ -21,16 +22,19 @@ from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import TakenOver
 from rtagent.model.move import MoveRequest
 from rtagent.model.node_state import NodeState
-from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest, BuildRequest
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Clock, NullReporter, Reporter, Store, Witness
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.steps import Outcome, Step
+from rtagent.state.adoptions import Adoptions
+from rtagent.state.announcements import Announcements
+from rtagent.state.drain_operations import DrainOperations
 from rtagent.state.move_operations import MoveOperations
-from rtagent.state.operations import Operations
+from rtagent.state.operations import Operations, RefusalListener, Rule
 from rtagent.state.published import Listener
+from rtagent.state.unwritten_allocations import UnwrittenAllocations
 from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import StateWriter
 
@@ -45,7 +49,9 @@ TEST_CALL = Call(
 class ResourceTracker:
     """The single writer of a node's state. Thread-safe.
 
-    :ivar moves: the methods of moves.
+    :ivar moves: the methods of moves. :ivar adoptions: those of domains without a claim.
+    :ivar announcements: events that are not part of a change.
+    :ivar unwritten: the consumers whose allocations have to be written to Placement.
     """
 
     def __init__(
@@ -65,8 +71,12 @@ class ResourceTracker:
         self._store, self._clock = store, clock
         reporter, witness = reporter or NullReporter(), witness or MemoryWitness()
         self._writer = StateWriter(store, clock, state, reporter, witness, timeout)
+        self.announcements = Announcements(self._writer, clock, reporter)
         self._operations = Operations(self._writer, store, clock, reporter)
         self.moves = MoveOperations(self._operations)
+        self.drains = DrainOperations(self._operations)
+        self.adoptions = Adoptions(self._operations, clock)
+        self.unwritten = UnwrittenAllocations(self._writer, clock)
 
     def __repr__(self) -> str:
         status = self.fault or self._writer.status.stale or self.restored
@@ -105,6 +115,10 @@ class ResourceTracker:
         """Call `listener` after every publication, outside all locks. It must return at once."""
         self._writer.published.listen(listener)
 
+    def listen_refusals(self, listener: RefusalListener) -> None:
+        """Call `listener` with every refused call and its reasons. It must return at once."""
+        self._operations.listen_refusals(listener)
+
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
         self._operations.suspend_creation(error)
@@ -120,6 +134,21 @@ class ResourceTracker:
             lambda state, now: claims.build(state, request, call, now), call
         )
 
+    def instance_claims(
+        self, builds: Sequence[tuple[BuildRequest, Call]]
+    ) -> list[Claim | RtAgentError]:
+        """Claim resources for many builds, which share commits. Each is decided like a call of
+        `instance_claim`, in this order, on the state that the earlier ones leave.
+
+        :return: for each its claim, or the error that `instance_claim` would raise.
+        :raises Unavailable: no claim is created at present.
+        """
+
+        def rule(request: BuildRequest, call: Call) -> Rule:
+            return lambda state, now: claims.build(state, request, call, now)
+
+        return self._operations.create_all([(rule(*build), build[1]) for build in builds])
+
     def test_claim(self, request: BuildRequest | AttachRequest | MoveRequest) -> Decision:
         """Decide a request on the snapshot, as `instance_claim`, `claim_pci_devices` or
         `moves.move_claim` would. Changes nothing.
@@ -130,6 +159,7 @@ class ResourceTracker:
         if down := self._writer.status.down:
             raise StoreUnavailable(down)
         state, now = self.snapshot(), self._clock.now()
+        draining.check_not_draining(state)
         if isinstance(request, MoveRequest):
             return moves.move_claim(state, request, TEST_CALL, now)
         if isinstance(request, AttachRequest):
@@ -155,11 +185,10 @@ class ResourceTracker:
             lambda state, now: claims.renew(state, claim_uuid, call, now), call
         )
 
-    def abort_instance_claim(self, claim_uuid: str, call: Call) -> None:
-        """Give up a build and release its claim. An unknown id is recorded as ended, so that a late
-        creating call with that id is refused."""
+    def abort_instance_claim(self, claim_uuid: str, call: Call, **more: Any) -> None:
+        """Give up a build and release its claim, as `release_claim` does."""
         self._operations.execute(
-            lambda state, now: claims.end(state, claim_uuid, "abort", call, now), call
+            lambda state, now: claims.end(state, claim_uuid, "abort", call, now, **more), call
         )
 
     def abort_leased_claim(self, claim_uuid: str, call: Call) -> None:
@@ -170,10 +199,14 @@ class ResourceTracker:
             lambda state, now: claims.end_leased(state, claim_uuid, call, now), call
         )
 
-    def release_claim(self, claim_uuid: str, call: Call) -> None:
-        """Release everything that the claim has. An unknown id is recorded as ended."""
+    def release_claim(self, claim_uuid: str, call: Call, **more: Any) -> None:
+        """Release everything that the claim has. An unknown id is recorded as ended, so that a late
+        creating call with that id is refused.
+
+        :param more: ``reason`` and ``running`` of `rtagent.claims.end`.
+        """
         self._operations.execute(
-            lambda state, now: claims.end(state, claim_uuid, "release", call, now), call
+            lambda state, now: claims.end(state, claim_uuid, "release", call, now, **more), call
         )
 
     def update_usage(self, facts: InstanceUpdate, call: Call) -> None:
@@ -231,10 +264,7 @@ class ResourceTracker:
         )
 
     def set_quarantine(self, address: str, reason: str | None, call: Call) -> None:
-        """Put a device into quarantine for a reason, or clear it (None).
-
-        :raises PciDeviceNotFound:
-        """
+        """Put a device into quarantine, or clear it (None). :raises PciDeviceNotFound:"""
         self._operations.execute(
             lambda state, now: quarantine.quarantine(state, address, reason, call, now), call
         )
@@ -306,38 +336,6 @@ class ResourceTracker:
 
         purged: int = self._writer.submit(decide, "purge")
         return purged
-
-    def write_allocations(self, consumers: Collection[str]) -> None:
-        """Put these consumers into the outbox, so that their allocations are written again, if the
-        agent manages allocations.
-
-        :raises StoreUnavailable: TrackerBusy:
-        """
-
-        def decide(state: NodeState) -> tuple[Change | None, None]:
-            if state.policy.placement.manage_allocations == ManageAllocations.NO or not consumers:
-                return None, None
-            unwritten = tuple(sorted(consumers))
-            return Change(cause="placement", at=self._clock.now(), unwritten=unwritten), None
-
-        self._writer.submit(decide, "placement")
-
-    def remove_written(self, revisions: Mapping[str, int]) -> None:
-        """Remove consumers from the outbox whose allocations Placement has.
-
-        :param revisions: by consumer: those that were written. A consumer that has changed since
-            stays.
-        :raises StoreUnavailable: TrackerBusy:
-        """
-
-        def decide(state: NodeState) -> tuple[Change | None, None]:
-            rows = ((uuid, state.outbox.get(uuid)) for uuid in sorted(revisions))
-            written = tuple(u for u, row in rows if row and row.revision == revisions[u])
-            if not written:
-                return None, None
-            return Change(cause="placement", at=self._clock.now(), written=written), None
-
-        self._writer.submit(decide, "placement")
 
     def lapsed(self) -> frozenset[str]:
         """Claims whose lease has lapsed, by the monotonic clock. None in a restored store, which

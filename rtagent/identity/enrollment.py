@@ -6,6 +6,7 @@ Nothing is written before the rule accepts. Each refusal names the fault, its pl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -59,11 +60,11 @@ class HeartbeatWatch:
         return now - self._since
 
 
-def enroll(me: Claimant, watch: HeartbeatWatch, now: float) -> Enroll:
+def enroll(me: Claimant, watch: HeartbeatWatch, now: float, at: datetime | None = None) -> Enroll:
     """Return the rule for this claimant.
 
     :param watch: the same for all attempts of a process. :param now: seconds of the monotonic
-        clock.
+        clock. :param at: the time of day, at which a reboot is noticed.
     :raises TakeoverPending: from the rule: watch the heartbeat of another writer for longer.
     """
 
@@ -76,9 +77,23 @@ def enroll(me: Claimant, watch: HeartbeatWatch, now: float) -> Enroll:
         if not me.take_over:
             _refuse_while_alive(me, ours, watch, now)
         # Undeletes a removed node, and adopts a node that another service host served.
-        return replace(ours, node=me.node, writer=me.writer, epoch=ours.epoch + 1, deleted_at=None)
+        return replace(
+            ours,
+            node=me.node,
+            writer=me.writer,
+            epoch=ours.epoch + 1,
+            deleted_at=None,
+            rebooted_at=at if at and _rebooted(ours.writer, me.writer) else ours.rebooted_at,
+        )
 
     return rule
+
+
+def _rebooted(before: Writer | None, now: Writer) -> bool:
+    """Return whether the machine was started anew since its agent enrolled."""
+    if before is None or before.machine_id != now.machine_id:
+        return False
+    return before.boot_id not in ("", now.boot_id)
 
 
 def _refuse_duplicate(me: Claimant, records: Sequence[NodeRecord]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from rtagent.errors import IdentityError
@@ -19,17 +20,19 @@ _MODE = 0o600
 
 
 class FileLock:
-    """Excludes a second agent. Linux releases the lock when the process ends for any reason.
+    """Excludes a second process. Linux releases the lock when the process ends for any reason.
 
     The file is changed only after this process has the lock and has checked that it is a file of
     its own.
 
-    :param remedy: the remedy for the operator of the second agent.
+    :param remedy: the remedy for the operator of the second process.
     :param missing: the remedy if the directory does not exist.
+    :param program: the name of the program that takes this lock.
     """
 
-    def __init__(self, path: Path, remedy: str, missing: str) -> None:
+    def __init__(self, path: Path, remedy: str, missing: str, program: str = "rtagentd") -> None:
         self.path, self._remedy, self._missing = path, remedy, missing
+        self._program = program
         self._descriptor: int | None = None
 
     def take(self) -> None:
@@ -87,7 +90,8 @@ class FileLock:
             holder = os.pread(descriptor, 20, 0).strip()
             who = holder.decode() if holder.isdigit() else "(unknown)"
             raise IdentityError(
-                f"{self.path} is locked by process {who}: another rtagentd runs. {self._remedy}"
+                f"{self.path} is locked by process {who}: another {self._program} runs."
+                f" {self._remedy}"
             ) from exc
 
     def _current(self, directory: int) -> os.stat_result:
@@ -104,6 +108,31 @@ def _sign(descriptor: int) -> None:
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+@contextlib.contextmanager
+def without_agent(state_path: str) -> Iterator[None]:
+    """Exclude the agent of a state directory for the length of a block.
+
+    A file that is missing is not created: it has to belong to the agent's user.
+
+    :raises IdentityError: the agent runs, or the file cannot be locked.
+    """
+    path = state_directory_lock(state_path).path
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield  # no agent has run here
+        return
+    except OSError as exc:
+        raise IdentityError(f"{path} cannot be locked: {exc.strerror}") from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as exc:
+        raise IdentityError(f"rtagentd runs: stop it first ({path} is locked)") from exc
+    finally:
+        os.close(descriptor)
 
 
 def state_directory_lock(state_path: str) -> FileLock:

@@ -67,7 +67,7 @@ class HostNodeIdentity:
     """
 
     def __init__(self, options: IdentityOptions, reporter: Reporter) -> None:
-        self._options, self._reporter = options, reporter
+        self._options, self._reporter = options, reporter.named(__name__)
         self._witness: FileWitness | None = None
         self._state_lock = state_directory_lock(options.state_path)
         self._hypervisor_lock = HypervisorLock(options.lock_path, reporter)
@@ -111,7 +111,7 @@ class HostNodeIdentity:
         found = self._found or hypervisor.identity()
         self.lock_hypervisor(found)
         claimant = self._claimant(found.hostname)
-        rule = self._keeping_file(enroll(claimant, self._watch, clock.monotonic()))
+        rule = self._keeping_file(enroll(claimant, self._watch, clock.monotonic(), clock.now()))
         return store.enroll(claimant.node.uuid, claimant.node.hypervisor_hostname, rule)
 
     def witness(self, stored: Stored) -> Witness:
@@ -180,7 +180,7 @@ class GivenNodeIdentity:
                 f"node {node.uuid} is hypervisor {node.hypervisor_hostname}, but libvirt calls this"
                 f" machine {found.hostname}"
             )
-        rule = enroll(self._claimant, self._watch, clock.monotonic())
+        rule = enroll(self._claimant, self._watch, clock.monotonic(), clock.now())
         return store.enroll(node.uuid, node.hypervisor_hostname, rule)
 
     def witness(self, stored: Stored) -> Witness:

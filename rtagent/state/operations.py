@@ -6,8 +6,9 @@ by the rule or by the database. The record then gives the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rtagent.errors import (
     ChangeRejected,
@@ -26,15 +27,19 @@ from rtagent.errors import (
     Unavailable,
 )
 from rtagent.lifecycle.consequences import unchanged
+from rtagent.lifecycle.draining import check_not_draining
 from rtagent.model.change import Call, Change, Operation
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted, Refused
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock, Reporter, Store
+from rtagent.state.queue import Decide
 from rtagent.state.writer import StateWriter
 
 #: Decides a call on the current state, at the current time.
 Rule = Callable[[NodeState, datetime], Decision]
+#: Receives a call that was refused, and the reasons as documents.
+RefusalListener = Callable[[Call, Sequence[Mapping[str, Any]]], None]
 
 
 class Operations:
@@ -45,6 +50,7 @@ class Operations:
         self._writer, self._store = writer, store
         self._clock, self._reporter = clock, reporter.named(__name__)
         self._suspended: Unavailable | None = None
+        self._refusal_listeners: list[RefusalListener] = []
 
     @property
     def suspended(self) -> Unavailable | None:
@@ -54,6 +60,10 @@ class Operations:
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
         self._suspended = error
+
+    def listen_refusals(self, listener: RefusalListener) -> None:
+        """Call `listener` after every refusal, outside all locks. It must return at once."""
+        self._refusal_listeners.append(listener)
 
     def check_creation(self) -> None:
         """:raises Unavailable: no claim is created at present."""
@@ -67,16 +77,47 @@ class Operations:
     def create(self, rule: Rule, call: Call) -> Claim:
         """Create a claim whose uuid is the operation id.
 
-        :raises ComputeResourcesUnavailable: refused.
+        :raises ComputeResourcesUnavailable: refused. :raises NodeDraining: of a new claim.
         :raises ClaimExpired: the claim has ended.
         """
         self.check_creation()
+        return self._run(self._admitted(rule), call)[0]
+
+    def create_all(self, created: Sequence[tuple[Rule, Call]]) -> list[Claim | RtAgentError]:
+        """Create claims together, each as `create` does. Return each claim, or why there is none.
+
+        :raises Unavailable: no claim is created at present.
+        """
+        self.check_creation()
+        outcomes = self._writer.submit_all(
+            [(self._decide(self._admitted(rule)), call.method, call) for rule, call in created]
+        )
+        return [
+            self._created(call, each) for (_, call), each in zip(created, outcomes, strict=True)
+        ]
+
+    def _created(self, call: Call, outcome: Any) -> Claim | RtAgentError:
+        """Return the claim, or why there is none. :param outcome: of the state writer."""
+
+        def decided() -> Any:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        try:
+            return self._answer(call, decided)[0]
+        except RtAgentError as error:
+            return error
+
+    def _admitted(self, rule: Rule) -> Rule:
+        """Return the rule for new claims, which are refused while none is created."""
 
         def admitted(state: NodeState, now: datetime) -> Decision:
             self._writer.restoration.check()  # a reload may have noticed it since the call came
+            check_not_draining(state)
             return rule(state, now)
 
-        return self._run(admitted, call)[0]
+        return admitted
 
     def change(self, rule: Rule, call: Call) -> Claim:
         """Change a claim; a repeat returns the claim as it is now.
@@ -113,21 +154,31 @@ class Operations:
 
     def _run(self, rule: Rule, call: Call, *, answers: bool = True) -> tuple[Claim, ...]:
         """Submit a rule; the claims after it. :param answers: whether a repeat needs a claim."""
+        decide = self._decide(rule)
+        return self._answer(
+            call, lambda: self._writer.submit(decide, call.method, call), answers=answers
+        )
 
+    def _decide(self, rule: Rule) -> Decide:
         def decide(state: NodeState) -> tuple[Change | None, Decision]:
             decision = rule(state, self._clock.now())
             return (decision.change if isinstance(decision, Granted) else None), decision
 
+        return decide
+
+    def _answer(
+        self, call: Call, decided: Callable[[], Decision], *, answers: bool = True
+    ) -> tuple[Claim, ...]:
+        """Return the claims after a decision. :param decided: returns it, or raises its error."""
         try:
-            decision = self._writer.submit(decide, call.method, call)
+            decision = decided()
             if isinstance(decision, Refused):
                 reasons = [reason.as_dict() for reason in decision.reasons]
                 raise ComputeResourcesUnavailable(reasons=reasons)
         except (RequestError, ChangeRejected, CommitUnknown) as error:
             return self._repeat(call, error, answers)
         self._reporter.counted("granted", call.method)
-        claims: tuple[Claim, ...] = decision.claims
-        return claims
+        return decision.claims
 
     def _repeat(
         self, call: Call, error: RequestError | StoreError, answers: bool
@@ -165,8 +216,8 @@ class Operations:
     def _failure(self, call: Call, error: RequestError | StoreError) -> RtAgentError:
         """The caller's error for an operation that had no effect."""
         if isinstance(error, RequestError):
-            for reason in error.kwargs.get("reasons", ()):
-                self._reporter.counted("refused", reason["code"])
+            if reasons := error.kwargs.get("reasons", ()):
+                self._report_refusal(call, reasons)
             return error
         if isinstance(error, CommitUnknown):
             return StoreUnavailable(
@@ -181,3 +232,9 @@ class Operations:
             )
         rejected = [{"path": "$", "message": f"the database rejected it: {error.message}"}]
         return InvalidRequest(method=call.method, errors=rejected)
+
+    def _report_refusal(self, call: Call, reasons: Sequence[Mapping[str, Any]]) -> None:
+        for reason in reasons:
+            self._reporter.counted("refused", reason["code"])
+        for listener in self._refusal_listeners:
+            listener(call, reasons)

@@ -47,9 +47,19 @@ class Pending:
         self.answer: Any = None
         self.error: Exception | None = None
 
+    def again(self, now: float) -> Pending:
+        """Return the decision as one that was not queued yet."""
+        return Pending(self.decide, self.purpose, self.call, now)
+
     def fail(self, error: Exception) -> None:
         """Set an error as the result."""
         self.change, self.answer, self.error = None, None, error
+
+    def refuse(self, error: Exception) -> None:
+        """Set an error as the final result of a decision that was not queued."""
+        self.fail(error)
+        self.done = True
+        self.turn.set()
 
 
 class DecisionQueue:

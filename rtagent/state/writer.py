@@ -22,6 +22,7 @@ from typing import Any
 
 from rtagent.errors import (
     ChangeRejected,
+    ClaimConflict,
     CommitUnknown,
     Deadlock,
     InvariantViolated,
@@ -32,6 +33,7 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Call
 from rtagent.model.node_state import NodeState
+from rtagent.model.notifications import with_notifications
 from rtagent.ports import Clock, Reporter, Store, Witness
 from rtagent.state.leases import Leases
 from rtagent.state.published import PublishedState
@@ -87,27 +89,68 @@ class StateWriter:
         :raises CommitUnknown: the state has been reloaded since, and the call's operation record
             shows whether it was committed.
         """
+        (outcome,) = self._outcomes([Pending(decide, purpose, call, self._clock.monotonic())])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def submit_all(self, decisions: Sequence[tuple[Decide, str, Call | None]]) -> list[Any]:
+        """Queue decisions together, so that they share commits, and wait for all answers.
+
+        :param decisions: each as the arguments of `submit`.
+        :return: for each its answer, or the error that `submit` would raise.
+        """
+        now = self._clock.monotonic()
+        return self._outcomes([Pending(*decision, now) for decision in decisions])
+
+    def _outcomes(self, decisions: Sequence[Pending]) -> list[Any]:
         deadline = self._clock.monotonic() + self._timeout
-        while True:
+        outcomes: list[Any] = [None] * len(decisions)
+        waiting = dict(enumerate(decisions))
+        while waiting:
+            served = [self._add(own) for own in waiting.values()]
+            # In the order of the queue, and before any outcome is waited for: each of them may have
+            # to lead, and whatever is behind it waits for that.
+            for own, pending in zip(waiting.values(), served, strict=True):
+                self._await(own, pending, deadline)
+            for (place, own), pending in zip(waiting.items(), served, strict=True):
+                outcomes[place] = self._outcome(own, pending, deadline)
+            now = self._clock.monotonic()
+            victims = (place for place in waiting if isinstance(outcomes[place], Deadlock))
+            waiting = {place: waiting[place].again(now) for place in victims}
+        return outcomes
+
+    def _add(self, own: Pending) -> Pending:
+        """Queue a decision. Return the one whose result it has: itself, or the same call in
+        flight."""
+        try:
             if down := self.status.down:
                 raise StoreUnavailable(down)
-            own = Pending(decide, purpose, call, self._clock.monotonic())
-            pending = self._queue.add(own)
-            if pending is own:
-                self._take_turn(pending, deadline)
-            else:
-                self._queue.join(pending)
-            if isinstance(pending.error, CommitUnknown):
-                if own.leads:
-                    self.recovery.recover()  # once for everybody who shared the commit
-                self._settle(pending.error, call, deadline)
-            if isinstance(pending.error, Deadlock):
-                if self._clock.monotonic() < deadline:
-                    continue
-                raise TrackerBusy(f"{purpose}: the database ended every attempt in a deadlock")
-            if pending.error is not None:
-                raise pending.error
-            return pending.answer
+            return self._queue.add(own)
+        except (StoreUnavailable, ClaimConflict) as error:
+            own.refuse(error)
+            return own
+
+    def _await(self, own: Pending, pending: Pending, deadline: float) -> None:
+        """Wait until the decision is done."""
+        if pending is not own:
+            self._queue.join(pending)
+            return
+        try:
+            self._take_turn(own, deadline)
+        except Exception as error:  # a defect; the other decisions of the caller have their turn
+            own.fail(error)
+
+    def _outcome(self, own: Pending, pending: Pending, deadline: float) -> Any:
+        """Return the answer, or the error; a `Deadlock` if another attempt may succeed."""
+        error = pending.error
+        if isinstance(error, CommitUnknown):
+            if own.leads:
+                self.recovery.recover()  # once for everybody who shared the commit
+            return self._settled(error, own.call, deadline)
+        if isinstance(error, Deadlock) and self._clock.monotonic() >= deadline:
+            return TrackerBusy(f"{own.purpose}: the database ended every attempt in a deadlock")
+        return pending.answer if error is None else error
 
     def _take_turn(self, pending: Pending, deadline: float) -> None:
         """Wait until the decision is done: by another leader, by leading, or by withdrawing it."""
@@ -118,18 +161,20 @@ class StateWriter:
         if pending.leads:
             self._lead(pending)
 
-    def _settle(self, error: CommitUnknown, call: Call | None, deadline: float) -> None:
+    def _settled(
+        self, error: CommitUnknown, call: Call | None, deadline: float
+    ) -> CommitUnknown | StoreUnavailable:
         """Wait until a reload has settled whether the commit was done.
 
-        :raises CommitUnknown: it is settled: the operation's record, or its absence, shows it.
-        :raises StoreUnavailable: it is not settled in time, or the caller has no operation id.
+        :return: the error, if it is settled: the operation's record, or its absence, shows it.
+            `StoreUnavailable`: it is not settled in time, or the caller has no operation id.
         """
         settled = self.status.wait_up(max(0.0, deadline - self._clock.monotonic()))
-        if not settled or call is None:
-            raise StoreUnavailable(
-                "the connection was lost during the commit: repeat with the same operation id"
-            )
-        raise error
+        if settled and call is not None:
+            return error
+        return StoreUnavailable(
+            "the connection was lost during the commit: repeat with the same operation id"
+        )
 
     def _lead(self, own: Pending) -> None:
         """Serve one batch, which begins with the caller's own decision, and hand the lead on."""
@@ -149,8 +194,9 @@ class StateWriter:
             self._queue.finish(batch)
         self._report(batch, began, ended)
         changes = tuple(p.change for p in batch if p.change is not None and p.error is None)
-        if self.published.current is not before and changes:
-            self.published.notify(changes)
+        if self.published.current is before or not changes:
+            return
+        self.published.notify(tuple(change for change in changes if not change.announces))
 
     def _transact(self, batch: Sequence[Pending]) -> None:
         """Decide a batch, commit it, publish it. A batch that the database rejects is committed
@@ -199,6 +245,7 @@ class StateWriter:
             change, answer = pending.decide(state)
             after = state
             if change is not None:
+                change = with_notifications(state, change)
                 after = state.fold(change)
                 after.check_owners(change.owners)
             pending.change, pending.answer, pending.error = change, answer, None

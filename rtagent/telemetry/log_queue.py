@@ -12,8 +12,9 @@ from rtagent.telemetry.log_writer import CAPACITY, LogWriter
 #: Seconds without progress after which lines that wait are given up at the end.
 PATIENCE = 5.0
 
-#: Called with ``"log_dropped"`` and the name of a destination for each dropped line.
-Counted = Callable[[str, str], None]
+#: Called with ``"log_dropped"``, the name of a destination and the number of dropped lines; 0: the
+#: destination is new.
+Counted = Callable[[str, str, int], None]
 
 
 class LogQueue:
@@ -60,16 +61,33 @@ class LogQueue:
         return all(ended)
 
 
+class NoLock:
+    """A lock that locks nothing, of a handler that one thread uses."""
+
+    def acquire(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 class QueuedHandler(logging.Handler):
     """Formats a record for another handler, and queues it. Never blocks."""
 
     def __init__(self, target: logging.Handler, counted: Counted, capacity: int) -> None:
         super().__init__(target.level)
         self._target, self._counted, self._destination = target, counted, _destination(target)
+        counted("log_dropped", self._destination, 0)
         self._lines = LineFormatter(target.formatter or logging.Formatter())
         target.setFormatter(self._lines)
         # Only the writer uses the target. logging.shutdown() would wait for its lock without limit.
-        target.lock = None
+        target.lock = NoLock()  # type: ignore[assignment]
         self._writer = LogWriter(self._destination, target.handle, capacity)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -78,13 +96,13 @@ class QueuedHandler(logging.Handler):
             self._target.format(prepared)
             prepared.exc_info = None  # it refers to every frame of the stack
             if not self._writer.put(prepared):
-                self._counted("log_dropped", self._destination)
+                self._counted("log_dropped", self._destination, 1)
         except Exception:
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Count a record that cannot be formatted. `logging` would print it, and might block."""
-        self._counted("log_dropped", self._destination)
+        self._counted("log_dropped", self._destination, 1)
 
     def end(self, patience: float) -> bool:
         """Write everything that waits, and end the thread. :returns: whether it was written."""

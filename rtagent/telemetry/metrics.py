@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rtagent.model.printable import printable
 
 #: Bounds of the histograms in seconds, from the wait for a lock to a whole audit.
 BUCKETS = (
@@ -21,6 +25,7 @@ TIMINGS = {
     "audit": ("cause", "A whole audit"),
     "rpc": ("method", "An RPC call, from its arrival to its answer"),
     "placement": ("purpose", "A request to Placement"),
+    "selection": ("purpose", "Selection of hosts for one request"),
 }
 COUNTS = {
     "granted": ("method", "Calls that changed the state"),
@@ -32,15 +37,38 @@ COUNTS = {
         "Attempts to update a provider that another client changed: conflict; allocations that the"
         " agent removed or added: allocation_removed, allocation_healed",
     ),
+    "selections": ("outcome", "Requests for selections: ok, or the error's name"),
+    "host_reports": ("outcome", "Reports to schedulers: sent or dropped"),
+    "events_dropped": (
+        "reason",
+        "Events that no consumer gets: unpublished in time, or announced while too many waited",
+    ),
     "log_dropped": ("destination", "Log lines dropped because the destination accepted none"),
     "read_api_closed": (
         "reason",
         "Connections of idle clients that the read API closed: deadline or limit",
     ),
+    "read_api_refused": (
+        "reason",
+        "Requests that the read API refused: peer (not one of the readers), token (missing or"
+        " wrong), host (not a name of it)",
+    ),
+    "calls_refused": (
+        "reason",
+        "Calls that their caller may not make: signature (missing or wrong), role (missing), calls"
+        " (too many at once), rate (too many per second), forged (after too many wrong signatures)",
+    ),
     "rpc_refused": ("reason", "Messages dropped without an answer, before they were parsed"),
     "rpc_given_up": ("label", "Replies that no queue of their caller has taken"),
     "repeated": ("level", "Log lines suppressed because the same line was logged before"),
 }
+
+#: The most label values of one metric. Further ones share `OTHER`, so that no caller can fill the
+#: memory of the agent or of the metrics server.
+MAX_LABELS = 200
+OTHER = "other"
+#: Characters of a label.
+MAX_LABEL = 120
 
 _Family = TypeVar("_Family", Histogram, Counter)
 
@@ -57,21 +85,24 @@ class Metrics:
         # By name and label. The library's own lookup takes a lock at each call.
         self._timers: dict[tuple[str, str], Histogram] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
+        # Without a value yet, so that dashboards and alerts find every name from the start on.
+        for name in TIMINGS:
+            self._timings[name] = self._histogram(name)
+        for name in COUNTS:
+            self._counts[name] = self._counter(name)
 
     def timed(self, name: str, purpose: str, seconds: float) -> None:
         """Observe a duration in the histogram ``rtagent_<name>_seconds``."""
         timer = self._timers.get((name, purpose))
         if timer is None:
-            family = self._make(self._timings, name, self._histogram)
-            timer = self._timers[name, purpose] = family.labels(purpose)
+            timer = self._labelled(self._timings, self._timers, name, purpose, self._histogram)
         timer.observe(seconds)
 
     def counted(self, name: str, label: str, number: int = 1) -> None:
         """Add to the counter ``rtagent_<name>_total``."""
         counter = self._counters.get((name, label))
         if counter is None:
-            family = self._make(self._counts, name, self._counter)
-            counter = self._counters[name, label] = family.labels(label)
+            counter = self._labelled(self._counts, self._counters, name, label, self._counter)
         counter.inc(number)
 
     def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
@@ -81,13 +112,48 @@ class Metrics:
         """
         Gauge(f"rtagent_{name}", what, registry=self.registry).set_function(value)
 
-    def _make(
-        self, families: dict[str, _Family], name: str, make: Callable[[str], _Family]
+    def numbers(
+        self, name: str, label: str, what: str, values: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """Register the counter ``rtagent_<name>_total``, whose values are read at each scrape.
+
+        :param what: the help text. :param values: returns the values by label.
+        """
+        self.registry.register(_Numbers(f"rtagent_{name}", label, what, values))
+
+    def gauges(
+        self, name: str, label: str, what: str, values: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Register the gauge ``rtagent_<name>`` with one label, whose values are read at each
+        scrape.
+
+        :param what: the help text. :param values: returns the values by label.
+        """
+        self.registry.register(_Gauges(f"rtagent_{name}", label, what, values))
+
+    def info(self, name: str, what: str, labels: Mapping[str, str]) -> None:
+        """Register the gauge ``rtagent_<name>_info``, which is always 1."""
+        shown = {label: printable(value, MAX_LABEL) for label, value in labels.items()}
+        Info(f"rtagent_{name}", what, registry=self.registry).info(shown)
+
+    def _labelled(
+        self,
+        families: dict[str, _Family],
+        known: dict[tuple[str, str], _Family],
+        name: str,
+        label: str,
+        make: Callable[[str], _Family],
     ) -> _Family:
+        """Return the metric with this label, or that of `OTHER` if there are too many."""
+        text = printable(label, MAX_LABEL)
         with self._lock:
             if name not in families:
                 families[name] = make(name)
-            return families[name]
+            if (name, text) not in known:
+                if sum(each == name for each, _ in known) >= MAX_LABELS:
+                    text = OTHER
+                known[name, text] = families[name].labels(text)
+            return known[name, text]
 
     def _histogram(self, name: str) -> Histogram:
         label, what = TIMINGS.get(name, ("purpose", name))
@@ -98,3 +164,32 @@ class Metrics:
     def _counter(self, name: str) -> Counter:
         label, what = COUNTS.get(name, ("label", name))
         return Counter(f"rtagent_{name}", what, (label,), registry=self.registry)
+
+
+class _Values(Collector):
+    """A metric with one label, of which another object keeps the values."""
+
+    def __init__(
+        self, name: str, label: str, what: str, values: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._name, self._label, self._what, self._values = name, label, what, values
+
+
+class _Numbers(_Values):
+    """A counter."""
+
+    def collect(self) -> Iterator[Metric]:
+        counter = CounterMetricFamily(self._name, self._what, labels=(self._label,))
+        for value, number in dict(self._values()).items():
+            counter.add_metric((printable(value, MAX_LABEL),), number)
+        yield counter
+
+
+class _Gauges(_Values):
+    """A gauge."""
+
+    def collect(self) -> Iterator[Metric]:
+        gauge = GaugeMetricFamily(self._name, self._what, labels=(self._label,))
+        for value, number in dict(self._values()).items():
+            gauge.add_metric((printable(value, MAX_LABEL),), number)
+        yield gauge

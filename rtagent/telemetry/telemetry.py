@@ -13,6 +13,7 @@ from oslo_log import log
 from rtagent.model.health import Check, Status
 from rtagent.ports import Clock
 from rtagent.telemetry.metrics import Metrics
+from rtagent.telemetry.timeline import Timeline
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -37,10 +38,12 @@ class Telemetry:
     in the logger that they write to.
 
     :ivar metrics: the counters, histograms and gauges of this process.
+    :ivar timeline: the events of the last hour.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.metrics = Metrics()
+        self.timeline = Timeline(clock)
         self._health = Health(clock)
         self._throttle = LogThrottle(clock)
         self._log = log.getLogger("rtagent")
@@ -63,6 +66,7 @@ class Telemetry:
     def health(self, part: str, status: str, output: str = "") -> None:
         """Record the status of a part, and log it if it has changed."""
         if self._health.note(part, status, output):
+            self.timeline.health(part, Status(status), output)
             why = f": {output}" if output else ""
             self.log(STATUS_LEVELS[Status(status)], f"health of {part} is {status}{why}")
 

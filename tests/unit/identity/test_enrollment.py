@@ -157,3 +157,19 @@ def test_writer_that_is_active_while_it_is_watched_is_not_replaced(writer, node,
             enroll(ME, watch, 100.0)((replace(other, last_seen_up=seen, **sign),))
         expected = (*parts, "sent a heartbeat while this one watched", "--take-over")
         assert [part for part in expected if part not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "rebooted"),
+    [
+        (WRITER, False),
+        (replace(WRITER, boot_id="boot0"), True),
+        (replace(WRITER, boot_id=""), False),
+        (None, False),
+    ],
+    ids=["restarted", "rebooted", "unknown", "never written"],
+)
+def test_reboot_is_told_from_a_restart_by_the_boot_id(before: Writer | None, rebooted: bool):
+    records = (replace(RECORD, writer=before, rebooted_at=NOW - DAY),)
+    found = enroll(ME, watched(records), STILL, NOW)(records)
+    assert found.rebooted_at == (NOW if rebooted else NOW - DAY)

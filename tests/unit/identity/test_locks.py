@@ -7,12 +7,13 @@ import stat
 import pytest
 
 from rtagent.errors import IdentityError
-from rtagent.identity.locks import HypervisorLock, state_directory_lock
+from rtagent.identity.locks import HypervisorLock, state_directory_lock, without_agent
 from rtagent.ports import HostIdentity, NullReporter
 from tests.support.hosts import uid
 
 #: A user who is neither root nor the one who runs the tests.
 STRANGER = 12345
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
 
 class Lines(NullReporter):
@@ -143,12 +144,28 @@ def test_directory_of_a_group_is_accepted(lock, tmp_path):
     assert lock.held
 
 
+def test_command_excludes_the_agent_and_creates_no_file(lock, tmp_path):
+    with without_agent(str(tmp_path)):
+        assert not lock.path.exists()
+    lock.take()
+    with (
+        pytest.raises(IdentityError, match="rtagentd runs: stop it first"),
+        without_agent(str(tmp_path)),
+    ):
+        pytest.fail("the agent runs")
+    lock.drop()
+    with without_agent(str(tmp_path)):
+        assert "another rtagentd runs" in refusal(lock)
+
+
+@as_root
 def test_directory_of_another_user_is_refused(lock, tmp_path):
     os.chown(tmp_path, STRANGER, -1)
 
     assert f"{tmp_path} belongs to user {STRANGER}" in refusal(lock)
 
 
+@as_root
 def test_file_of_another_user_is_refused(lock):
     lock.path.write_text("content")
     os.chown(lock.path, STRANGER, -1)

@@ -9,17 +9,19 @@ from rtagent import claims
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import (
+    ClaimConflict,
     ClaimExpired,
     ComputeResourcesUnavailable,
     Deadlock,
     InvariantViolated,
+    StoreUnavailable,
     TrackerBusy,
 )
 from rtagent.model.change import Change
 from rtagent.ports import NullReporter
 from rtagent.state.witness import MemoryWitness
-from rtagent.state.writer import StateWriter
-from tests.support.hosts import ManualClock, call, request, uid
+from rtagent.state.writer import BATCH, StateWriter
+from tests.support.hosts import NODE, ManualClock, call, request, uid
 from tests.support.trackers import (
     GatedStore,
     claim,
@@ -138,12 +140,12 @@ def test_repeated_deadlocks_end_when_the_callers_time_is_up():
         claim(tracker)
 
 
+def broken(state):
+    raise KeyError("a defect")
+
+
 def test_defect_in_a_rule_fails_its_own_caller_only():
     writer = writer_on(MemoryStore())
-
-    def broken(state):
-        raise KeyError("a defect")
-
     with pytest.raises(KeyError):
         writer.submit(broken, "test")
     assert writer.submit(lambda state: (None, state.revision), "test") == 1
@@ -166,3 +168,63 @@ def test_change_that_violates_an_invariant_is_not_written():
     assert isinstance(writer.status.fault, InvariantViolated)
     assert writer.published.current.revision == 1
     assert not stored_state(store).claims
+
+
+def ends(number):
+    """Return decisions that record a new claim as ended, as `StateWriter.submit_all` takes them."""
+
+    def ending(asked):
+        def decide(state):
+            now = ManualClock().now()
+            decision = claims.end(state, asked.operation_id, "release", asked, now)
+            return decision.change, asked.operation_id
+
+        return decide
+
+    calls = [call("release_claim") for _ in range(number)]
+    return [(ending(asked), "test", asked) for asked in calls]
+
+
+def is_recorded(store, operation_id):
+    return store.operation(NODE.uuid, operation_id) is not None
+
+
+def test_decisions_that_are_submitted_together_share_a_commit_and_are_answered_in_order():
+    store = FailingStore(MemoryStore())
+    writer = writer_on(store)
+    commits = store.calls["commit"]
+    decisions = ends(3)
+    decisions[1] = (broken, "test", None)
+    outcomes = writer.submit_all(decisions)
+    assert [outcomes[0], outcomes[2]] == [decisions[n][2].operation_id for n in (0, 2)]
+    assert isinstance(outcomes[1], KeyError)
+    assert store.calls["commit"] == commits + 1
+    assert is_recorded(store, outcomes[0]) and is_recorded(store, outcomes[2])
+
+
+def test_deadlocks_of_decisions_that_fill_several_batches_end():
+    store = FailingStore(MemoryStore())
+    writer = writer_on(store)
+    store.fail(Deadlock, times=1)
+    decisions = ends(BATCH + 6)
+    outcomes = writer.submit_all(decisions)
+    assert outcomes == [asked.operation_id for *_, asked in decisions]
+    assert all(is_recorded(store, each) for each in outcomes)
+
+
+def test_one_operation_that_is_submitted_twice_has_one_effect():
+    store = FailingStore(MemoryStore())
+    writer = writer_on(store)
+    (decision,) = ends(1)
+    other = (decision[0], "test", call("release_claim", decision[2].operation_id, "other"))
+    outcomes = writer.submit_all([decision, decision, other])
+    assert outcomes[0] == outcomes[1] == decision[2].operation_id
+    assert isinstance(outcomes[2], ClaimConflict)
+    assert writer.published.current.revision == 2
+
+
+def test_decisions_without_a_database_are_all_refused():
+    writer = writer_on(MemoryStore())
+    writer.status.go_stale("the database is down")
+    outcomes = writer.submit_all(ends(2))
+    assert [type(each) for each in outcomes] == [StoreUnavailable, StoreUnavailable]

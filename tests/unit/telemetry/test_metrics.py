@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import generate_latest
 
-from rtagent.telemetry.metrics import Metrics
+from rtagent.telemetry.metrics import MAX_LABELS, OTHER, Metrics
 
 
 @pytest.fixture
@@ -38,7 +38,14 @@ def test_agents_do_not_share_metrics():
     first, second = Metrics(), Metrics()
     first.counted("granted", "instance_claim")
 
-    assert b"rtagent_granted" not in generate_latest(second.registry)
+    assert b"rtagent_granted_total{" in generate_latest(first.registry)
+    assert b"rtagent_granted_total{" not in generate_latest(second.registry)
+
+
+def test_metrics_without_a_value_have_their_names_from_the_start_on(metrics):
+    text = generate_latest(metrics.registry).decode()
+    assert "# TYPE rtagent_refused_total counter" in text
+    assert "# TYPE rtagent_rpc_seconds histogram" in text
 
 
 def test_gauge_is_read_at_each_scrape(metrics):
@@ -46,3 +53,43 @@ def test_gauge_is_read_at_each_scrape(metrics):
     metrics.gauge("audit_age_seconds", "Since the last audit", lambda: next(ages))
 
     assert [value(metrics, "rtagent_audit_age_seconds") for _ in range(2)] == [1.0, 2.0]
+
+
+def test_gauge_with_a_label_is_read_at_each_scrape(metrics):
+    values = {"a": 1.0}
+    metrics.gauges("ages", "state", "Ages", lambda: values)
+    assert value(metrics, "rtagent_ages", state="a") == 1.0
+    values["b"] = 2.0
+    assert value(metrics, "rtagent_ages", state="b") == 2.0
+
+
+def test_information_is_a_metric_with_the_value_1(metrics):
+    metrics.info("build", "The software", {"version": "1"})
+    assert value(metrics, "rtagent_build_info", version="1") == 1.0
+
+
+def test_number_of_labels_of_a_metric_is_bounded(metrics):
+    for number in range(MAX_LABELS + 50):
+        metrics.counted("refused", f"code-{number}")
+        metrics.timed("rpc", f"method-{number}", 0.1)
+    metrics.counted("refused", "code-0")
+    metrics.counted("rpc", "ok")  # another metric has labels of its own
+    assert value(metrics, "rtagent_refused_total", code="code-0") == 2
+    assert value(metrics, "rtagent_refused_total", code=OTHER) == 50
+    assert value(metrics, "rtagent_rpc_seconds_count", method=OTHER) == 50
+    assert value(metrics, "rtagent_rpc_total", outcome="ok") == 1
+    text = generate_latest(metrics.registry).decode()
+    assert text.count("rtagent_refused_total{") == MAX_LABELS + 1
+
+
+def test_labels_are_escaped_and_short(metrics):
+    odd = 'x"\n\x1b[2J\ud800'
+    metrics.counted("log_dropped", odd + "y" * 10_000)
+    metrics.gauges("ages", "state", "Ages", lambda: {odd: 1.0})
+    metrics.numbers("errors", "kind", "Errors", lambda: {odd: 1})
+    metrics.info("build", "The software", {"version": odd})
+    text = generate_latest(metrics.registry).decode()
+    lines = [line for line in text.splitlines() if "2J" in line]
+    assert len(lines) >= 4
+    assert all(line.isprintable() and len(line) < 300 for line in lines)
+    assert all(r"x\"" in line for line in lines)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rtagent.model import stats
 from rtagent.model.inventory import memory_mb
+from rtagent.model.metric import Metric, documents
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
 from rtagent.model.topology import Cell, Topology
@@ -18,10 +19,12 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.pci.pools import pools
 
 
-def compute_node(state: NodeState) -> dict[str, Any]:
+def compute_node(state: NodeState, metrics: Sequence[Metric] = ()) -> dict[str, Any]:
     """Return Nova's ComputeNode fields with the node's revision and epoch, as JSON primitives.
 
     Used quantities include reserved ones. Free quantities may be negative.
+
+    :param metrics: what the compute monitors have measured.
     """
     return {
         **identity(state),
@@ -29,6 +32,7 @@ def compute_node(state: NodeState) -> dict[str, Any]:
         **(described(state.topology, state.policy) if state.topology else {}),
         "numa_topology": numa_topology(state),
         "pci_device_pools": pci_device_pools(state),
+        "metrics": documents(metrics),
         **ratios(state.policy),
     }
 
@@ -82,7 +86,6 @@ def described(topology: Topology, policy: Policy) -> dict[str, Any]:
         "hypervisor_version": topology.hypervisor_version,
         "cpu_info": json.dumps(topology.cpu_info, sort_keys=True),
         "supported_hv_specs": [list(spec) for spec in topology.supported_hv_specs],
-        "metrics": [],
     }
 
 

@@ -1,0 +1,174 @@
+"""Timeline: the audits, refusals, outages and moves of the last hour, in bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from rtagent.audit import AuditSummary
+from rtagent.model.change import Change
+from rtagent.model.health import Status
+from rtagent.model.migration import ERROR, Migration
+from rtagent.model.timeline import (
+    AUDIT,
+    CLAIM,
+    MOVE,
+    OUTAGE,
+    REFUSAL,
+    Kind,
+    TimelineEntry,
+    TimelineView,
+)
+from rtagent.ports import Clock
+
+#: How far back it reaches.
+SPAN = timedelta(hours=1)
+#: How many audits, moves and outages that have ended are kept; each kind has its own bound.
+EVENTS = 1000
+#: How many counts by minute are kept.
+COUNTS = 4000
+#: Characters of a summary.
+LONGEST = 2000
+
+_Key = tuple[datetime, Kind, str]
+
+
+class Timeline:
+    """Thread-safe; each method returns at once.
+
+    Refusals and steps of claims are counted by minute and subject, so that thousands a second take
+    no more memory than a few.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._started = clock, clock.now()
+        self._lock = threading.Lock()
+        self._events: dict[Kind, deque[TimelineEntry]] = {
+            kind: deque() for kind in (AUDIT, MOVE, OUTAGE)
+        }
+        self._lasting: dict[str, TimelineEntry] = {}
+        self._counts: OrderedDict[_Key, TimelineEntry] = OrderedDict()
+        #: Entries that began before may have been dropped.
+        self._complete_since = self._started
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def audited(self, summary: AuditSummary) -> None:
+        """Add an audit that has ended now."""
+        now = self._clock.now()
+        good = summary.good and not summary.problems
+        entry = TimelineEntry(
+            kind=AUDIT,
+            at=now - timedelta(seconds=summary.seconds),
+            until=now,
+            status=Status.PASS if good else Status.WARN,
+            subject=summary.cause,
+            summary=str(summary)[:LONGEST],
+        )
+        with self._lock:
+            self._append(entry)
+
+    def refused(self, reasons: Sequence[Mapping[str, Any]]) -> None:
+        """Count the reasons of one refusal."""
+        for subject, message in {_subject(each): each["message"] for each in reasons}.items():
+            self._count(REFUSAL, subject, 1, message, Status.WARN)
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Add the moves, and count the steps of claims, of published changes."""
+        steps = Counter(event.action for change in changes for event in change.events)
+        for action, number in steps.items():
+            self._count(CLAIM, action, number, f"claims: {action}", Status.PASS)
+        moves = [(change.at, each) for change in changes for each in change.migrations]
+        with self._lock:
+            for at, move in moves:
+                self._append(_move_entry(move, at))
+
+    def health(self, part: str, status: Status, output: str) -> None:
+        """Note that the status of a part has changed."""
+        now = self._clock.now()
+        with self._lock:
+            ended = self._lasting.pop(part, None)
+            if ended is not None:
+                self._append(replace(ended, until=now))
+            if status != Status.PASS:
+                self._lasting[part] = TimelineEntry(
+                    kind=OUTAGE,
+                    at=now,
+                    until=None,
+                    status=status,
+                    subject=part,
+                    summary=output[:LONGEST],
+                )
+
+    # -- what it shows ----------------------------------------------------------------------------
+
+    def view(self) -> TimelineView:
+        """Return the entries of the last hour, newest first."""
+        now = self._clock.now()
+        with self._lock:
+            since = max(self._complete_since, now - SPAN)
+            found = [each for each in self._entries() if each.until is None or each.until >= since]
+        found.reverse()  # of the same time, the last one that was added comes first
+        found.sort(key=lambda each: each.at, reverse=True)
+        return TimelineView(now=now, since=since, entries=tuple(found))
+
+    def _entries(self) -> Iterator[TimelineEntry]:
+        yield from self._lasting.values()
+        for events in self._events.values():
+            yield from events
+        yield from self._counts.values()
+
+    # -- bounds -----------------------------------------------------------------------------------
+
+    def _append(self, entry: TimelineEntry) -> None:
+        events = self._events[entry.kind]
+        events.append(entry)
+        oldest = entry.at - SPAN
+        while events and (events[0].until or entry.at) < oldest:
+            events.popleft()
+        if len(events) > EVENTS:
+            self._dropped(events.popleft())
+
+    def _count(self, kind: Kind, subject: str, number: int, summary: str, status: Status) -> None:
+        now = self._clock.now()
+        key = (now.replace(second=0, microsecond=0), kind, subject)
+        with self._lock:
+            known = self._counts.get(key)
+            self._counts[key] = TimelineEntry(
+                kind=kind,
+                at=now if known is None else known.at,
+                until=now,
+                status=status,
+                subject=subject,
+                summary=summary[:LONGEST],
+                number=number + (0 if known is None else known.number),
+            )
+            while len(self._counts) > COUNTS:
+                self._dropped(self._counts.popitem(last=False)[1])
+
+    def _dropped(self, entry: TimelineEntry) -> None:
+        self._complete_since = max(self._complete_since, entry.until or entry.at)
+
+
+def _subject(reason: Mapping[str, Any]) -> str:
+    return f"{reason['code']} {reason['resource']}"[:255]
+
+
+def _move_entry(move: Migration, at: datetime) -> TimelineEntry:
+    source = move.source_compute or "?"
+    dest = move.dest_compute or "?"
+    return TimelineEntry(
+        kind=MOVE,
+        at=at,
+        until=at,
+        status=Status.FAIL if move.status == ERROR else Status.PASS,
+        subject=f"{move.migration_type} {move.status}",
+        summary=f"{move.migration_type} of {move.instance_uuid} from {source} to {dest}:"
+        f" {move.status}"[:LONGEST],
+        instance_uuid=move.instance_uuid,
+    )

@@ -1,0 +1,181 @@
+"""The node's record, with Nova's field names."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.model.assignment import Assignment, CellAssignment
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.policy import NetworkPolicy, NumaPolicy
+from rtagent.model.topology import Cell, Topology
+from rtagent.state.compute_node import compute_node
+from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid
+from tests.support.pinned_claims import pinned_claim
+
+
+def with_claim(state, asked):
+    decision = claims.build(state, asked, call(), NOON)
+    return state.fold(decision.change)
+
+
+def with_domain_usage(state, owner, vcpus=1, memory_mb=1):
+    usage = DomainUsage(domain_uuid=owner, name="vm", active=True, vcpus=vcpus, memory_mb=memory_mb)
+    return state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+
+
+def test_record_has_novas_fields_and_free_quantities_may_be_negative():
+    state = host(reserved_memory_mb=512, reserved_disk_mb=1024, ram_allocation_ratio=2.0)
+    facts = {
+        "project_id": "p",
+        "vm_state": "building",
+        "os_type": "linux",
+        "task_state": "spawning",
+    }
+    state = with_claim(state, request(8, 16384, 10, swap=1, instance=facts))
+    record = compute_node(with_domain_usage(state, uid(), 2, 1000))
+    assert record["vcpus"] == 8 and record["vcpus_used"] == 10
+    assert record["memory_mb_used"] == 512 + 16384 + 1000
+    assert record["free_ram_mb"] == 16384 - 512 - 16384 - 1000 < 0
+    assert (record["local_gb"], record["local_gb_used"], record["free_disk_gb"]) == (100, 12, 88)
+    assert record["running_vms"] == 1 and record["current_workload"] == 1
+    assert record["stats"] == {
+        "num_instances": 1,
+        "num_vm_building": 1,
+        "num_task_spawning": 1,
+        "num_os_type_linux": 1,
+        "num_proj_p": 1,
+        "io_workload": 1,
+        "failed_builds": 0,
+    }
+    assert record["ram_allocation_ratio"] == 2.0
+
+
+def test_memory_in_files_is_the_memory_of_the_node():
+    state = host(numa=NumaPolicy(file_backed_memory_mb=100_000))
+    record = compute_node(with_claim(state, request(1, 90_000)))
+    assert (record["memory_mb"], record["free_ram_mb"]) == (100_000, 10_000)
+    decision = claims.build(state, request(1, 100_001), call(), NOON)
+    assert [str(reason) for reason in decision.reasons] == [
+        "MEMORY_MB: 100001 MB requested at cn1.example, the host has 100000 in all"
+    ]
+
+
+CELLS = Topology(
+    cpus=frozenset(range(6)),
+    memory_mb=4096,
+    disk_mb=1024,
+    cells=(
+        Cell(
+            id=0,
+            cpus=frozenset({0, 1, 4, 5}),
+            memory_mb=3072,
+            offline=frozenset({6}),
+            siblings=(frozenset({0, 4}), frozenset({1, 5})),
+            pages={4: 2**18, 2048: 512},
+        ),
+        Cell(id=3, cpus=frozenset({2, 3}), memory_mb=1024),
+    ),
+)
+SETS = NumaPolicy(
+    cpu_shared_set=frozenset({2, 7}),
+    cpu_dedicated_set=frozenset({0, 1, 4, 5, 6}),
+    reserved_huge_pages={0: {2048: 16}},
+    networks=NetworkPolicy(
+        physnets={"foo": frozenset({0, 3}), "bar": frozenset({0})}, tunnels=frozenset({3})
+    ),
+)
+
+
+def test_record_shows_cells_and_their_usage():
+    state = with_claim(host(CELLS, numa=SETS), request(1, 100))
+    pinned = pinned_claim(1, 6, kept=(5,), memory_mb=64, pagesize=2048)
+    state = state.fold(Change(cause="x", at=NOON, puts=(pinned,)))
+    bound = Occupancy(pcpus=frozenset({0}), memory_mb={3: 7})
+    held = DomainUsage(
+        domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=7, occupancy=bound
+    )
+    record = compute_node(state.fold(Change(cause="audit", at=NOON, domain_usages=(held,))))
+    assert record["vcpus"] == 5
+    assert record["vcpus_used"] == 1 + 2 + 1
+    assert record["numa_topology"] == {
+        "cells": [
+            {
+                "id": 0,
+                "cpuset": [],
+                "pcpuset": [0, 1, 4, 5],
+                "cpu_usage": 0,
+                "pinned_cpus": [0, 1, 5, 6],
+                "siblings": [[0, 4], [1, 5]],
+                "memory": 3072,
+                "memory_usage": 64,
+                "mempages": [
+                    {"size_kb": 4, "total": 2**18, "used": 0, "reserved": 0},
+                    {"size_kb": 2048, "total": 512, "used": 32, "reserved": 16},
+                ],
+                "network_metadata": {"physnets": ["bar", "foo"], "tunneled": False},
+            },
+            {
+                "id": 3,
+                "cpuset": [2],
+                "pcpuset": [],
+                "cpu_usage": 0,
+                "pinned_cpus": [],
+                "siblings": [],
+                "memory": 1024,
+                "memory_usage": 7,
+                "mempages": [],
+                "network_metadata": {"physnets": ["foo"], "tunneled": True},
+            },
+        ]
+    }
+
+
+def mempages(state):
+    cells = compute_node(state)["numa_topology"]["cells"]
+    return [{page["size_kb"]: page["used"] for page in cell["mempages"]} for cell in cells]
+
+
+@pytest.mark.parametrize("pages", [{}, {"hw:mem_page_size": "small"}])
+def test_memory_without_a_page_size_uses_pages_of_the_smallest_size(pages):
+    specs = {"hw:numa_nodes": "1", **pages}
+    state = with_claim(host(numa=NumaPolicy()), request(1, 1024, extra_specs=specs))
+    assert mempages(state) == [{4: 262144, 2048: 0}, {4: 0, 2048: 0}]
+    state = with_claim(state, request(1, 64, extra_specs={"hw:mem_page_size": "2MB"}))
+    assert mempages(state) == [{4: 262144, 2048: 0}, {4: 0, 2048: 32}]
+
+
+def test_memory_that_a_foreign_domain_binds_to_a_cell_uses_its_pages():
+    bound = Occupancy(memory_mb={1: 9}, pages={1: {2048: 2}})
+    held = DomainUsage(
+        domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=9, occupancy=bound
+    )
+    state = host().fold(Change(cause="audit", at=NOON, domain_usages=(held,)))
+    assert mempages(state) == [{4: 0, 2048: 0}, {4: 5 * 256, 2048: 2}]
+
+
+def test_guest_without_cells_uses_nothing_of_a_cell():
+    state = with_claim(host(), request(1, 1024))
+    assert compute_node(state)["memory_mb_used"] == 1024
+    assert mempages(state) == [{4: 0, 2048: 0}] * 2
+
+
+def test_shared_cpu_that_a_guest_is_pinned_to_is_not_in_the_cpuset():
+    sets = NumaPolicy(cpu_shared_set=frozenset({0, 1}), cpu_dedicated_set=frozenset({2, 3}))
+    state = host(numa=sets).fold(Change(cause="x", at=NOON, puts=(pinned_claim(1, 2),)))
+    (first, _) = compute_node(state)["numa_topology"]["cells"]
+    assert (first["cpuset"], first["pcpuset"], first["pinned_cpus"]) == ([0], [2, 3], [1, 2])
+
+
+def test_shared_vcpus_are_counted_at_the_cell_where_they_float():
+    floating = Assignment(cells=(CellAssignment(id=3, memory=5, cpuset=frozenset({0, 1})),))
+    claim = replace(pinned_claim(), numa_topology=floating, vcpus=2)
+    state = host(CELLS).fold(Change(cause="x", at=NOON, puts=(claim,)))
+    cells = compute_node(state)["numa_topology"]["cells"]
+    assert [cell["cpu_usage"] for cell in cells] == [0, 2]
+    assert [cell["cpuset"] for cell in cells] == [[0, 1, 4, 5], [2, 3]]
+
+
+@pytest.mark.parametrize("topology", [None, replace(TOPOLOGY, cells=())])
+def test_record_of_a_host_without_cells_has_no_numa_topology(topology):
+    assert compute_node(host(topology))["numa_topology"] is None
