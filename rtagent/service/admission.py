@@ -14,20 +14,23 @@ from rtagent.errors import (
     StoreRestored,
     StoreUnavailable,
 )
+from rtagent.lifecycle.draining import draining_error
 from rtagent.tracker import ResourceTracker
 
 
 class Admission:
-    """Closed until the first good audit, while the hypervisor is unavailable, and while another
-    agent has the same host name. Thread-safe.
+    """Closed until the first good audit, while the hypervisor is unavailable, while another agent
+    has the same host name, and while an operator has forced the host down. Thread-safe.
 
-    The tracker itself refuses claims while a restored store is not accepted.
+    The tracker itself refuses claims while a restored store is not accepted, and while the node
+    drains.
     """
 
     def __init__(self, tracker: ResourceTracker) -> None:
         self._tracker = tracker
         self._lock = threading.Lock()
         self._duplicate: DuplicateHost | None = None
+        self._forced_down: NodeNotReady | None = None
         self._error: NodeNotReady | HypervisorUnavailable | None = None
         self._set(NodeNotReady())
 
@@ -42,7 +45,7 @@ class Admission:
             return StoreUnavailable()
         if (restored := self._tracker.restored) is not None:
             return StoreRestored(restored=str(restored), revision=restored.revision)
-        return self._duplicate or self._error
+        return self._suspension or draining_error(self._tracker.snapshot())
 
     @property
     def duplicate(self) -> DuplicateHost | None:
@@ -73,7 +76,17 @@ class Admission:
         """Close because another agent has the same host name; None: it has gone."""
         with self._lock:
             self._duplicate = error
-            self._tracker.suspend_creation(error or self._error)
+            self._tracker.suspend_creation(self._suspension)
+
+    def forced_down(self, why: str) -> None:
+        """Close because an operator has forced the host down; "": it no longer is."""
+        with self._lock:
+            self._forced_down = NodeNotReady(why) if why else None
+            self._tracker.suspend_creation(self._suspension)
+
+    @property
+    def _suspension(self) -> NodeNotReady | HypervisorUnavailable | None:
+        return self._duplicate or self._forced_down or self._error
 
     def _set(
         self, error: NodeNotReady | HypervisorUnavailable | None
@@ -81,5 +94,5 @@ class Admission:
         """Replace the error of the audits, and return the one before."""
         with self._lock:
             before, self._error = self._error, error
-            self._tracker.suspend_creation(self._duplicate or error)
+            self._tracker.suspend_creation(self._suspension)
         return before

@@ -1,127 +1,101 @@
-"""Agent: the daemon's process, from start to stop."""
+"""Agent: the program of rtagentd, from start to stop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
 from oslo_log import log
 
 from rtagent.api.address import parse
+from rtagent.api.guard import Guard
 from rtagent.api.server import ReadAPI
-from rtagent.conf.settings import Settings, SettingsHolder
+from rtagent.conf.settings import Settings
 from rtagent.embedded import host_identity
-from rtagent.errors import ConfigError, RtAgentError, StoreDamaged
+from rtagent.errors import StoreDamaged
 from rtagent.identity.node_identity import HostNodeIdentity
-from rtagent.ports import Clock, Hypervisor
+from rtagent.ports import Hypervisor
+from rtagent.rpc.topics import AGENT
 from rtagent.service import assembly
 from rtagent.service.assembly import Adapters
-from rtagent.service.configuration import Configuration
-from rtagent.service.described import log_state
+from rtagent.service.caller_access import CallerAccess
 from rtagent.service.loop import Loop
-from rtagent.service.main_thread import (
-    DESCRIBE,
-    READY,
-    RELOAD,
-    STOP,
-    EventQueue,
-    Startup,
-    Stopped,
-)
+from rtagent.service.main_thread import Startup
 from rtagent.service.node import NodeAgent
+from rtagent.service.process import Parts, ProcessContext
 from rtagent.service.rpc_service import RpcService
-from rtagent.service.systemd import Notifier, Watchdog
-from rtagent.telemetry.telemetry import Telemetry
 
-#: The time-out in seconds for calls in flight to end, and then for each thread.
+#: The time-out in seconds for calls in flight to end.
 RPC_PATIENCE = 30.0
-LOOP_PATIENCE = 5.0
 #: Seconds for which READY=1 waits for the broker. Otherwise, a call that is made at once would be
 #: lost.
 BROKER_PATIENCE = 5.0
-#: Seconds between two checks of the threads.
-TICK = 1.0
-#: Seconds after which a thread without progress counts as hung, if systemd does not set its own
-#: limit.
-HUNG = 300.0
 
 LOG = log.getLogger(__name__)
 
 
 class Agent:
-    """:ivar blocked: the names of the parts that had not ended when the process had to end."""
+    """A `Program`."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        settings: Settings,
-        telemetry: Telemetry,
-        clock: Clock,
-        events: EventQueue,
-    ) -> None:
-        """:param settings: the settings that `configuration` has read.
-        :param events: catches the signals already.
-        """
-        self.blocked: list[str] = []
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
+        self._reporter = context.telemetry.named(__name__)
         self._rebuilt = False
-        self._configuration, self._settings = configuration, SettingsHolder(settings)
-        self._telemetry, self._clock = telemetry, clock
-        self._reporter = telemetry.named(__name__)
-        self._events, self._notifier = events, Notifier()
+        conf, telemetry = context.configuration.conf, context.telemetry
+        self._callers = CallerAccess(AGENT, conf, context.settings, context.clock, telemetry)
+        # Set by `start`.
+        self._node: NodeAgent
+        self._rpc: RpcService
+        self._api: ReadAPI
 
-    def run(self) -> None:
-        """Serve until a signal requests a stop.
+    # -- start ------------------------------------------------------------------------------------
+
+    def start(self, parts: Parts) -> None:
+        """Start everything.
 
         :raises IdentityError: SchemaMismatch: WriterFenced: ConfigError: an operator has to correct
             the cause.
         """
         self._log_doubts()
-        with ExitStack() as stack:
-            try:
-                self._serve(*self._start(stack))
-            except Stopped:
-                pass
-            except RtAgentError as error:
-                self._notifier.status(f"stopping: {error.message}")
-                raise
-            finally:
-                self._notifier.stopping()
-        self._reporter.log("info", "stopped")
-
-    # -- start ------------------------------------------------------------------------------------
-
-    def _start(self, stack: ExitStack) -> tuple[NodeAgent, RpcService, Watchdog]:
-        """Start everything. `stack` stops it in the reverse order."""
-        node = self._open(stack)
-        self._start_read_api(node, stack)
+        node = self._node = self._open(parts)
+        settings, telemetry = self._context.settings.current, self._context.telemetry
+        address = parse(settings.api.address)
+        sources, guard = node.sources(self._context.liveness.hung), Guard(address, settings.api)
+        self._api = api = ReadAPI(address, sources, telemetry, guard=guard)
+        parts.start_read_api(api, "api", "address")
+        node.add_sections(self._context.report)
         node.watch()
-        stack.callback(node.write_log)
+        parts.callback(node.write_log)
         for loop in node.loops:
-            self._start_loop(loop, stack)
+            parts.start_loop(loop)
         node.publisher.start()
-        stack.callback(self._stop, "placement", node.publisher.stop)
+        parts.add("placement", node.publisher.stop)
         node.allocation_writes.start()
-        stack.callback(self._stop, "allocation-writes", node.allocation_writes.stop)
-        rpc = self._start_rpc(node, stack)
-        limit = self._notifier.watchdog_seconds or HUNG
-        return node, rpc, Watchdog(limit, node.vital_loops, self._notifier, self._telemetry)
+        parts.add("allocation-writes", node.allocation_writes.stop)
+        self._rpc = self._start_rpc(node, parts)
+        loops = self._rpc.loops
+        self._context.report.add(
+            "RPC threads", lambda: [f"{loop.name}: {loop.overdue:.1f} s late" for loop in loops]
+        )
+        parts.callback(node.leave)  # comes first at a stop
 
-    def _open(self, stack: ExitStack) -> NodeAgent:
+    def _open(self, parts: Parts) -> NodeAgent:
         """Prove the identity of the node, and load its state from the store."""
-        settings, telemetry = self._settings.current, self._telemetry
-        startup = Startup(self._events, self._notifier, self._clock, telemetry)
-        identity = host_identity(settings, telemetry, take_over=self._configuration.take_over)
-        stack.callback(identity.release)
+        context, settings = self._context, self._context.settings.current
+        telemetry, configuration = context.telemetry, context.configuration
+        startup = Startup(context.events, context.notifier, context.clock, telemetry)
+        identity = host_identity(settings, telemetry, take_over=configuration.take_over)
+        parts.callback(identity.release)
         identity.lock_state_directory()
         hypervisor = assembly.hypervisor(settings, telemetry)
-        stack.callback(hypervisor.stop)
+        parts.callback(hypervisor.stop)
         identity.lock_hypervisor(startup.wait_for("the hypervisor", hypervisor.identity))
-        load = partial(self._load, startup, identity, hypervisor, stack)
+        load = partial(self._load, startup, identity, hypervisor, parts)
         try:
             return load()
         except StoreDamaged as error:
-            if not self._configuration.rebuild:
+            if not configuration.rebuild:
                 raise
             self._set_aside(error)
         self._rebuilt = True
@@ -132,33 +106,44 @@ class Agent:
         startup: Startup,
         identity: HostNodeIdentity,
         hypervisor: Hypervisor,
-        stack: ExitStack,
+        parts: Parts,
     ) -> NodeAgent:
         """Load the state of the node from the database."""
-        settings, telemetry = self._settings.current, self._telemetry
+        context, settings = self._context, self._context.settings.current
+        conf = context.configuration.conf
         with ExitStack() as opened:
             database = startup.wait_for("the database", partial(assembly.database, settings))
             opened.callback(database.close)
             adapters = Adapters(
                 hypervisor=hypervisor,
                 database=database,
-                placement=assembly.placement(self._configuration.conf),
-                allocation_audits=assembly.placement(self._configuration.conf),
-                allocation_calls=assembly.placement(self._configuration.conf),
-                allocation_writes=assembly.placement(self._configuration.conf),
+                placement=assembly.placement(conf),
+                allocation_audits=assembly.placement(conf),
+                allocation_calls=assembly.placement(conf),
+                allocation_writes=assembly.placement(conf),
+                schedulers=assembly.schedulers(conf),
+                notifications=assembly.notifications(conf, settings.default.host),
                 cpu_power=assembly.cpu_power(settings),
             )
             make = partial(
-                NodeAgent, adapters, identity, self._settings, telemetry, self._clock, self._events
+                NodeAgent,
+                adapters,
+                identity,
+                context.settings,
+                context.telemetry,
+                context.clock,
+                context.events,
             )
             self._reporter.health("store", "pass")  # unless the node finds that it was restored
             node = startup.wait_for("the database", make)
-            stack.callback(opened.pop_all().close)
+            parts.callback(opened.pop_all().close)
         return node
 
     def _set_aside(self, error: StoreDamaged) -> None:
         """Set the damaged database aside, so that the next load creates a new one."""
-        files = assembly.set_database_aside(self._settings.current, self._clock.now())
+        files = assembly.set_database_aside(
+            self._context.settings.current, self._context.clock.now()
+        )
         if not files:  # on a server
             raise error
         listed = ", ".join(map(str, files))
@@ -169,72 +154,49 @@ class Agent:
             " accept-restore accepts it",
         )
 
-    def _start_read_api(self, node: NodeAgent, stack: ExitStack) -> None:
-        address = self._settings.current.api.address
-        api = ReadAPI(parse(address), node.sources(), self._telemetry)
-        try:
-            api.start()
-        except OSError as exc:
-            rule = f"cannot be listened on: {exc.strerror}"
-            raise ConfigError(group="api", option="address", value=address, rule=rule) from exc
-        stack.callback(api.stop)
-
-    def _start_rpc(self, node: NodeAgent, stack: ExitStack) -> RpcService:
+    def _start_rpc(self, node: NodeAgent, parts: Parts) -> RpcService:
+        context = self._context
         rpc = RpcService(
-            self._configuration.conf,
-            self._settings,
-            node.endpoint(),
+            context.configuration.conf,
+            context.settings,
+            node.endpoint(self._callers.access),
             node.in_flight,
             node.duplicates,
-            self._clock,
-            self._telemetry,
+            context.clock,
+            context.telemetry,
         )
-        stack.callback(self._stop, "rpc", partial(rpc.stop, RPC_PATIENCE))
+        parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
         rpc.start()
-        self._start_loop(rpc.probe, stack)
+        parts.start_loop(rpc.probe)
         return rpc
-
-    def _start_loop(self, loop: Loop, stack: ExitStack) -> None:
-        loop.start()
-        stack.callback(self._stop, loop.name, partial(loop.stop, LOOP_PATIENCE))
 
     # -- while it runs ----------------------------------------------------------------------------
 
-    def _serve(self, node: NodeAgent, rpc: RpcService, watchdog: Watchdog) -> None:
-        while (event := self._events.get(TICK)) != STOP:
-            if isinstance(event, RtAgentError):
-                raise event
-            if event == READY:
-                rpc.wait_started(BROKER_PATIENCE)
-                self._notifier.ready()
-                if self._rebuilt:
-                    node.log_orphans()
-            if event == DESCRIBE:
-                log_state(self._reporter, node.status(), self._telemetry.checks())
-            if event == RELOAD:
-                self._reload(node)
-            watchdog.check()
-            self._notifier.status(node.status())
-        self._reporter.log("info", "stopping")
-        self._notifier.status("stopping: finishing the calls in flight")
+    @property
+    def vital_loops(self) -> Sequence[Loop]:
+        """The threads whose progress the watchdog checks."""
+        return [*self._node.vital_loops, *self._rpc.loops]
 
-    def _reload(self, node: NodeAgent) -> None:
-        """Apply the whole new configuration, or nothing of it."""
-        self._notifier.reloading()
-        mistakes: Sequence[BaseException] = ()
-        try:
-            candidate = self._configuration.candidate()
-            node.check(candidate)
-            self._settings.current = self._configuration.reload(candidate)
-        except* ConfigError as group:
-            mistakes = group.exceptions
-        else:
-            self._log_doubts()
-            node.reload()
-            self._reporter.log("info", "the configuration was reloaded")
-        for error in mistakes:  # logged here, because oslo.log would add the group to the line
-            LOG.error("the old configuration stays in force: %s", error)
-        self._notifier.reloaded()
+    def ready(self) -> None:
+        """Wait until calls are served, and log what a new database does not know."""
+        self._rpc.wait_started(BROKER_PATIENCE)
+        if self._rebuilt:
+            self._node.log_orphans()
+
+    def status(self) -> str:
+        """Return the status in one sentence, for ``systemctl status``."""
+        return self._node.status()
+
+    def check(self, settings: Settings) -> None:
+        """Check whether a reload can apply these settings. :raises ConfigError: it cannot."""
+        self._node.check(settings)
+
+    def reload(self) -> None:
+        """React to new settings, which are in force already."""
+        self._log_doubts()
+        self._api.reload(self._context.settings.current.api)
+        self._node.reload()
+        self._callers.reload()
 
     def _log_doubts(self) -> None:
         """Log each setting that is valid but probably not intended.
@@ -242,13 +204,5 @@ class Agent:
         Like mistakes, these lines answer a request of the operator, who may repeat it. So they are
         not throttled.
         """
-        for doubt in self._settings.current.doubts():
+        for doubt in self._context.settings.current.doubts():
             LOG.warning("%s", doubt)
-
-    # -- stop -------------------------------------------------------------------------------------
-
-    def _stop(self, name: str, stop: Callable[[], bool]) -> None:
-        """Stop one part. Record it in `blocked` if it does not end in time."""
-        if not stop():
-            self.blocked.append(name)
-            self._reporter.log("warning", f"{name} did not end in time and is left running")

@@ -186,6 +186,6 @@ class AllocationAudits:
             view,
             self._context.clock,
             self._context.reporter,
-            enqueue=tracker.write_allocations,
+            enqueue=tracker.unwritten.add,
             republish=self._publisher.reread,
         )

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import (
     NodeNotReady,
-    PlacementError,
     PlacementUnavailable,
     StoreRestored,
     StoreUnavailable,
@@ -21,6 +20,7 @@ from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.consumer_parts import change_parts, tree_providers
 from rtagent.placement.deletions import unneeded_consumers
+from rtagent.placement.loading import not_configured
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
 
@@ -59,7 +59,7 @@ class AllocationCalls:
         :raises StoreUnavailable: NodeNotReady: it is not known which claims there are.
         """
         if self._api is None:
-            raise PlacementError("nothing is published: [placement] auth_type is unset")
+            raise not_configured()
         unneeded_consumers(self._state, instance_uuid, reason)
         job: Future[None] = Future()
         self._jobs.put((job, instance_uuid, reason))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Sequence
 from typing import NoReturn
 
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import AllocationNotWritten, ClaimExpired, Unavailable
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
+from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.api import PlacementAPI
@@ -56,6 +58,16 @@ class AllocationWrites:
         """
         if self._outbox is not None:
             self._outbox.recheck()
+
+    def unwritten(self) -> Sequence[OutboxRow]:
+        """Return the allocations that Placement does not have, oldest first."""
+        return () if self._outbox is None else self._outbox.unwritten()
+
+    @property
+    def error(self) -> str:
+        """Why allocations are not written at present, or ""."""
+        error = None if self._outbox is None else self._outbox.error
+        return "" if error is None else error.message
 
     def confirm(self, claim: Claim, call: Call) -> None:
         """With ``manage_allocations = strict``: return when the allocation of a new claim is
@@ -146,8 +158,8 @@ class AllocationWrites:
             ready=self._ready,
             owns=self._publisher.owns,
             pushing=lambda: self._publisher.pushing,
-            enqueue=tracker.write_allocations,
-            remove=tracker.remove_written,
+            enqueue=tracker.unwritten.add,
+            remove=tracker.unwritten.remove,
         )
         outbox = AllocationOutbox(api, source, context.clock, context.reporter)
         tracker.listen(outbox.listener)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,22 @@ from rtagent.conf.settings import Settings
 from rtagent.db import durability, failpoints, migrate
 from rtagent.db.damaged_files import check_files, set_aside
 from rtagent.db.engine import open_engine
+from rtagent.db.event_log import SqlEventLog
 from rtagent.db.failpoints import Failpoint, FailpointStore
+from rtagent.db.node_metrics import NodeMetrics
 from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.sql_errors import errors_of
 from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
+from rtagent.model.metric import Metric
 from rtagent.placement import loading
 from rtagent.placement.api import PlacementAPI
-from rtagent.ports import CpuPower, Hypervisor, Reporter, ServiceRegistry, Store
+from rtagent.ports import CpuPower, EventLog, Hypervisor, Reporter, ServiceRegistry, Store
+from rtagent.rpc.bounded_casts import BoundedCasts
+from rtagent.rpc.notifier import EventSender, event_sender
+from rtagent.rpc.scheduler_casts import scheduler_casts
+from rtagent.rpc.transport import get_transport
 from rtagent.virt import power
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
@@ -29,12 +37,17 @@ from rtagent.virt.ndctl import Ndctl
 
 
 class Database(Value, frozen=True, kw_only=True):
-    """:ivar store: claims. :ivar registry: heartbeats. :ivar close: closes every connection.
+    """:ivar store: claims. :ivar registry: heartbeats. :ivar events: recorded events.
+    :ivar write_metrics: see `Monitors`. :ivar sql_errors: failed transactions by kind.
+    :ivar close: closes every connection.
     :ivar faults: returns what makes the database lose committed claims, or "".
     """
 
     store: Store
     registry: ServiceRegistry
+    events: EventLog
+    write_metrics: Callable[[str, int, Sequence[Metric]], None]
+    sql_errors: Callable[[], Mapping[str, int]]
     faults: Callable[[], str]
     close: Callable[[], None]
 
@@ -45,6 +58,8 @@ class Adapters(Value, frozen=True, kw_only=True):
     :ivar placement: None if nothing is published. :ivar allocation_audits: the same for the thread
         that audits allocations. :ivar allocation_calls: for the one that deletes them for callers.
         :ivar allocation_writes: for the one that writes them.
+    :ivar schedulers: for the thread that reports to them.
+    :ivar notifications: for the thread that publishes events; None: it publishes nothing.
     """
 
     hypervisor: Hypervisor
@@ -53,6 +68,8 @@ class Adapters(Value, frozen=True, kw_only=True):
     allocation_audits: PlacementAPI | None
     allocation_calls: PlacementAPI | None
     allocation_writes: PlacementAPI | None
+    schedulers: BoundedCasts
+    notifications: EventSender | None
     cpu_power: CpuPower
 
 
@@ -80,12 +97,16 @@ def database(settings: Settings) -> Database:
     store: Store
     if named := os.environ.get(failpoints.VARIABLE):  # for the crash tests
         failpoint = Failpoint.parse(named)
-        store = FailpointStore(SqlStore(engine, failpoint.passed), failpoint)
+        kept = settings.events.kept
+        store = FailpointStore(SqlStore(engine, failpoint.passed, events_kept=kept), failpoint)
     else:
-        store = SqlStore(engine)
+        store = SqlStore(engine, events_kept=settings.events.kept)
     return Database(
         store=store,
         registry=SqlServiceRegistry(engine),
+        events=SqlEventLog(engine),
+        write_metrics=NodeMetrics(engine).write,
+        sql_errors=errors_of(engine).counts,
         faults=partial(durability.faults, engine),
         close=engine.dispose,
     )
@@ -123,6 +144,16 @@ def cpu_power(settings: Settings) -> CpuPower:
         options.cpu_power_governor_low,
         options.cpu_power_governor_high,
     )
+
+
+def schedulers(conf: cfg.ConfigOpts) -> BoundedCasts:
+    """Return what casts to the schedulers. It is not connected yet. :raises ConfigError:"""
+    return scheduler_casts(get_transport(conf))
+
+
+def notifications(conf: cfg.ConfigOpts, host: str) -> EventSender | None:
+    """Return what publishes events, or None. It is not connected yet. :raises ConfigError:"""
+    return event_sender(conf, host)
 
 
 def placement(conf: cfg.ConfigOpts) -> PlacementAPI | None:

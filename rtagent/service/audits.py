@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from rtagent.audit import AuditSummary
+from rtagent.audit import PERIODIC, AuditSummary
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import HypervisorUnavailable, IdentityError, TrackerBusy
 from rtagent.identity.node_identity import HostNodeIdentity
@@ -98,7 +98,7 @@ class Audits:
     def _take_causes(self) -> str:
         with self._lock:
             causes, self._causes = self._causes, []
-        return "+".join(sorted(causes)) or "periodic"
+        return "+".join(sorted(causes)) or PERIODIC
 
     def _reconnect(self) -> None:
         """Lock the hypervisor again after a loss of the connection. It must be the same machine."""

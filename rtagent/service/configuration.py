@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from oslo_config import cfg
 
 from rtagent.api.address import parse
+from rtagent.api.guard import Guard
 from rtagent.conf import libraries, load
 from rtagent.conf import settings as judging
 from rtagent.conf.load import note
 from rtagent.conf.settings import Settings
 from rtagent.db.engine import open_engine
 from rtagent.errors import ConfigError
+from rtagent.model.base import Value
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.provider_files import ProviderFiles
 from rtagent.placement import loading
 from rtagent.rpc.transport import get_transport
+from rtagent.service.caller_access import effective_rules
+from rtagent.service.trust import check_keys
+from rtagent.virt.monitors import loading as monitors
 
 TAKE_OVER = cfg.BoolOpt(
     "take-over",
@@ -35,8 +40,18 @@ REBUILD = cfg.BoolOpt(
         " runs on the host is counted, and listed in the log. Use it only if there is no backup."
     ),
 )
-#: Options for one start, which no file may set.
-ONCE = (TAKE_OVER, REBUILD)
+
+
+class Rules(Value, frozen=True, kw_only=True):
+    """What a daemon adds to the rules of the options.
+
+    :ivar once: options for one start, which no file may set.
+    :ivar accept: returns the checks by which adapters and libraries accept the settings; each one
+        raises `ConfigError`, and connects and writes nothing.
+    """
+
+    once: tuple[cfg.Opt, ...]
+    accept: Callable[[cfg.ConfigOpts, Settings], Iterable[Callable[[], object]]]
 
 
 class Configuration:
@@ -45,9 +60,14 @@ class Configuration:
     :ivar conf: the parsed configuration. Libraries read their options from it.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, prog: str, args: Sequence[str]) -> None:
-        """:param conf: not parsed yet. :param args: the command line without the program's name."""
+    def __init__(
+        self, conf: cfg.ConfigOpts, prog: str, args: Sequence[str], rules: Rules | None = None
+    ) -> None:
+        """:param conf: not parsed yet. :param args: the command line without the program's name.
+        :param rules: None: those of rtagentd.
+        """
         self.conf, self._prog, self._args = conf, prog, args
+        self._rules = rules or AGENT
         self._after_reload: Callable[[], None] = lambda: None
 
     def after_reload(self, callback: Callable[[], None]) -> None:
@@ -89,19 +109,20 @@ class Configuration:
             self.conf.mutate_config_files()
         finally:
             self._after_reload()
-        return checked(self.conf, candidate.provider_files)
+        return checked(self.conf, candidate.provider_files, self._rules)
 
     def _read(self, conf: cfg.ConfigOpts) -> Settings:
-        load.parse(conf, self._args, self._prog, ONCE)
+        once = self._rules.once
+        load.parse(conf, self._args, self._prog, once)
         rule = "may be given on the command line only, or it would apply to every start"
         errors = [
             ConfigError(group="DEFAULT", option=option.dest, value="True", rule=rule)
-            for option in ONCE
+            for option in once
             if conf[option.dest] and not _on_command_line(conf, option.dest)
         ]
         if errors:
             raise ExceptionGroup("the configuration cannot be used", errors)
-        return checked(conf)
+        return checked(conf, rules=self._rules)
 
 
 def _on_command_line(conf: cfg.ConfigOpts, name: str) -> bool:
@@ -121,7 +142,25 @@ def _check_placement(conf: cfg.ConfigOpts, settings: Settings) -> None:
         )
 
 
-def checked(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> Settings:
+def _accept(conf: cfg.ConfigOpts, settings: Settings) -> Iterable[Callable[[], object]]:
+    return (
+        lambda: Guard(parse(settings.api.address), settings.api),
+        lambda: open_engine(settings.database.connection, 1),
+        lambda: monitors.check(settings.default.compute_monitors),
+        lambda: _check_placement(conf, settings),
+        lambda: check_keys(settings),
+        lambda: effective_rules(conf),
+        lambda: get_transport(conf).cleanup(),
+    )
+
+
+#: The rules of rtagentd.
+AGENT = Rules(once=(TAKE_OVER, REBUILD), accept=_accept)
+
+
+def checked(
+    conf: cfg.ConfigOpts, files: ProviderFiles | None = None, rules: Rules = AGENT
+) -> Settings:
     """Return the settings of a parsed configuration, after a check that every adapter and library
     accepts them.
 
@@ -132,12 +171,7 @@ def checked(conf: cfg.ConfigOpts, files: ProviderFiles | None = None) -> Setting
     """
     settings, mistakes = judging.judge(conf, files)
     libraries.judge(conf, mistakes)
-    for accept in (
-        lambda: parse(settings.api.address),
-        lambda: open_engine(settings.database.connection, 1),
-        lambda: _check_placement(conf, settings),
-        lambda: get_transport(conf).cleanup(),
-    ):
+    for accept in rules.accept(conf, settings):
         try:
             accept()
         except ConfigError as error:

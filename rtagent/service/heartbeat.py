@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rtagent.errors import StoreUnavailable
+from rtagent.model.host_report import ServiceState
 from rtagent.ports import Service, ServiceRegistry
+from rtagent.service.announced import of_service
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest, every
 from rtagent.tracker import ResourceTracker
@@ -14,6 +16,8 @@ from rtagent.tracker import ResourceTracker
 PART = "heartbeat"
 #: The part that shows settings of the database with which it may lose committed claims.
 DURABILITY = "durability"
+#: The part that shows that an operator has recorded this host as dead.
+FORCED_DOWN = "forced_down"
 
 
 class Heartbeat:
@@ -37,6 +41,22 @@ class Heartbeat:
     def disabled(self) -> bool:
         """Whether an operator has disabled the service or forced it down."""
         return self._service.disabled or self._service.forced_down
+
+    @property
+    def state(self) -> ServiceState:
+        """What the record of the service says."""
+        return _state(self._service)
+
+    @property
+    def why_forced_down(self) -> str:
+        """Why no claim is granted while an operator has forced the host down; "": none has."""
+        if not self._service.forced_down:
+            return ""
+        return (
+            "an operator has forced this host down: no scheduler selects it, no claim is granted,"
+            f" and its servers may be evacuated; rtagent service force-down {self._host} --off ends"
+            " that"
+        )
 
     def turn(self) -> Rest:
         """Check the database, and send one heartbeat."""
@@ -65,12 +85,35 @@ class Heartbeat:
     def set_disabled(self, host: str, disabled: bool, reason: str | None) -> Service:
         return self._note(self._registry.set_disabled(host, disabled, reason))
 
+    def set_forced_down(self, host: str, forced_down: bool) -> Service:
+        return self._note(self._registry.set_forced_down(host, forced_down))
+
     def services(self) -> Sequence[Service]:
         return self._registry.services()
 
     def _note(self, service: Service) -> Service:
         if service.host == self._host:
-            before, self._service = self.disabled, service
-            if self.disabled != before:
+            before, self._service = self._service, service
+            if _state(before) != _state(service):
                 self._context.events.service_changed()
+                self._tracker.announcements.add(of_service(service))
+            if before.forced_down != service.forced_down:
+                self._say_forced_down()
         return service
+
+    def _say_forced_down(self) -> None:
+        """Report that an operator has recorded this host as dead, although its agent runs."""
+        if sentence := self.why_forced_down:
+            self._reporter.health(FORCED_DOWN, "warn", sentence)
+            self._reporter.log("warning", sentence)
+        else:
+            self._reporter.health(FORCED_DOWN, "pass")
+            self._reporter.log("info", "this host is no longer forced down")
+
+
+def _state(service: Service) -> ServiceState:
+    return ServiceState(
+        disabled=service.disabled,
+        disabled_reason=service.disabled_reason,
+        forced_down=service.forced_down,
+    )

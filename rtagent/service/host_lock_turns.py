@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from rtagent.ports import Clock
+from rtagent.rpc.broker.refusals import explained
 from rtagent.rpc.duplicates import Duplicates
 from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, Outcome
 from rtagent.service.loop import Rest, every
@@ -67,11 +68,12 @@ class HostLockTurns:
         if outcome.attempt is not self._attempt or outcome.holder is not None:
             self._attempt, self._since = outcome.attempt, self._clock.monotonic()
             self._health.reached = False  # an earlier probe shows nothing about the broker now
+        self._health.locked = outcome.attempt is Attempt.HELD
         if outcome.attempt is Attempt.HELD:
             self._serve("", TRUST)
             return every(0.0)
         if outcome.attempt is Attempt.REFUSED:
-            self._serve(f"the broker refuses the host lock: {outcome.why}", math.inf)
+            self._serve(f"the broker refuses the host lock: {explained(outcome.why)}", math.inf)
             return every(PATIENCE)
         if outcome.holder is not None:
             self._duplicates.seen(outcome.holder)
@@ -81,7 +83,7 @@ class HostLockTurns:
     def _wait(self, outcome: Outcome) -> Rest:
         """Go on without the lock for now, and in the end for good."""
         taken = outcome.attempt is Attempt.TAKEN
-        why = SILENT if taken else f"the host lock cannot be taken: {outcome.why}"
+        why = SILENT if taken else f"the host lock cannot be taken: {explained(outcome.why)}"
         # While the broker is away, no caller waits, and another agent may return first.
         away = not taken and not self._health.reached
         if self._clock.monotonic() - self._since >= PATIENCE and not away:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 import traceback
 from collections.abc import Callable
@@ -17,16 +18,26 @@ LAST = 10.0
 
 
 class Backoff:
-    """The pauses between the attempts of one thread, each twice as long as the one before."""
+    """The pauses between the attempts of one thread, each twice as long as the one before.
 
-    def __init__(self, first: float = FIRST, last: float = LAST) -> None:
-        self._first, self._last = first, last
+    Each is shortened by up to a half, so that the agents of many hosts do not try again at the same
+    moment.
+    """
+
+    def __init__(
+        self,
+        first: float = FIRST,
+        last: float = LAST,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """:param jitter: returns 0 to 1; 1: the pause is not shortened."""
+        self._first, self._last, self._jitter = first, last, jitter
         self._next = first
 
     def pause(self) -> float:
         """Return the seconds to wait after one more failure."""
         pause, self._next = self._next, min(self._next * 2, self._last)
-        return pause
+        return pause * (1 + self._jitter()) / 2
 
     def reset(self) -> None:
         """Start again with the first pause, after a success."""

@@ -33,7 +33,7 @@ SIGNALS = {
 #: Signals that have no effect here, but by default would end the process. Those that report a
 #: defect (SIGSEGV, SIGABRT) or request a core dump (SIGQUIT) keep their effect.
 IGNORED = (
-    signal.SIGUSR2,
+    signal.SIGUSR2,  # until the state report has its handler
     signal.SIGALRM,
     signal.SIGVTALRM,
     signal.SIGPROF,

@@ -13,7 +13,10 @@ from msgspec.structs import replace
 
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.claim import Claim
+from rtagent.model.cpu_use import CpuUse
 from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.topology import Topology
@@ -195,6 +198,15 @@ class PoweredHypervisor:
                 " started: restart its service"
             )
         return last
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        return self._hypervisor.document(uuid)
+
+    def cpu_use(self) -> CpuUse:
+        return self._hypervisor.cpu_use()
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        return self._hypervisor.guest(uuid)
 
     def start(self, on_event: Callable[[str], None]) -> None:
         self._hypervisor.start(on_event)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import (
     NodeNotReady,
-    PlacementError,
     PlacementUnavailable,
     StoreUnavailable,
     TrackerBusy,
@@ -13,6 +12,7 @@ from rtagent.errors import (
 from rtagent.placement import tree
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.api import PlacementAPI
+from rtagent.placement.loading import not_configured
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import OwnershipFile
 from rtagent.placement.provider import Tree
@@ -72,7 +72,7 @@ class Publisher:
         :raises NodeNotReady: there was no good audit yet.
         """
         if self._mirror is None:
-            raise PlacementError("nothing is published: [placement] auth_type is unset")
+            raise not_configured()
         self._mirror.sync_now(SYNC_TIMEOUT, anew=True)
         if self._mirror.revision < 0:
             raise NodeNotReady("what to publish is known after the first audit")
@@ -153,7 +153,8 @@ class Publisher:
         up = self._admission.hypervisor_up
         # The scheduler must not choose a host that refuses claims until an operator has acted.
         refuses = self._node.tracker.restored or self._admission.duplicate
-        disabled = self._heartbeat.disabled or refuses is not None
+        draining = self._node.state.drain is not None
+        disabled = self._heartbeat.disabled or draining or refuses is not None
         return None if up is None else tree.build(self._node.state, disabled, up)
 
     def _adopt(self, adoption: Adoption) -> None:

@@ -15,6 +15,7 @@ class RpcHealth:
     :ivar starting: the server starts or has started. While it starts it reports its own health.
     :ivar reached: whether a probe has reached the server since this was set to False.
     :ivar lock_doubt: why the host lock is not held; "": it is.
+    :ivar locked: whether the host lock was held when that was last looked at.
     """
 
     def __init__(
@@ -23,7 +24,7 @@ class RpcHealth:
         """:param started: whether the server has started."""
         self._duplicates, self._started = duplicates, started
         self._reporter = reporter.named(__name__)
-        self.starting = self.reached = False
+        self.starting = self.reached = self.locked = False
         self.lock_doubt = self._probe_error = ""
 
     def probed(self, error: str) -> None:

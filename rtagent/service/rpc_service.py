@@ -5,7 +5,7 @@ server through the message broker.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -14,10 +14,14 @@ from oslo_context.context import RequestContext
 from rtagent.conf.settings import SettingsHolder
 from rtagent.errors import RtAgentError
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc.client import UNANSWERED, AgentAPI
+from rtagent.rpc.broker.refusals import explained
+from rtagent.rpc.calls import UNANSWERED
+from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.duplicates import Duplicates, identity_of
-from rtagent.rpc.endpoint import Endpoint, InFlight
+from rtagent.rpc.endpoint import Endpoint
 from rtagent.rpc.host_lock import host_lock
+from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.roles import AGENT
 from rtagent.rpc.server import RpcServer
 from rtagent.rpc.transport import get_transport
 from rtagent.service.host_lock_turns import HostLockTurns
@@ -26,9 +30,12 @@ from rtagent.service.rpc_health import RpcHealth
 
 #: Seconds for which a probe waits for its answer.
 PROBE_TIMEOUT = 5.0
-#: Calls of a probe. The broker gives them to the consumers of a queue in turn, so that a second
-#: agent gets one of them, unless other calls come between.
+#: Calls of a probe without the host lock. The broker gives them to the consumers of a queue in
+#: turn, so that a second agent gets one of them, unless other calls come between.
 CALLS = 2
+#: Turns between two probes that are answered while the lock is held, which excludes a second agent.
+#: A fleet sends the messages of its probes all the time.
+TURNS = 3
 #: Seconds between two probes while another agent is known.
 DUPLICATE_INTERVAL = 5.0
 #: Seconds for the thread of the host lock to end.
@@ -72,6 +79,11 @@ class RpcService:
         else:
             self.locking.start()
 
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """The threads of RPC."""
+        return [self.probe] if self.locking is None else [self.probe, self.locking]
+
     def started(self) -> bool:
         """Whether the server serves calls. Returns at once."""
         return self.wait_started(0)
@@ -94,7 +106,7 @@ class RpcService:
 
         :raises RtAgentError: MessagingTimeout:
         """
-        reply: Mapping[str, Any] = self._api.ping(RequestContext(overwrite=False))
+        reply: Mapping[str, Any] = self._api.ping(RequestContext(roles=[AGENT], overwrite=False))
         return reply
 
     def _start_server(self) -> None:
@@ -118,25 +130,36 @@ class RpcProbe:
     ) -> None:
         self._service, self._settings = service, settings
         self._duplicates, self._health = duplicates, health
+        # Since the last probe.
+        self._turns = TURNS
 
     def turn(self) -> Rest:
-        """Make some calls. Before the server has started, make none, because the server then
-        reports its own status.
+        """Make some calls, if it is time. Before the server has started, make none, because the
+        server then reports its own status.
         """
         if self._service.started():
-            self._health.probed(self._probe())
+            if self._is_due():
+                self._turns = 0
+                self._health.probed(self._probe())
             self._duplicates.forget()
             self._health.report()
         interval = self._settings.current.default.report_interval
         return every(min(interval, DUPLICATE_INTERVAL) if self._duplicates.error else interval)
 
+    def _is_due(self) -> bool:
+        """Return whether to make calls in this turn."""
+        health = self._health
+        certain = health.locked and health.reached and not self._duplicates.error
+        self._turns = self._turns + 1 if certain else TURNS
+        return self._turns >= TURNS
+
     def _probe(self) -> str:
         """Return why the calls do not reach the server, or ""."""
-        for _ in range(CALLS):
+        for _ in range(1 if self._health.locked else CALLS):
             try:
                 reply = self._service.ping()
             except (RtAgentError, *UNANSWERED) as error:
-                return f"calls do not reach the server: {error}"
+                return f"calls do not reach the server: {explained(error)}"
             if reply.get("agent_uuid") != self._duplicates.me.agent_uuid:
                 self._duplicates.seen(identity_of(reply))
         return ""

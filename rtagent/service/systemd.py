@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 
 from sdnotify import SystemdNotifier
 
 from rtagent.model.printable import printable
 from rtagent.ports import Reporter
-from rtagent.service.loop import Loop
+from rtagent.service.liveness import Liveness
 
 #: The longest status line.
 MAX_STATUS = 500
@@ -70,23 +69,16 @@ class Notifier:
 
 
 class Watchdog:
-    """Feeds systemd's watchdog while every vital loop makes progress."""
+    """Feeds systemd's watchdog while every vital thread makes progress."""
 
-    def __init__(
-        self, seconds: float, loops: Sequence[Loop], notifier: Notifier, reporter: Reporter
-    ) -> None:
-        """:param seconds: a loop that is overdue for longer counts as hung."""
-        self._seconds, self._loops = seconds, loops
-        self._notifier, self._reporter = notifier, reporter.named(__name__)
+    def __init__(self, liveness: Liveness, notifier: Notifier, reporter: Reporter) -> None:
+        self._liveness, self._notifier = liveness, notifier
+        self._reporter = reporter.named(__name__)
 
     def check(self) -> None:
-        """Feed the watchdog, or report the loops that hang."""
-        hung = [
-            f"{loop.name} for {loop.overdue:.0f} s"
-            for loop in self._loops
-            if loop.overdue > self._seconds
-        ]
-        if hung:
+        """Feed the watchdog, or report the threads that hang."""
+        self._liveness.beat()
+        if hung := self._liveness.hung():
             self._reporter.health(PART, "fail", f"no progress: {', '.join(hung)}")
         else:
             self._reporter.health(PART, "pass")

@@ -13,6 +13,7 @@ from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import Rest
 from rtagent.virt.fake import TOPOLOGY
 from tests.support.hosts import call, request, uid
+from tests.support.pauses import assert_pauses
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_incomplete_audit_is_repeated_with_back_off(world, audits):
 
     rests = [audits.turn() for _ in range(3)]
 
-    assert [rest.at_most for rest in rests] == [0.25, 0.5, 1.0]
+    assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
     assert world.events.seen == []
     assert causes(world) == "start"
 
@@ -105,7 +106,7 @@ def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, aud
     with pytest.raises(HypervisorUnavailable):
         world.tracker.instance_claim(request(), call())
     assert world.notes.parts["hypervisor"] == "fail: the connection to the fake hypervisor is lost"
-    assert [rest.at_most for rest in rests] == [0.25, 0.5, 1.0]
+    assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
     assert world.events.seen == ["lost"]
 
     world.hypervisor.lost = False

@@ -72,3 +72,16 @@ def test_change_of_another_process_is_noticed_at_the_next_heartbeat(world, heart
     heartbeat.turn()
 
     assert (heartbeat.disabled, world.events.seen) == (True, ["service changed"])
+
+
+def test_forced_down_host_has_a_reason_also_if_it_was_disabled(world, heartbeat):
+    heartbeat.set_disabled("cn1", True, "maintenance")
+    assert heartbeat.why_forced_down == ""
+
+    heartbeat.set_forced_down("cn1", True)
+    assert "no claim is granted" in heartbeat.why_forced_down
+    assert "rtagent service force-down cn1 --off" in world.notes.parts["forced_down"]
+
+    heartbeat.set_forced_down("cn1", False)
+    assert (heartbeat.why_forced_down, world.notes.parts["forced_down"]) == ("", "pass")
+    assert world.events.seen == ["service changed"] * 3

@@ -96,8 +96,15 @@ def test_turn_that_lasts_is_overdue(world, loop, turns):
 
 
 def test_back_off_doubles_up_to_its_maximum_and_resets():
-    backoff = Backoff(first=1.0, last=5.0)
+    backoff = Backoff(first=1.0, last=5.0, jitter=lambda: 1.0)
 
     assert [backoff.pause() for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
     backoff.reset()
     assert backoff.pause() == 1.0
+
+
+def test_pauses_of_many_agents_differ():
+    pauses = [Backoff(first=1.0).pause() for _ in range(100)]
+
+    assert all(0.5 <= each <= 1.0 for each in pauses)
+    assert len(set(pauses)) > 50

@@ -6,6 +6,7 @@ from rtagent.errors import StoreUnavailable
 from rtagent.model.policy import Policy
 from rtagent.service.recovery import Recovery
 from tests.support.hosts import call, request
+from tests.support.pauses import assert_pauses
 
 
 @pytest.fixture
@@ -25,7 +26,8 @@ def go_down(world) -> None:
 def test_tracker_is_recovered_with_back_off(world, recovery):
     go_down(world)
     pauses = [recovery.turn().at_least for _ in range(3)]
-    assert (pauses, world.events.seen) == ([0.25, 0.5, 1.0], [])
+    assert_pauses(pauses, 0.25, 0.5, 1.0)
+    assert world.events.seen == []
 
     world.store.heal()
     recovery.turn()

@@ -52,9 +52,14 @@ def duplicates(world):
 
 
 @pytest.fixture
-def probe(world, server, duplicates):
+def health(world, server, duplicates):
     health = RpcHealth(duplicates, server.started, world.notes)
     health.starting = True
+    return health
+
+
+@pytest.fixture
+def probe(world, server, duplicates, health):
     return RpcProbe(server, world.settings, duplicates, health)
 
 
@@ -103,3 +108,33 @@ def test_an_answer_of_another_agent_is_a_failure_until_it_is_gone(
     assert probe.turn() == every(10.0)
     assert world.notes.parts["rpc"] == "pass"
     assert world.admission.why_closed is None
+
+
+def test_an_agent_with_the_host_lock_makes_one_call_in_three_turns(server, health, probe):
+    health.locked = True
+    calls = []
+    for _ in range(7):
+        probe.turn()
+        calls.append(server.calls)
+    assert calls == [1, 1, 1, 2, 2, 2, 3]
+
+
+def test_without_the_host_lock_each_turn_makes_two_calls(server, health, probe):
+    health.locked = True
+    probe.turn()
+    health.locked = False
+    probe.turn()
+    assert server.calls == 3
+    probe.turn()
+    assert server.calls == 5
+
+
+def test_calls_that_were_not_answered_are_repeated_in_the_next_turn(world, server, health, probe):
+    health.locked = True
+    server.works = False
+    for turns in (1, 2):
+        probe.turn()
+        assert server.calls == turns
+    server.works = True
+    probe.turn()
+    assert (server.calls, world.notes.parts["rpc"]) == (3, "pass")

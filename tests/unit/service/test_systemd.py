@@ -1,5 +1,6 @@
 """systemd's watchdog is fed while the vital threads make progress."""
 
+from rtagent.service.liveness import Liveness
 from rtagent.service.loop import Loop
 from rtagent.service.systemd import Watchdog
 from tests.unit.service.turns import PATIENCE, Turns
@@ -17,7 +18,9 @@ class CountingNotifier:
 def test_watchdog_is_fed_while_there_is_progress_and_names_a_loop_that_hangs(world):
     turns, notifier = Turns(), CountingNotifier()
     loop = Loop("work", turns, world.clock, world.notes)
-    watchdog = Watchdog(30.0, [loop], notifier, world.notes)
+    liveness = Liveness(world.clock)
+    liveness.watch([loop], 30.0)
+    watchdog = Watchdog(liveness, notifier, world.notes)
     loop.start()
     assert turns.began.acquire(timeout=PATIENCE)
 

@@ -1,0 +1,332 @@
+"""SchedulerService: the program of rtagent-scheduler, from start to stop."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+import rtagent
+from rtagent.api.address import parse
+from rtagent.api.guard import Guard
+from rtagent.api.scheduler_routes import SchedulerSources
+from rtagent.api.server import ReadAPI
+from rtagent.conf.settings import Settings
+from rtagent.db.host_records import HostRecords
+from rtagent.db.registry import SqlServiceRegistry
+from rtagent.db.sql_errors import errors_of
+from rtagent.errors import RtAgentError
+from rtagent.placement.aggregate_mirror import AggregateMirror
+from rtagent.rpc.clock_skew import clock_text
+from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
+from rtagent.rpc.topics import SCHEDULER
+from rtagent.rpc.transport import get_transport
+from rtagent.rpc.trust.credentials import reload_credentials
+from rtagent.scheduler.filtering import HostFilters
+from rtagent.scheduler.host_manager import HostManager, Times
+from rtagent.scheduler.select import Scheduler
+from rtagent.scheduler.weighing import HostWeighers
+from rtagent.service import scheduler_assembly as assembly
+from rtagent.service.caller_access import CallerAccess
+from rtagent.service.explanations import Explanations
+from rtagent.service.host_view import HostView
+from rtagent.service.loop import Loop, Rest
+from rtagent.service.main_thread import READY, Startup
+from rtagent.service.mirrored_aggregates import MirroredAggregates
+from rtagent.service.process import Parts, ProcessContext
+from rtagent.service.process_gauges import measure_process
+from rtagent.service.recorded_hosts import RecordedHosts
+from rtagent.service.scheduler_aggregates import KeptAggregates
+from rtagent.service.scheduler_assembly import SchedulerDatabase
+from rtagent.service.scheduler_messages import SchedulerMessages
+from rtagent.service.scheduler_rpc import SchedulerRpc
+from rtagent.service.scheduler_services import KeptServices
+from rtagent.service.trust import authentication
+
+#: The time-out in seconds for calls in flight to end.
+RPC_PATIENCE = 30.0
+#: Seconds for which READY=1 waits for the broker.
+BROKER_PATIENCE = 5.0
+#: A turn of a thread.
+Turn = Callable[[], Rest]
+#: The help text of a metric.
+MESSAGES = "Messages of agents and assumed claims, by outcome"
+
+
+class SchedulerService:
+    """A `Program`. The parts of a scheduler are made by `start`."""
+
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
+        self._clock, self._telemetry = context.clock, context.telemetry
+        self._uuid, self._started = str(uuid.uuid4()), context.clock.monotonic()
+        self._in_flight = InFlight(context.clock)
+        self._callers = CallerAccess(
+            SCHEDULER,
+            context.configuration.conf,
+            context.settings,
+            context.clock,
+            context.telemetry,
+        )
+        self._authentication = authentication(
+            SCHEDULER, context.settings, context.clock, context.telemetry
+        )
+        # Set by `start`.
+        self._manager: HostManager
+        self._scheduler: Scheduler
+        self._aggregates: KeptAggregates
+        self._services: KeptServices
+        self._rpc: SchedulerRpc
+        self._api: ReadAPI
+        self._loops: dict[str, Loop]
+
+    # -- start ------------------------------------------------------------------------------------
+
+    def start(self, parts: Parts) -> None:
+        """Start everything.
+
+        :raises IdentityError: SchemaMismatch: ConfigError: an operator has to correct the cause.
+        """
+        context, settings = self._context, self._context.settings.current
+        lock = assembly.state_lock(settings)
+        lock.take()
+        parts.callback(lock.drop)
+        startup = Startup(context.events, context.notifier, self._clock, self._telemetry)
+        database = startup.wait_for("the database", partial(assembly.database, settings))
+        parts.callback(database.close)
+        transport = get_transport(context.configuration.conf)
+        messages = SchedulerMessages(transport, self._telemetry)
+        self._manager = HostManager(self._clock, self._telemetry, messages.ask, _times(settings))
+        self._aggregates = startup.wait_for(
+            "the database", partial(self._kept_aggregates, database, messages)
+        )
+        self._services = startup.wait_for(
+            "the database", partial(self._kept_services, database, messages)
+        )
+        self._scheduler = self._make_scheduler(settings)
+        self._rpc = SchedulerRpc(
+            transport,
+            context.settings,
+            self._endpoint(messages),
+            self._in_flight,
+            self._uuid,
+            self._clock,
+            self._telemetry,
+        )
+        self._loops = self._make_loops(messages, database)
+        self._measure(database)
+        self._add_sections()
+        self._start_parts(parts)
+
+    def _add_sections(self) -> None:
+        """Add what the state report shows of a scheduler."""
+        report, loops = self._context.report, [*self._loops.values(), self._rpc.probe]
+        report.add("Status", lambda: [self.status()])
+        report.add("Calls in flight", lambda: [str(self._in_flight)])
+        report.add(
+            "Threads of work", lambda: [f"{loop.name}: {loop.overdue:.1f} s late" for loop in loops]
+        )
+
+    def _start_parts(self, parts: Parts) -> None:
+        address = self._context.settings.current.scheduler.api_address
+        where = parse(address)
+        guard = Guard(where, self._context.settings.current.api, "scheduler", "api_address")
+        self._api = api = ReadAPI(where, self._sources(), self._telemetry, guard=guard)
+        parts.start_read_api(api, "scheduler", "api_address")
+        for loop in self._loops.values():
+            parts.start_loop(loop)
+        parts.add("rpc", partial(self._rpc.stop, RPC_PATIENCE))
+        self._rpc.start()
+        parts.start_loop(self._rpc.probe)
+
+    def _kept_aggregates(
+        self, database: SchedulerDatabase, messages: SchedulerMessages
+    ) -> KeptAggregates:
+        changed = messages.aggregates_changed if database.shared else _nothing
+        return KeptAggregates(
+            database.aggregates, self._manager, changed, self._clock, self._telemetry
+        )
+
+    def _kept_services(
+        self, database: SchedulerDatabase, messages: SchedulerMessages
+    ) -> KeptServices:
+        changed = messages.aggregates_changed if database.shared else _nothing
+        registry = SqlServiceRegistry(database.engine)
+        return KeptServices(registry, self._manager, changed, self._telemetry)
+
+    def _make_scheduler(self, settings: Settings) -> Scheduler:
+        filters, weighers = load_rules(settings)
+        return Scheduler(
+            self._manager,
+            filters,
+            weighers,
+            settings.scheduler_options,
+            assembly.placement(self._context.configuration.conf),
+            self._clock,
+            self._telemetry,
+        )
+
+    def _endpoint(self, messages: SchedulerMessages) -> SchedulerEndpoint:
+        return SchedulerEndpoint(
+            self._scheduler,
+            self._manager,
+            self._aggregates,
+            self._services,
+            self._pong,
+            self._error,
+            messages.unknown_claim,
+            self._in_flight,
+            self._clock,
+            self._telemetry,
+            self._authentication,
+            self._callers.access,
+        )
+
+    def _make_loops(
+        self, messages: SchedulerMessages, database: SchedulerDatabase
+    ) -> dict[str, Loop]:
+        """Create the threads, by name, in the order in which they start."""
+        self._view = HostView(
+            self._manager,
+            self._context.settings,
+            self._rpc.started,
+            partial(self._context.events.put, READY),
+            self._clock,
+            self._telemetry,
+        )
+        turns = {
+            **self._database_turns(database),
+            "casts": messages.turn,
+            "aggregates": self._aggregates.records.turn,
+            "services": self._services.records.turn,
+            "hosts": self._view.turn,
+            **self._placement_turns(database),
+        }
+        loops = {
+            name: Loop(name, turn, self._clock, self._telemetry) for name, turn in turns.items()
+        }
+        messages.attach(loops["casts"].wake)
+        self._aggregates.records.attach(self._reread)
+        self._services.records.attach(loops["services"].wake)
+        return loops
+
+    def _reread(self) -> None:
+        """Read what another scheduler may have changed in the database."""
+        for name in ("aggregates", "services"):
+            self._loops[name].wake()
+
+    def _database_turns(self, database: SchedulerDatabase) -> dict[str, Turn]:
+        """The thread that reads the records of the agents, if there are any."""
+        if not database.shared:
+            return {}
+        records = HostRecords(database.engine)
+        recorded = RecordedHosts(records, self._manager, self._clock, self._telemetry)
+        return {"host-records": recorded.turn}
+
+    def _placement_turns(self, database: SchedulerDatabase) -> dict[str, Turn]:
+        """The thread that shows aggregates in Placement, if that is configured."""
+        placement = assembly.placement_client(self._context.configuration.conf)
+        if placement is None:
+            return {}
+        mirrored = MirroredAggregates(
+            AggregateMirror(placement),
+            self._manager.get_all_host_states,
+            lambda: self._aggregates.known,
+            database.aggregates.deleted,
+            self._clock,
+            self._telemetry,
+        )
+        return {"aggregates-in-placement": mirrored.turn}
+
+    # -- Program ----------------------------------------------------------------------------------
+
+    @property
+    def vital_loops(self) -> Sequence[Loop]:
+        """The threads whose progress the watchdog checks."""
+        return [self._loops["hosts"], self._rpc.probe]
+
+    def ready(self) -> None:
+        """Wait until calls are served."""
+        self._rpc.wait_started(BROKER_PATIENCE)
+
+    def status(self) -> str:
+        """Return the status in one sentence, for ``systemctl status``."""
+        number = len(self._manager.get_all_host_states())
+        known = f"{number} hosts are known"
+        return f"waiting for reports; {known}" if self._view.not_ready else f"selecting; {known}"
+
+    def check(self, settings: Settings) -> None:
+        """Check whether the filters and weighers can be loaded. :raises ConfigError:"""
+        load_rules(settings)
+
+    def reload(self) -> None:
+        """Use the new settings for the requests that follow."""
+        self._authentication.reload()
+        self._callers.reload()
+        reload_credentials()
+        settings = self._context.settings.current
+        filters, weighers = load_rules(settings)
+        self._scheduler.reconfigure(filters, weighers, settings.scheduler_options)
+        self._manager.set_times(_times(settings))
+        self._api.reload(settings.api)
+
+    # -- what others read -------------------------------------------------------------------------
+
+    def _sources(self) -> SchedulerSources:
+        settings = self._context.settings
+        return SchedulerSources(
+            hosts=self._manager.get_all_host_states,
+            now=self._clock.monotonic,
+            down_time=lambda: settings.current.default.service_down_time,
+            decisions=self._scheduler.decisions,
+            aggregates=lambda: self._aggregates.known,
+            complete=lambda: self._manager.complete,
+            checks=self._telemetry.checks,
+            error=self._error,
+            registry=self._telemetry.metrics.registry,
+            name=settings.current.default.host,
+            time=self._clock.now,
+            explain=Explanations(self._scheduler).explain,
+            hung=self._context.liveness.hung,
+        )
+
+    def _error(self) -> RtAgentError | None:
+        return self._view.not_ready
+
+    def _pong(self) -> SchedulerPong:
+        return SchedulerPong(
+            version=rtagent.__version__,
+            host=self._context.settings.current.default.host,
+            scheduler_uuid=self._uuid,
+            uptime=self._clock.monotonic() - self._started,
+            hosts=len(self._manager.get_all_host_states()),
+            complete=self._manager.complete,
+            time=clock_text(self._clock.now()),
+        )
+
+    def _measure(self, database: SchedulerDatabase) -> None:
+        metrics, manager = self._telemetry.metrics, self._manager
+        errors = errors_of(database.engine).counts
+        measure_process(metrics, "rtagent-scheduler", self._in_flight, errors)
+        metrics.gauge("scheduler_hosts", "Hosts", lambda: len(manager.get_all_host_states()))
+        metrics.gauge("scheduler_hosts_down", "Hosts that are down", self._view.number_down)
+        metrics.gauge("scheduler_complete", "1 if all hosts are known", lambda: manager.complete)
+        metrics.gauge("scheduler_aggregates", "Aggregates", lambda: len(self._aggregates.known))
+        metrics.numbers("scheduler_messages", "outcome", MESSAGES, lambda: manager.counts)
+
+
+def load_rules(settings: Settings) -> tuple[HostFilters, HostWeighers]:
+    """Load the filters and weighers. :raises ConfigError: one is not installed."""
+    options = settings.filter_options
+    return HostFilters.load(options), HostWeighers.load(options, Random())  # nosec B311  # a choice
+
+
+def _times(settings: Settings) -> Times:
+    down, options = settings.default.service_down_time, settings.scheduler
+    return Times(down=down, assume=options.request_timeout + options.assume_timeout)
+
+
+def _nothing() -> None:
+    """No other scheduler has these aggregates."""

@@ -1,0 +1,153 @@
+"""StateReport: the report of the whole process that SIGUSR2 requests (oslo.reports' "Guru
+Meditation").
+
+oslo.reports would make it within the signal handler, that is, between any two instructions of the
+main thread, which may hold a lock that the report needs. Here a thread makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from oslo_config import cfg
+from oslo_reports.generators.conf import ConfigReportGenerator
+from oslo_reports.generators.process import ProcessReportGenerator
+from oslo_reports.report import TextReport
+
+from rtagent.conf.secrets import Secrets
+from rtagent.model.health import Check
+from rtagent.model.printable import printable, printable_lines
+from rtagent.ports import Clock, Reporter
+from rtagent.service.versions import versions
+
+SIGNAL = signal.SIGUSR2
+TITLE = "Guru Meditation"
+#: Seconds between two looks at the watched file, if the option says 0.
+SHORTEST_INTERVAL = 1
+#: The most lines of a section that the program adds, and characters of a line.
+MAX_LINES, MAX_LINE = 1000, 600
+
+#: Returns the lines of a section.
+Lines = Callable[[], Iterable[str]]
+
+
+class StateReport:
+    """The report, and the thread that makes it. ``[oslo_reports]`` says when and where."""
+
+    def __init__(
+        self,
+        program: str,
+        conf: cfg.ConfigOpts,
+        clock: Clock,
+        reporter: Reporter,
+        checks: Callable[[], Sequence[Check]],
+    ) -> None:
+        """:param program: its name. :param checks: the health of its parts."""
+        self._program, self._conf, self._clock = program, conf, clock
+        self._reporter = reporter.named(__name__)
+        self._secrets = Secrets(conf)
+        self._sections: list[tuple[str, Lines]] = [
+            ("Package", lambda: [program, *versions()]),
+            ("Health", lambda: map(_health, checks())),
+        ]
+        # Unlike other queues, a SimpleQueue allows a signal handler to add an entry.
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._options = conf.oslo_reports
+
+    def add(self, title: str, lines: Lines) -> None:
+        """Add a section. :param lines: called by the thread of the report."""
+        self._sections.append((title, lines))
+
+    def start(self) -> None:
+        """Make a report at each request from now on. Only the main thread may call it."""
+        watched = self._options.file_event_handler
+        run = partial(self._run, watched, _changed_at(watched))
+        threading.Thread(target=run, name="state-report", daemon=True).start()
+        if not watched:
+            signal.signal(SIGNAL, self._signalled)
+
+    def text(self) -> str:
+        """Return the whole report, without secrets. Values of options are escaped, too."""
+        report = TextReport(TITLE)
+        for title, lines in self._sections:
+            report.add_section(title, partial(_section, lines))
+        report.add_section("Threads", lambda: "\n".join(_threads()))
+        report.add_section("Processes", ProcessReportGenerator())
+        report.add_section("Configuration", ConfigReportGenerator(self._conf))
+        return printable_lines(self._secrets.masked(report.run()))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        self._requests.put(None)
+
+    def _run(self, watched: str | None, seen: int | None) -> None:
+        """:param seen: when the watched file was last changed."""
+        interval = max(SHORTEST_INTERVAL, self._options.file_event_handler_interval)
+        while True:
+            try:
+                self._requests.get(timeout=interval if watched else None)
+            except queue.Empty:
+                before, seen = seen, _changed_at(watched)
+                if seen in (None, before):
+                    continue
+            self._write()
+
+    def _write(self) -> None:
+        """Write a report to the directory of the option, or to the standard error."""
+        try:
+            text = self.text()
+            if not self._options.log_dir:
+                print(text, file=sys.stderr, flush=True)
+                return
+            file = self._file(self._clock.now())
+            file.write_text(text, errors="backslashreplace")
+            self._reporter.log("info", f"the state report is in {file}")
+        except Exception as error:  # of any part; the process goes on
+            self._reporter.log("error", f"the state report cannot be written: {error!r}")
+
+    def _file(self, now: datetime) -> Path:
+        name = f"{self._program}_gurumeditation_{now.strftime('%Y%m%d%H%M%S')}"
+        return Path(self._options.log_dir) / name
+
+
+def _section(lines: Lines) -> str:
+    try:
+        found = [printable(line, MAX_LINE) for line in lines()]
+    except Exception as error:  # of this section; the others are made
+        return f"cannot be shown: {error!r}\n"
+    left = len(found) - MAX_LINES
+    more = [f"({left} more)"] if left > 0 else []
+    return "\n".join([*found[:MAX_LINES], *more, ""])
+
+
+def _health(check: Check) -> str:
+    why = f": {check.output}" if check.output else ""
+    return f"{check.part}: {check.status} since {check.time:%Y-%m-%dT%H:%M:%SZ}{why}"
+
+
+def _threads() -> Iterable[str]:
+    """Yield the name and the stack of each thread."""
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        if frame is not None:  # otherwise it has ended meanwhile
+            yield f"{thread.name} ({thread.native_id})"
+            yield "".join(traceback.format_stack(frame))
+
+
+def _changed_at(path: str | None) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns if path else None
+    except OSError:
+        return None

@@ -1,0 +1,316 @@
+"""What is reported to schedulers, and when."""
+
+import contextlib
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import CommitUnknown, StoreUnavailable
+from rtagent.model.metric import Metric
+from rtagent.model.node_state import NodeState
+from rtagent.rpc.bounded_casts import CastFailed
+from rtagent.scheduler.report import instances_digest, instances_of
+from rtagent.scheduler.report_documents import instances_from, report_from
+from rtagent.service.heartbeat import Heartbeat
+from rtagent.service.host_reports import MAX_REMOVED, RETRY_INTERVAL, STOPPING, HostReports
+from rtagent.service.loop import every
+from tests.support.hosts import NODE, NOON, call, request, uid
+
+INTERVAL, HEARTBEAT, SYNC, JITTER = 0.5, 10, 120, 5.0
+
+
+class Schedulers:
+    """What has been cast. :ivar error: raised instead."""
+
+    def __init__(self):
+        self.casts, self.error = [], None
+
+    def send(self, casts):
+        if self.error is not None:
+            raise self.error
+        self.casts += casts
+
+    def got(self):
+        """The messages since the last look, as (method, arguments)."""
+        casts, self.casts = self.casts, []
+        return [(each.method, dict(each.arguments)) for each in casts]
+
+    def methods(self):
+        return [method for method, _ in self.got()]
+
+
+class Reporting:
+    """The reports of one node, made turn by turn."""
+
+    def __init__(self, world):
+        self.world, self.schedulers, self.woken = world, Schedulers(), 0
+        self.metrics = ()
+        self.heartbeat = Heartbeat(world.context, world.registry, world.tracker)
+        self.reports = HostReports(
+            world.context,
+            world.node,
+            world.admission,
+            self.heartbeat,
+            self.schedulers.send,
+            lambda: self.metrics,
+        )
+        self.reports.attach(self.wake)
+        world.tracker.listen(lambda state, changes: self.reports.changed())
+
+    def wake(self):
+        self.woken += 1
+
+    def turn(self, seconds=INTERVAL):
+        self.world.clock.advance(seconds)
+        self.reports.turn()
+        return self.schedulers.got()
+
+    @property
+    def state(self) -> NodeState:
+        return self.world.tracker.snapshot()
+
+    def claim(self, owner=None, **arguments):
+        return self.world.tracker.instance_claim(request(owner=owner, **arguments), call())
+
+
+@pytest.fixture
+def reporting(world):
+    world.auditor.run("start")
+    world.admission.open()
+    started = Reporting(world)
+    assert [method for method, _ in started.turn(0)] == ["sync_instance_info", "update_host_state"]
+    started.woken = 0
+    return started
+
+
+def report_in(casts):
+    """The report among messages; it is the last one."""
+    method, arguments = casts[-1]
+    assert method == "update_host_state"
+    return report_from(arguments["report"])
+
+
+def test_first_report_is_complete(world):
+    world.auditor.run("start")
+    reporting = Reporting(world)
+    (sync, whole), (_, report) = reporting.turn(0)
+    assert sync == "sync_instance_info"
+    assert instances_from(sync, whole["instances"]) == ()
+    assert (whole["host"], whole["node_uuid"], whole["epoch"]) == (NODE.host, NODE.uuid, 1)
+    assert (whole["revision"], whole["digest"]) == (1, instances_digest([]))
+    first = report_from(report["report"])
+    assert first.description.topology == reporting.state.topology
+    assert not first.up
+    assert "audit" in first.why_not
+
+
+def test_nothing_is_reported_before_the_host_was_observed(world):
+    reporting = Reporting(world)
+    assert reporting.turn() == []
+    world.auditor.run("start")
+    assert len(reporting.turn()) == 2
+
+
+def test_change_is_reported_with_its_instances(reporting):
+    claim = reporting.claim(memory_mb=512)
+    assert reporting.woken == 1
+    (update, arguments), last = reporting.turn()
+    assert update == "update_instance_info"
+    assert arguments["revision"] == 2
+    (info,) = instances_from(update, arguments["instances"])
+    assert info == instances_of(reporting.state)[claim.owner_id]
+    report = report_in([last])
+    assert report.claims == (claim.uuid,)
+    assert report.usage.memory_mb == 512
+    assert report.description is None
+    assert report.up
+    assert (report.epoch, report.revision) == (1, reporting.state.revision)
+    assert report.instances_revision == 2
+    assert report.number == 0
+    assert report.instances_digest == instances_digest([claim.owner_id])
+
+
+def test_changes_of_one_interval_are_one_report(reporting):
+    claims = [reporting.claim() for _ in range(3)]
+    reporting.world.tracker.release_claim(claims[0].uuid, call("release_claim"))
+    assert reporting.woken == 1
+    assert reporting.reports.turn().at_least == INTERVAL
+    (update, arguments), last = reporting.schedulers.got()
+    named = instances_from(update, arguments["instances"])
+    assert {info.uuid for info in named} == {claim.owner_id for claim in claims[1:]}
+    assert report_in([last]).claims == tuple(sorted(claim.uuid for claim in claims[1:]))
+    assert reporting.turn() == []
+
+
+def test_instances_that_left_are_named_or_the_list_is_sent(reporting):
+    claims = [reporting.claim() for _ in range(MAX_REMOVED + 2)]
+    reporting.turn()
+    for claim in claims[:1]:
+        reporting.world.tracker.release_claim(claim.uuid, call("release_claim"))
+    (delete, arguments), last = reporting.turn()
+    assert (delete, arguments["instance_uuid"]) == ("delete_instance_info", claims[0].owner_id)
+    assert arguments["revision"] == report_in([last]).instances_revision == 3
+    for claim in claims[1:]:
+        reporting.world.tracker.release_claim(claim.uuid, call("release_claim"))
+    (sync, arguments), last = reporting.turn()
+    assert instances_from(sync, arguments["instances"]) == ()
+    assert arguments["revision"] == report_in([last]).instances_revision == 4
+
+
+def test_heartbeat_without_a_change(reporting):
+    assert reporting.reports.turn().at_most == HEARTBEAT
+    assert reporting.turn(HEARTBEAT - 1) == []
+    (beat,) = reporting.turn(1)
+    assert report_in([beat]).revision == reporting.state.revision
+    reporting.world.configure(report_interval=3)
+    reporting.turn(HEARTBEAT)
+    assert reporting.reports.turn().at_most == 3
+
+
+def test_digest_of_the_list_at_its_interval(reporting):
+    claim = reporting.claim()
+    for _ in range(SYNC // HEARTBEAT - 1):
+        assert reporting.turn(HEARTBEAT)[-1][0] == "update_host_state"
+    (sync, arguments), last = reporting.turn(HEARTBEAT)
+    assert sync == "sync_instance_info"
+    assert "instances" not in arguments
+    assert arguments["digest"] == instances_digest([claim.owner_id])
+    assert arguments["revision"] == report_in([last]).instances_revision == 3
+
+
+def test_new_description_is_sent_once(reporting):
+    policy = replace(reporting.state.policy, reserved_memory_mb=256)
+    reporting.world.tracker.set_policy(policy)
+    first, second = report_in(reporting.turn()), report_in(reporting.turn(HEARTBEAT))
+    assert first.description.policy.reserved_memory_mb == 256
+    assert second.description is None
+    assert second.digest == first.digest
+
+
+@pytest.mark.parametrize("instances", [False, True])
+@pytest.mark.parametrize("description", [False, True])
+def test_answer_to_a_scheduler(reporting, description, instances):
+    claim = reporting.claim()
+    reporting.turn()
+    reporting.woken = 0
+    reporting.reports.ask(description, instances)
+    assert reporting.woken == 1
+    rest = reporting.reports.turn()
+    assert rest.at_most <= max(JITTER, INTERVAL)
+    casts = [*reporting.schedulers.got(), *reporting.turn(rest.at_most)]
+    assert (report_in(casts).description is not None) is description
+    assert len(casts) == 1 + instances
+    if instances:
+        sync, arguments = casts[0]
+        (info,) = instances_from(sync, arguments["instances"])
+        assert info.claims[0].uuid == claim.uuid
+    assert reporting.turn(JITTER) == []
+
+
+def test_answers_are_spread_over_the_jitter(reporting):
+    random.seed(7)
+    rests = []
+    for _ in range(30):
+        reporting.reports.ask(True, False)
+        rests.append(reporting.reports.turn().at_most)
+        reporting.turn(JITTER)
+    assert min(rests) < 2 * INTERVAL < 3.0 < max(rests)
+
+
+def test_several_questions_have_one_answer(reporting):
+    reporting.reports.ask(True, False)
+    reporting.reports.ask(False, True)
+    casts = reporting.turn(JITTER)
+    assert [method for method, _ in casts] == ["sync_instance_info", "update_host_state"]
+    assert report_in(casts).description is not None
+    assert reporting.turn(JITTER) == []
+
+
+def test_after_a_lost_message_the_next_are_complete(reporting):
+    reporting.schedulers.error = CastFailed("no broker")
+    claim = reporting.claim()
+    assert reporting.reports.turn() == every(RETRY_INTERVAL)
+    reporting.schedulers.error = None
+    (sync, arguments), last = reporting.turn(RETRY_INTERVAL)
+    (info,) = instances_from(sync, arguments["instances"])
+    assert info.uuid == claim.owner_id
+    assert report_in([last]).description is not None
+    assert arguments["revision"] == report_in([last]).instances_revision > 2
+    assert ("warning", "schedulers did not get a report: no broker") in (
+        reporting.world.notes.sentences
+    )
+
+
+def test_new_epoch_starts_its_numbers_again(reporting):
+    claim = reporting.claim()
+    reporting.turn()
+    reporting.world.store.fail(CommitUnknown, after=True)
+    with contextlib.suppress(StoreUnavailable):
+        reporting.claim()  # the state is loaded again, under a new epoch
+    reporting.world.store.heal()
+    reporting.claim()
+    assert reporting.state.epoch > 1
+    (sync, arguments), last = reporting.turn()
+    assert claim.owner_id in {i.uuid for i in instances_from(sync, arguments["instances"])}
+    assert (arguments["epoch"], arguments["revision"]) == (reporting.state.epoch, 1)
+    assert report_in([last]).instances_revision == 1
+
+
+def test_service_and_admission_are_reported(reporting):
+    reporting.heartbeat.turn()
+    reporting.heartbeat.set_disabled(NODE.host, True, "maintenance")
+    reporting.reports.changed()
+    report = report_in(reporting.turn())
+    assert (report.service.disabled, report.service.disabled_reason) == (True, "maintenance")
+    assert report.up
+
+
+def test_a_change_costs_the_claim_path_one_flag(reporting):
+    for _ in range(5):
+        reporting.reports.changed()
+    assert reporting.woken == 1
+    reporting.turn()
+    reporting.reports.changed()
+    assert reporting.woken == 2
+
+
+def test_metrics_of_the_monitors_are_reported(reporting):
+    assert report_in(reporting.turn(HEARTBEAT)).metrics == ()
+    reporting.metrics = (Metric(name="cpu.percent", value=0.5, timestamp=NOON),)
+    assert report_in(reporting.turn(HEARTBEAT)).metrics == reporting.metrics
+
+
+def test_agent_that_stops_reports_it(reporting):
+    reporting.reports.leave()
+    report = report_in(reporting.schedulers.got())
+    assert (report.up, report.why_not) == (False, STOPPING)
+
+
+def test_agent_that_stops_does_not_wait_for_a_broker_that_is_away(reporting):
+    reporting.schedulers.error = CastFailed("no broker")
+    reporting.reports.changed()
+    reporting.turn()
+    reporting.schedulers.error = None
+    reporting.reports.leave()
+    assert reporting.schedulers.got() == []
+
+
+def test_orphans_are_reported(reporting):
+    reporting.world.hypervisor.start_domain(uid(7), vcpus=2, memory_mb=64)
+    reporting.world.auditor.run("test")
+    (update, arguments), last = reporting.turn()
+    (info,) = instances_from(update, arguments["instances"])
+    assert (info.uuid, info.here, info.claims) == (uid(7), False, ())
+    assert info.domain_usage.vcpus == 2
+    assert report_in([last]).usage.vcpus == 2
+
+
+def test_changes_of_the_service_are_numbered(reporting):
+    reporting.heartbeat.turn()
+    numbers = []
+    for disabled in (True, False, False):
+        reporting.heartbeat.set_disabled(NODE.host, disabled, "maintenance" if disabled else None)
+        reporting.claim(memory_mb=64)
+        numbers.append(report_in(reporting.turn()[-1:]).number)
+    assert numbers == [1, 2, 2]
