@@ -4,8 +4,11 @@ The commands are thin: they ask the read API, the database or the RPC client and
 Each is an entry point of the group ``rtagent.cli``, in the module named after its first word.
 """
 
-import os
+import sys
 
-# Libraries import eventlet if it is installed, and nothing here uses it. This skips the part of the
-# import that takes longest.
-os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
+# It chooses the backend of oslo.service, whose default is that of eventlet. "import rtagent.rpc"
+# would take the name of the module rtagent.cmd.rtagent.
+from rtagent import rpc  # noqa: F401
+
+# Libraries import eventlet if it is installed, and nothing here uses it. To them, it is not.
+sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]

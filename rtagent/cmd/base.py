@@ -17,7 +17,7 @@ from stevedore import ExtensionManager
 from stevedore.extension import Extension
 
 from rtagent.cmd.cells import SafeFormatter
-from rtagent.cmd.rtagent import Shell
+from rtagent.cmd.rtagent import Shell, one_line_errors
 
 #: The columns and the values of one item.
 Row = tuple[Sequence[str], Sequence[Any]]
@@ -25,13 +25,20 @@ Row = tuple[Sequence[str], Sequence[Any]]
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 
-class Action(Command):
+class _Strict(Command):
+    """A command whose usage errors are one line."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return one_line_errors(super().get_parser(prog_name))
+
+
+class Action(_Strict):
     """A command that prints nothing. It may log a message to standard error."""
 
     app: Shell
 
 
-class Show(ShowOne):
+class Show(_Strict, ShowOne):
     """A command that prints one item, in all formats of lists and as shell variables."""
 
     app: Shell
@@ -78,7 +85,7 @@ class Text(Show):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class List(Lister):
+class List(_Strict, Lister):
     """A command that prints a list, or logs that it is empty.
 
     :cvar nouns: what is listed, in the plural.
@@ -131,6 +138,16 @@ class PlainText(SingleFormatter):
         for value in data:
             text = value.human_readable() if isinstance(value, FormattableColumn) else str(value)
             stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def with_dry_run(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+    """Add ``--dry-run`` to a command that cannot be undone. :param verb: what it does."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help=f"Check, and show what the command would {verb}; change nothing.",
+    )
+    return parser
 
 
 def _formatter(name: str, class_: type[SingleFormatter]) -> Extension[SingleFormatter]:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TextIO, TypeVar
 from cliff.columns import FormattableColumn
 from cliff.formatters.base import ListFormatter, SingleFormatter
 
-from rtagent.model.printable import printable
+from rtagent.model.printable import printable, printable_lines
 
 #: Formats that escape by themselves.
 FAITHFUL = frozenset({"json", "yaml"})
@@ -61,7 +61,7 @@ class SafeFormatter(ListFormatter, SingleFormatter):
         """Print rows."""
         assert isinstance(self._formatter, ListFormatter)
         rows = [self._row(row) for row in data]
-        self._formatter.emit_list(column_names, rows, stdout, parsed_args)
+        self._formatter.emit_list(self._row(column_names), rows, stdout, parsed_args)
 
     def emit_one(
         self,
@@ -72,24 +72,29 @@ class SafeFormatter(ListFormatter, SingleFormatter):
     ) -> None:
         """Print one item."""
         assert isinstance(self._formatter, SingleFormatter)
-        self._formatter.emit_one(column_names, self._row(data), stdout, parsed_args)
+        self._formatter.emit_one(self._row(column_names), self._row(data), stdout, parsed_args)
 
     def _row(self, row: Iterable[Any]) -> list[Any]:
         return [safe(value, self._name) for value in row]
 
 
 def safe(value: Any, format_: str) -> Any:
-    """Return a cell that the format may show. Numbers and other values stay as they are."""
+    """Return a cell that the format may show. Numbers and None stay as they are.
+
+    A list or a document becomes the text that Python has for it, which may contain any character
+    that a shell interprets.
+    """
     if format_ in FAITHFUL:
         return value
     if isinstance(value, FormattableColumn):
         if format_ in READABLE:
-            return value if isinstance(value, Column) else _lines(value.human_readable())
+            return value if isinstance(value, Column) else printable_lines(value.human_readable())
         value = str(value.machine_readable())
-    if not isinstance(value, str):
+    if value is None or isinstance(value, int | float):
         return value
+    value = str(value)
     if format_ == "text":
-        return _lines(value)
+        return printable_lines(value)
     text = printable(value)
     if format_ == "csv":
         return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
@@ -103,9 +108,3 @@ def plain_xml(document: str) -> str:
     return "".join(
         char if char.isprintable() or char in "\n\t" else f"&#{ord(char)};" for char in document
     )
-
-
-def _lines(text: str) -> str:
-    """Return a document or a sentence of several lines, each of them escaped."""
-    parts = re.split(r"([\n\t])", text)
-    return "".join(part if part in ("\n", "\t") else printable(part) for part in parts)

@@ -12,7 +12,7 @@ from cliff.formatters.base import ListFormatter
 from stevedore import ExtensionManager
 
 from rtagent.cmd import claim_request
-from rtagent.cmd.base import Action, List, Row, Rows, Show, Text
+from rtagent.cmd.base import List, Row, Rows, Show, Text
 from rtagent.cmd.cells import SafeFormatter, plain_xml
 from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import (
@@ -27,16 +27,14 @@ from rtagent.cmd.output import (
     YesNo,
     timestamp,
 )
-from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable, InvalidRequest
-from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
+from rtagent.errors import (
+    AgentUnreachable,
+    ComputeResourcesUnavailable,
+    InvalidRequest,
+)
+from rtagent.model.claim import ATTACH, Claim
 
 _Document = Mapping[str, Any]
-
-#: The method that releases devices of an attach claim, by its state.
-_RELEASING = {
-    BUILDING: "unclaim_pci_devices",
-    ACTIVE: "free_pci_device_allocations_for_instance",
-}
 
 REASON_COLUMNS = ("resource", "requested", "available", "unit", "where", "code")
 
@@ -75,6 +73,7 @@ _LIST_COLUMNS = {
 _LONG_LIST_COLUMNS = {
     **_LIST_COLUMNS,
     "expires_at": _time("expires_at"),
+    "flag": _optional("flag"),
     "kind": _field("kind"),
     "node": _field("node"),
     "project_id": _of_instance("project_id"),
@@ -147,7 +146,9 @@ class ClaimList(List):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         filters = {"instance": parsed_args.instance, "state": parsed_args.state}
-        claims = self.app.client.read("claims", **filters)["claims"]
+        found = self.app.client.read("claims", **filters)
+        flags = found.get("flags", {})
+        claims = [{**each, "flag": flags.get(each["uuid"])} for each in found["claims"]]
         columns = _LONG_LIST_COLUMNS if parsed_args.long else _LIST_COLUMNS
         return tuple(columns), [tuple(cell(c) for cell in columns.values()) for c in claims]
 
@@ -156,7 +157,7 @@ class ClaimShow(Show):
     """Show all fields of a claim that has not ended."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_uuid(super().get_parser(prog_name))
+        return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return _row(self.app.client.read("claims", parsed_args.claim)["claim"])
@@ -168,7 +169,7 @@ class ClaimHistory(List):
     nouns = "events of that claim"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_uuid(super().get_parser(prog_name))
+        return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         events = self.app.client.database.history(parsed_args.claim)
@@ -184,7 +185,7 @@ class ClaimDomain(Text):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _with_uuid(super().get_parser(prog_name))
+        parser = with_uuid(super().get_parser(prog_name))
         parser.add_argument("file", metavar="FILE", type=Path, help="A libvirt domain document.")
         return parser
 
@@ -284,7 +285,7 @@ class _Update(Show):
     method: ClassVar[str]
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_uuid(super().get_parser(prog_name))
+        return with_uuid(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         return _row(self.app.client.call(self.method, parsed_args.claim))
@@ -302,68 +303,8 @@ class ClaimRenew(_Update):
     method = "renew_claim"
 
 
-class _End(Action):
-    """A call that ends a claim. A claim that has ended before is no error.
-
-    :cvar ended: the past participle for the message.
-    """
-
-    method: ClassVar[str]
-    ended: ClassVar[str]
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _with_uuid(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.app.client.call(self.method, parsed_args.claim)
-        self.app.LOG.info("claim %s is %s", parsed_args.claim, self.ended)
-
-
-class ClaimRelease(_End):
-    """Release a claim and all its resources, or some devices of a claim of kind attach.
-
-    A domain that runs on it is not touched: it becomes an orphan.
-    """
-
-    method, ended = "release_claim", "released"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--device",
-            metavar="ADDRESS",
-            action="append",
-            help="Release this device only, like 0000:08:00.0; may be repeated. The claim, of kind"
-            " attach, keeps its other devices.",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        if parsed_args.device is None:
-            super().take_action(parsed_args)
-            return
-        claim = self.app.client.read("claims", parsed_args.claim)["claim"]
-        if claim["kind"] != ATTACH:
-            rule = f"a claim of kind {claim['kind']} keeps its devices until it ends"
-            mistake = {"path": "--device", "message": rule}
-            raise InvalidRequest(method="claim release", errors=[mistake])
-        method = _RELEASING[claim["state"]]
-        devices = parsed_args.device
-        self.app.client.call(method, claim["owner_id"], parsed_args.claim, devices=devices)
-        self.app.LOG.info("claim %s gave back %s", parsed_args.claim, ", ".join(devices))
-
-
-class ClaimAbort(_End):
-    """Abort a build and release its claim.
-
-    An operation id that the agent does not know is recorded as ended, so that a later call with
-    that id is refused.
-    """
-
-    method, ended = "abort_instance_claim", "aborted"
-
-
-def _with_uuid(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def with_uuid(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the argument that names a claim."""
     parser.add_argument("claim", metavar="UUID", help="The uuid of the claim.")
     return parser
 

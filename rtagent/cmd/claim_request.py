@@ -8,14 +8,17 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rtagent.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from rtagent.rpc.method import Method
 
 METHOD = "instance_claim"
 
 #: Options of the flavor and of the instance: (metavar, type, help).
-_FLAVOR = {
+FLAVOR = {
     "vcpus": ("N", int, "vCPUs"),
     "memory": ("MB", int, "Memory in MB"),
     "root-gb": ("GB", int, "Root disk in GB"),
@@ -40,14 +43,15 @@ _FIELDS = {
 }
 
 
-def _field(option: str) -> str:
+def field(option: str) -> str:
+    """Return the field that an option sets."""
     return _FIELDS.get(option, option.replace("-", "_"))
 
 
 #: The path in the document, and the option that sets it.
 _PATHS = {
-    **{f"$.instance.{_field(option)}": f"--{option}" for option in _INSTANCE},
-    **{f"$.instance.flavor.{_field(option)}": f"--{option}" for option in _FLAVOR},
+    **{f"$.instance.{field(option)}": f"--{option}" for option in _INSTANCE},
+    **{f"$.instance.flavor.{field(option)}": f"--{option}" for option in FLAVOR},
     "$.instance.flavor.extra_specs": "--property",
     "$.instance.image.properties": "--image-property",
     "$.limits": "--limit",
@@ -69,8 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='A JSON document, {"instance": {...}, "limits": {...}, ...}, as described by `rtagent'
         f" schema show {METHOD}`; - is standard input.",
     )
-    for option, (metavar, kind, text) in {**_INSTANCE, **_FLAVOR}.items():
-        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
+    add_fields(group, {**_INSTANCE, **FLAVOR})
     group.add_argument(
         "--volume-backed",
         action="store_true",
@@ -80,6 +83,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option, (metavar, parse, text) in _pairs().items():
         group.add_argument(option, action="append", type=parse, metavar=metavar, help=text)
     group.add_argument("--tag", help="A text of your choice, stored with the claim.")
+
+
+def add_fields(
+    group: argparse._ArgumentGroup, options: Mapping[str, tuple[str, type, str]]
+) -> None:
+    """Add an option for each field."""
+    for option, (metavar, kind, text) in options.items():
+        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
 
 
 def _pairs() -> dict[str, tuple[str, Callable[[str], object], str]]:
@@ -153,7 +164,7 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
         return document
     if document != {"instance": {"flavor": {}}}:
         raise _invalid("--request", "cannot be combined with options: put everything into the file")
-    return _from_file(args.request)
+    return read_document(args.request, METHOD)
 
 
 def identify(document: dict[str, Any], operation_id: str | None) -> str:
@@ -173,63 +184,81 @@ def check(method: str, args: argparse.Namespace, document: Mapping[str, Any]) ->
     :raises InvalidRequest: names each invalid option, or each path of the file.
     """
     from rtagent.rpc.methods import METHODS
+
+    check_options(METHODS[method], document, {} if args.request is not None else _PATHS)
+
+
+def check_options(method: Method, document: Mapping[str, Any], options: Mapping[str, str]) -> None:
+    """Validate the arguments of a method.
+
+    :param options: by the path that each one sets. :raises InvalidRequest: names each invalid
+        option, and each other path.
+    """
     from rtagent.rpc.validation import validate
 
     try:
-        validate(METHODS[method], document)
+        validate(method, document)
     except InvalidRequest as error:
-        if args.request is not None:
-            raise
-        errors = [{**each, "path": _option(each["path"])} for each in error.kwargs["errors"]]
-        raise InvalidRequest(method=method, errors=errors) from error
+        errors = [
+            {**each, "path": _option(each["path"], options)} for each in error.kwargs["errors"]
+        ]
+        raise InvalidRequest(method=method.name, errors=errors) from error
 
 
-def _option(path: str) -> str:
+def _option(path: str, options: Mapping[str, str]) -> str:
     """Return the option that sets a path, and the rest of the path."""
-    for start, option in _PATHS.items():
+    for start, option in options.items():
         if path == start or path.startswith(f"{start}."):
             return f"{option} {path[len(start) + 1 :]}".rstrip()
     return path
 
 
 def _from_options(args: argparse.Namespace) -> dict[str, Any]:
-    flavor = {**_fields(args, _FLAVOR), **_mapping("extra_specs", "--property", args.property)}
-    image = _mapping("properties", "--image-property", args.image_property)
+    flavor = {**fields(args, FLAVOR), **mapping("extra_specs", "--property", args.property)}
+    image = mapping("properties", "--image-property", args.image_property)
     volume = {} if args.volume_backed is None else {"is_volume_backed": True}
-    instance = {**_fields(args, _INSTANCE), **volume, "flavor": flavor}
+    instance = {**fields(args, _INSTANCE), **volume, "flavor": flavor}
     if image:
         instance["image"] = image
     tag = {} if args.tag is None else {"tag": args.tag}
     mappings = {
-        **_mapping("limits", "--limit", args.limit),
-        **_mapping("allocations", "--allocation", args.allocation),
-        **_mapping("provider_mapping", "--provider-mapping", args.provider_mapping),
+        **mapping("limits", "--limit", args.limit),
+        **mapping("allocations", "--allocation", args.allocation),
+        **mapping("provider_mapping", "--provider-mapping", args.provider_mapping),
     }
     return {"instance": instance, **mappings, **tag}
 
 
-def _fields(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:
+def fields(args: argparse.Namespace, options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the fields that options of `FLAVOR`, or others of one value, were given for."""
     values = {name: getattr(args, name.replace("-", "_")) for name in options}
-    return {_field(name): value for name, value in values.items() if value is not None}
+    return {field(name): value for name, value in values.items() if value is not None}
 
 
-def _mapping(name: str, option: str, pairs: list[tuple[str, Any]] | None) -> dict[str, Any]:
+def mapping(
+    name: str, option: str, pairs: list[tuple[str, Any]] | None, method: str = METHOD
+) -> dict[str, Any]:
+    """Return the field that a repeated option sets, or nothing.
+
+    :raises InvalidRequest: a key is given twice.
+    """
     for key, number in Counter(key for key, _ in pairs or ()).items():
         if number > 1:
-            raise _invalid(f"{option} {key}", "is given more than once")
+            raise _invalid(f"{option} {key}", "is given more than once", method)
     return {name: dict(pairs)} if pairs else {}
 
 
-def _from_file(name: str) -> dict[str, Any]:
+def read_document(name: str, method: str) -> dict[str, Any]:
+    """Return the JSON object in a file; - is standard input. :raises InvalidRequest:"""
     try:
         text = Path("/dev/stdin" if name == "-" else name).read_text()
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as exc:
-        raise _invalid(name, f"cannot be read: {exc}") from exc
+        raise _invalid(name, f"cannot be read: {exc}", method) from exc
     if not isinstance(document, dict):
-        raise _invalid(name, "must be a JSON object")
+        raise _invalid(name, "must be a JSON object", method)
     return document
 
 
-def _invalid(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(method=METHOD, errors=[{"path": path, "message": message}])
+def _invalid(path: str, message: str, method: str = METHOD) -> InvalidRequest:
+    return InvalidRequest(method=method, errors=[{"path": path, "message": message}])

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import argparse
 import io
+from collections.abc import Callable, Iterable
 
 from oslo_config import cfg, generator
 
 from rtagent.cmd.base import Row, Text
+from rtagent.conf.not_honoured import refuse_not_honoured
+from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import NAMESPACES, unknown
-from rtagent.service.configuration import checked
+from rtagent.service.caller_access import effective_rules
+from rtagent.service.configuration import AGENT, Rules, checked
+from rtagent.service.scheduler import load_rules
 
 #: Characters of a line of the sample.
 WIDTH = 100
 
 
+def _accept(conf: cfg.ConfigOpts, settings: Settings) -> Iterable[Callable[[], object]]:
+    return (*AGENT.accept(conf, settings), lambda: load_rules(settings))
+
+
+#: The rules of rtagentd and of rtagent-scheduler. They may share a file.
+BOTH = Rules(once=(), accept=_accept)
+
+
 class ConfigCheck(Text):
-    """Check the configuration as the daemon does, without starting anything."""
+    """Check the configuration as the daemons do, without starting anything.
+
+    Filters and weighers of the scheduler are loaded, also on a host that runs only an agent. An
+    option of Nova that would change what the host offers, and that the agent does not have, is a
+    mistake here, although the daemon starts with it.
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         conf = self.app.client.conf
+        refuse_not_honoured(conf)
         for warning in unknown(conf):
             self.app.LOG.warning(warning)
-        for warning in checked(conf).doubts():
+        for warning in (*checked(conf, rules=BOTH).doubts(), *effective_rules(conf).doubts):
             self.app.LOG.warning(warning)
         files = list(map(str, conf.config_file or ()))
         shown = ", ".join(files) or "no file: the defaults"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rtagent.cmd.base import List, Row, Rows, Show, Text
+from rtagent.cmd.base import List, Row, Rows, Show, Text, with_dry_run
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import OrEmpty, YesNo
 from rtagent.db import migrate
@@ -44,34 +44,38 @@ class DbSync(Text):
         try:
             before = migrate.version(engine)
             migrate.sync(engine)
+            after = migrate.check(engine)
         finally:
             engine.dispose()
-        changed = before != migrate.HEAD
-        message = f"The schema is {'now' if changed else 'already'} {migrate.HEAD}."
-        return ("version", "changed", "message"), (migrate.HEAD, YesNo(changed), message)
+        changed = before != after
+        message = f"The schema is {'now' if changed else 'already'} {after}."
+        return ("version", "changed", "message"), (after, YesNo(changed), message)
 
 
 class DbVersion(Show):
-    """Show the version of the database's schema and the version of this program."""
+    """Show the version of the database, of this program, and of the oldest that may write."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         with _existing(self.app.client) as engine:
-            found = migrate.version(engine)
-        return ("database", "program"), (OrEmpty(found), migrate.HEAD)
+            found, oldest = migrate.version(engine), migrate.oldest_writer(engine)
+        return ("database", "program", "oldest_writer"), (
+            OrEmpty(found),
+            migrate.HEAD,
+            OrEmpty(oldest),
+        )
 
 
 class DbCheck(Text):
-    """Check that the database is reachable, has the schema of this program, and is not damaged."""
+    """Check that the database is reachable, that this program may write to it, and for damage."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         with _existing(self.app.client) as engine:
             check_files(engine)
-            migrate.check(engine)
+            schema = migrate.check(engine)
             found = damage(engine)
         if found:
             raise RtAgentError("\n".join(found))
-        message = f"The schema is {migrate.HEAD}, as this program requires."
-        return ("version", "message"), (migrate.HEAD, message)
+        return ("version", "message"), (schema, f"The schema is {schema}; {_fitness(schema)}.")
 
 
 class DbAccept(Text):
@@ -82,13 +86,17 @@ class DbAccept(Text):
     start, each agent uses the rows as they are, and grants claims again.
     """
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return with_dry_run(super().get_parser(prog_name), "accept")
+
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         with _existing(self.app.client) as engine:
             migrate.check(engine)
             found = damage(engine)
-            if found:
+            if found and not parsed_args.dry_run:
                 accept(engine)
-        message = "\n".join(("Accepted:", *found)) if found else "No row is damaged."
+        done = "Would be accepted:" if parsed_args.dry_run else "Accepted:"
+        message = "\n".join((done, *found)) if found else "No row is damaged."
         return ("rows", "message"), (len(found), message)
 
 
@@ -137,18 +145,26 @@ class DbPurge(Text):
             metavar="DAYS",
             help="Delete the history of ended claims that is older than this, too.",
         )
-        return parser
+        return with_dry_run(parser, "delete")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client = self.app.client
-        retention = client.settings.claims.operation_retention
+        retention, dry_run = client.settings.claims.operation_retention, parsed_args.dry_run
         with _existing(client) as engine:
             migrate.check(engine)
             nodes = [record.node.uuid for record in SqlNodes(engine).records()]
-            rows = sum(purge_expired(engine, uuid, retention) for uuid in nodes)
+            rows = sum(purge_expired(engine, uuid, retention, dry_run) for uuid in nodes)
             if parsed_args.history is not None:
-                rows += purge_history(engine, parsed_args.history, datetime.now(UTC))
-        return ("rows", "message"), (rows, f"{rows} rows are deleted.")
+                rows += purge_history(engine, parsed_args.history, datetime.now(UTC), dry_run)
+        done = "would be" if dry_run else "are"
+        return ("rows", "message"), (rows, f"{rows} rows {done} deleted.")
+
+
+def _fitness(schema: str) -> str:
+    """Return what a schema that passed the check is for this program."""
+    if schema == migrate.HEAD:
+        return "that is this program's"
+    return f"this program's is {migrate.HEAD}, and may still write"
 
 
 @contextmanager

@@ -5,6 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from rtagent.conductor.errors import (
+    OperationFailed,
+    OperationNotFound,
+    ServerConflict,
+    ServerNotFound,
+)
 from rtagent.errors import (
     AllocationMismatch,
     ClaimConflict,
@@ -13,13 +19,23 @@ from rtagent.errors import (
     ComputeResourcesUnavailable,
     ConsumerInUse,
     ConsumerNotFound,
+    DomainNotAdoptable,
+    GuestRunning,
     IdentityError,
     IllegalTransition,
     InvalidRequest,
+    NodeDraining,
     NodeNotFound,
     PciDeviceNotFound,
     RestoreNotFound,
     RtAgentError,
+)
+from rtagent.scheduler.errors import (
+    AggregateConflict,
+    AggregateHostNotFound,
+    AggregateNotFound,
+    HostNotFound,
+    NoValidHost,
 )
 
 
@@ -39,10 +55,10 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.OK: "success",
     Exit.ERROR: "an error that a repetition does not resolve",
     Exit.USAGE: "the command line or the request is invalid",
-    Exit.REFUSED: "the host does not have the requested resources",
+    Exit.REFUSED: "the host does not have the requested resources, or no host has them",
     Exit.RETRY: "no answer, or not ready yet; repeat the command later",
-    Exit.NOT_FOUND: "no such claim, node, device or consumer",
-    Exit.CONFLICT: "the state of the claim or of the node does not allow it",
+    Exit.NOT_FOUND: "no such claim, node, device, consumer, host or aggregate",
+    Exit.CONFLICT: "the state of the claim, the node or the aggregate does not allow it",
 }
 
 _CODES: Mapping[type[RtAgentError], Exit] = {
@@ -55,17 +71,33 @@ _CODES: Mapping[type[RtAgentError], Exit] = {
     ConsumerNotFound: Exit.NOT_FOUND,
     ConsumerInUse: Exit.CONFLICT,
     ClaimConflict: Exit.CONFLICT,
+    GuestRunning: Exit.CONFLICT,
+    DomainNotAdoptable: Exit.CONFLICT,
     ClaimExpired: Exit.CONFLICT,
     IllegalTransition: Exit.CONFLICT,
     IdentityError: Exit.CONFLICT,
+    NodeDraining: Exit.CONFLICT,
+    NoValidHost: Exit.REFUSED,
+    HostNotFound: Exit.NOT_FOUND,
+    AggregateNotFound: Exit.NOT_FOUND,
+    AggregateHostNotFound: Exit.NOT_FOUND,
+    AggregateConflict: Exit.CONFLICT,
     RestoreNotFound: Exit.CONFLICT,
+    ServerNotFound: Exit.NOT_FOUND,
+    OperationNotFound: Exit.NOT_FOUND,
+    ServerConflict: Exit.CONFLICT,
 }
+
+#: The causes of failed operations that a conductor meets, by the name of the error.
+_CAUSES = {type_.__name__: code for type_, code in _CODES.items()} | {"NoValidHost": Exit.REFUSED}
 
 
 def exit_code(error: BaseException) -> Exit:
     """Return the exit code of a command that ended with an error."""
     if isinstance(error, RtAgentError) and error.retriable:
         return Exit.RETRY
+    if isinstance(error, OperationFailed):
+        return _CAUSES.get(error.kwargs["error"]["error"], Exit.ERROR)
     return next((code for type_, code in _CODES.items() if isinstance(error, type_)), Exit.ERROR)
 
 

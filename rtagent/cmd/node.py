@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rtagent.cmd.base import Action, List, Row, Rows, Show
+from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
 from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Counts, KeyValues, OrEmpty, PciPools
@@ -139,14 +139,15 @@ class NodeRemove(Action):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("node", help="The uuid or hypervisor_hostname of the node.")
-        return parser
+        return with_dry_run(parser, "remove")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        database = self.app.client.database
+        database, dry_run = self.app.client.database, parsed_args.dry_run
         now = database.now()
         rule = removal_rule(now, self.app.client.settings.default.service_down_time)
-        node = database.remove_node(parsed_args.node, rule, now).node
-        self.app.LOG.info("node %s (%s) is removed", node.hypervisor_hostname, node.uuid)
+        node = database.remove_node(parsed_args.node, rule, now, dry_run=dry_run).node
+        done = "would be" if dry_run else "is"
+        self.app.LOG.info("node %s (%s) %s removed", node.hypervisor_hostname, node.uuid, done)
 
 
 def add_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

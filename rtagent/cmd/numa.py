@@ -147,4 +147,6 @@ def _owners(host: Document) -> Iterator[Text]:
         name = f" {printable(cpus[0]['name'])}" if cpus[0]["name"] else ""
         kind = "domain" if use == FOREIGN else "instance"
         line = Text(use, style=STYLES[use])
-        yield line.append(f" {numbers}: {kind}{name} ({owner})", style="not bold default")
+        yield line.append(
+            f" {numbers}: {kind}{name} ({printable(owner)})", style="not bold default"
+        )

@@ -12,22 +12,30 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from rtagent.api.client import as_error
+from rtagent.api.event_tail import tail_of
+from rtagent.api.events import events
 from rtagent.api.routes import NO_AUDIT, Sources, answer
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_existing
-from rtagent.db.history import ClaimEvent
+from rtagent.db.event_log import SqlEventLog
 from rtagent.db.nodes import Rule, SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAgentError
 from rtagent.model.claim_end import ClaimEnd
+from rtagent.model.claim_event import ClaimEvent
+from rtagent.model.event_log import RecordedEvents
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.stored import Stored
 from rtagent.placement.adoption import Adoption, AdoptionFile
 from rtagent.placement.offers import with_offers
 from rtagent.ports import Service
+from rtagent.scheduler.errors import HostNotFound
+
+#: Commits whose events are read at once.
+_ROWS = 1000
 
 
 class OfflineDatabase:
@@ -64,6 +72,23 @@ class OfflineDatabase:
             for event in self._store.history(record.node.uuid, claim_uuid)
         ]
 
+    def event_text(self, filters: Mapping[str, str]) -> str:
+        """Return what ``/events`` would have, of the only node that the database has.
+
+        :raises RtAgentError: it has several nodes, or none. :raises InvalidRequest:
+        """
+        nodes = [each.node for each in self._nodes.records() if each.deleted_at is None]
+        if len(nodes) != 1:
+            names = ", ".join(node.host for node in nodes) or "none"
+            raise RtAgentError(
+                f"the database has events of these hosts: {names}; ask the agent of one of them"
+            )
+        rows, last = list[RecordedEvents](), 0
+        log = SqlEventLog(self._engine)
+        while found := log.read(nodes[0].uuid, last, _ROWS):
+            rows, last = [*rows, *found], found[-1].last
+        return events(tail_of(rows), filters).body.decode()
+
     def ended(self, node_uuid: str, owners: Collection[str]) -> Mapping[str, ClaimEnd]:
         """Return how the last claim of each of these owners on a node ended, by owner."""
         return self._store.ended(node_uuid, owners)
@@ -72,14 +97,27 @@ class OfflineDatabase:
         """Return all services, by host."""
         return self._registry.services()
 
+    def force_down(self, host: str, forced_down: bool) -> Service:
+        """Force the service of a host down, or no longer.
+
+        :raises HostNotFound: it has no record. :raises SchemaMismatch: StoreUnavailable:
+        """
+        migrate.check(self._engine)
+        if host not in {each.host for each in self.services()}:
+            raise HostNotFound(host=host)
+        return self._registry.set_forced_down(host, forced_down)
+
     def now(self) -> datetime:
         """Return the time by which heartbeats are recorded: that of the database's server."""
         return self._registry.now(datetime.now(UTC))
 
-    def remove_node(self, name: str, rule: Rule, now: datetime) -> NodeRecord:
+    def remove_node(
+        self, name: str, rule: Rule, now: datetime, *, dry_run: bool = False
+    ) -> NodeRecord:
         """Mark the record of a node as removed.
 
         :param name: its uuid or hypervisor_hostname. :param rule: decides whether it may go.
+        :param dry_run: only evaluate the rule.
         :raises NodeNotFound: there is no such node. :raises SchemaMismatch: the schema is not that
             of this program. :raises RtAgentError: the rule's refusal.
         """
@@ -89,7 +127,7 @@ class OfflineDatabase:
         if len(found) != 1:
             known = ", ".join(f"{node.hypervisor_hostname} ({node.uuid})" for node in present)
             raise NodeNotFound(node=name, served=known or "none")
-        return self._nodes.remove(found[0].uuid, rule, now)
+        return self._nodes.remove(found[0].uuid, rule, now, dry_run=dry_run)
 
     def adopted(self, state: NodeState, adoption: Adoption) -> NodeState:
         """Return a state with an adoption in force, and so with other providers for the provider

@@ -18,7 +18,6 @@ from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import Lines
 from rtagent.errors import (
-    ConfigError,
     HypervisorUnavailable,
     NodeNotFound,
     PlacementError,
@@ -28,7 +27,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.diff import Difference, differences
-from rtagent.placement.loading import load
+from rtagent.placement.loading import load, not_configured
 from rtagent.placement.ownership import MemoryOwnership, OwnershipFile, obsolete_providers
 from rtagent.placement.provider import InventoryRecord, Tree
 from rtagent.placement.synchroniser import read_provider
@@ -138,12 +137,10 @@ def with_node(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def placement_api(client: Client) -> HttpPlacement:
-    """Return the client of Placement. :raises ConfigError: nothing is published."""
+    """Return the client of Placement. :raises PlacementError: it is not configured."""
     api = load(client.conf)
     if api is None:
-        raise ConfigError(
-            group="placement", option="auth_type", value="", rule="unset: nothing is published"
-        )
+        raise not_configured()
     return api
 
 

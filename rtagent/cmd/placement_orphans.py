@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rtagent.cmd.base import List, Row, Rows, Show
+from rtagent.cmd.base import List, Row, Rows, Show, with_dry_run
 from rtagent.cmd.cells import Column
 from rtagent.cmd.client import Client
 from rtagent.cmd.output import timestamp
@@ -69,30 +69,37 @@ class PlacementOrphansDelete(Show):
         parser.add_argument(
             "consumer", help="The uuid of the consumer, as placement orphans lists it."
         )
-        return with_node(parser)
+        return with_dry_run(with_node(parser), "delete")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         client, uuid = self.app.client, parsed_args.consumer
         api, state = placement_api(client), node_state(client, parsed_args.node)
         names = _providers(api, state)
+        had: dict[str, Mapping[str, int]] = {}
 
-        def nothing(now: AllocatedConsumer) -> Parts:
+        def nothing(now: AllocatedConsumer) -> Parts | None:
             check_deletable(node_state(client, state.node.uuid), uuid)
-            return {}
+            had.update(now.parts)
+            return None if parsed_args.dry_run else {}
 
         shared = state.policy.placement.disk_provider
+        identity = api.consumer(uuid)
         changed = change_parts(api, uuid, names.keys(), nothing, shared=shared)
-        if changed is None:
+        if changed is None and not had:
             raise ConsumerNotFound(consumer_uuid=uuid, node=state.node.hypervisor_hostname)
+        before = had if changed is None else changed.before
         elsewhere = {
-            name: part["resources"] for name, part in api.consumer(uuid)["allocations"].items()
+            name: part["resources"]
+            for name, part in api.consumer(uuid)["allocations"].items()
+            if name not in before
         }
-        deleted = {names.get(name, name): resources for name, resources in changed.before.items()}
+        deleted = {names.get(name, name): resources for name, resources in before.items()}
         shown = {
             "consumer": uuid,
-            "type": changed.identity.consumer_type,
-            "project": changed.identity.project_id,
-            "deleted": AllocatedParts(deleted),
+            "type": identity.get("consumer_type", ""),
+            "project": identity.get("project_id", ""),
+            "deleted": AllocatedParts({} if parsed_args.dry_run else deleted),
+            **({"would_be_deleted": AllocatedParts(deleted)} if parsed_args.dry_run else {}),
             "kept_elsewhere": AllocatedParts(elsewhere),
         }
         return tuple(shown), tuple(shown.values())

@@ -16,9 +16,10 @@ from cliff.app import App
 from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from cliff.help import HelpCommand
+from oslo_config.types import HostDomain
 
 import rtagent
-from rtagent.api.address import parse
+from rtagent.api.address import parse_client
 from rtagent.cmd.client import CONFIG_FILE, Client
 from rtagent.cmd.exit_codes import Exit, exit_code, exit_code_help
 from rtagent.errors import ConfigError
@@ -29,6 +30,27 @@ GROUP = "rtagent.cli"
 
 #: Seconds for which a command waits for the reply to an RPC call.
 TIMEOUT = 30.0
+
+
+#: The first words of commands that ask no agent over RPC, so that ``--host`` would do nothing.
+LOCAL = (
+    ("broker",),
+    ("config",),
+    ("db",),
+    ("doctor",),
+    ("host", "simulate"),
+    ("policy",),
+    ("schema",),
+    ("token",),
+    ("upgrade",),
+)
+#: The first words of commands with a ``--host`` of their own: the host that a server shall use, or
+#: that of a key.
+OWN_HOST = ("key", "server")
+#: Characters of a line that is logged. Messages may quote arguments, files and names of any length.
+MAX_LINE = 8000
+#: Characters of a message about an argument.
+MAX_QUOTED = 500
 
 
 class Commands(CommandManager):
@@ -108,10 +130,12 @@ class Shell(App):
                 "epilog": exit_code_help(),
                 "formatter_class": argparse.RawDescriptionHelpFormatter,
                 "allow_abbrev": False,
+                "conflict_handler": "resolve",  # for --version
             },
         )
+        _add_version(parser)
         _add_options(parser)
-        return parser
+        return one_line_errors(parser)
 
     def configure_logging(self) -> None:
         super().configure_logging()
@@ -121,13 +145,49 @@ class Shell(App):
             console.addFilter(logging.Filter(self.NAME))
 
     def initialize_app(self, argv: list[str]) -> None:
+        if self.options.version:
+            self._print_version()
+            raise SystemExit(Exit.OK)
         self.client = Client(self.options, self.LOG)
+
+    def _print_version(self) -> None:
+        """Print the version; with ``-v``, those of what the program runs on, too."""
+        from rtagent.service.versions import versions
+
+        lines = [*versions()] if self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL else []
+        print(*(lines or [f"{self.NAME} {rtagent.__version__}"]), sep="\n", file=self.stdout)
+
+    def get_fuzzy_matches(self, cmd: str) -> list[str]:
+        """Return the commands that have the word, as ``node drain`` has ``drain``; if there are
+        none, those that begin with a similar one."""
+        named = sorted(name for name, _ in self.command_manager if cmd in name.split())
+        return named or list(super().get_fuzzy_matches(cmd))
+
+    def prepare_to_run_command(self, cmd: Command) -> None:
+        """Refuse ``--host`` where the command would act on this machine nevertheless."""
+        words = tuple((cmd.cmd_name or "").split())
+        if any(words[: len(each)] == each for each in LOCAL):
+            self.client.refuse_host("this command is for this machine only: leave it out")
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command. ``rtagent COMMAND ... --help`` arrives here as ``help COMMAND ...``."""
         if argv[0] == "help":
             argv = ["help", *takewhile(lambda word: not word.startswith("-"), argv[1:])]
-        return super().run_subcommand(argv)
+        return super().run_subcommand(self._with_own_host(argv))
+
+    def _with_own_host(self, argv: list[str]) -> list[str]:
+        """Give ``--host`` to the command if it has an option of that name. The parser of the
+        options before a command also finds those after it.
+        """
+        if self.options.host is None or argv[0] not in OWN_HOST:
+            return argv
+        try:
+            _, _, rest = self.command_manager.find_command(argv)
+        except ValueError:
+            return argv  # an unknown command
+        host, self.options.host = self.options.host, None
+        words = len(argv) - len(rest)
+        return [*argv[:words], f"--host={host}", *rest]
 
     def clean_up(self, cmd: Command, result: int, err: BaseException | None) -> None:
         self._failure = err
@@ -162,7 +222,30 @@ class MessageFormatter(logging.Formatter):
             if isinstance(error, BaseExceptionGroup)
             else [record.getMessage()]
         )
-        return "\n".join(f"rtagent: {printable(line)}" for line in lines)
+        return "\n".join(f"rtagent: {printable(line, MAX_LINE)}" for line in lines)
+
+
+def one_line_errors(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Make a parser report an error in one line, in which the arguments are escaped.
+
+    argparse prints the usage first, which hides the error.
+    """
+
+    def error(message: str) -> NoReturn:
+        help_ = f"{parser.prog} --help"
+        parser.exit(Exit.USAGE, f"rtagent: {printable(message, MAX_QUOTED)} (see {help_})\n")
+
+    parser.error = error  # type: ignore[method-assign]
+    return parser
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    """Replace cliff's option, which ends the program before the options after it are read."""
+    parser.add_argument(
+        "--version",
+        action="store_true",
+        help="Print the version; with -v, those of the libraries that it runs on, too.",
+    )
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +265,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--socket",
         type=_address,
         metavar="ADDRESS",
-        help="The address of the read API. Default: [api] address of the configuration.",
+        help="The address of the read API: a path, IP:PORT, or https://NAME:PORT with the token in"
+        " $RTAGENT_TOKEN. Default: [api] address of the configuration.",
+    )
+    parser.add_argument(
+        "--host",
+        type=_host,
+        metavar="HOST",
+        help="Ask the agent of this service host, from any machine with the message broker's"
+        " transport_url: reads and changes go over RPC. Default: the agent of this machine.",
     )
     parser.add_argument(
         "--offline",
@@ -201,10 +292,20 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _address(text: str) -> str:
     """Return an address of the read API."""
     try:
-        parse(text)
+        parse_client(text)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error.kwargs['rule']}") from error
     return text
+
+
+def _host(text: str) -> str:
+    """Return the name of a service host: what the option of an agent may be."""
+    try:
+        found: str = HostDomain()(text)
+    except ValueError as error:
+        rule = "is not the name of a service host: it must be a host name or an address"
+        raise argparse.ArgumentTypeError(f"{text!r} {rule}, as [DEFAULT] host") from error
+    return found
 
 
 def _seconds(text: str) -> float:

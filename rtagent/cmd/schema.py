@@ -1,4 +1,4 @@
-"""rtagent schema: the methods and JSON Schemas of the RPC API, for conductors in any language."""
+"""rtagent schema: the methods and JSON Schemas of the RPC API, and those of events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from typing import Any
 from rtagent.cmd.base import List, Row, Rows, Show, Text
 from rtagent.cmd.cells import Column
 from rtagent.cmd.output import Lines, YesNo
-from rtagent.rpc import schemas
-from rtagent.rpc.methods import METHODS
+from rtagent.errors import InvalidRequest
+from rtagent.model.event import EVENT_TYPES, VERSION
+from rtagent.rpc import schemas, topics
 from rtagent.rpc.reference import reference
+from rtagent.rpc.tables import TABLES
+
+#: In place of a topic: the events of an agent.
+EVENTS = "events"
 
 
 class Document(Column[Mapping[str, Any]]):
@@ -23,30 +28,45 @@ class Document(Column[Mapping[str, Any]]):
 
 
 class SchemaList(List):
-    """List the methods of the RPC API."""
+    """List the methods of an RPC API, or the types of events."""
 
     nouns = "methods"
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _with_topic(super().get_parser(prog_name), EVENTS)
+
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        if parsed_args.topic == EVENTS:
+            types = EVENT_TYPES.values()
+            return ("Type", "Meaning"), ((each.name, each.meaning) for each in types)
         columns = ("Method", "Changes state", "Effect")
-        return columns, ((m.name, YesNo(m.changes), m.effect) for m in METHODS.values())
+        methods = TABLES[parsed_args.topic].methods.values()
+        return columns, ((m.name, YesNo(m.changes), m.effect) for m in methods)
 
 
 class SchemaShow(Show):
-    """Show the JSON Schemas of a method: its arguments, as one object, and its reply."""
+    """Show the JSON Schemas of a method, or the JSON Schema of a type of events.
+
+    Those of a method are of its arguments, as one object, and of its reply.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+        parser = _with_topic(super().get_parser(prog_name), EVENTS)
         parser.add_argument(
             "method",
-            metavar="METHOD",
-            choices=list(METHODS),
-            help="The name of a method, from `schema list`.",
+            metavar="NAME",
+            help="The name of a method, or of a type of events, from `schema list`.",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        method = METHODS[parsed_args.method]
+        if parsed_args.topic == EVENTS:
+            return _event(parsed_args.method)
+        methods = TABLES[parsed_args.topic].methods
+        method = methods.get(parsed_args.method)
+        if method is None:
+            rule = f"no method of the topic {parsed_args.topic}; there are {', '.join(methods)}"
+            raise _unknown(parsed_args.method, rule)
         return ("method", "effect", "arguments", "reply", "errors"), (
             method.name,
             method.effect,
@@ -57,7 +77,40 @@ class SchemaShow(Show):
 
 
 class SchemaReference(Text):
-    """Print the reference of the RPC API, a page of reStructuredText."""
+    """Print the reference of an RPC API, a page of reStructuredText."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _with_topic(super().get_parser(prog_name))
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
-        return ("reference",), (reference(),)
+        return ("reference",), (reference(parsed_args.topic),)
+
+
+def _event(name: str) -> Row:
+    """Return what is shown of a type of events. :raises InvalidRequest: there is no such type."""
+    type_ = EVENT_TYPES.get(name)
+    if type_ is None:
+        raise _unknown(name, f"no type of events; there are {', '.join(EVENT_TYPES)}")
+    return ("type", "meaning", "version", "schema"), (
+        type_.name,
+        type_.meaning,
+        VERSION,
+        Document(schemas.event(type_)),
+    )
+
+
+def _unknown(name: str, rule: str) -> InvalidRequest:
+    return InvalidRequest(method="schema show", errors=[{"path": name, "message": rule}])
+
+
+def _with_topic(parser: argparse.ArgumentParser, *more: str) -> argparse.ArgumentParser:
+    """:param more: what can be named in addition to the topics of RPC APIs."""
+    parser.add_argument(
+        "--topic",
+        choices=[*TABLES, *more],
+        default=topics.AGENT,
+        help="The API: of the agents, or of the schedulers"
+        + (", or the events of an agent" if more else "")
+        + ". Default: %(default)s.",
+    )
+    return parser

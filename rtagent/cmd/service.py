@@ -66,6 +66,30 @@ class ServiceEnable(Action):
         self.app.LOG.info("%s is enabled", service["host"])
 
 
+class ServiceForceDown(Action):
+    """Record that a host is down, whatever its agent reports, or (--off) that it no longer is.
+
+    No scheduler selects the host, and `server evacuate` starts its servers elsewhere. Do it only
+    if the guests of the host do not run any more: the host is switched off, or fenced. Any
+    scheduler makes the change; with --offline it is made in the database that all share. An agent
+    that runs learns of it at its next heartbeat or report, and grants no claims until --off.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", help="The service host.")
+        parser.add_argument("--off", action="store_true", help="The host is back.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        client, host, down = self.app.client, parsed_args.host, not parsed_args.off
+        if self.app.options.offline:
+            client.database.force_down(host, down)
+        else:
+            client.call_scheduler("force_down_service", host=host, forced_down=down)
+        self.app.LOG.info("%s is %s", host, "forced down" if down else "no longer forced down")
+
+
 def is_up(seen: datetime | None, now: datetime, down_time: float) -> bool:
     """Return whether a service is up.
 

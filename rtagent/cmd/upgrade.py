@@ -18,6 +18,7 @@ from oslo_upgradecheck.upgradecheck import UPGRADE_CHECK_MSG_MAP, Code, Result, 
 from rtagent.cmd.base import List, Rows
 from rtagent.cmd.cells import safe
 from rtagent.cmd.client import Client
+from rtagent.conf.not_honoured import not_honoured
 from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import deprecated, unknown
 from rtagent.db import durability, migrate
@@ -57,7 +58,7 @@ class UpgradeChecks(UpgradeCommands):
         self._records: Sequence[NodeRecord] | None = None
         self._hypervisor: HostIdentity | None = None
         self._upgrade_checks = tuple(
-            (title, (UpgradeChecks._recorded, {"title": title, "check": check}))
+            (title, (UpgradeChecks.recorded, {"title": title, "check": check}))
             for title, check in (
                 ("Configuration", UpgradeChecks.configuration),
                 ("Options", UpgradeChecks.options),
@@ -77,13 +78,17 @@ class UpgradeChecks(UpgradeCommands):
         return Result(Code.SUCCESS)
 
     def options(self) -> Result:
-        """Warn about deprecated and unknown options, and about questionable values."""
+        """Fail with options of Nova that the agent would ignore. Warn about deprecated and unknown
+        options, and about questionable values.
+        """
         settings, conf = self._valid_settings(), self._client.conf
+        if ignored := list(not_honoured(conf)):
+            return Result(Code.FAILURE, "\n".join(map(str, ignored)))
         warnings = [*deprecated(conf), *unknown(conf), *settings.doubts()]
         return Result(Code.WARNING, "\n".join(warnings)) if warnings else Result(Code.SUCCESS)
 
     def database(self) -> Result:
-        """Fail if the schema is not that of this release, or the database may lose what is
+        """Fail if this release may not write to the schema, or the database may lose what is
         committed. Warn if there is no database yet.
         """
         options = self._valid_settings().database
@@ -93,13 +98,13 @@ class UpgradeChecks(UpgradeCommands):
             self._records = ()
             return Result(Code.WARNING, error.message)
         try:
-            migrate.check(engine)
+            schema = migrate.check(engine)
             if options.require_durability:
                 durability.require(engine)
             self._records = SqlNodes(engine).records()
         finally:
             engine.dispose()
-        return Result(Code.SUCCESS, f"the schema is {migrate.HEAD}")
+        return Result(Code.SUCCESS, f"the schema is {schema}")
 
     def hypervisor(self) -> Result:
         """Fail if libvirt is unreachable."""
@@ -208,7 +213,7 @@ class UpgradeChecks(UpgradeCommands):
             raise _NotChecked("the configuration has mistakes")
         return self._settings
 
-    def _recorded(self, title: str, check: Callable[[UpgradeChecks], Result]) -> Result:
+    def recorded(self, title: str, check: Callable[[UpgradeChecks], Result]) -> Result:
         """Make one check. An expected error is a failure."""
         try:
             result = check(self)

@@ -67,6 +67,7 @@ def test_a_document_keeps_its_lines_and_its_meaning():
 def test_shell_variables_are_literal():
     assert safe("$(id) `id` \\", "shell") == "\\$(id) \\`id\\` \\\\"
     assert safe(OrEmpty("$x"), "shell") == r"\$x"
+    assert safe([{"name": "$(id)"}], "shell") == r"[{'name': '\$(id)'}]"
 
 
 def test_lists_are_shown_as_python_shows_them():

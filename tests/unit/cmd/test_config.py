@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from rtagent.cmd.exit_codes import Exit
+from rtagent.rpc.trust.private_key import PrivateKey
 from tests.functional.cli.shell import Outcome, run
+from tests.support.trust import KeyFiles
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def test_every_mistake_has_a_line(check):
     assert outcome.out == ""
     assert outcome.err.splitlines() == [
         "rtagent: [claims] claim_expiry_time = 0: Should be greater than or equal to 10",
-        "rtagent: [api] address = here: must be an absolute path or 127.0.0.1:PORT",
+        "rtagent: [api] address = here: must be an absolute path or 127.0.0.1:PORT (or another IP)",
     ]
 
 
@@ -86,6 +88,14 @@ def test_options_of_libraries_are_checked(check, text, mistake):
     assert (outcome.code, outcome.err) == (Exit.ERROR, f"rtagent: {mistake}\n")
 
 
+@pytest.mark.parametrize("option", ["enabled_filters", "weight_classes"])
+def test_filters_and_weighers_are_loaded(check, option):
+    outcome = check(f"[filter_scheduler]\n{option} = NoSuchRule\n")
+
+    assert outcome.code == Exit.ERROR
+    assert f"[filter_scheduler] {option} = NoSuchRule: is not installed" in outcome.err
+
+
 def test_options_of_the_log_are_checked(check):
     outcome = check("[DEFAULT]\ndebug = perhaps\n")
 
@@ -138,3 +148,34 @@ def test_the_sample_configuration_is_printed():
     sample = Path(__file__).parents[3] / "etc" / "rtagent" / "rtagent.conf.sample"
 
     assert run("config", "generate") == (0, sample.read_text(), "")
+
+
+@pytest.mark.parametrize(
+    "option, key, rule",
+    [
+        ("require_signature = true", None, "require_signature = True: needs keys_file"),
+        ("verify_replies = true", None, "verify_replies = True: needs keys_file"),
+        ("keys_file = {}/none.yaml", None, "none.yaml: cannot be read: No such file"),
+        ("keys_file = {0}/keys.yaml\nsigning_key = {0}/nova.pem", "nova", "is not the private"),
+        ("signing_key = {}/open.pem", "open", "every user may read or write it: chmod o-rwx"),
+    ],
+    ids=["required", "verified", "missing", "other-key", "readable"],
+)
+def test_wrong_keys_are_mistakes(check, tmp_path, option, key, rule):
+    files = KeyFiles(tmp_path)
+    if key is not None:
+        files.add(key, "conductor")
+        files.file(key).write_text(PrivateKey.generate(key).pem())
+        files.file(key).chmod(0o644 if key == "open" else 0o600)
+    outcome = check(f"[rpc]\n{option.format(tmp_path)}\n")
+    assert outcome.code == Exit.ERROR
+    assert rule in outcome.err
+    assert outcome.err.startswith("rtagent: [rpc] ")
+
+
+def test_good_keys_are_good(check, tmp_path):
+    files = KeyFiles(tmp_path)
+    files.add("nova", "conductor")
+    options = files.options("nova", require_signature=True, verify_replies=True)
+    lines = "".join(f"{name} = {value}\n" for name, value in options.items())
+    assert check(f"[rpc]\n{lines}").code == 0

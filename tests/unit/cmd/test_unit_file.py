@@ -3,22 +3,26 @@
 import configparser
 from pathlib import Path
 
-from rtagent.cmd.rtagentd import EX_CONFIG
+import pytest
+
+from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.conf import compute, default
 from rtagent.conf.libraries import LIBRARIES, listed
 from rtagent.virt import power
 
 ETC = Path(__file__).parents[3] / "etc" / "rtagent"
+UNITS = ("rtagent.service", "rtagent-scheduler.service")
 
 
 def service(file: str = "rtagent.service") -> configparser.SectionProxy:
-    unit = configparser.ConfigParser(interpolation=None)
+    unit = configparser.ConfigParser(interpolation=None, strict=False)  # a key may be repeated
     unit.read(ETC / file)
     return unit["Service"]
 
 
-def test_the_unit_notifies_has_a_watchdog_and_does_not_restart_after_a_config_error():
-    unit = service()
+@pytest.mark.parametrize("file", UNITS)
+def test_the_unit_notifies_has_a_watchdog_and_does_not_restart_after_a_config_error(file):
+    unit = service(file)
 
     assert unit["Type"] == "notify"
     assert unit["TimeoutStartSec"] == "infinity"
@@ -27,18 +31,33 @@ def test_the_unit_notifies_has_a_watchdog_and_does_not_restart_after_a_config_er
     assert unit["ExecReload"].endswith("-HUP $MAINPID")
 
 
-def test_the_unit_bounds_memory_and_threads():
+@pytest.mark.parametrize("file", UNITS)
+def test_the_unit_bounds_memory_and_threads(file):
     pools = {option.dest: option.default for _, options in listed(LIBRARIES) for option in options}
 
-    assert service()["MemoryMax"].endswith("G")
+    assert service(file)["MemoryMax"].endswith("G")
     threads = pools["executor_thread_pool_size"] + pools["rpc_conn_pool_size"]
-    assert int(service()["TasksMax"]) > 2 * threads
+    assert int(service(file)["TasksMax"]) > 2 * threads
+
+
+def test_the_scheduler_is_confined_as_the_agent_is():
+    agent, scheduler = service(), service("rtagent-scheduler.service")
+    start = list(agent).index("capabilityboundingset")
+    confinement = list(agent)[start:]
+    assert len(confinement) > 20
+    assert {name: scheduler[name] for name in confinement} == {
+        name: agent[name] for name in confinement
+    }
+    assert scheduler["User"] == agent["User"]
+    assert scheduler["ExecStart"] == "/usr/bin/rtagent-scheduler"
+    assert "SupplementaryGroups" not in scheduler  # it does not connect to libvirt
 
 
 def test_the_unit_makes_the_daemons_directories_writable():
     defaults = {option.dest: option.default for option in default.OPTS}
 
-    assert defaults["state_path"] == f"/var/lib/{service()['StateDirectory']}"
+    for file in UNITS:
+        assert defaults["state_path"] == f"/var/lib/{service(file)['StateDirectory']}"
     assert defaults["lock_path"] == f"/run/{service()['RuntimeDirectory']}"
     assert service()["RuntimeDirectoryPreserve"] == "yes"
 

@@ -1,0 +1,276 @@
+"""rtagent server: build, move and delete servers, with a scheduler and the agents of all hosts."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses threads
+
+# isort: split
+import msgspec
+from oslo_context.context import RequestContext
+
+from rtagent.cmd import server_request
+from rtagent.cmd.base import Action, List, Row, Rows, Show, with_dry_run
+from rtagent.cmd.exit_codes import Exit, exit_code
+from rtagent.cmd.output import KeyValues, OrEmpty, timestamp
+from rtagent.conductor.conductor import Conductor
+from rtagent.conductor.errors import ServerConflict, ServerNotFound
+from rtagent.conductor.opening import open_conductor, open_records
+from rtagent.conductor.progress import progress_of
+from rtagent.embedded import SystemClock
+from rtagent.errors import InvalidRequest, RtAgentError
+from rtagent.model.server import Server, ServerOperation
+from rtagent.rpc.roles import CONDUCTOR
+
+
+def _host(server: Server) -> Any:
+    return OrEmpty(server.place and server.place.host)
+
+
+_LIST_COLUMNS: dict[str, Callable[[Server], Any]] = {
+    "uuid": lambda server: server.uuid,
+    "name": lambda server: server.name,
+    "vm_state": lambda server: server.vm_state,
+    "task_state": lambda server: OrEmpty(server.task_state),
+    "host": _host,
+    "vcpus": lambda server: server.spec.flavor.vcpus,
+    "memory_mb": lambda server: server.spec.flavor.memory_mb,
+    "operation": lambda server: OrEmpty(server.operation_uuid),
+}
+_SHOW_COLUMNS: dict[str, Callable[[Server], Any]] = {
+    **_LIST_COLUMNS,
+    "flavor": lambda server: KeyValues(msgspec.to_builtins(server.spec.flavor)),
+    "claim": lambda server: OrEmpty(server.place and server.place.claim["uuid"]),
+    "source_host": lambda server: OrEmpty(server.move and server.move.source.host),
+    "migration": lambda server: OrEmpty(server.move and server.move.migration.uuid),
+    "project_id": lambda server: OrEmpty(server.spec.project_id),
+    "user_id": lambda server: OrEmpty(server.spec.user_id),
+    "created_at": lambda server: timestamp(server.created_at.isoformat()),
+    "updated_at": lambda server: timestamp(server.updated_at.isoformat()),
+}
+
+
+class ServerList(List):
+    """List the servers of the conductor's database, oldest first."""
+
+    nouns = "servers"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        cells = _LIST_COLUMNS.values()
+        servers = open_records(self.app.client.settings).servers()
+        return tuple(_LIST_COLUMNS), [tuple(cell(each) for cell in cells) for each in servers]
+
+
+class ServerShow(Show):
+    """Show a server of the conductor's database."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return with_server(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        servers = open_records(self.app.client.settings).servers()
+        return _row(find(servers, parsed_args.server))
+
+
+class Working:
+    """What commands that work on operations have in common.
+
+    :ivar last: the operation that the conductor works on.
+    """
+
+    app: Any
+    last: ServerOperation | None = None
+
+    @contextmanager
+    def conductor(self) -> Iterator[Conductor]:
+        """Open a conductor. Each step is logged. An interrupted operation can be resumed."""
+        client = self.app.client
+        try:
+            with open_conductor(
+                client.conf,
+                client.settings,
+                clock=SystemClock(),
+                context=RequestContext(user_id=getpass.getuser(), roles=[CONDUCTOR]),
+                timeout=client.options.timeout,
+                listener=self._log,
+            ) as conductor:
+                yield conductor
+        except KeyboardInterrupt:
+            if self.last is None:
+                raise
+            self.app.LOG.error(
+                "%s of server %s was interrupted before its step %s ended. Continue it with:"
+                " rtagent server resume %s",
+                self.last.kind,
+                self.last.server_uuid,
+                self.last.step,
+                self.last.uuid,
+            )
+            raise SystemExit(Exit.RETRY) from None
+
+    def _log(self, operation: ServerOperation) -> None:
+        self.last = operation
+        selection = progress_of(operation.progress).selection
+        self.app.LOG.info(
+            "%s %s: %s%s%s",
+            operation.kind,
+            operation.server_uuid,
+            "" if operation.forward else "undo ",
+            operation.step,
+            f" ({selection.host})" if selection else "",
+        )
+
+
+class Operation(Show, Working):
+    """A command that works on one operation, and shows the server after it."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        with self.conductor() as conductor:
+            server = self.operate(conductor, parsed_args)
+        assert server is not None
+        return _row(server)
+
+    @abstractmethod
+    def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
+        """Work on the operation."""
+
+
+class ServerBuild(Operation):
+    """Build a server: on the host that the scheduler selects, or on a given one.
+
+    If a host refuses, the next one is tried. Each step is logged. An interrupted build can be
+    continued: `server resume`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="NAME", help="The name of the server.")
+        parser.add_argument("--uuid", metavar="UUID", help="Its uuid. Default: a new one.")
+        parser.add_argument(
+            "--domain",
+            metavar="FILE",
+            help="A libvirt domain document with disks and networks, into which the claim is"
+            " merged. Default: a minimal one.",
+        )
+        server_request.add_arguments(parser)
+        return parser
+
+    def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
+        spec, document = server_request.request(args), server_request.domain_document(args)
+        return conductor.build(spec, server_uuid=args.uuid, name=args.name, document=document)
+
+
+class ServerDelete(Action, Working):
+    """Delete a server: its guest, its claims, and its record.
+
+    With --force it is deleted although a host does not answer, and in the middle of another
+    operation. What the host has of it is removed later: `server owed list`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = with_server(super().get_parser(prog_name))
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="Delete it although a host does not answer. Requires --reason.",
+        )
+        parser.add_argument("--reason", metavar="TEXT", help="Why it is forced; it is recorded.")
+        return with_dry_run(parser, "delete")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        reason = parsed_args.reason
+        if parsed_args.force != (reason is not None):
+            mistake = {"path": "--reason", "message": "give --force and --reason together"}
+            raise InvalidRequest(method="server delete", errors=[mistake])
+        if parsed_args.dry_run:
+            self._show(parsed_args.server, parsed_args.force)
+            return
+        with self.conductor() as conductor:
+            server = find(conductor.servers(), parsed_args.server)
+            if not parsed_args.force:
+                conductor.delete(server.uuid)
+            else:
+                conductor.force_delete(server.uuid, reason)
+                self._warn([each for each in conductor.owed() if each.server_uuid == server.uuid])
+        self.app.LOG.info("server %s is deleted", server.uuid)
+
+    def _show(self, wanted: str, force: bool) -> None:
+        """Log what would be deleted. :raises ServerConflict: an operation runs on the server."""
+        server = find(open_records(self.app.client.settings).servers(), wanted)
+        if server.operation_uuid is not None and not force:
+            why = f"the operation {server.operation_uuid} runs on it: rtagent server resume, or"
+            raise ServerConflict(server_uuid=server.uuid, kind="delete", why=f"{why} --force")
+        places = (server.place, server.move.source if server.move else None)
+        hosts = dict.fromkeys(place.host for place in places if place is not None)
+        self.app.LOG.info(
+            "server %s (%s) would be deleted; it has claims on: %s",
+            *(server.name, server.uuid, ", ".join(hosts) or "no host"),
+        )
+
+    def _warn(self, owed: Sequence[ServerOperation]) -> None:
+        for each in owed:
+            source = progress_of(each.progress).source
+            self.app.LOG.warning(
+                "%s still has to be cleared, when it answers again: rtagent server resume %s",
+                source and source.host,
+                each.uuid,
+            )
+
+
+class ServerResume(Action, Working):
+    """Continue operations that were interrupted: one, or all that no conductor works on.
+
+    The exit code is that of the first operation that failed or stopped again.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "operation", metavar="OPERATION", nargs="?", help="The uuid of one operation."
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        codes = []
+        with self.conductor() as conductor:
+            for operation in conductor.resume(parsed_args.operation):
+                try:
+                    conductor.work(operation)
+                except RtAgentError as error:
+                    self.app.LOG.error(error)
+                    codes.append(exit_code(error))
+                else:
+                    self.app.LOG.info("%s %s is done", operation.kind, operation.server_uuid)
+        return next(iter(codes), Exit.OK)
+
+
+def find(servers: Sequence[Server], wanted: str) -> Server:
+    """Return the server with a uuid, or the only one with a name.
+
+    :raises ServerNotFound: InvalidRequest:
+    """
+    found = [each for each in servers if wanted == each.uuid]
+    found = found or [each for each in servers if wanted == each.name]
+    if len(found) > 1:
+        uuids = ", ".join(each.uuid for each in found)
+        mistake = {"path": "SERVER", "message": f"several servers have this name: {uuids}"}
+        raise InvalidRequest(method="server", errors=[mistake])
+    if not found:
+        raise ServerNotFound(server_uuid=wanted)
+    return found[0]
+
+
+def with_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the argument that names a server."""
+    parser.add_argument("server", metavar="SERVER", help="The uuid or the name of the server.")
+    return parser
+
+
+def _row(server: Server) -> Row:
+    return tuple(_SHOW_COLUMNS), tuple(cell(server) for cell in _SHOW_COLUMNS.values())

@@ -1,0 +1,157 @@
+"""rtagent server: operations on a server that exists."""
+
+from __future__ import annotations
+
+import argparse
+from abc import abstractmethod
+
+from rtagent.cmd import server_request
+from rtagent.cmd.server import Operation, find, with_server
+from rtagent.conductor.conductor import Conductor
+from rtagent.errors import InvalidRequest
+from rtagent.model.server import Server
+
+
+class _OfServer(Operation):
+    """An operation on a server that exists."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return with_server(super().get_parser(prog_name))
+
+    def operate(self, conductor: Conductor, args: argparse.Namespace) -> Server | None:
+        return self.change(conductor, find(conductor.servers(), args.server), args)
+
+    @abstractmethod
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        """Work on the operation."""
+
+
+class _ToHost(_OfServer):
+    """An operation that selects a host."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--host",
+            metavar="HOST",
+            help="Select only this host. The filters run. Default: the best host.",
+        )
+        return parser
+
+
+class ServerResize(_OfServer):
+    """Resize a server to another flavor, on another host. The guest is stopped for the move.
+
+    Fields without an option stay. Afterwards the server waits for `server confirm` or `server
+    revert`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        server_request.add_flavor(parser)
+        return parser
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        flavor = server_request.new_flavor(args, server.spec.flavor)
+        if flavor == server.spec.flavor:
+            mistake = {"path": "flavor", "message": "give at least one option that changes it"}
+            raise InvalidRequest(method="server resize", errors=[mistake])
+        return conductor.resize(server.uuid, flavor)
+
+
+class ServerConfirm(_OfServer):
+    """End a resize or migration: release what the server had before."""
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.confirm(server.uuid)
+
+
+class ServerRevert(_OfServer):
+    """Return a resized or migrated server to its former flavor and host."""
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.revert(server.uuid)
+
+
+class ServerMigrate(_ToHost):
+    """Move a server to another host: stopped, or with --live while it runs.
+
+    A stopped one then waits for `server confirm` or `server revert`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--live", action="store_true", help="Move it while it runs.")
+        return parser
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        migrate = conductor.live_migrate if args.live else conductor.cold_migrate
+        return migrate(server.uuid, args.host)
+
+
+class ServerEvacuate(_ToHost):
+    """Start a server on another host, because its own has failed.
+
+    What it has on the failed host is removed when that is back: `server resume`.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--host-is-down",
+            action="store_true",
+            help="The guest does not run any more, although the agent of its host answers or"
+            " libvirt shows that it runs.",
+        )
+        return parser
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.evacuate(server.uuid, args.host, host_is_down=args.host_is_down)
+
+
+class ServerShelve(_OfServer):
+    """Shelve a server: stop it, and release all its resources on the host."""
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.shelve(server.uuid)
+
+
+class ServerUnshelve(_ToHost):
+    """Start a shelved server, on any host."""
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.unshelve(server.uuid, args.host)
+
+
+class ServerStart(_OfServer):
+    """Start a stopped server."""
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.start(server.uuid)
+
+
+class ServerStop(_OfServer):
+    """Stop a server. It keeps its claim."""
+
+    def change(
+        self, conductor: Conductor, server: Server, args: argparse.Namespace
+    ) -> Server | None:
+        return conductor.stop(server.uuid)

@@ -1,0 +1,158 @@
+"""The request of a server, from options of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rtagent.cmd.claim_request import FLAVOR, fields, mapping, pair
+from rtagent.errors import InvalidRequest
+from rtagent.model.flavor import Flavor
+from rtagent.model.request_spec import RequestSpec
+from rtagent.model.schema_errors import schema_errors
+from rtagent.virt.libvirt.document import BadDocument, parse
+
+#: The path in the document, and the option that sets it.
+_PATHS = {
+    **{
+        f"$.flavor.{'memory_mb' if o == 'memory' else o.replace('-', '_')}": f"--{o}"
+        for o in FLAVOR
+    },
+    "$.flavor.name": "--flavor-name",
+    "$.flavor.extra_specs": "--property",
+    "$.image.properties": "--image-property",
+    "$.scheduler_hints": "--hint",
+    "$.force_hosts": "--host",
+    "$.availability_zone": "--availability-zone",
+    "$.project_id": "--project",
+    "$.user_id": "--user",
+}
+
+
+def add_flavor(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a flavor."""
+    group = parser.add_argument_group("flavor")
+    for option, (metavar, kind, text) in FLAVOR.items():
+        group.add_argument(f"--{option}", metavar=metavar, type=kind, help=f"{text}.")
+    group.add_argument(
+        "--property",
+        action="append",
+        type=pair,
+        metavar="KEY=VALUE",
+        help="An extra spec; may be repeated.",
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a server to build."""
+    add_flavor(parser)
+    group = parser.add_argument_group("request")
+    for option, metavar, text in (
+        ("--project", "ID", "Its project_id."),
+        ("--user", "ID", "Its user_id."),
+        ("--availability-zone", "NAME", "Only hosts of this availability zone."),
+    ):
+        group.add_argument(option, metavar=metavar, help=text)
+    for option, text in (
+        ("--image-property", "A property of the image; may be repeated."),
+        ("--hint", "A scheduler hint; may be repeated, also with one key."),
+    ):
+        group.add_argument(option, action="append", type=pair, metavar="KEY=VALUE", help=text)
+    add_host(group)
+    group.add_argument(
+        "--volume-backed",
+        action="store_true",
+        help="The root disk is a volume and uses no disk of the host.",
+    )
+
+
+def add_host(parser: argparse._ActionsContainer) -> None:
+    """Add the option that forces a host."""
+    parser.add_argument(
+        "--host", metavar="HOST", help="Use this host, without filters. Default: the best host."
+    )
+
+
+def request(args: argparse.Namespace) -> RequestSpec:
+    """Return the request that the options describe.
+
+    :raises InvalidRequest: names each invalid option.
+    """
+    document: dict[str, Any] = {
+        "flavor": {**fields(args, FLAVOR), **mapping("extra_specs", "--property", args.property)},
+        "image": mapping("properties", "--image-property", args.image_property),
+        "is_bfv": args.volume_backed,
+        "scheduler_hints": _hints(args.hint or ()),
+    }
+    for name, value in (
+        ("project_id", args.project),
+        ("user_id", args.user),
+        ("availability_zone", args.availability_zone),
+    ):
+        if value is not None:
+            document[name] = value
+    if args.host is not None:
+        document["force_hosts"] = [args.host]
+    return _checked("server build", document, RequestSpec, "$")
+
+
+def new_flavor(args: argparse.Namespace, old: Flavor) -> Flavor:
+    """Return a flavor with the fields that options were given for; the others stay.
+
+    :raises InvalidRequest: names each invalid option.
+    """
+    specs = dict(old.extra_specs) | dict(args.property or ())
+    document = {**msgspec.to_builtins(old), **fields(args, FLAVOR), "extra_specs": specs}
+    return _checked("server resize", document, Flavor, "$.flavor")
+
+
+def domain_document(args: argparse.Namespace) -> str | None:
+    """Return the domain document that was named, or None.
+
+    :raises InvalidRequest: it cannot be read, or is not XML.
+    """
+    if args.domain is None:
+        return None
+    try:
+        document = Path(args.domain).read_text()
+        parse(document)
+        return document
+    except (OSError, UnicodeDecodeError, BadDocument) as error:
+        mistake = {"path": "--domain", "message": f"cannot be read: {error}"}
+        raise InvalidRequest(method="server build", errors=[mistake]) from error
+
+
+def _hints(pairs: Any) -> dict[str, Any]:
+    """Return the hints: a text, or a list of texts for a key that was given more than once."""
+    hints: dict[str, Any] = {}
+    for key, value in pairs:
+        known = hints.get(key)
+        if known is None:
+            hints[key] = value
+        else:
+            hints[key] = [*(known if isinstance(known, list) else [known]), value]
+    return hints
+
+
+def _checked(method: str, document: Mapping[str, Any], type_: Any, root: str) -> Any:
+    try:
+        return msgspec.convert(document, type_)
+    except msgspec.ValidationError as refusal:
+        found = schema_errors(msgspec.json.schema(type_), document) or [("$", str(refusal))]
+        errors = [
+            {"path": _option(path.replace("$", root, 1)), "message": message}
+            for path, message in found
+        ]
+        raise InvalidRequest(method=method, errors=errors) from refusal
+
+
+def _option(path: str) -> str:
+    """Return the option that sets a path, and the rest of the path."""
+    for start, option in _PATHS.items():
+        if path == start or path.startswith((f"{start}.", f"{start}[")):
+            return f"{option} {path[len(start) + 1 :]}".rstrip()
+    return path

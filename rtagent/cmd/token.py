@@ -1,0 +1,91 @@
+"""rtagent token: create, list and revoke the tokens that may read over TCP."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rtagent.api.tokens import ROLES, Token, is_name, new_token, read_tokens
+from rtagent.cmd.base import Action, List, Row, Rows, Text, with_dry_run
+from rtagent.cmd.client import Client
+from rtagent.cmd.replaced_file import named_file, replace_file
+from rtagent.errors import ConfigError
+
+
+class TokenCreate(Text):
+    """Create a token, add its digest to [api] tokens_file, and print the token once.
+
+    SIGHUP (`systemctl reload`) makes the daemons read the file again.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", type=_name, help="The name of the reader, such as prometheus.")
+        parser.add_argument("--role", choices=ROLES, default=ROLES[0], help="Default: reader.")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        path = _path(self.app.client)
+        tokens = read_tokens(str(path)) if path.exists() else ()
+        if any(each.name == parsed_args.name for each in tokens):
+            rule = f"has a token {parsed_args.name}: rtagent token revoke removes it"
+            raise _refused(path, rule)
+        text, token = new_token(parsed_args.name, parsed_args.role)
+        _write(path, (*tokens, token))
+        return ("name", "role", "token"), (token.name, token.role, text)
+
+
+class TokenList(List):
+    """List the names and roles of the tokens."""
+
+    nouns = "tokens"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        tokens = read_tokens(str(_path(self.app.client)))
+        return ("name", "role"), [(each.name, each.role) for each in tokens]
+
+
+class TokenRevoke(Action):
+    """Remove a token from [api] tokens_file. The daemons accept it until SIGHUP."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", type=_name, help="The name of the token.")
+        return with_dry_run(parser, "revoke")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        path = _path(self.app.client)
+        tokens = read_tokens(str(path))
+        kept = tuple(each for each in tokens if each.name != parsed_args.name)
+        if kept == tokens:
+            raise _refused(path, f"has no token {parsed_args.name}: rtagent token list shows all")
+        if parsed_args.dry_run:
+            (token,) = set(tokens).difference(kept)
+            self.app.LOG.info("%s (%s) would be revoked", token.name, token.role)
+            return
+        _write(path, kept)
+        self.app.LOG.info("%s is revoked; a daemon refuses it after SIGHUP", parsed_args.name)
+
+
+def _path(client: Client) -> Path:
+    return named_file(client.settings.api.tokens_file, "api", "tokens_file")
+
+
+def _write(path: Path, tokens: Sequence[Token]) -> None:
+    try:
+        replace_file(path, "".join(each.line() for each in tokens))
+    except OSError as exc:
+        raise _refused(path, f"cannot be written: {exc.strerror}") from exc
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must have 1 to 64 letters, digits, dots, underscores and dashes"
+        )
+    return text
+
+
+def _refused(path: Path, rule: str) -> ConfigError:
+    return ConfigError(group="api", option="tokens_file", value=str(path), rule=rule)

@@ -1,0 +1,32 @@
+"""What the daemon imports: it stays in memory for as long as the host runs."""
+
+import subprocess
+import sys
+
+import pytest
+
+#: Packages that are installed, and that only commands, other databases or tests use.
+OTHERS = (
+    *("eventlet", "greenlet"),
+    *("cliff", "rich", "jsonschema"),
+    *("psycopg", "pymysql", "alembic", "mako"),
+    *("rtagent.conductor", "rtagent.scheduler.filters", "rtagent.virt.simulate", "tests"),
+)
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """The modules of a new interpreter that has imported the daemon."""
+    code = "import sys, rtagent.cmd.rtagentd; print(*(n for n, m in sys.modules.items() if m))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.split()
+
+
+@pytest.mark.parametrize("package", OTHERS)
+def test_daemon_does_not_import(package, imported):
+    assert [n for n in imported if n == package or n.startswith(f"{package}.")] == []
+
+
+def test_library_that_looks_for_eventlet_can_be_imported_after_a_program():
+    code = "import rtagent.cmd, oslo_messaging"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

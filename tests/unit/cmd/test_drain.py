@@ -1,0 +1,83 @@
+"""The arguments of ``rtagent node drain``, and its sentence."""
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rtagent.cmd.drain import LONG_COLUMNS, deadline, rows, sentence
+from tests.support.hosts import NOON
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2030-01-31T18:00Z", datetime(2030, 1, 31, 18, tzinfo=UTC)),
+        ("2030-01-31T18:00:30+02:00", datetime(2030, 1, 31, 16, 0, 30, tzinfo=UTC)),
+    ],
+)
+def test_deadline_is_a_time_with_a_zone(text: str, expected: datetime):
+    assert deadline(text) == expected
+
+
+@pytest.mark.parametrize(("text", "hours"), [("90m", 1.5), ("2h", 2), ("1d", 24), ("3600s", 1)])
+def test_deadline_is_a_time_from_now(text: str, hours: float):
+    before = datetime.now(UTC)
+    assert timedelta() <= deadline(text) + timedelta(seconds=1) - before - timedelta(hours=hours)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "soon",
+        "2030-01-31",
+        "2030-01-31T18:00",
+        "2030-02-30T18:00Z",
+        "h",
+        "-1h",
+        "2 h",
+        "999999d",
+        "9999-12-31T23:59-23:00",
+        "\N{ARABIC-INDIC DIGIT TWO}h",
+    ],
+)
+def test_other_deadlines_are_refused_with_an_example(text: str):
+    with pytest.raises(argparse.ArgumentTypeError, match="2030-01-31T18:00Z"):
+        deadline(text)
+
+
+def test_sentence_says_what_remains_and_that_the_deadline_has_passed():
+    drain: dict[str, Any] = {
+        "since": "2026-01-02T11:00:00Z",
+        "reason": "new disks",
+        "deadline": "2026-01-02T12:00:00Z",
+    }
+    found: dict[str, Any] = {"node": "cn1", "drain": drain, "claims": [{}, {}], "orphans": [{}]}
+    assert sentence(found, NOON + timedelta(seconds=1)) == (
+        "cn1 is being drained since 2026-01-02T11:00:00Z, until 2026-01-02T12:00:00Z, which has"
+        " passed: new disks; 2 claims and 1 domain without a claim remain"
+    )
+    assert sentence({**found, "drain": None}, NOON) == "cn1 is not being drained"
+
+
+def test_table_names_instances_and_marks_suspect_claims():
+    claim = {
+        **{
+            "uuid": "c",
+            "owner_id": "i",
+            "kind": "build",
+            "state": "active",
+            "suspect": "it is gone",
+        },
+        **{"vcpus": 2, "memory_mb": 1024, "display_name": "web"},
+    }
+    orphan = {"domain_uuid": "d", "name": "lost", "active": False, "vcpus": 1, "memory_mb": 512}
+    found = list(rows({"node": "cn1", "claims": [claim], "orphans": [orphan]}))
+    shown = [dict(zip(LONG_COLUMNS, each, strict=True)) for each in found]
+    names = ("instance", "what", "state", "vcpus", "node")
+    assert [tuple(each[name] for name in names) for each in shown] == [
+        ("i", "claim", "active, suspect", 2, "cn1"),
+        ("d", "domain", "shut off", 1, "cn1"),
+    ]

@@ -1,0 +1,32 @@
+import pytest
+from oslo_config import cfg
+
+from rtagent.cmd.rpc_caller import agent_caller, scheduler_caller
+from rtagent.errors import ConfigError
+from rtagent.rpc.transport import get_transport
+
+
+def capped(**levels: str) -> cfg.ConfigOpts:
+    """A configuration with [upgrade_levels], and a message bus within this process."""
+    conf = cfg.ConfigOpts()
+    conf([], project="rtagent", default_config_files=[])
+    get_transport(conf, "fake://").cleanup()  # registers the options
+    conf.set_override("transport_url", "fake://")
+    for name, version in levels.items():
+        conf.set_override(name, version, group="upgrade_levels")
+    return conf
+
+
+def test_a_call_that_the_cap_forbids_names_the_option():
+    agent = agent_caller(capped(rtagent="1.0"), "cn1", None, 1)
+    with pytest.raises(ConfigError) as raised:
+        agent.call("get_restore")
+    assert str(raised.value) == (
+        "[upgrade_levels] rtagent = 1.0: get_restore needs 1.1: unset the option when every"
+        " rtagentd is upgraded"
+    )
+    agent.close()
+    scheduler = scheduler_caller(capped(scheduler="0.9"), 1)
+    with pytest.raises(ConfigError, match=r"\[upgrade_levels\] scheduler = 0\.9"):
+        scheduler.call("get_aggregates")
+    scheduler.close()
