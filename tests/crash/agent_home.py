@@ -62,6 +62,9 @@ class ChildHome:
         if self._running is not None and self._running.process.is_alive():
             self.invoke("set_reserve", memory_mb=memory_mb)
 
+    def wait_policy(self) -> None:
+        """The policy is written before the start has ended."""
+
     def kill(self) -> None:
         assert self._running is not None
         os.kill(self._running.process.pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
+from rtagent.api.reply import Reply
 from rtagent.audit import Auditor
 from rtagent.db.engine import open_engine
 from rtagent.db.failing import FailingStore
@@ -31,7 +32,8 @@ from rtagent.model.policy import Policy
 from rtagent.model.retention import Retention
 from rtagent.model.stored import Stored
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, InFlight, PlacementCalls
+from rtagent.rpc.endpoint import Endpoint, PlacementCalls
+from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
@@ -93,6 +95,8 @@ class Child:
                 self._clock,
                 lambda error: None,
             ),
+            report_host=lambda description, instances: None,
+            document=lambda target: Reply(body=b"{}"),
         )
         auditor.run("start")
         self._tracker.set_policy(state.policy, anew=True)
@@ -119,7 +123,7 @@ class Child:
         if own is not None:
             return own(**document)
         try:
-            context = RequestContext(user_id="caller", overwrite=False)
+            context = RequestContext(user_id="caller", roles=["operator"], overwrite=False)
             return getattr(self._endpoint, order)(context, **document)
         except ExpectedException as expected:
             error = expected.exc_info[1]

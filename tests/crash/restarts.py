@@ -38,7 +38,7 @@ def _cut(scenario: Scenario, point: str, name: str, before: Change | None) -> Ch
     elif cause == "policy":  # each start writes the policy of its configuration
         scenario.reserve(50)
         scenario.start(f"{failpoint}:2")
-        scenario.wait_consistent()
+        scenario.home.wait_policy()
         _repeat(scenario, before)
         change = make(scenario)
     else:

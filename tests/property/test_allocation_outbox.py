@@ -1,39 +1,21 @@
 """Random lives of guests on two hosts with one Placement: it gets exactly what the claims have."""
 
-from contextlib import suppress
-
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from rtagent.errors import PlacementError, PlacementUnavailable, RtAgentError
-from rtagent.model.migration import MigrationFacts
+from rtagent.errors import PlacementError, PlacementUnavailable
 from rtagent.placement.memory import MemoryPlacement
-from tests.support.agents import LARGE, SMALL
 from tests.support.allocating_agents import AllocatingAgent, settle
 from tests.support.hosts import ManualClock, uid
+from tests.support.lives import GUESTS, HOSTS, Lives
 from tests.unit.placement.values import record
 
-HOSTS = st.integers(0, 1)
-GUESTS = st.sampled_from([uid(n) for n in (701, 702, 703)])
-FLAVORS = st.sampled_from([SMALL, LARGE])
-KINDS = st.sampled_from(["resize", "migration", "live-migration", "evacuation"])
-VERBS = st.sampled_from(
-    [
-        "start_move_out",
-        "finish_move",
-        "finish_evacuation",
-        "drop_move_claim_at_source",
-        "drop_move_claim_at_dest",
-        "finish_revert",
-        "drop_move_claim",
-    ]
-)
 #: A provider of another tree, on which another client allocates for the guests.
 FOREIGN = uid(799)
 
 
-class Lives(RuleBasedStateMachine):
+class Allocated(Lives[AllocatingAgent]):
     @initialize()
     def begin(self):
         self.api, clock = MemoryPlacement(), ManualClock()
@@ -44,36 +26,7 @@ class Lives(RuleBasedStateMachine):
         record_ = {name: getattr(record(1000), name) for name in record(1).__struct_fields__}
         self.api.put_inventories(FOREIGN, 0, {"VCPU": record_})
         self.foreign = {}
-        self.moves = {}
         self.down = False
-
-    def attempt(self, action):
-        with suppress(RtAgentError):  # illegal in this state, or refused
-            action()
-
-    @rule(host=HOSTS, guest=GUESTS, flavor=FLAVORS)
-    def build(self, host, guest, flavor):
-        self.attempt(lambda: self.hosts[host].run(flavor, guest))
-
-    @rule(host=HOSTS, guest=GUESTS)
-    def release(self, host, guest):
-        for claim in self.hosts[host].state.claims_of(guest)[:1]:
-            self.attempt(lambda claim=claim: self.hosts[host].release(claim))
-
-    @rule(host=HOSTS, guest=GUESTS, flavor=FLAVORS, kind=KINDS)
-    def claim_move(self, host, guest, flavor, kind):
-        move = MigrationFacts(uuid=uid(), migration_type=kind)
-
-        def claim():
-            self.hosts[host].claim_move(move, flavor, guest)
-            self.moves[guest] = move
-
-        self.attempt(claim)
-
-    @rule(host=HOSTS, guest=GUESTS, verb=VERBS)
-    def move(self, host, guest, verb):
-        if guest in self.moves:
-            self.attempt(lambda: self.hosts[host].move(verb, self.moves[guest], guest))
 
     @rule(host=HOSTS, guest=GUESTS)
     def delete(self, host, guest):
@@ -83,10 +36,6 @@ class Lives(RuleBasedStateMachine):
     def turn(self, host, seconds):
         self.hosts[host].clock.advance(seconds)
         self.hosts[host].outbox.turn()
-
-    @rule(host=HOSTS)
-    def kill(self, host):
-        self.hosts[host].start()
 
     @rule(down=st.booleans())
     def outage(self, down):
@@ -114,7 +63,7 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_written_or_in_the_outbox(self):
-        for host in getattr(self, "hosts", ()):
+        for host in self.hosts:
             assert dict(host.stored.outbox) == dict(host.state.outbox)
 
     def teardown(self):
@@ -130,5 +79,5 @@ class Lives(RuleBasedStateMachine):
         assert len(self.api.requests) == requests
 
 
-TestLives = Lives.TestCase
+TestLives = Allocated.TestCase
 TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from rtagent.audit import Auditor
-from rtagent.compute_node import pci_device_pools
 from rtagent.db.device_rows import DeviceRow, net_devices
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
@@ -26,6 +25,7 @@ from rtagent.model.request import AttachRequest
 from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
+from rtagent.state.compute_node import pci_device_pools
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.property.device_model import (

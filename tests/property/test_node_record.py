@@ -8,9 +8,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from rtagent.compute_node import numa_topology
 from rtagent.numa.candidates import candidate_matrix
 from rtagent.numa.host_cells import cell_capacities
+from rtagent.state.compute_node import numa_topology
 from tests.property.test_numa_fit import LIMITS, guests, hosts
 from tests.support import hosts as nodes
 from tests.support.numa_oracle import page_sizes

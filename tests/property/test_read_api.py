@@ -28,5 +28,7 @@ def test_every_target_is_answered_from_one_state(target):
     assert reply.status in (200, 400, 404)
     if reply.media_type.startswith("text/plain"):
         assert b"rtagent_revision 5.0\n" in reply.body
+    elif reply.media_type.startswith("text/html"):
+        assert b"revision 5" in reply.body
     else:
         assert json.loads(reply.body)["revision"] == populated().revision

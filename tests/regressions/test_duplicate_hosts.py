@@ -14,7 +14,8 @@ import pytest
 from oslo_context.context import RequestContext
 
 from rtagent.errors import DuplicateHost, NodeNotFound, RtAgentError
-from rtagent.rpc.client import UNANSWERED, AgentAPI
+from rtagent.rpc.calls import UNANSWERED
+from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.host_lock import Attempt
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon, wait_until

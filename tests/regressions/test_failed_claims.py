@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.compute_node import compute_node
 from rtagent.errors import (
     ChangeRejected,
     CommitUnknown,
@@ -31,6 +30,7 @@ from rtagent.placement.memory import MemoryPlacement
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.schedule import GATHER
+from rtagent.state.compute_node import compute_node
 from tests.support.agents import (
     GUEST,
     LEASE,

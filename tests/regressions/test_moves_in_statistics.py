@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.compute_node import compute_node
+from rtagent.state.compute_node import compute_node
 from tests.support.migrating_guests import Guests
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.compute_node import pci_device_pools
 from rtagent.model.decision import Refused
 from rtagent.model.device import SRIOV_PF
 from rtagent.pci.aliases import parse_aliases
+from rtagent.state.compute_node import pci_device_pools
 from tests.support.device_states import (
     addresses,
     audited,

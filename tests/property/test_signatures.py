@@ -1,0 +1,104 @@
+"""The digest of arguments, and what a signature covers, for arguments of any form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.signature import CallText, arguments_digest, sign
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+VALUES = st.recursive(
+    SCALARS,
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(NAMES, values, max_size=3),
+    max_leaves=8,
+)
+DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+KEY = PrivateKey.generate("nova")
+
+
+def reordered(value: Any, data: st.DataObject) -> Any:
+    """The same value with its keys in another order."""
+    if isinstance(value, dict):
+        order = data.draw(st.permutations(list(value)))
+        return {name: reordered(value[name], data) for name in order}
+    if isinstance(value, list):
+        return [reordered(each, data) for each in value]
+    return value
+
+
+def exact(value: Any) -> Any:
+    """A text of the value that also keeps the types of numbers apart."""
+    return json.dumps(value, sort_keys=True)
+
+
+@given(DOCUMENTS, st.data())
+def test_digest_does_not_depend_on_the_order_of_keys_nor_on_the_way(
+    document: dict[str, Any], data: st.DataObject
+):
+    digest = arguments_digest(document)
+    assert arguments_digest(reordered(document, data)) == digest
+    assert arguments_digest(json.loads(json.dumps(document))) == digest
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_different_documents_have_different_digests(one: dict[str, Any], other: dict[str, Any]):
+    assume(exact(one) != exact(other))
+    assert arguments_digest(one) != arguments_digest(other)
+
+
+@given(DOCUMENTS, st.data())
+def test_each_changed_value_changes_the_digest(document: dict[str, Any], data: st.DataObject):
+    assume(document)
+    name = data.draw(st.sampled_from(sorted(document)))
+    value = data.draw(VALUES)
+    assume(exact(value) != exact(document[name]))
+    assert arguments_digest({**document, name: value}) != arguments_digest(document)
+    without = {each: document[each] for each in document if each != name}
+    assert arguments_digest(without) != arguments_digest(document)
+
+
+@given(st.dictionaries(st.integers(0, 99), st.integers(), max_size=4))
+def test_numbers_as_keys_have_the_digest_of_their_texts(pages: dict[int, int]):
+    sent = {"pages": dict.fromkeys(pages, 1)}
+    received = {"pages": {str(number): 1 for number in pages}}
+    assert arguments_digest(sent) == arguments_digest(received)
+
+
+def text(fields: tuple[str, ...], issued_at: int) -> CallText:
+    topic, method, server, operation_id, digest, nonce, key = fields
+    return CallText(
+        topic=topic,
+        method=method,
+        server=server,
+        operation_id=operation_id,
+        digest=digest,
+        nonce=nonce,
+        key=key,
+        issued_at=issued_at,
+        attempt="a",
+    )
+
+
+FIELDS = st.tuples(st.tuples(*[TEXTS] * 7), st.integers(0, 2**53))
+
+
+@given(FIELDS, FIELDS)
+def test_different_calls_never_have_the_same_signed_text(
+    one: tuple[tuple[str, ...], int], other: tuple[tuple[str, ...], int]
+):
+    assume(one != other)
+    assert text(*one).encoded() != text(*other).encoded()
+    assert sign(KEY, text(*one)) != sign(KEY, text(*other))
