@@ -1,0 +1,80 @@
+"""tools/chaos [--minutes N] [--seed S] [--keep DIR]
+
+Exit code 0: no violation; 1: violations, which are printed; 2: the run was interrupted or failed,
+for example because a fault could not be injected or ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from tests.chaos.options import parser
+from tests.chaos.run import Plan, interrupt_at_sigterm
+from tests.chaos.shrink import repeated, shrink
+from tests.chaos.trial import FAILED, NO_VIOLATION, VIOLATED, Trial, make_trial
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make a run as the command line says; print its violations."""
+    options = parser().parse_args(arguments)
+    logging.disable()  # clients log every lost connection
+    interrupt_at_sigterm()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    plan = Plan(
+        seed=seed,
+        seconds=options.minutes * 60,
+        callers=options.callers,
+        hosts=options.hosts,
+        faults=options.faults,
+        database=options.database,
+    )
+    directory = options.keep or Path(tempfile.mkdtemp(prefix="chaos-"))
+    keep = options.keep is not None
+    try:
+        trial = make_trial(plan, directory)
+        print(trial)
+        if trial.exit_code != NO_VIOLATION:
+            keep = True
+            print(f"history and logs: {directory}\nagain: {plan.command}")
+            if options.shrink and trial.exit_code == VIOLATED:
+                print(f"smallest plan that violated, too: {_smallest(plan, trial).command}")
+        return trial.exit_code
+    except KeyboardInterrupt:
+        print(f"interrupted; see {directory}" if keep else "interrupted", file=sys.stderr)
+        return FAILED
+    except Exception:
+        keep = True
+        traceback.print_exc()
+        print(f"the run failed; see {directory}", file=sys.stderr)
+        return FAILED
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _smallest(plan: Plan, trial: Trial) -> Plan:
+    listed = replace(plan, faults=tuple(sorted(trial.faults)))
+    return shrink(listed, repeated(_promises, trial.promises))
+
+
+def _promises(plan: Plan) -> Collection[str]:
+    """Return what a run of a plan violates. Nothing is known of a run that fails."""
+    print(f"trying {plan.command}")
+    with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
+        try:
+            return make_trial(plan, Path(directory)).promises
+        except Exception as error:
+            print(f"the run failed: {error!r}")
+            return ()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

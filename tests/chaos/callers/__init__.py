@@ -1,0 +1,1 @@
+"""Callers with random lives, whose calls and answers are recorded."""

@@ -1,0 +1,115 @@
+"""Caller: one thread that goes through several lives at random."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from tests.chaos.callers.recorder import Recorder
+from tests.chaos.callers.running_life import RunningLife
+from tests.chaos.callers.step import Life, Step
+
+#: The most lives of one caller at once.
+LIVES = 4
+#: Seconds for each attempt of a call, drawn at random.
+TIMEOUTS = (2.0, 4.0, 8.0)
+#: The same while nothing is at fault.
+QUIET_TIMEOUT = 10.0
+#: The mean of the seconds between two calls.
+PAUSE = 0.1
+
+
+class Caller:
+    """Makes one call after the other, from `start` to `end`, except while it is paused.
+
+    :ivar name: the process of its calls. :ivar error: what ended the thread early.
+    """
+
+    def __init__(
+        self, name: str, recorder: Recorder, rng: random.Random, new_life: Callable[[], Life]
+    ) -> None:
+        """:param new_life: draws a life."""
+        self.name = name
+        self.error: Exception | None = None
+        self._recorder, self._rng, self._new_life = recorder, rng, new_life
+        self._lives: list[RunningLife] = []
+        #: Calls that were answered, which may be repeated.
+        self._answered: list[Step] = []
+        self._going, self._parked = threading.Event(), threading.Event()
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._going.set()
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Begin no new call. `wait_parked` waits for the end of the last one."""
+        self._going.clear()
+
+    def wait_parked(self, timeout: float) -> bool:
+        """Wait until no call is under way. Return whether that is so in time."""
+        return self._parked.wait(timeout)
+
+    def resume(self) -> None:
+        self._parked.clear()
+        self._going.set()
+
+    def end(self) -> None:
+        """End the thread, after a `pause`."""
+        self._ending = True
+        self._going.set()
+        self._thread.join(QUIET_TIMEOUT)
+        for life in self._lives:
+            life.close()
+
+    def settle(self, deadline: float) -> list[Step]:
+        """Repeat each call whose outcome is unknown until it is known. Only while paused.
+
+        :param deadline: monotonic. :return: the calls whose outcome is still unknown.
+        """
+        for life in self._lives:
+            while life.doubtful and life.pending is not None and time.monotonic() < deadline:
+                self._make(life, QUIET_TIMEOUT, attempts=1)
+                if life.doubtful:
+                    time.sleep(0.2)
+        return [life.pending for life in self._lives if life.doubtful and life.pending is not None]
+
+    # -- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._ending:
+                if not self._going.is_set():
+                    self._parked.set()
+                    self._going.wait()
+                    continue
+                self._one()
+                time.sleep(self._rng.expovariate(1 / PAUSE))
+        except Exception as error:
+            self.error = error
+        finally:
+            self._parked.set()
+
+    def _one(self) -> None:
+        """Make one call: the next one of a life, or an earlier one again."""
+        self._lives = [life for life in self._lives if not life.over]
+        if self._answered and self._rng.random() < 0.05:
+            self._recorder.make(self.name, self._rng.choice(self._answered), timeout=4.0)
+            return
+        if len(self._lives) < LIVES and (not self._lives or self._rng.random() < 0.2):
+            self._lives.append(RunningLife(self._new_life(), self._rng))
+        life = self._rng.choice(self._lives)
+        if not life.over:
+            attempts = 3 if self._rng.random() < 0.2 else 1
+            self._make(life, self._rng.choice(TIMEOUTS), attempts)
+
+    def _make(self, life: RunningLife, timeout: float, attempts: int) -> None:
+        step = life.pending
+        assert step is not None
+        outcome = self._recorder.make(self.name, step, timeout=timeout, attempts=attempts)
+        if outcome.ok and step.operation_id is not None:
+            self._answered = [*self._answered[-20:], step]
+        life.take(outcome, give_up=self._rng.random() < 0.3)

@@ -1,0 +1,84 @@
+"""Processes: killed as in a power failure, suspended, and restarted by an operator."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+from tests.chaos.nemesis.fault import Fault
+from tests.chaos.world.part import DaemonPart, ServerPart
+from tests.chaos.world.world import World
+
+
+class ProcessFault(Fault):
+    """A fault of one process. :ivar part: ``agent``, ``scheduler``, ``broker``, ``libvirtd``..."""
+
+    part: ClassVar[str]
+
+    @classmethod
+    def applies(cls, world: World) -> bool:
+        return cls.part in ("agent", "scheduler") or bool(parts_named(world, cls.part))
+
+    def begin(self, world: World, random: Random) -> None:
+        parts = parts_named(world, self.part)
+        self.target = random.choice(sorted(parts))
+        self._begin(parts[self.target])
+
+    def _begin(self, part: ServerPart | DaemonPart) -> None:
+        raise NotImplementedError
+
+    def end(self, world: World) -> None:
+        if part := parts_named(world, self.part).get(self.target):
+            part.process.resume()
+            part.process.start()
+
+
+class Kill(ProcessFault):
+    """SIGKILL to the process and its children. It is started again at the end."""
+
+    def _begin(self, part: ServerPart | DaemonPart) -> None:
+        self.details["pid"] = part.process.pid
+        part.process.kill()
+
+
+class Pause(ProcessFault):
+    """SIGSTOP to the process and its children, SIGCONT at the end."""
+
+    def _begin(self, part: ServerPart | DaemonPart) -> None:
+        self.details["pid"] = part.process.pid
+        part.process.pause()
+
+
+class Stop(ProcessFault):
+    """A clean end of the process. It is started again at the end."""
+
+    def _begin(self, part: ServerPart | DaemonPart) -> None:
+        part.process.stop()
+
+
+def parts_named(world: World, part: str) -> dict[str, ServerPart | DaemonPart]:
+    """Return the parts of a name by their own names."""
+    if part == "agent":
+        return dict(world.agents)
+    if part == "scheduler":
+        return dict(world.schedulers)
+    servers = {
+        "broker": world.broker,
+        "placement": world.placement,
+        "libvirtd": world.libvirtd,
+        "database": world.database,
+    }
+    server = servers[part]
+    return {part: server} if server is not None else {}
+
+
+def _make(base: type[ProcessFault], part: str) -> type[Fault]:
+    name = f"{base.__name__.lower()}-{part}"
+    return type(name, (base,), {"name": name, "family": part, "part": part})
+
+
+FAULTS: list[type[Fault]] = [
+    _make(base, part)
+    for base in (Kill, Pause, Stop)
+    for part in ("agent", "scheduler", "broker", "database", "placement", "libvirtd")
+]

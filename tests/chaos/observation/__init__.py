@@ -1,0 +1,1 @@
+"""Quiet periods: faults end, everything is answered and audited, and then everything is read."""

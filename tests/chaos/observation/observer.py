@@ -1,0 +1,148 @@
+"""Observer: reads what agents, the database, Placement, schedulers and hosts show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from oslo_context.context import RequestContext
+from sqlalchemy import create_engine, text
+
+from rtagent.api.client import ReadClient
+from rtagent.api.event_stream import EventStream
+from rtagent.rpc.client import AgentAPI
+from tests.chaos.history import History
+from tests.chaos.observation.domains import domains_below, domains_of
+from tests.chaos.world.part import DaemonPart
+from tests.chaos.world.world import World
+from tests.servers.placement import Placement
+
+#: The tables that are read; of those with a node, only its rows.
+TABLES = (
+    *("compute_nodes", "claims", "units", "claim_units", "pci_devices", "foreign_domains"),
+    *("migrations", "operations", "drains", "claim_events"),
+)
+#: Tables that have no column ``node_uuid``.
+_KEYS = {"compute_nodes": "uuid"}
+
+#: Seconds within which all events are read.
+EVENTS_TIMEOUT = 60.0
+
+CONTEXT = RequestContext(user_id="observer", roles=["admin"], overwrite=False)
+
+
+class Observer:
+    """Reads and records what there is, while nothing is at fault and no caller calls."""
+
+    def __init__(self, world: World, history: History) -> None:
+        self._world, self._history = world, history
+        self._transport = world.open_transport("observer")
+        self._read: dict[tuple[str, str], Any] = {}
+        #: Events come once, and are kept until they are recorded.
+        self._unrecorded: dict[str, list[Any]] = {host: [] for host in world.agents}
+        self._streams = {
+            host: EventStream(partial(_read_events, part)) for host, part in world.agents.items()
+        }
+
+    def api(self, host: str, timeout: float = 60.0) -> AgentAPI:
+        """Return the client of an agent."""
+        return AgentAPI(self._transport, host, timeout=timeout, attempts=1)
+
+    def claims(self) -> Mapping[str, Any]:
+        """Return the claims of each host."""
+        return {
+            host: self.api(host).get_claims_for_host(CONTEXT)["claims"]
+            for host in self._world.agents
+        }
+
+    def read(self) -> None:
+        """Read everything, in place of what was read before and is not recorded."""
+        self._read = {}
+        for host, part in self._world.agents.items():
+            api = self.api(host)
+            uuid = api.get_node(CONTEXT)["node"]["uuid"]
+            self._unrecorded[host] += self._events(host)
+            self._read |= {
+                ("claims", host): api.get_claims_for_host(CONTEXT),
+                ("node", host): part.daemon.read("nodes", host),
+                ("units", host): self.rows(host, uuid, TABLES),
+                ("events", host): list(self._unrecorded[host]),
+                ("placement", host): self._placement(uuid),
+                ("domains", host): self._domains(host),
+                ("health", host): part.daemon.read("health"),
+            }
+        for scheduler in self._world.schedulers.values():
+            hosts = {name: scheduler.daemon.read("hosts", name) for name in self._world.agents}
+            self._read["scheduler", scheduler.name] = hosts
+
+    def record(self) -> None:
+        """Record what was read."""
+        for (what, host), document in self._read.items():
+            self._history.observed(what, host, document)
+        for events in self._unrecorded.values():
+            events.clear()
+
+    def close(self) -> None:
+        self._transport.cleanup()
+
+    def rows(
+        self, host: str, node_uuid: str, tables: Sequence[str]
+    ) -> Mapping[str, list[dict[str, Any]]]:
+        """Return the rows of a node, by table."""
+        engine = create_engine(self._world.agent_database_url(host))
+        try:
+            with engine.connect() as connection:
+                found = {}
+                for table in tables:
+                    key = _KEYS.get(table, "node_uuid")
+                    query = text(f"SELECT * FROM {table} WHERE {key} = :node")
+                    rows = connection.execute(query, {"node": node_uuid}).mappings()
+                    found[table] = [dict(row) for row in rows]
+                return found
+        finally:
+            engine.dispose()
+
+    def _events(self, host: str) -> list[Any]:
+        """Return the events since the last call; a gap is ``{"gap": ...}``.
+
+        :raises TimeoutError: they do not end in time.
+        """
+        found: list[Any] = []
+        deadline = time.monotonic() + EVENTS_TIMEOUT
+        while time.monotonic() < deadline:
+            received = self._streams[host].next()
+            found += [{"gap": received.gap}] if received.gap is not None else []
+            found += received.events
+            if received.complete:
+                return found
+            time.sleep(received.retry)
+        raise TimeoutError(f"{host}: the events do not end within {EVENTS_TIMEOUT:g} s")
+
+    def _domains(self, host: str) -> list[dict[str, Any]]:
+        if (qemu := self._world.qemu.get(host)) is not None:
+            return domains_below(qemu)
+        return domains_of(self._world.agents[host].directory / "host.xml")
+
+    def _placement(self, root: str) -> Mapping[str, Any]:
+        """Return the providers of a node, by uuid, with inventories and allocations."""
+        server = self._world.placement.server
+        assert isinstance(server, Placement)
+        client = server.client()
+        tree = client.get(f"/resource_providers?in_tree={root}").json()["resource_providers"]
+        return {
+            each["uuid"]: {
+                "name": each["name"],
+                "parent": each["parent_provider_uuid"],
+                **{
+                    part: client.get(f"/resource_providers/{each['uuid']}/{part}").json()[part]
+                    for part in ("inventories", "allocations", "traits")
+                },
+            }
+            for each in tree
+        }
+
+
+def _read_events(part: DaemonPart, filters: Mapping[str, str]) -> str:
+    return ReadClient(part.daemon.address).text("events", **filters)

@@ -1,0 +1,68 @@
+"""Options: the command line of a run, and what its values may be."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Collection
+from pathlib import Path
+
+from tests.chaos.nemesis import FAULTS
+from tests.chaos.world.world import DATABASES
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line of a run."""
+    made = argparse.ArgumentParser(
+        prog="tools/chaos",
+        description="Random callers on real parts while faults are injected, then a checker.",
+    )
+    add = made.add_argument
+    add("--minutes", type=minutes, default=10.0, help="of calls and faults (10)")
+    add("--seed", type=int, help="of everything that is drawn; default: random")
+    add("--keep", type=new_directory, help="keep history, logs and state in this directory")
+    add("--callers", type=count, default=8, help="how many (8)")
+    add("--hosts", type=count, default=3, help="how many (3)")
+    add("--faults", type=fault_names, help="names joined by commas, or none; default: all")
+    add("--database", choices=DATABASES, help="default: drawn from the seed")
+    add("--shrink", action="store_true", help="search a smaller plan that violates")
+    return made
+
+
+def minutes(text: str) -> float:
+    """Return a positive number of minutes."""
+    number = float(text)
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def count(text: str) -> int:
+    """Return a positive number of parts."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
+
+
+def new_directory(text: str) -> Path:
+    """Return a directory that is empty or does not exist: one history is of one run."""
+    directory = Path(text)
+    if directory.is_dir() and not any(directory.iterdir()):
+        return directory
+    if directory.exists():
+        raise argparse.ArgumentTypeError(f"{text} exists; name an empty or a new directory")
+    return directory
+
+
+def fault_names(text: str) -> tuple[str, ...]:
+    """Return names of faults; none for ``none``."""
+    return () if text == "none" else names(text.split(","), FAULTS)
+
+
+def names(chosen: Collection[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return names that are known. The error lists all that are."""
+    if unknown := sorted(set(chosen) - set(known)):
+        listed = ", ".join(sorted(known))
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; choose from {listed}")
+    return tuple(chosen)

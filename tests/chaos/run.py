@@ -1,0 +1,136 @@
+"""Run: a world, callers and faults for some minutes, with quiet periods."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.callers.callers import Callers
+from tests.chaos.history import History
+from tests.chaos.nemesis.nemesis import Nemesis
+from tests.chaos.observation.quiet import Quiet
+from tests.chaos.world.world import World
+
+#: Seconds of faults between two quiet periods, drawn at random.
+BETWEEN_QUIET = (45.0, 75.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run does. The same plan gives the same draws, though not the same timing.
+
+    :ivar seconds: of calls and faults, without the start and quiet periods.
+    :ivar faults: the names of the faults that may occur; None: all.
+    """
+
+    seed: int
+    seconds: float = 600.0
+    callers: int = 8
+    hosts: int = 3
+    faults: tuple[str, ...] | None = None
+    database: str | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that makes such a run."""
+        options = [
+            f"--minutes {self.seconds / 60:g} --seed {self.seed}",
+            f"--callers {self.callers} --hosts {self.hosts}",
+        ]
+        if self.faults is not None:
+            options.append(f"--faults {','.join(self.faults) or 'none'}")
+        if self.database is not None:
+            options.append(f"--database {self.database}")
+        return f"tools/chaos {' '.join(options)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """:ivar stuck: sentences about what did not recover in time.
+    :ivar failures: sentences about faults that could not be injected or ended.
+    :ivar impossible: names of faults that the world could not have.
+    """
+
+    stuck: tuple[str, ...]
+    failures: tuple[str, ...]
+    impossible: tuple[str, ...]
+
+
+def interrupt_at_sigterm() -> None:
+    """Let SIGTERM do what Ctrl-C does: a run ends early, and removes what it has started.
+
+    That is not interrupted by further signals.
+    """
+    ends = (signal.SIGTERM, signal.SIGINT)
+
+    def interrupt(*_: object) -> None:
+        for number in ends:  # not SIG_IGN, which the programs of the removal would inherit
+            signal.signal(number, lambda *_: None)
+        raise KeyboardInterrupt
+
+    for number in ends:
+        signal.signal(number, interrupt)
+
+
+def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Result:
+    """Make a run; its history is ``history.jsonl`` in the directory.
+
+    :param say: gets a line about each step.
+    """
+    rng = random.Random(f"run {plan.seed}")
+    with (
+        World(directory, plan.seed, hosts=plan.hosts, database=plan.database) as world,
+        History(directory / "history.jsonl") as history,
+    ):
+        say(f"seed {plan.seed}: {plan.hosts} hosts, {_described(world)}, in {directory}")
+        callers = Callers(world, history, plan.seed, plan.callers)
+        quiet = Quiet(world, history, callers)
+        nemesis = None if plan.faults == () else Nemesis(world, plan.seed, history, plan.faults)
+        try:
+            callers.start()
+            _alternate(plan.seconds, rng, callers, nemesis, quiet, say)
+        finally:
+            if nemesis is not None:
+                nemesis.close()
+            callers.close()
+            quiet.close()
+        return Result(
+            stuck=tuple(quiet.stuck),
+            failures=tuple(nemesis.failures) if nemesis is not None else (),
+            impossible=nemesis.impossible if nemesis is not None else (),
+        )
+
+
+def _described(world: World) -> str:
+    return ", ".join([world.database_kind, *sorted(world.features)])
+
+
+def _alternate(
+    seconds: float,
+    rng: random.Random,
+    callers: Callers,
+    nemesis: Nemesis | None,
+    quiet: Quiet,
+    say: Callable[[str], None],
+) -> None:
+    """Alternate between faults and quiet periods, and end with a quiet period."""
+    left = seconds
+    while left > 0:
+        period = min(left, rng.uniform(*BETWEEN_QUIET))
+        if nemesis is not None:
+            nemesis.start()
+        until = time.monotonic() + period
+        while time.monotonic() < until:
+            callers.check()
+            time.sleep(0.5)
+        left -= period
+        began = time.monotonic()
+        recovered = quiet.run(nemesis.end_all if nemesis is not None else lambda: None)
+        say(f"quiet after {time.monotonic() - began:.0f} s; {left:.0f} s of faults to come")
+        if not recovered:
+            return
+        callers.resume()

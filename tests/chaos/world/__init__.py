@@ -1,0 +1,1 @@
+"""The world: real servers and daemons on loopback, with a relay in each connection."""

@@ -1,0 +1,46 @@
+"""A run of random callers, with faults, violates no promise."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.run import Plan
+from tests.chaos.trial import make_trial
+from tests.servers.daemon import ROOT, wait_until
+
+#: Faults from which everything recovers within seconds.
+SHORT = ("kill-agent", "stop-scheduler", "cut-link-broker", "pause-placement")
+
+
+def test_a_run_with_faults_keeps_every_promise(tmp_path: Path, long: bool):
+    if long:
+        plan = Plan(seed=17, seconds=600)
+    else:
+        plan = Plan(seed=17, seconds=8, hosts=2, faults=SHORT, database="sqlite")
+    trial = make_trial(plan, tmp_path)
+    assert trial.exit_code == 0, str(trial)
+    assert trial.quiets > 0
+    assert trial.faults
+
+
+def test_an_interrupted_start_leaves_nothing(tmp_path: Path):
+    command = [sys.executable, "-m", "tests.chaos", "--database", "postgresql", "--hosts", "1"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            wait_until(lambda: any(tmp_path.glob("placement-*/log")), 120)
+            children = psutil.Process(run.pid).children(recursive=True)
+            run.send_signal(signal.SIGTERM)
+            _, error = run.communicate(timeout=120)
+        finally:
+            run.kill()
+    assert (run.returncode, error) == (2, "interrupted\n")
+    assert children
+    assert not psutil.wait_procs(children, 30)[1]
+    assert not list(tmp_path.iterdir())
