@@ -15,8 +15,20 @@ from lab.image import Image
 from lab.places import CONSOLES
 from lab.profile import Profile
 from tests.servers import Server
+from tests.servers.server import free_port
 
 Config = Mapping[str, Mapping[str, object]]
+
+
+# The socket unit must be started before the service. Only this machine reaches the network.
+_OPEN = """
+grep -qx 'auth_tcp = "none"' /etc/libvirt/libvirtd.conf ||
+    echo 'auth_tcp = "none"' >> /etc/libvirt/libvirtd.conf
+systemctl enable --quiet libvirtd-tcp.socket
+systemctl is-active --quiet libvirtd-tcp.socket && exit
+systemctl stop libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket
+systemctl start libvirtd-tcp.socket libvirtd.socket libvirtd.service
+"""
 
 
 class CommandFailed(Exception):
@@ -24,7 +36,10 @@ class CommandFailed(Exception):
 
 
 class Host(Server):
-    """A lab host. `stop()` and `kill()` cut its power; `start()` boots from the same disk."""
+    """A lab host. `stop()` and `kill()` cut its power; `start()` boots from the same disk.
+
+    :ivar libvirt_port: on this machine's loopback interface; see `open_libvirt`.
+    """
 
     name = "lab"
     start_timeout = 600.0
@@ -39,6 +54,7 @@ class Host(Server):
         self.hostname, self.profile = hostname, profile
         self.guest = Guest(self.directory / "guest.sock")
         self._image, self._broker_port = image, broker_port
+        self.libvirt_port = free_port()
         self._uuid = str(uuid.uuid4())
         self._config = _with(profile, config)
         self.console = CONSOLES / f"{hostname}.log"
@@ -56,7 +72,7 @@ class Host(Server):
         return [
             *("qemu-system-x86_64", "-name", self.hostname, "-uuid", self._uuid),
             *machine.hardware(self.profile),
-            *machine.peripherals(self._broker_port),
+            *machine.peripherals(self._broker_port, self.libvirt_port),
             *("-acpitable", "file=frequencies.aml"),
             *("-chardev", f"file,id=console,path={self.console},append=on"),
             *("-serial", "chardev:console"),
@@ -93,6 +109,10 @@ class Host(Server):
         if self.execute(*start, timeout=timeout + 30).code:
             status = self.execute("systemctl", "status", "--no-pager", "--full", "rtagent")
             raise CommandFailed(f"{self.hostname} is not ready: {status.stdout}")
+
+    def open_libvirt(self) -> None:
+        """Make libvirt listen at `libvirt_port`, from now on."""
+        self.output("sh", "-c", _OPEN)
 
     # -- the machine ------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from lab.root import VENV, base
 from rtagent.model.base import Value
 
 #: Inputs of the wheel.
-SOURCES = ("README.rst", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
-_INPUTS = (*SOURCES, "etc", "lab/emulators.py", "lab/image.py", "lab/initrd.py")
+SOURCES = ("README.rst", "etc", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
+_INPUTS = (*SOURCES, "lab/emulators.py", "lab/image.py", "lab/initrd.py")
 ETC = {
     "rtagent.service": "/etc/systemd/system/rtagent.service",
     "rtagent.sysusers": "/usr/lib/sysusers.d/rtagent.conf",

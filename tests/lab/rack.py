@@ -26,7 +26,7 @@ from tests.servers import RabbitMQ
 #: Seconds for one call, and until a condition must hold. Everything takes long on emulated hosts.
 CALL, PATIENCE = 120.0, 600.0
 
-CONTEXT = RequestContext(user_id="conductor", overwrite=False)
+CONTEXT = RequestContext(user_id="conductor", roles=["operator"], overwrite=False)
 FLAVOR: dict[str, object] = {"vcpus": 2, "memory_mb": 128, "root_gb": 0}
 
 # No library for HTTP: its import takes as long as everything else.

@@ -2,7 +2,7 @@
 
 import re
 
-from rtagent.cmd.rtagentd import EX_CONFIG
+from rtagent.cmd.daemon import EX_CONFIG
 from tests.lab.rack import CONTEXT, PATIENCE, Served, wait_until
 from tests.support.hosts import uid
 
