@@ -3,49 +3,86 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import os
-import platform
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
+from functools import partial
+from typing import NoReturn
 
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import (
     allocations,
     audits,
+    busy,
     claims_inprocess,
     claims_rpc,
     devices,
+    events,
     hung_outside,
     numa,
+    pages,
     placement,
+    reports,
+    scaling,
+    scheduler,
+    schedulers,
+    signed_calls,
     starts,
 )
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
+from benchmarks.results import Results
 
 #: The figures of each measurement.
 MEASURES: dict[Callable[[Bench], Iterator[Figure]], tuple[str, ...]] = {
     claims_rpc.measure: ("claim_rpc_p50", "claim_rpc_16"),
     claims_rpc.pinned: ("claim_pinned_rpc_16",),
+    claims_rpc.together: ("claims_32_rpc",),
+    signed_calls.measure: ("claim_signed_rpc_p50", "claim_signed_rpc_16"),
     devices.measure: ("claim_pci_p50",),
-    claims_inprocess.measure: ("claim_inprocess_16",),
+    claims_inprocess.measure: (
+        "claim_inprocess_1",
+        "claim_inprocess_16",
+        "claim_inprocess_shared",
+    ),
+    scaling.by_claims: ("claim_scaling_claims",),
+    scaling.by_cpus: ("claim_scaling_cpus",),
+    scaling.by_devices: ("claim_scaling_devices",),
     claims_inprocess.mark_cost: ("claim_mark_cost",),
     claims_inprocess.digest_cost: ("claim_digest_cost",),
+    reports.cost: ("claim_reports_cost",),
+    events.recorded_cost: ("claim_event_rows_cost",),
+    events.published_cost: ("claim_events_cost",),
     audits.idle: ("audit_idle_1000_cpu", "audit_idle_1000_lock"),
+    audits.idle_many: ("audit_idle_10000_cpu",),
     audits.contention: ("audit_contention_p99",),
+    busy.measure: ("claim_busy_p99",),
     hung_outside.measure: ("hung_outside_p99",),
     starts.many: ("start_10000_claims",),
     starts.memory: ("rss_1000_claims",),
     numa.measure: ("numa_fit_p50", "numa_fit_worst", "numa_refusal"),
+    pages.measure: (
+        "page_documents",
+        "page_documents_json",
+        "page_first",
+        "page_read",
+    ),
+    pages.shown: ("page_shown",),
     placement.measure: ("placement_first_push", "placement_idle_requests"),
     allocations.cost: ("claim_allocations_cost",),
     allocations.drain: ("allocation_drain",),
+    scheduler.measure: (
+        "schedule_1000",
+        "schedule_1000_ten",
+        "schedule_1000_numa_pci",
+        "schedule_1000_numa_pci_again",
+    ),
+    schedulers.memory: ("scheduler_rss_1000",),
+    schedulers.view_lag: ("scheduler_view_lag",),
+    schedulers.start: ("schedule_claim_start",),
 }
 NAMES = [name for names in MEASURES.values() for name in names]
 
@@ -59,19 +96,22 @@ def main() -> int:
     # oslo.messaging warns of any client with more than ten calls at once.
     logging.getLogger().addHandler(logging.NullHandler())
     console = Console(width=None if sys.stdout.isatty() else 110)
-    figures = []
-    with ExitStack() as stack:
-        bench = Bench(stack, arguments.quick)
-        for measure, names in MEASURES.items():
-            if not set(names) & set(wanted):
-                continue
-            console.print(f"measuring {', '.join(names)} ...", style="italic", highlight=False)
-            figures += [figure for figure in measure(bench) if figure.name in wanted]
-    console.print(_table(figures))
-    if arguments.json:
-        document = {figure.name: figure.as_dict() for figure in figures}
-        Path(arguments.json).write_text(json.dumps(document, indent=2) + "\n")
-    return 0
+    signal.signal(signal.SIGTERM, _terminate)
+    results = Results(console, arguments.json, wanted)
+    try:
+        with ExitStack() as stack:
+            bench = Bench(stack, arguments.quick)
+            for measure, names in MEASURES.items():
+                if set(names) & set(wanted):
+                    results.take(", ".join(names), partial(measure, bench))
+    finally:
+        results.conclude()
+    return 1 if results.failed else 0
+
+
+def _terminate(*_: object) -> NoReturn:
+    """End as after Ctrl-C: servers are stopped, and directories are removed."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,22 +127,6 @@ def _figure(name: str) -> str:
     if name not in NAMES:
         raise argparse.ArgumentTypeError(f"{name} is not a figure; see tools/bench --list")
     return name
-
-
-def _table(figures: list[Figure]) -> Table:
-    table = Table(title=f"{os.cpu_count()} CPUs, Python {platform.python_version()}")
-    for column in ("figure", "value", "floor", "ratio", "target", "met"):
-        table.add_column(column, justify="left" if column in ("figure", "target") else "right")
-    for figure in figures:
-        table.add_row(
-            figure.name,
-            f"{figure.value:.2f} {figure.unit}",
-            "" if figure.floor is None else f"{figure.floor:.2f} {figure.unit}",
-            "" if figure.ratio is None else f"{figure.ratio:.2f}",
-            figure.wanted,
-            "yes" if figure.met else "NO",
-        )
-    return table
 
 
 if __name__ == "__main__":

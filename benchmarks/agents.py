@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from oslo_config import cfg
@@ -14,6 +16,7 @@ from rtagent.db.engine import open_engine
 from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
 from rtagent.embedded import EmbeddedNode, SystemClock, open_node
+from rtagent.errors import HypervisorUnavailable
 from rtagent.identity.node_identity import NodeIdentity
 from rtagent.model.change import Call
 from rtagent.model.flavor import Flavor
@@ -22,12 +25,14 @@ from rtagent.model.request import BuildRequest
 from rtagent.ports import Hypervisor, Reporter
 from rtagent.rpc.client import AgentAPI
 from rtagent.tracker import ResourceTracker
+from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.simulate import Machine, domain_xml, host_uri, simulate
-from tests.servers.daemon import Daemon
+from tests.servers.daemon import Daemon, DaemonProcess
 
 #: Enough capacity for all the small claims of a run.
 ROOM = {"cpu_allocation_ratio": "100000", "ram_allocation_ratio": "100000"}
 MACHINE = Machine(hostname="bench")
+EMPTY: Mapping[str, Mapping[str, object]] = {}
 OWNERS = uuid.UUID("6f9619ff-8b86-d011-b42d-00cf4fc964ff")
 
 
@@ -47,6 +52,17 @@ def host_file(directory: Path, domains: int, machine: Machine = MACHINE) -> Path
     return file
 
 
+def connected(hypervisor: LibvirtHypervisor) -> LibvirtHypervisor:
+    """Wait for the connection: libvirt's test driver first parses all domains, and a call waits for
+    some seconds only.
+    """
+    for _ in range(20):
+        with suppress(HypervisorUnavailable):
+            hypervisor.identity()
+            break
+    return hypervisor
+
+
 def daemon(
     bench: Bench,
     directory: Path,
@@ -61,12 +77,14 @@ def daemon(
         uri=host_uri(host_file(directory, domains, machine)),
         config={"DEFAULT": {"host": "bench", **ROOM, **groups.pop("DEFAULT", {})}, **groups},
     )
-    bench.keep(_Closing(made))
+    bench.keep(Closing(made))
     return made
 
 
-class _Closing:
-    def __init__(self, made: Daemon) -> None:
+class Closing:
+    """Closes a daemon at the end of a run."""
+
+    def __init__(self, made: DaemonProcess) -> None:
         self._made = made
 
     def __enter__(self) -> None:
@@ -76,9 +94,9 @@ class _Closing:
         self._made.close()
 
 
-def client(bench: Bench) -> AgentAPI:
-    """Return the client of the `daemon`."""
-    return AgentAPI(bench.transport, "bench", timeout=60, attempts=1)
+def client(bench: Bench, host: str = "bench") -> AgentAPI:
+    """Return the client of a `daemon`."""
+    return AgentAPI(bench.transport, host, timeout=60, attempts=1)
 
 
 def node(
@@ -86,9 +104,14 @@ def node(
     hypervisor: Hypervisor,
     reporter: Reporter | None = None,
     identity: NodeIdentity | None = None,
+    host: str = "bench",
+    config: Mapping[str, Mapping[str, object]] = EMPTY,
 ) -> EmbeddedNode:
-    """Open a node in this process, on SQLite as in the embedded default."""
-    settings = _settings(directory)
+    """Open a node in this process, on SQLite as in the embedded default.
+
+    :param config: options by group, in addition to those of `settings_in`.
+    """
+    settings = settings_in(directory, host, config)
     engine = open_engine(settings.database.connection, 5.0)
     sync(engine)
     store = SqlStore(engine)
@@ -99,17 +122,22 @@ def node(
     return made
 
 
-def _settings(directory: Path) -> Settings:
+def settings_in(
+    directory: Path, host: str = "bench", config: Mapping[str, Mapping[str, object]] = EMPTY
+) -> Settings:
+    """Return the settings of a node in this process. :param config: further options by group."""
     options = {
-        "host": "bench",
+        "host": host,
         "state_path": directory,
         "lock_path": directory,
         "reserved_host_memory_mb": 0,
         **ROOM,
     }
     file = directory / "embedded.conf"
-    lines = "".join(f"{name} = {value}\n" for name, value in options.items())
-    file.write_text(f"[DEFAULT]\n{lines}")
+    with file.open("w") as written:
+        for group, values in {"DEFAULT": options, **config}.items():
+            lines = (f"{name} = {value}\n" for name, value in values.items())
+            written.write(f"[{group}]\n{''.join(lines)}")
     return read(load.parse(cfg.ConfigOpts(), ["--config-file", str(file)], "bench"))
 
 

@@ -127,8 +127,8 @@ def _outbox(api: HttpPlacement, node: EmbeddedNode) -> AllocationOutbox:
         ready=lambda: True,
         owns=lambda uuid: False,
         pushing=lambda: False,
-        enqueue=tracker.write_allocations,
-        remove=tracker.remove_written,
+        enqueue=tracker.unwritten.add,
+        remove=tracker.unwritten.remove,
     )
     outbox = AllocationOutbox(api, source, SystemClock())
     tracker.listen(outbox.listener)

@@ -20,7 +20,7 @@ from oslo_context.context import RequestContext
 from rtagent.rpc.transport import get_transport
 from tests.servers import Libvirtd, Placement, RabbitMQ
 
-CONTEXT = RequestContext(overwrite=False)
+CONTEXT = RequestContext(roles=["operator"], overwrite=False)
 
 
 class Bench:

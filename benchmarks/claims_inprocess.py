@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import median
 from unittest.mock import patch
 
 from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
+from benchmarks.recorded import Recorded
 from rtagent.db import commit
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.embedded import EmbeddedNode
@@ -17,20 +19,45 @@ from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.node import Node, Writer
 from rtagent.virt.fake import FakeHypervisor
 
+CALLERS = 16
+
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """claim_inprocess_16: durable claims per second from 16 threads, SQLite, synchronous=FULL."""
-    node = agents.node(bench.directory(), FakeHypervisor())
+    """claim_inprocess_1: durable claims per second of one caller, SQLite, synchronous=FULL; the
+    floor is the rate of the same rows, written by the driver alone.
+    claim_inprocess_16: the same from 16 threads; the floor writes the rows in the same
+    transactions, each of which has those of several claims.
+    claim_inprocess_shared: the rate from 16 threads against that of one caller."""
+    directory = bench.directory()
+    node = agents.node(directory, FakeHypervisor())
     node.auditor.run("start")
 
-    def claim() -> None:
-        node.tracker.instance_claim(*agents.build())
+    def rate(callers: int) -> float:
+        claim = partial(_claim, node)
+        return calls_per_second(claim, callers, bench.rounds(800) // callers)
 
-    calls_per_second(claim, 16, 10)
-    value = max(calls_per_second(claim, 16, bench.rounds(500)) for _ in range(3))
+    def floor(callers: int) -> float:
+        before = node.state.revision
+        recorded = Recorded(bench, directory / "rtagent.sqlite", lambda: rate(callers))
+        return (node.state.revision - before) / recorded.seconds()
+
+    rate(CALLERS)
+    turns = [{callers: (rate(callers), floor(callers)) for callers in (1, CALLERS)} for _ in "123"]
     node.close()
-    yield Figure(
-        name="claim_inprocess_16", value=value, unit="claims/s", target=2000, at_least=True
+    for name, callers, target in (
+        ("claim_inprocess_1", 1, 0.5),
+        ("claim_inprocess_16", CALLERS, 0.2),
+    ):
+        yield _median(name, [turn[callers] for turn in turns], target)
+    shared = [(turn[CALLERS][0], turn[1][0]) for turn in turns]
+    yield _median("claim_inprocess_shared", shared, 4)
+
+
+def _median(name: str, turns: Sequence[tuple[float, float]], target: float) -> Figure:
+    """Return the turn with the median ratio, of turns with a rate and a floor each."""
+    value, floor = sorted(turns, key=lambda turn: turn[0] / turn[1])[len(turns) // 2]
+    return Figure(
+        name=name, value=value, floor=floor, unit="claims/s", target=target, at_least=True
     )
 
 
@@ -94,7 +121,11 @@ def _compared(
 
 
 def _claims_per_second(node: EmbeddedNode) -> float:
-    return calls_per_second(lambda: node.tracker.instance_claim(*agents.build()), 16, 10)
+    return calls_per_second(partial(_claim, node), CALLERS, 10)
+
+
+def _claim(node: EmbeddedNode) -> None:
+    node.tracker.instance_claim(*agents.build())
 
 
 def _without_mark(hypervisor: FakeHypervisor) -> GivenNodeIdentity:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 
+from msgspec.structs import replace
+
 from benchmarks.bench import Bench, seconds_each
 from benchmarks.figure import Figure
 from rtagent.model.decision import Reason, ReasonCode
@@ -96,7 +98,8 @@ def _taken(bench: Bench, host: Host, question: Question, granted: bool) -> list[
     guest, devices = question
 
     def ask() -> object:
-        return fit(guest, host, CellLimits(), devices())
+        # A host on which nothing was fitted before, as after each claim.
+        return fit(guest, replace(host), CellLimits(), devices())
 
     answer = ask()
     assert isinstance(answer, Fitted) == granted, answer

@@ -31,7 +31,7 @@ def many(bench: Bench) -> Iterator[Figure]:
     claims = made.read("nodes")["nodes"][0]["claims"]
     assert claims == MANY, f"{claims} claims after the start"
     made.terminate()
-    yield Figure(name="start_10000_claims", value=value, unit="s", target=5)
+    yield Figure(name="start_10000_claims", value=value, unit="s", target=3)
 
 
 def _connected(made: Daemon) -> datetime:
@@ -41,7 +41,8 @@ def _connected(made: Daemon) -> datetime:
 
 def _fill(made: Daemon) -> None:
     """Make a claim for every domain in the daemon's database, by a node of this process."""
-    hypervisor = LibvirtHypervisor(host_uri(made.host_file), str(made.storage))
+    uri = host_uri(made.host_file)
+    hypervisor = agents.connected(LibvirtHypervisor(uri, str(made.storage)))
     with agents.node(made.directory, hypervisor) as node:
         for number in range(MANY):
             agents.activated(node.tracker, number)
@@ -49,10 +50,13 @@ def _fill(made: Daemon) -> None:
 
 
 def memory(bench: Bench) -> Iterator[Figure]:
-    """rss_1000_claims: the resident memory of rtagentd after 1,000 claims over RPC."""
+    """rss_1000_claims: the resident memory of rtagentd after 1,000 claims over RPC, at any start
+    but the first one, which also loads what makes the schema."""
     made = agents.daemon(bench, bench.directory()).start().wait_ready()
+    made.terminate()
+    made.start().wait_ready()
     api = agents.client(bench)
     calls_per_second(lambda: api.instance_claim(CONTEXT, instance()), 10, 100)
     resident = psutil.Process(made.pid).memory_info().rss
-    yield Figure(name="rss_1000_claims", value=resident / 2**20, unit="MiB", target=170)
+    yield Figure(name="rss_1000_claims", value=resident / 2**20, unit="MiB", target=110)
     made.terminate()

@@ -1,0 +1,147 @@
+"""FleetAgent: the parts of an rtagentd, of which many share one process."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from oslo_config import cfg
+
+from benchmarks.fleet.host import FleetHost
+from rtagent.api.routes import Sources
+from rtagent.conf.settings import Settings, SettingsHolder
+from rtagent.embedded import SystemClock, host_identity
+from rtagent.model.health import Status
+from rtagent.model.node_state import NodeState
+from rtagent.rpc.topics import AGENT
+from rtagent.service import assembly
+from rtagent.service.agent import RPC_PATIENCE
+from rtagent.service.assembly import Adapters, Database
+from rtagent.service.caller_access import CallerAccess
+from rtagent.service.configuration import Configuration
+from rtagent.service.main_thread import READY, EventQueue, Startup
+from rtagent.service.node import NodeAgent
+from rtagent.service.process import Parts
+from rtagent.service.rpc_service import RpcService
+from rtagent.service.systemd import Notifier
+from rtagent.telemetry.telemetry import Telemetry
+
+
+class FleetAgent:
+    """An agent is made and connected as `rtagent.service.agent` does it, with these differences:
+
+    - agents of one process share its interpreter and the connections to the database;
+    - the hypervisor is in memory, so that libvirt takes no time, and there is no read API.
+
+    :ivar hypervisor: of its host.
+    :ivar ready: whether the first audit was good. :ivar error: what has ended it, or "".
+    """
+
+    def __init__(self, host: FleetHost) -> None:
+        """Read the configuration, and start nothing."""
+        self.host, self.hypervisor = host, host.hypervisor()
+        self.ready, self.error = False, ""
+        self._clock = SystemClock()
+        arguments = ["--config-file", str(host.config_file)]
+        configuration = Configuration(cfg.ConfigOpts(), "rtagentd", arguments)
+        self._settings = SettingsHolder(configuration.read())
+        self._conf = configuration.conf
+        self.telemetry = Telemetry(self._clock)
+        self._events, self._parts = EventQueue(), Parts(self.telemetry)
+        self._sources: Sources  # set by `start`
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the agent."""
+        return self._settings.current
+
+    def start(self, database: Database) -> None:
+        """Become the writer of the node, and start every part.
+
+        :param database: shared with the other agents of the process.
+        :raises IdentityError: another agent has this host.
+        """
+        node = self._open(database)
+        parts = self._parts
+        self._sources = node.sources(lambda: ())
+        node.watch()
+        for loop in node.loops:
+            parts.start_loop(loop)
+        node.publisher.start()
+        parts.add("placement", node.publisher.stop)
+        node.allocation_writes.start()
+        parts.add("allocation-writes", node.allocation_writes.stop)
+        self._start_rpc(node)
+        parts.callback(node.leave)
+
+    def stop(self) -> None:
+        """Stop every part, as at SIGTERM."""
+        self._parts.stop()
+
+    def look(self) -> None:
+        """Note whether the agent has become ready, or has failed."""
+        while (event := self._events.get(0)) is not None:
+            if event == READY:
+                self.ready = True
+            else:
+                self.error = str(event)
+
+    @property
+    def state(self) -> NodeState:
+        """The state that the agent has published."""
+        return self._sources.snapshot()
+
+    @property
+    def behind(self) -> list[str]:
+        """The parts that do not work, or have not caught up yet."""
+        found = [check.part for check in self.telemetry.checks() if check.status is not Status.PASS]
+        metrics = self.telemetry.metrics.registry
+        revision = metrics.get_sample_value("rtagent_placement_revision")
+        late = metrics.get_sample_value("rtagent_placement_lag_seconds")
+        return found if revision == self.state.revision and not late else [*found, "placement lag"]
+
+    def _open(self, database: Database) -> NodeAgent:
+        settings, telemetry, clock = self._settings.current, self.telemetry, self._clock
+        identity = host_identity(settings, telemetry)
+        self._parts.callback(identity.release)
+        identity.lock_state_directory()
+        identity.lock_hypervisor(self.hypervisor.identity())
+        startup = Startup(self._events, Notifier(), clock, telemetry)
+        make = partial(
+            NodeAgent,
+            self._adapters(database),
+            identity,
+            self._settings,
+            telemetry,
+            clock,
+            self._events,
+        )
+        return startup.wait_for("the database", make)
+
+    def _adapters(self, database: Database) -> Adapters:
+        conf, settings = self._conf, self._settings.current
+        return Adapters(
+            hypervisor=self.hypervisor,
+            database=database,
+            placement=assembly.placement(conf),
+            allocation_audits=assembly.placement(conf),
+            allocation_calls=assembly.placement(conf),
+            allocation_writes=assembly.placement(conf),
+            schedulers=assembly.schedulers(conf),
+            notifications=assembly.notifications(conf, settings.default.host),
+            cpu_power=assembly.cpu_power(settings),
+        )
+
+    def _start_rpc(self, node: NodeAgent) -> None:
+        access = CallerAccess(AGENT, self._conf, self._settings, self._clock, self.telemetry)
+        rpc = RpcService(
+            self._conf,
+            self._settings,
+            node.endpoint(access.access),
+            node.in_flight,
+            node.duplicates,
+            self._clock,
+            self.telemetry,
+        )
+        self._parts.add("rpc", partial(rpc.stop, RPC_PATIENCE))
+        rpc.start()
+        self._parts.start_loop(rpc.probe)

@@ -1,0 +1,129 @@
+"""AgentProcess: a process with the agents of many hosts."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from msgspec import Struct
+
+from benchmarks.fleet.agent import FleetAgent
+from benchmarks.fleet.guests import Guests
+from benchmarks.fleet.host import LARGE_KIB, FleetHost
+from rtagent.model.guest_domain import GuestState
+from rtagent.numa.host_cells import Host, host_cells
+from rtagent.service import assembly
+
+#: Agents of a process that start at the same moment.
+AT_ONCE = 16
+#: The uuid of a domain without a claim.
+FOREIGN = "3f8e1c52-6d0b-4b7f-9a41-0c5d2e7f8a96"
+
+
+class HostView(Struct, frozen=True, kw_only=True):
+    """What an agent has of its host.
+
+    :ivar claims: the state of each claim, by its uuid. :ivar owners: of the claims, by their uuid.
+    :ivar domains: of the hypervisor: whether each runs.
+    :ivar free_pcpus: dedicated CPUs without an owner, by cell.
+    :ivar free_pages: large pages without an owner, by cell.
+    """
+
+    host: str
+    node_uuid: str
+    revision: int
+    claims: Mapping[str, str]
+    owners: Mapping[str, str]
+    domains: Mapping[str, bool]
+    free_pcpus: Mapping[int, int]
+    free_pages: Mapping[int, int]
+
+
+class AgentProcess:
+    """The agents of one process. Thread-safe. Other processes call it by a `Proxy`."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, FleetAgent] = {}
+        self._errors: list[str] = []
+        self._guests = Guests(self._agents)
+
+    def prepare(self, hosts: Sequence[FleetHost]) -> None:
+        """Read the configurations of agents."""
+        self._agents.update((host.name, FleetAgent(host)) for host in hosts)
+
+    def start(self) -> None:
+        """Start all agents. Returns at once."""
+        threading.Thread(target=self._start, daemon=True).start()
+
+    def ready(self) -> int:
+        """Return how many agents grant claims. :raises RuntimeError: one has failed."""
+        for agent in self._agents.values():
+            agent.look()
+            if agent.error:
+                self._errors.append(f"{agent.host.name}: {agent.error}")
+        if self._errors:
+            raise RuntimeError("; ".join(self._errors))
+        return sum(agent.ready for agent in self._agents.values())
+
+    def behind(self) -> Mapping[str, int]:
+        """Return how many agents have a part that does not work, or has not caught up, by part."""
+        return Counter(part for agent in self._agents.values() for part in agent.behind)
+
+    def views(self) -> Sequence[HostView]:
+        """Return what the agents have of their hosts."""
+        return [_view(agent) for agent in self._agents.values()]
+
+    def threads(self) -> int:
+        """Return the number of threads."""
+        return threading.active_count()
+
+    def guest(self, action: str, host: str, server_uuid: str, claim_uuid: str) -> GuestState:
+        """Do something with a guest, see `Guests`. Return its state then."""
+        return self._guests.act(action, host, server_uuid, claim_uuid)
+
+    def change(self) -> None:
+        """Start a domain without a claim on each host, or end it."""
+        for agent in self._agents.values():
+            if FOREIGN in agent.hypervisor.domains:
+                agent.hypervisor.destroy(FOREIGN)
+            else:
+                agent.hypervisor.start_domain(FOREIGN, vcpus=1, memory_mb=512)
+
+    def stop(self) -> None:
+        """Stop all agents."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(FleetAgent.stop, self._agents.values()))
+
+    def _start(self) -> None:
+        agents = list(self._agents.values())
+        try:
+            database = assembly.database(agents[0].settings)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(lambda agent: agent.start(database), agents))
+        except Exception as error:  # whatever it is, `ready` raises it in the process of the run
+            self._errors.append(repr(error))
+
+
+def _view(agent: FleetAgent) -> HostView:
+    state = agent.state
+    assert state.topology is not None
+    name = state.node.host
+    cells = host_cells(
+        Host(name=name, topology=state.topology, usage=state.usage.numa, policy=state.policy.numa)
+    )
+    return HostView(
+        host=name,
+        node_uuid=state.node.uuid,
+        revision=state.revision,
+        claims={uuid: claim.state for uuid, claim in state.claims.items()},
+        owners={uuid: claim.owner_id for uuid, claim in state.claims.items()},
+        domains={
+            uuid: each.active
+            for uuid, each in dict(agent.hypervisor.domains).items()
+            if uuid != FOREIGN
+        },
+        free_pcpus={cell.id: cell.free_pcpus for cell in cells},
+        free_pages={cell.id: cell.pages[LARGE_KIB][1] for cell in cells},
+    )

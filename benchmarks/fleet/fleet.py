@@ -1,0 +1,175 @@
+"""Fleet: servers, two schedulers, and the agents of many hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from benchmarks.fleet.agent_process import AgentProcess, HostView
+from benchmarks.fleet.host import FleetHost, Servers
+from benchmarks.fleet.process import RemoteProcess
+from benchmarks.fleet.servers import FleetPlacement, FleetPostgreSQL, FleetRabbitMQ
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.scheduler.options import DEFAULT_FILTERS
+from tests.servers.daemon import SchedulerServer
+
+T = TypeVar("T")
+
+#: The most agents of one process.
+PER_PROCESS = 125
+SCHEDULERS = ("scheduler-1", "scheduler-2")
+#: Those of a cloud whose guests have CPUs of their own.
+FIT_FILTERS = (*DEFAULT_FILTERS, "NUMATopologyFilter")
+
+
+class Fleet:
+    """From `__enter__`, the servers and the schedulers run. `prepare` makes the agents, and `start`
+    starts them.
+
+    :ivar names: of the hosts. :ivar places: where the servers listen.
+    :ivar schedulers: two processes. :ivar processes: with the agents.
+    """
+
+    def __init__(self, directory: Path, hosts: int) -> None:
+        """:param directory: of everything; it exists."""
+        self.directory = directory
+        self.names = [f"host-{number:05}" for number in range(hosts)]
+        self.rabbitmq, self.postgresql = FleetRabbitMQ(), FleetPostgreSQL()
+        self.placement = FleetPlacement()
+        self.places: Servers
+        self.schedulers: list[SchedulerServer] = []
+        self.processes: list[RemoteProcess[AgentProcess]] = []
+        self._process_of: dict[str, AgentProcess] = {}
+        self._open = ExitStack()
+
+    # -- start and stop ----------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        with ExitStack() as failed:
+            failed.callback(self._open.close)
+            servers = (self.rabbitmq, self.postgresql, self.placement)
+            for server in servers:
+                self._open.callback(server.close)
+            with ThreadPoolExecutor(len(servers)) as pool:
+                list(pool.map(lambda server: server.start(), servers))
+            self._make_database()
+            for name in SCHEDULERS:
+                self._start_scheduler(name)
+            failed.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def prepare(self) -> None:
+        """Make the processes of the agents, which read their configurations."""
+        hosts = [FleetHost(name, self.directory / name) for name in self.names]
+        for host in hosts:
+            host.configure(self.places)
+        groups = [hosts[n : n + PER_PROCESS] for n in range(0, len(hosts), PER_PROCESS)]
+        for number, group in enumerate(groups):
+            log = self.directory / f"agents-{number}.log"
+            process = RemoteProcess(AgentProcess, log)
+            self._open.callback(process.close)
+            self.processes.append(process)
+            self._process_of.update((host.name, process.proxy) for host in group)
+        with ThreadPoolExecutor(len(groups)) as pool:
+            list(pool.map(lambda each, group: each.proxy.prepare(group), self.processes, groups))
+
+    def start(self) -> None:
+        """Start all agents. Returns at once."""
+        self.each(lambda process: process.start())
+
+    def stop(self) -> None:
+        """Stop all agents, as at SIGTERM."""
+        self.each(lambda process: process.stop())
+
+    def change(self) -> None:
+        """Make a domain without a claim appear on each host; the next call removes it."""
+        self.each(lambda process: process.change())
+
+    # -- what it shows -----------------------------------------------------------------------------
+
+    def each(self, call: Callable[[AgentProcess], T]) -> list[T]:
+        """Call something on every process of agents at once."""
+        with ThreadPoolExecutor(max(1, len(self.processes))) as pool:
+            return list(pool.map(lambda process: call(process.proxy), self.processes))
+
+    def agents_of(self, host: str) -> AgentProcess:
+        """Return the process with the agent of a host."""
+        return self._process_of[host]
+
+    def views(self) -> dict[str, HostView]:
+        """Return what the agents have, by host."""
+        found = self.each(lambda process: process.views())
+        return {view.host: view for views in found for view in views}
+
+    def ready(self) -> int:
+        """Return how many agents grant claims. :raises RuntimeError: one has failed."""
+        return sum(self.each(lambda process: process.ready()))
+
+    def behind(self) -> Mapping[str, int]:
+        """Return how many agents have a part that has not caught up, by part; and how many hosts a
+        scheduler does not know as they are, by scheduler.
+        """
+        found: Counter[str] = Counter()
+        for counted in self.each(lambda process: process.behind()):
+            found.update(counted)
+        views = self.views()
+        for scheduler in self.schedulers:
+            late = self._late(scheduler, views)
+            if late:
+                found[scheduler.host] = late
+        return found
+
+    def known(self, scheduler: SchedulerServer) -> dict[str, dict[str, Any]]:
+        """Return the hosts that a scheduler knows, by name."""
+        return {each["host"]: each for each in scheduler.read("hosts")["hosts"]}
+
+    def _late(self, scheduler: SchedulerServer, views: Mapping[str, HostView]) -> int:
+        """Return for how many hosts a scheduler does not have what their agents have."""
+        known = self.known(scheduler)
+        return sum(not _is_current(known.get(name), view) for name, view in views.items())
+
+    # -- how it is made ----------------------------------------------------------------------------
+
+    def _make_database(self) -> None:
+        url = self.postgresql.create_database()
+        engine = open_engine(url, 30)
+        migrate.sync(engine)
+        engine.dispose()
+        self.postgresql.count_statements(url)
+        login = {"auth_type": "admin_token", "endpoint": self.placement.url}
+        login["token"] = self.placement.token
+        self.places = Servers(broker=self.rabbitmq.transport_url, database=url, placement=login)
+
+    def _start_scheduler(self, name: str) -> None:
+        made = SchedulerServer(
+            self.directory / name,
+            self.places.broker,
+            database_url=self.places.database,
+            config={
+                "DEFAULT": {"host": name},
+                "placement": self.places.placement,
+                # There is no host yet.
+                "scheduler": {"start_grace": 1.0, "report_jitter": 5.0},
+                "filter_scheduler": {"enabled_filters": ",".join(FIT_FILTERS)},
+            },
+        )
+        self._open.callback(made.close)
+        self.schedulers.append(made.start())
+
+
+def wait_schedulers(schedulers: Sequence[SchedulerServer]) -> None:
+    """Wait until the schedulers select hosts."""
+    for each in schedulers:
+        each.wait_ready(120)
+
+
+def _is_current(known: Mapping[str, Any] | None, view: HostView) -> bool:
+    return known is not None and known["alive"] and known["revision"] == view.revision

@@ -1,0 +1,63 @@
+"""Processes of a fleet: objects in processes of their own, which are called by proxies."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.managers import BaseManager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class RemoteProcess(Generic[T]):
+    """A process that has one object, until `close`. The object is called by its `proxy`.
+
+    :ivar pid: of the process.
+    :ivar proxy: has the public methods of the object. Thread-safe: each thread that calls has a
+        connection of its own. Errors are raised here.
+    """
+
+    def __init__(self, make: Callable[[], T], log: Path) -> None:
+        """:param log: gets the warnings of the process."""
+        # A fork would copy the locks of threads.
+        self._manager: Any
+        self._manager = _Manager(ctx=multiprocessing.get_context("spawn"))
+        self._manager.start(_prepare, (log,))
+        self.proxy: T = self._manager.made(make)
+        self.pid = int(str(self._manager.pid()))
+
+    def close(self) -> None:
+        """End the process."""
+        self._manager.shutdown()
+
+
+class _Manager(BaseManager):
+    """Makes the object in the other process."""
+
+
+def _made(make: Callable[[], T]) -> T:
+    return make()
+
+
+_Manager.register("made", _made)
+_Manager.register("pid", os.getpid)
+
+
+def _prepare(log: Path) -> None:
+    """Leave signals to the process of the run, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(filename=log, level=logging.WARNING)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

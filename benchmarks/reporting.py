@@ -1,0 +1,114 @@
+"""python -m benchmarks.reporting URL DIRECTORY AGENTS SECONDS
+
+Nodes that report their hosts, and get claims all the time. It prints the time of each commit, by
+host and revision, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from oslo_config import cfg
+
+from benchmarks import agents
+from rtagent.conf.settings import SettingsHolder
+from rtagent.db.memory import MemoryServiceRegistry
+from rtagent.embedded import EmbeddedNode, SystemClock
+from rtagent.errors import RtAgentError
+from rtagent.model.change import Change
+from rtagent.model.node_state import NodeState
+from rtagent.ports import NullReporter
+from rtagent.rpc.scheduler_casts import scheduler_casts
+from rtagent.rpc.transport import get_transport
+from rtagent.service.admission import Admission
+from rtagent.service.context import NodeContext
+from rtagent.service.heartbeat import Heartbeat
+from rtagent.service.host_reports import HostReports
+from rtagent.service.loop import Loop
+from rtagent.virt.fake import FakeHypervisor
+from tests.support.hosts import TOPOLOGY
+
+#: Claims each second on all nodes together.
+RATE = 100
+
+
+class _NoEvents:
+    """Nothing but the reports is measured."""
+
+    def ready(self) -> None: ...
+    def lost(self) -> None: ...
+    def returned(self) -> None: ...
+    def policy_changed(self) -> None: ...
+    def service_changed(self) -> None: ...
+    def fatal(self, error: RtAgentError) -> None: ...
+
+
+class Reporting:
+    """One node with its thread of reports. :ivar commits: (host, revision, monotonic time)."""
+
+    def __init__(self, directory: Path, name: str, url: str) -> None:
+        directory.mkdir()
+        self.commits: list[tuple[str, int, float]] = []
+        self.node: EmbeddedNode = agents.node(
+            directory, FakeHypervisor(TOPOLOGY, hostname=name), host=name
+        )
+        self.node.auditor.run("start")
+        settings, clock = agents.settings_in(directory, name), SystemClock()
+        context = NodeContext(
+            settings=SettingsHolder(settings),
+            clock=clock,
+            reporter=NullReporter(),
+            events=_NoEvents(),
+        )
+        conf = cfg.ConfigOpts()
+        conf([], project="rtagent", default_config_files=[])
+        tracker, registry = self.node.tracker, MemoryServiceRegistry()
+        admission = Admission(tracker)
+        admission.open()
+        reports = HostReports(
+            context,
+            self.node,
+            admission,
+            Heartbeat(context, registry, tracker),
+            scheduler_casts(get_transport(conf, url)).send,
+            tuple,
+        )
+        self._loop = Loop("host-reports", reports.turn, clock, NullReporter())
+        reports.attach(self._loop.wake)
+        self._reports = reports
+        tracker.listen(self._published)
+        self._loop.start()
+
+    def _published(self, state: NodeState, changes: Sequence[Change]) -> None:
+        self.commits.append((state.node.host, state.revision, time.monotonic()))
+        self._reports.changed()
+
+
+def main() -> None:
+    url, directory, number, seconds = sys.argv[1:]
+    nodes = [Reporting(Path(directory) / f"lag-{n}", f"lag-{n}", url) for n in range(int(number))]
+    until = time.monotonic() + float(seconds)
+
+    def claim() -> None:
+        while time.monotonic() < until:
+            request, call = agents.build(memory_mb=1)
+            random.choice(nodes).node.tracker.instance_claim(request, call)
+            time.sleep(4 / RATE)
+
+    threads = [threading.Thread(target=claim) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    time.sleep(3)  # the last reports
+    print(json.dumps([commit for each in nodes for commit in each.commits]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""A small fleet, made as tools/fleet makes a large one. Counts are judged, and no time is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from benchmarks.fleet.measured import Measurements
+from benchmarks.fleet.progress import Progress
+from benchmarks.fleet.run import BOOT, IDLE, PHASES, Options, Run
+
+HOSTS = 20
+
+
+@pytest.fixture(scope="module")
+def run(long: bool) -> Run:
+    options = Options(hosts=HOSTS, alone=10, idle=20, day=10, outage=0, phases=(BOOT, IDLE))
+    if long:
+        options = replace(options, idle=60, day=60, outage=60, phases=PHASES)
+    with Progress(Console(quiet=True)) as progress:
+        made = Run(options, progress)
+        made.make()
+    return made
+
+
+def values(measured: Measurements, phase: str) -> Mapping[str, float]:
+    found = next(each for each in measured.phases if each.name == phase)
+    return {value.name: value.value for value in found.values}
+
+
+def test_all_accounts_agree_at_the_end(run: Run):
+    assert run.wrong == []
+
+
+def test_agents_that_start_at_once_do_not_repeat_themselves(run: Run):
+    boot = values(run.measured, "boot storm")
+    assert boot["enrolments tried by host"] <= 3
+    assert boot["most repetitions of a request to Placement"] <= 3
+
+
+def test_idle_agents_are_quiet(run: Run):
+    idle = values(run.measured, "idle")
+    assert idle["requests to Placement"] == 0
+    assert idle["messages beside reports"] <= 5
+    # The time may begin just before a heartbeat. A second write in each interval would be 2.
+    assert idle["writing transactions in a report_interval"] <= 1.5
+
+
+def test_callers_build_move_and_delete_servers(run: Run, long: bool):
+    if not long:
+        pytest.skip("takes minutes: --long")
+    day = values(run.measured, "a day")
+    assert min(day["builds"], day["moves"], day["deletes"]) > 0
