@@ -10,11 +10,12 @@ from typing import Any
 from rich.table import Table
 from rich.tree import Tree
 
-from demo.environment import Environment, UnexpectedExit
+from demo.environment import Environment
 from demo.resize import GUEST as GPU_GUEST
 from demo.resize import NAME as GPU_NAME
 from demo.resize import resize
 from demo.scheduling import provider_file, scheduling
+from demo.screen import UnexpectedExit
 from rtagent.virt.simulate import domain_xml
 
 GUEST, FOREIGN = str(uuid.UUID(int=0xA)), str(uuid.UUID(int=0xB))

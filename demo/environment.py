@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from rich.console import Console, RenderableType
-from rich.rule import Rule
+from rich.console import Console
 
 from demo.conductor import Conductor
+from demo.screen import PROGRAMS, Screen
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from rtagent.virt.simulate.devices import MDEV_TYPE
 from tests.servers import Placement, RabbitMQ
 from tests.servers.daemon import Daemon
+from tests.servers.server import free_port
 
 #: Two sockets of eight cores with two threads each. Each socket has a Quadro M4000, at 0000:08:00.0
 #: and 0000:88:00.0, and a Tesla T4 with virtual GPUs; the first also has a network card with
@@ -40,18 +37,15 @@ MACHINE = Machine(
 GPU = {"vendor_id": "10de", "product_id": "13f1"}
 SPECS = [GPU, {"vendor_id": "8086", "physical_network": "physnet1"}]
 ALIAS = {"name": "gpu", **GPU, "device_type": "type-PCI"}
-PROGRAMS = Path(sys.executable).parent
 
 
-class UnexpectedExit(Exception):
-    """A command exited with another code than the demonstration expects."""
-
-
-class Environment:
+class Environment(Screen):
     """All servers of the demonstration, on loopback, in one temporary directory."""
 
+    _NAME = "hypervisor-1"
+
     def __init__(self, console: Console) -> None:
-        self.console = console
+        super().__init__(console)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -64,12 +58,15 @@ class Environment:
         simulate(self.host_file, MACHINE)
         self.provider_files = self.directory / "provider_config"
         self.provider_files.mkdir()
+        address = f"127.0.0.1:{free_port()}"
+        self.pages[self._NAME] = f"http://{address}/"
         self.daemon = Daemon(
             self.directory / "state",
             self._rabbitmq.transport_url,
             uri=host_uri(self.host_file),
             config={
-                "DEFAULT": {"host": "hypervisor-1", "cpu_allocation_ratio": "2.0"},
+                "DEFAULT": {"host": self._NAME, "cpu_allocation_ratio": "2.0"},
+                "api": {"address": address},
                 "pci": {
                     "device_spec": json.dumps(SPECS),
                     "alias": json.dumps(ALIAS),
@@ -101,41 +98,6 @@ class Environment:
         self.say("Starting rtagentd ...")
         self.daemon.start().wait_ready()
 
-    # -- output ---------------------------------------------------------------------------------
-
-    def chapter(self, title: str) -> None:
-        self.console.print()
-        self.console.print(Rule(title, align="left"))
-
-    def say(self, sentence: str) -> None:
-        self.console.print(sentence, style="italic", highlight=False)
-
-    def run(
-        self,
-        command: str,
-        expect: int = 0,
-        shown: Callable[[str], RenderableType] | None = None,
-    ) -> str:
-        """Run `rtagent COMMAND`, print its output, and return it.
-
-        :param shown: converts the output for printing; None: print it as it is.
-        :raises UnexpectedExit: the exit code is not `expect`.
-        """
-        self.console.print(f"$ rtagent {command}", style="bold", highlight=False, soft_wrap=True)
-        done = self._call(shlex.split(command))
-        if shown is not None and done.returncode == expect:
-            self.console.print(shown(done.stdout))
-        else:
-            for line in (done.stdout + done.stderr).splitlines():
-                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        if done.returncode != expect:
-            raise UnexpectedExit(f"rtagent {command} exited with {done.returncode}, not {expect}")
-        return done.stdout
-
-    def ask(self, command: str) -> Any:
-        """Return the answer of a read command without printing it."""
-        return json.loads(self._call([*shlex.split(command), "-f", "json"]).stdout)
-
     def conductor(self) -> Conductor:
         """Return a conductor that calls this agent."""
         return Conductor(self.console, self._rabbitmq.transport_url, self.daemon.host)
@@ -146,14 +108,3 @@ class Environment:
             "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
             "RTAGENT_CONFIG_FILE": str(self.daemon.config_file),
         }
-
-    def _call(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(PROGRAMS / "rtagent"), *arguments],
-            env={**os.environ, **self.environment(), "COLUMNS": "110"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )

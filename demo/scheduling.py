@@ -10,9 +10,10 @@ from typing import Any
 from rich.syntax import Syntax
 from rich.table import Table
 
-from demo.environment import MACHINE, Environment, UnexpectedExit
+from demo.environment import MACHINE, Environment
 from demo.resize import GUEST as GPU_GUEST
 from demo.resize import NAME as GPU_NAME
+from demo.screen import UnexpectedExit
 
 GUEST, NAME = str(uuid.UUID(int=0xF0)), "render-1"
 CLAIM = str(uuid.UUID(int=0xF1))
