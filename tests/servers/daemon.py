@@ -1,6 +1,8 @@
-"""rtagentd as a process of its own, by default on a simulated host."""
+"""The daemons as processes of their own: rtagentd, by default on a simulated host, and
+rtagent-scheduler."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,46 +35,35 @@ def wait_until(holds: Callable[[], bool], timeout: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-class Daemon:
-    """An `rtagentd` whose configuration, state and log are in `directory`.
-
-        with Daemon(tmp_path, rabbitmq.transport_url) as daemon:
-            daemon.wait_ready()
+class DaemonProcess:
+    """A daemon whose configuration, state and log are in `directory`.
 
     It can be started again after it has ended, however it ended: the directory is kept.
     """
 
     def __init__(
         self,
+        module: str,
         directory: Path,
-        transport_url: str,
-        *,
-        database_url: str | None = None,
-        uri: str | None = None,
+        socket_name: str,
+        defaults: Config,
         config: Config | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """:param database_url: by default embedded SQLite.
-        :param uri: the hypervisor; by default a host simulated in ``directory/host.xml``.
-        :param config: further options by group; they override those that are made here.
+        """:param module: what is run. :param socket_name: the file of its read API.
+        :param defaults: options by group; `config` overrides them.
         :param environment: additional to that of this process.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        self.directory = directory
-        self.log = directory / "rtagentd.log"
+        self._module, self.directory = module, directory
+        self.log = directory / f"{module.rpartition('.')[2]}.log"
         self.config_file = directory / "rtagent.conf"
-        self.host_file = directory / "host.xml"
-        self.storage = directory / "instances"
-        self.storage.mkdir(exist_ok=True)
-        self.address = UnixAddress(str(directory / "rtagent.sock"))
+        self.address = UnixAddress(str(directory / socket_name))
         self.notify = NotifySocket()
         self._environment = {**(environment or {}), "NOTIFY_SOCKET": self.notify.address}
         self._process: Process | None = None
-        if uri is None:
-            uri = host_uri(self.host_file)
-            if not self.host_file.exists():
-                simulate(self.host_file, Machine())
-        self._config = self._defaults(transport_url, database_url, uri)
+        self._config: dict[str, dict[str, object]] = {}
+        self.configure(defaults)
         self.configure(config or {})
 
     # -- configuration -----------------------------------------------------------------------------
@@ -89,34 +80,26 @@ class Daemon:
         )
 
     @property
+    def config(self) -> Config:
+        """The options by group."""
+        return self._config
+
+    @property
     def host(self) -> str:
         """``[DEFAULT] host``: the name of the RPC server."""
         return str(self._config["DEFAULT"]["host"])
 
-    def _defaults(
-        self, transport_url: str, database_url: str | None, uri: str
-    ) -> dict[str, dict[str, object]]:
-        options: dict[str, dict[str, object]] = {
-            "DEFAULT": {
-                "host": "agent1",
-                "my_ip": "127.0.0.1",
-                "state_path": self.directory,
-                "lock_path": self.directory,
-                "instances_path": self.storage,
-                "transport_url": transport_url,
-            },
-            "libvirt": {"connection_uri": uri},
-        }
-        if database_url is not None:
-            options["database"] = {"connection": database_url}
-        return options
-
     # -- start and stop ----------------------------------------------------------------------------
 
     def start(self, *arguments: str, **environment: str) -> Self:
-        """Start the process, with these additional arguments and variables. Returns at once."""
+        """Start the process, with these additional arguments and variables. Returns at once.
+
+        :raises DaemonFailed: it runs already.
+        """
+        if self.running:
+            raise DaemonFailed(f"runs already, as process {self.pid}")
         self.notify.clear()
-        command = [sys.executable, "-m", "rtagent.cmd.rtagentd"]
+        command = [sys.executable, "-m", self._module]
         self._process = Process(
             [*command, "--config-file", str(self.config_file), *arguments],
             {"PYTHONPATH": str(ROOT), **self._environment, **environment},
@@ -127,7 +110,7 @@ class Daemon:
         return self
 
     def wait_ready(self, timeout: float = 60.0) -> Self:
-        """Wait for READY=1: the first good audit has ended, claims are granted."""
+        """Wait for READY=1."""
         self.wait_notified("READY=1", timeout)
         return self
 
@@ -215,9 +198,9 @@ class Daemon:
         self._process.thaw()
 
     def close(self) -> None:
-        """Stop it if it runs; its directory is kept."""
+        """Kill it if it runs; its directory is kept. `terminate` shows how it stops."""
         if self._process is not None:
-            self._process.stop(30.0)
+            self._process.kill()
         self.notify.close()
 
     # -- what it shows -----------------------------------------------------------------------------
@@ -226,12 +209,31 @@ class Daemon:
         """Return a document of the read API: ``read("nodes")``."""
         return ReadClient(self.address).get(*segments, **filters)
 
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the read API, by name and labels."""
+        lines = self._metric_lines()
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+    def metric_names(self) -> set[str]:
+        """Return the names of the metrics of the read API, also of those without a value yet."""
+        return {line.split()[2] for line in self._metric_lines() if line.startswith("# TYPE ")}
+
+    def _metric_lines(self) -> list[str]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(self.address.path)
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            with connection.makefile("r") as reply:
+                return reply.read().partition("\n\n")[2].splitlines()
+
     def last_lines(self, number: int = 20) -> str:
         """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-number:])
 
     def __enter__(self) -> Self:
-        return self.start()
+        """Start it, if it was not started yet: ``with Daemon(...).start(**variables)``."""
+        return self if self.running else self.start()
 
     def __exit__(
         self,
@@ -240,3 +242,94 @@ class Daemon:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Daemon(DaemonProcess):
+    """An `rtagentd`.
+
+        with Daemon(tmp_path, rabbitmq.transport_url) as daemon:
+            daemon.wait_ready()
+
+    READY=1 follows the first good audit: claims are granted.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        transport_url: str,
+        *,
+        database_url: str | None = None,
+        uri: str | None = None,
+        config: Config | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """:param database_url: by default embedded SQLite.
+        :param uri: the hypervisor; by default a host simulated in ``directory/host.xml``.
+        :param config: further options by group; they override those that are made here.
+        :param environment: additional to that of this process.
+        """
+        self.host_file = directory / "host.xml"
+        self.storage = directory / "instances"
+        self.storage.mkdir(parents=True, exist_ok=True)
+        if uri is None:
+            uri = host_uri(self.host_file)
+            if not self.host_file.exists():
+                simulate(self.host_file, Machine())
+        defaults: dict[str, dict[str, object]] = {
+            "DEFAULT": {
+                "host": "agent1",
+                "my_ip": "127.0.0.1",
+                "state_path": directory,
+                "lock_path": directory,
+                "instances_path": self.storage,
+                "transport_url": transport_url,
+            },
+            "libvirt": {"connection_uri": uri},
+        }
+        if database_url is not None:
+            defaults["database"] = {"connection": database_url}
+        super().__init__(
+            "rtagent.cmd.rtagentd", directory, "rtagent.sock", defaults, config, environment
+        )
+
+
+class SchedulerServer(DaemonProcess):
+    """An `rtagent-scheduler`, by default with an embedded database and without Placement.
+
+        with SchedulerServer(tmp_path, rabbitmq.transport_url) as scheduler:
+            scheduler.wait_ready()
+
+    READY=1 means that it knows all hosts, or has waited for ``[scheduler] start_grace``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        transport_url: str,
+        *,
+        database_url: str | None = None,
+        config: Config | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """:param database_url: of a server that the agents share; None: none.
+        :param config: further options by group. :param environment: additional.
+        """
+        defaults: dict[str, dict[str, object]] = {
+            "DEFAULT": {
+                "host": "scheduler1",
+                "my_ip": "127.0.0.1",
+                "state_path": directory,
+                "transport_url": transport_url,
+            },
+            "scheduler": {"report_jitter": 0.1},
+        }
+        if database_url is not None:
+            defaults["database"] = {"connection": database_url}
+        super().__init__(
+            "rtagent.cmd.rtagent_scheduler",
+            directory,
+            "scheduler.sock",
+            defaults,
+            config,
+            environment,
+        )

@@ -31,6 +31,11 @@ _ANSWERS = {
 }
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Print nothing: clients of a relay lose connections."""
+
+
 class HttpRelay:
     """Relays requests to a URL, until it is closed.
 
@@ -87,7 +92,7 @@ class HttpRelay:
 
             do_GET = do_PUT = do_POST = do_DELETE = _relay
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -7,11 +7,12 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import libvirt
 import psutil
 
-from tests.servers.server import Server
+from tests.servers.server import Server, free_port
 
 # The paths that libvirt uses. In a separate mount namespace each is replaced by one of ours. These
 # are the parents of libvirt's own directories, because the parents exist on every machine.
@@ -155,3 +156,31 @@ class Libvirtd(Server):
             if domain.name().startswith("qemu-system"):
                 os.kill(domain.pid, signal.SIGKILL)
         psutil.wait_procs(domains, 10)
+
+
+class MigratingLibvirtd(Libvirtd):
+    """One of several hosts on this machine, between which domains migrate.
+
+    :param hostname: libvirt requires that it differs.
+    :param address: of this machine, but not 127.0.0.1, which libvirt refuses.
+    :ivar peer_uri: the URI at which other hosts reach it.
+    """
+
+    def __init__(self, hostname: str, address: str) -> None:
+        super().__init__()
+        self._hostname, self._address, self._port = hostname, address, free_port()
+        self.peer_uri = f"qemu+tcp://{address}:{self._port}/system"
+
+    def prepare(self) -> None:
+        super().prepare()
+        with (self.directory / "etc" / "libvirtd.conf").open("a") as file:
+            file.write('listen_tls = 0\nlisten_tcp = 1\nauth_tcp = "none"\n')
+            file.write(f'tcp_port = "{self._port}"\nlisten_addr = "{self._address}"\n')
+            file.write(f'host_uuid = "{uuid4()}"\n')
+        with (self.directory / "etc" / "qemu.conf").open("a") as file:
+            file.write(f'migration_host = "{self._address}"\n')
+
+    def command(self) -> Sequence[str]:
+        unshare, *options, script = super().command()
+        script = f"hostname {self._hostname} && {script} --listen"
+        return [unshare, "--uts", *options, script]

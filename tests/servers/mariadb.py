@@ -19,16 +19,20 @@ class MariaDB(Server):
         super().__init__()
         self.port = free_port()
         self._data = self.directory / "data"
+        # A server that starts removes the temporary tables of others in a common directory.
+        self._temporary = self.directory / "tmp"
 
     def prepare(self) -> None:
-        self._data.mkdir(mode=0o700)
-        if os.geteuid() == 0:
-            shutil.chown(self._data, "mysql", "mysql")
+        for directory in (self._data, self._temporary):
+            directory.mkdir(mode=0o700)
+            if os.geteuid() == 0:
+                shutil.chown(directory, "mysql", "mysql")
         self.run(
             "mariadb-install-db",
             "--no-defaults",
             *_user(),
             f"--datadir={self._data}",
+            f"--tmpdir={self._temporary}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         )
@@ -39,6 +43,7 @@ class MariaDB(Server):
             "--no-defaults",
             *_user(),
             f"--datadir={self._data}",
+            f"--tmpdir={self._temporary}",
             f"--socket={self._data}/socket",
             f"--pid-file={self._data}/pid",
             f"--port={self.port}",

@@ -13,13 +13,14 @@ from tests.servers.server import Server, accepts, free_port
 # The script itself; the one on PATH switches to the user of the system service.
 _SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 
-_CONFIG = """\
-listeners.tcp.1 = 127.0.0.1:{port}
+#: What every server of the tests has: a log on its standard output, and a small disk is enough.
+LIMITS = """\
 log.file = false
 log.console = true
 log.console.level = warning
 disk_free_limit.absolute = 50MB
 """
+_CONFIG = "listeners.tcp.1 = 127.0.0.1:{port}\n"
 
 # Schedulers that sleep when idle, and no distribution port on another address.
 _ERLANG = (
@@ -44,7 +45,7 @@ class RabbitMQ(Server):
         return f"rabbit://guest:guest@127.0.0.1:{self.port}/"
 
     def prepare(self) -> None:
-        (self.directory / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port))
+        (self.directory / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port) + LIMITS)
         (self.directory / "enabled_plugins").write_text("[].\n")
         mapper = ["epmd", "-address", "127.0.0.1", "-port", str(self._mapper_port)]
         self._mapper = Process(mapper, {}, self.directory, self.log, signal.SIGTERM)
@@ -78,9 +79,9 @@ class RabbitMQ(Server):
         except (OSError, amqp.exceptions.AMQPError):
             return False
 
-    def control(self, *arguments: str) -> None:
-        """Run rabbitmqctl: ``control("close_all_connections", "outage")``."""
-        self.run(str(_SCRIPTS / "rabbitmqctl"), *arguments)
+    def control(self, *arguments: str) -> str:
+        """Run rabbitmqctl, and return what it prints: ``control("list_queues")``."""
+        return self.run(str(_SCRIPTS / "rabbitmqctl"), *arguments)
 
     def close(self) -> None:
         self.stop()

@@ -17,6 +17,10 @@ from typing import ClassVar, Self
 
 from tests.servers.process import Process
 
+#: The most workers of a test run, see tools/test.
+WORKERS = 8
+_returned: set[int] = set()
+
 
 class ServerFailed(Exception):
     """A server did not start; the message ends with the last lines of its log."""
@@ -125,8 +129,11 @@ class Server(ABC):
     ) -> None:
         self.close()
 
-    def run(self, *command: str) -> None:
-        """Run a command that prepares the server. :raises ServerFailed: with its output."""
+    def run(self, *command: str) -> str:
+        """Run a command that prepares the server, and return its output.
+
+        :raises ServerFailed: with the output.
+        """
         result = subprocess.run(
             command,
             env={**os.environ, **self.environment()},
@@ -139,6 +146,7 @@ class Server(ABC):
         )
         if result.returncode:
             raise ServerFailed(f"{command[0]} exited with {result.returncode}: {result.stdout}")
+        return result.stdout
 
     def _wait(self) -> None:
         deadline = time.monotonic() + self.start_timeout
@@ -155,19 +163,33 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """Return a free loopback port below the range from which Linux takes ports for clients.
+    """Return a loopback port that is free, and that this process has not returned before.
 
-    A port of that range could be taken by a client's connection while the server is stopped.
+    A server binds its port seconds after it got the number, so each worker of a test run takes
+    numbers of its own. All are below the range from which Linux takes ports for clients: a port of
+    that range could be taken by a client's connection while the server is stopped.
     """
     while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        port = random.choice(_ports())
+        if port not in _returned and _is_free(port):
+            _returned.add(port)
             return port
+
+
+def _ports() -> range:
+    """The numbers of this worker: every eighth, because there are at most eight workers."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return range(20000 + worker % WORKERS, 32000, WORKERS)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def accepts(port: int) -> bool:
