@@ -10,17 +10,18 @@ from pathlib import Path
 from measures.measure import Measure
 
 #: Old terms, as regular expressions; what is used instead is the glossary's to say. Old words that
-#: have another meaning which is right here, such as "memory", "table" or "Move", are left out.
+#: have another meaning which is right here, such as "memory", "table" or "Move", are left
+#: out, as is "members", which server groups have.
 OLD_WORDS = (
     "kernels?", "placing", "demands?", "amounts?", "holdings?", "holds", "offered", "moved",
-    "arriving", "leaving", "ending", "parties", "broken[ _]off", "specific", "members?",
+    "arriving", "leaving", "ending", "broken[ _]off", "specific",
     "standing", "keepers?", "tenure", "pulse", "gate", "inbox", "sayings", "room", "taking",
     "shapes?", "beside", "kinship", "kinds", "asking", "contact", "news", "told", "said",
-    "HostState", "kept[ _]back", "kept[ _]idle", "not to be had", "hold of", "whoever", "somebody",
+    "kept[ _]back", "kept[ _]idle", "not to be had", "hold of", "whoever", "somebody",
     "nobody", "deed", "tour", "giver", "pinner",
 )  # fmt: skip
-#: A reason code that callers match, and a path of Linux.
-ALLOWED = r"(?i:not_offered)|/proc/sys/kernel/"
+#: A reason code that callers match, paths of Linux, and metrics with Nova's names.
+ALLOWED = r"(?i:not_offered)|/(proc/)?sys/kernel/|cpu\.kernel|\"kernel\"|``kernel``"
 TELLING = r"\b(told|tell|tells)\b"
 
 PLACES = ("rtagent", "doc", "README.rst")
