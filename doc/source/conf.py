@@ -48,4 +48,5 @@ html_show_copyright = False
 man_pages = [
     ("cli/rtagent", "rtagent", "operate the resource agent of a hypervisor", "", 1),
     ("cli/rtagentd", "rtagentd", "the resource agent of a hypervisor", "", 8),
+    ("cli/rtagent-scheduler", "rtagent-scheduler", "select hosts for instances", "", 8),
 ]

@@ -1,8 +1,10 @@
 """Directives and roles of rtagent's documentation: content that is generated from the code, and
 links to it.
 
-* ``.. rpc-reference::`` is the page that ``rtagent schema reference`` prints.
-* ``.. error-list:: CLASS`` is a table of the errors below a class of ``rtagent.errors``.
+* ``.. rpc-reference:: TOPIC`` is the page that ``rtagent schema reference --topic TOPIC`` prints.
+* ``.. error-list:: CLASS MODULE`` is a table of the errors of a module below a class of
+  ``rtagent.errors``.
+* ``.. role-list::`` is a table of the roles of callers and of the methods that need them.
 * ``.. exit-codes::`` lists the exit codes of ``rtagent``.
 * ``.. release-notes::`` are reno's: by release where git's history and tags are at hand, else all
   of them under this version. (reno's own directive fails in a shallow clone and without git.)
@@ -33,13 +35,18 @@ import rtagent
 from rtagent import errors
 from rtagent.cmd import rtagent as cli
 from rtagent.cmd.exit_codes import MEANINGS
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc import roles, topics
 from rtagent.rpc.reference import reference
+from rtagent.rpc.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[3]
 
 #: The name of the subject of a page's sections, and the object type by which links find them.
-SECTIONS = {"reference/rpc": "rpcmethod", "cli/rtagent": "command"}
+SECTIONS = {
+    "reference/rpc": "rpcmethod",
+    "reference/scheduler-rpc": "rpcmethod",
+    "cli/rtagent": "command",
+}
 
 
 class Shell(cli.Shell):
@@ -66,16 +73,24 @@ class Generated(Directive):
 
 
 class RpcReference(Generated):
-    def lines(self) -> Iterator[str]:
-        # Omit the title, because the page has its own.
-        yield from reference().splitlines()[2:]
-
-
-class ErrorList(Generated):
     required_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        yield from _table(("Error", "Meaning"), _errors(getattr(errors, self.arguments[0])))
+        # Omit the title, because the page has its own.
+        yield from reference(self.arguments[0]).splitlines()[2:]
+
+
+class ErrorList(Generated):
+    required_arguments = 2
+
+    def lines(self) -> Iterator[str]:
+        kind, module = self.arguments
+        yield from _table(("Error", "Meaning"), _errors(getattr(errors, kind), module))
+
+
+class RoleList(Generated):
+    def lines(self) -> Iterator[str]:
+        yield from _table(("Role", "Meaning", "Has it", "Methods"), _roles())
 
 
 class ExitCodes(Generated):
@@ -116,11 +131,25 @@ def _has_releases() -> bool:
         return False
 
 
-def _errors(kind: type[errors.RtAgentError]) -> Iterator[tuple[str, ...]]:
+def _errors(kind: type[errors.RtAgentError], module: str) -> Iterator[tuple[str, ...]]:
     for each in kind.__subclasses__():
-        meaning = (each.__doc__ or "").partition("\n")[0].partition(" :ivar")[0]
-        yield f"``{each.__name__}``", meaning
-        yield from _errors(each)
+        if each.__module__ == module:
+            meaning = (each.__doc__ or "").partition("\n")[0].partition(" :ivar")[0]
+            yield f"``{each.__name__}``", meaning
+        yield from _errors(each, module)
+
+
+def _roles() -> Iterator[tuple[str, ...]]:
+    for role, meaning in roles.MEANINGS.items():
+        names = sorted(
+            {
+                f":rpc:`{method.name}`"
+                for table in TABLES.values()
+                for method in table.methods.values()
+                if method.role == role
+            }
+        )
+        yield f"``{role}``", meaning, ", ".join(roles.ENOUGH[role]), ", ".join(names)
 
 
 def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
@@ -139,16 +168,26 @@ def _note_sections(app: Sphinx, document: nodes.document) -> None:
     kind = SECTIONS.get(docname)
     if kind is None:
         return
-    names = set(METHODS) if kind == "rpcmethod" else set(cli.Commands(cli.GROUP).commands)
+    names = _names(docname, kind)
     for section in document.findall(nodes.section):
         title = section.next_node(nodes.title)
         if title is not None and title.astext() in names:
             app.env.domains.standard_domain.note_object(kind, title.astext(), section["ids"][0])
 
 
+def _names(docname: str, kind: str) -> set[str]:
+    if kind == "command":
+        return set(cli.Commands(cli.GROUP).commands)
+    agents, schedulers = TABLES[topics.AGENT].methods, TABLES[topics.SCHEDULER].methods
+    if docname == "reference/rpc":
+        return set(agents)
+    return set(schedulers) - set(agents)  # the links to others lead to the agents' page
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("rpc-reference", RpcReference)
     app.add_directive("error-list", ErrorList)
+    app.add_directive("role-list", RoleList)
     app.add_directive("exit-codes", ExitCodes)
     app.add_directive("release-notes", ReleaseNotes)
     app.add_crossref_type("rpcmethod", "rpc")

@@ -5,8 +5,10 @@ To put what they print now into the pages::
     .venv/bin/python -m tests.functional.doc.examples
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,8 +22,13 @@ from tests.servers.daemon import Daemon
 SOURCE = Path(__file__).resolve().parents[3] / "doc" / "source"
 #: Pages whose section "Try it" describes a host, its configuration, and commands.
 TRIALS = ("user/numa.rst", "user/pci.rst")
+#: The page whose commands make a cloud from nothing, given only a broker.
+TUTORIAL = "user/cloud.rst"
 #: Pages whose commands are run one after the other, on one host.
 STORY = ("user/claims.rst", "reference/events.rst", "admin/upgrade.rst")
+
+#: What a test says if a page shows something else.
+REMEDY = "run: .venv/bin/python -m tests.functional.doc.examples"
 
 _TRY_IT = re.compile(r"\nTry it\n=+\n(.*?)\n[^\n]+\n=+\n", re.DOTALL)
 _BLOCK = re.compile(r"^(?:\.\. code-block:: (\w+)|.*::)\n\n((?: {4}.*\n|\n)+)", re.MULTILINE)
@@ -73,16 +80,28 @@ def story(pages: list[str], directory: Path, transport_url: str) -> list[str]:
         return [_BLOCK.sub(section.play, page) for page in pages]
 
 
+def tutorial(page: str, directory: Path, transport_url: str) -> str:
+    """The page with what its commands print. Daemons that they start are ended."""
+    section = _Section(directory, (directory / "cloud.conf",), BROKER=transport_url)
+    try:
+        return _BLOCK.sub(section.play, page)
+    finally:
+        for file in directory.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+
+
 HOST = {"DEFAULT": {"host": "hypervisor-1"}}
 
 
 class _Section:
     """Runs the blocks of a page in a directory."""
 
-    def __init__(self, directory: Path, configuration: tuple[Path, ...]) -> None:
+    def __init__(self, directory: Path, configuration: tuple[Path, ...], **variables: str) -> None:
         self._directory = directory
         self._environment = {
             **os.environ,
+            **variables,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "COLUMNS": "110",
             "RTAGENT_CONFIG_FILE": " ".join(map(str, configuration)),
@@ -117,6 +136,7 @@ class _Section:
             env=self._environment,
             capture_output=True,
             text=True,
+            timeout=300,
         )
         return re.sub(r"(?m) +$", "", done.stdout + done.stderr)
 
@@ -138,6 +158,9 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as directory:
                 page = SOURCE / name
                 write(page, trial(page.read_text(), Path(directory), rabbitmq.transport_url))
+        with tempfile.TemporaryDirectory() as directory:
+            page = SOURCE / TUTORIAL
+            write(page, tutorial(page.read_text(), Path(directory), rabbitmq.transport_url))
         with tempfile.TemporaryDirectory() as directory:
             pages = [SOURCE / name for name in STORY]
             texts = [page.read_text() for page in pages]

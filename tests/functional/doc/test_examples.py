@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.doc.examples import SOURCE, STORY, TRIALS, comparable, story, trial
+from tests.functional.doc.examples import (
+    REMEDY,
+    SOURCE,
+    STORY,
+    TRIALS,
+    comparable,
+    story,
+    trial,
+)
 from tests.servers import RabbitMQ
-
-REMEDY = "run: .venv/bin/python -m tests.functional.doc.examples"
 
 
 @pytest.mark.parametrize("name", TRIALS)

@@ -8,6 +8,8 @@ import pytest
 
 from rtagent.api.metrics import StateCollector
 from rtagent.lifecycle.transitions import LIFE_CYCLE
+from rtagent.model.event import EVENT_TYPES
+from rtagent.ports import ACCESS_LOG
 from rtagent.telemetry.metrics import COUNTS, TIMINGS
 from tests.support.api_states import populated
 
@@ -15,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "doc" / "source"
 TESTS = ROOT / "tests" / "README.rst"
 PAGES = [*sorted(SOURCE.rglob("*.rst")), *sorted(ROOT.glob("*.rst")), TESTS]
-#: Endings of file names, which look like modules.
-FILES = {"conf", "d", "service", "sock", "sqlite"}
-FOLDERS = "benchmarks|demo|doc|etc|lab|migrations|rtagent|tests|tools"
+#: Endings of file names, of a queue, and of a logger, which look like modules.
+FILES = {"conf", "d", "service", "sock", "sqlite", "HOST", ACCESS_LOG.rpartition(".")[2]}
+FOLDERS = "benchmarks|chaos|demo|doc|etc|lab|migrations|rtagent|tests|tools"
 #: What commands make, which a fresh clone does not have.
 MADE = "doc/build/"
 
@@ -78,14 +80,25 @@ def test_every_metric_is_on_its_page():
 def test_every_metric_on_the_page_exists():
     code = "".join(path.read_text() for path in (ROOT / "rtagent").rglob("*.py"))
     state = {family.name for family in StateCollector(populated(), False, ()).collect()}
-    for name in metrics_on_the_page() - state:
+    for name in metrics_on_the_page() - state - {"rtagent_build_info"}:
         stem = re.sub("^rtagent_|_total$", "", name)
         assert f'"{stem}"' in code or f'"{stem.removesuffix("_seconds")}"' in code, name
 
 
+def test_every_type_of_events_is_on_its_page():
+    page = (SOURCE / "reference" / "events.rst").read_text()
+    found = re.findall(
+        r"   \* - ``([a-z_.]+)``\n     - (.*)\n     - (announced|with the change)\n", page
+    )
+    assert found == [
+        (each.name, each.meaning, "announced" if each.announced else "with the change")
+        for each in EVENT_TYPES.values()
+    ]
+
+
 def test_every_action_of_a_claims_history_is_explained():
     page = (SOURCE / "reference" / "events.rst").read_text()
-    table = page.partition("Actions\n=======")[2].partition("Keep and remove")[0]
+    table = page.partition("Actions\n-------")[2].partition("Keep and remove")[0]
     actions = {
         name for row in re.findall(r"\* - (.*)", table) for name in re.findall(r"``(\w+)``", row)
     }
