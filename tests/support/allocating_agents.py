@@ -43,8 +43,8 @@ class AllocatingAgent(Agent):
             ready=lambda: True,
             owns=lambda uuid: False,
             pushing=lambda: False,
-            enqueue=self.tracker.write_allocations,
-            remove=self.tracker.remove_written,
+            enqueue=self.tracker.unwritten.add,
+            remove=self.tracker.unwritten.remove,
         )
         self.outbox = AllocationOutbox(self.api, source, self.clock, jitter=lambda: 0.5)
         self.tracker.listen(self.outbox.listener)

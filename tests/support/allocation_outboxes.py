@@ -88,7 +88,7 @@ class OutboxSetup:
             ready=lambda: self.ready,
             owns=lambda uuid: False,
             pushing=lambda: self.pushing,
-            enqueue=self.tracker.write_allocations,
+            enqueue=self.tracker.unwritten.add,
             remove=self._remove,
         )
         self.outbox = AllocationOutbox(
@@ -99,7 +99,7 @@ class OutboxSetup:
     def _remove(self, revisions: dict[str, int]) -> None:
         if not self.removals:
             raise StoreUnavailable("no store")
-        self.tracker.remove_written(revisions)
+        self.tracker.unwritten.remove(revisions)
 
     def requests(self) -> list[str]:
         """The requests since the last call."""

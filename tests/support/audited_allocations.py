@@ -130,7 +130,7 @@ class AuditedNode:
         assert self._synchroniser.sync(self.tree()).problems == ()
 
     def _enqueue(self, consumers: Collection[str]) -> None:
-        self.agent.tracker.write_allocations(consumers)
+        self.agent.tracker.unwritten.add(consumers)
         self.enqueued += consumers
 
     def sync_anew(self) -> None:
@@ -148,7 +148,7 @@ class AuditedNode:
         """Audit. :param drained: the outbox is empty, because everything in it was written."""
         if drained:
             rows = self.agent.state.outbox.values()
-            self.agent.tracker.remove_written({row.consumer_uuid: row.revision for row in rows})
+            self.agent.tracker.unwritten.remove({row.consumer_uuid: row.revision for row in rows})
         return self.auditor.run()
 
     def settle(self) -> AuditReport:

@@ -83,6 +83,7 @@ def facts(state: NodeState) -> tuple[Any, ...]:
         state.failed_builds,
         state.disk_available_least,
         dict(state.outbox),
+        state.drain,
         state.usage,
         dict(state.units),
     )

@@ -22,7 +22,7 @@ from tests.servers import Libvirtd, Placement, RabbitMQ, Server
 from tests.servers.daemon import Daemon
 from tests.support.hosts import uid
 
-CONTEXT = RequestContext(overwrite=False)
+CONTEXT = RequestContext(roles=["operator"], overwrite=False)
 #: Seconds within which a call that needs no external service is answered. A machine may stand
 #: still for some of them; a call that queues behind others that wait takes longer.
 PROMPT = 15.0

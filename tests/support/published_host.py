@@ -147,8 +147,8 @@ class PublishedHost(Agent):
             ready=lambda: True,
             owns=self._ownership.knows,
             pushing=lambda: False,
-            enqueue=self.tracker.write_allocations,
-            remove=self.tracker.remove_written,
+            enqueue=self.tracker.unwritten.add,
+            remove=self.tracker.unwritten.remove,
         )
         self.outbox = AllocationOutbox(self.meddler, source, self.clock)
         self.tracker.listen(self.mirror.listener)

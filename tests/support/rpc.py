@@ -8,7 +8,9 @@ from typing import Any
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
+from rtagent.api.reply import Reply
 from rtagent.audit import Auditor
+from rtagent.conf.rpc import Rpc
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.errors import AllocationNotWritten, HypervisorUnavailable, PlacementError
@@ -23,7 +25,10 @@ from rtagent.model.position import Position
 from rtagent.model.store_restore import StoreRestore
 from rtagent.ports import Store
 from rtagent.rpc.duplicates import AgentIdentity, Duplicates
-from rtagent.rpc.endpoint import Endpoint, InFlight, PlacementCalls
+from rtagent.rpc.endpoint import Endpoint, PlacementCalls
+from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.trust.access import Access
+from rtagent.rpc.trust.bounds import CallerBounds
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.tracker import ResourceTracker
@@ -44,6 +49,8 @@ ACCEPTED = StoreRestore(
     compared=False,
     accepted_at=NOON,
 )
+#: A domain to adopt, which `Agent.start_orphan` starts.
+ORPHAN = uid(4711)
 DEVICES = tuple(each.device for each in two_gpus_and_a_nic().values())
 
 
@@ -57,9 +64,14 @@ class Agent:
     """
 
     def __init__(
-        self, clock: Any = None, wrap: Callable[[Store], Store] = lambda store: store
+        self,
+        clock: Any = None,
+        wrap: Callable[[Store], Store] = lambda store: store,
+        bounds: Rpc | None = None,
     ) -> None:
-        """:param wrap: wraps the store that the tracker uses."""
+        """:param wrap: wraps the store that the tracker uses.
+        :param bounds: the options that bound the calls of each caller; None: they are not bounded.
+        """
         self.clock = clock or ManualClock()
         self.memory = MemoryStore()
         self.store = FailingStore(wrap(self.memory))
@@ -99,13 +111,27 @@ class Agent:
             ),
             self._settle,
             self.duplicates,
+            lambda description, instances: self.asked.append((description, instances)),
+            self._document,
+            access=bounds
+            and Access(self.telemetry, bounds=CallerBounds(lambda: bounds, self.clock)),
         )
+        self.document = Reply(body=b"{}")
+        self.asked: list[tuple[bool, bool]] = []
         self.deleted: list[tuple[str, DeletionReason]] = []
         self.settled: list[str] = []
         self.confirmed: list[tuple[str, str]] = []
         self.confirm_error: AllocationNotWritten | None = None
         self.settle_error: HypervisorUnavailable | None = None
         self.placement_error: PlacementError | None = None
+
+    def start_orphan(self) -> None:
+        """Start a domain without a claim, and audit."""
+        self.hypervisor.start_domain(ORPHAN, 1, 64)
+        self.auditor.run("test")
+
+    def _document(self, target: str) -> Reply:
+        return self.document
 
     def _settle(self, claim: Claim) -> None:
         if self.settle_error is not None:
@@ -129,7 +155,9 @@ class Agent:
 
     def invoke(self, method: str, /, **document: Any) -> Any:
         """Call a method as oslo.messaging does, without a user; its reply, or its error."""
-        return self.invoke_as(RequestContext(overwrite=False), method, **document)
+        return self.invoke_as(
+            RequestContext(roles=["operator"], overwrite=False), method, **document
+        )
 
     def invoke_as(self, context: RequestContext, method: str, /, **document: Any) -> Any:
         """Call a method with a context."""
@@ -180,7 +208,7 @@ def attach(instance: dict[str, Any], alias: str = "vf") -> dict[str, Any]:
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Arguments for every method, by name. In this order each call succeeds."""
+    """Arguments for every method, by name. In this order each call succeeds, if the orphan runs."""
     first = build()
     instance = first["instance"]
     claim, owner = {"claim_uuid": first["operation_id"]}, {"instance_uuid": instance["uuid"]}
@@ -188,9 +216,12 @@ def documents() -> dict[str, dict[str, Any]]:
     attached = owner | {"claim_uuid": device["operation_id"]}
     return {
         "instance_claim": first,
+        "instance_claims": {"claims": [build(), build()]},
         "activate_claim": claim | operation(),
         "renew_claim": claim | operation(),
         **_moves(owner),
+        "test_adoption": {"domain_uuid": ORPHAN},
+        "adopt_domain": {"domain_uuid": ORPHAN} | operation(),
         "test_claim": {"instance": build()["instance"]},
         "get_claim": claim,
         "get_claims_for_instance": owner,
@@ -212,7 +243,13 @@ def documents() -> dict[str, dict[str, Any]]:
         "set_service": {"disabled": True} | operation(),
         "get_restore": {},
         "accept_restore": {"revision": ACCEPTED.revision} | operation(),
+        "drain_node": {"reason": "new disks", "deadline": "2030-01-31T18:00:00Z"} | operation(),
+        "undrain_node": operation(),
+        "get_document": {"path": "/claims"},
         "ping": {},
+        "report_host_state": {"description": True},
+        "update_forced_down": {"forced_down": False},
+        "test_release": {"claim_uuid": first["operation_id"]},
         "abort_instance_claim": claim | operation(),
         "release_claim": claim | operation(),
     }

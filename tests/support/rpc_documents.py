@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rtagent.model.address import PCI_ADDRESS
+from rtagent.model.base import STORABLE
 from rtagent.rpc.schemas import Schema
 
 HUGE = 10**400
@@ -72,8 +72,9 @@ def _string(schema: Schema) -> st.SearchStrategy[str]:
     longest = schema["maxLength"]
     if longest == 36:
         return _UUIDS
-    if schema.get("pattern") == PCI_ADDRESS:
-        return st.from_regex(PCI_ADDRESS, fullmatch=True)
+    if schema.get("pattern", STORABLE) != STORABLE:
+        pattern: str = schema["pattern"]
+        return st.from_regex(pattern, fullmatch=True).filter(lambda text: len(text) <= longest)
     least = schema.get("minLength", 0)
     return _SHORT.filter(lambda text: len(text) >= least) | st.just("x" * longest)
 

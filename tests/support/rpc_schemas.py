@@ -1,7 +1,8 @@
-"""The JSON Schemas of the RPC API without descriptions: ``tests/data/rpc_schemas.json``.
+"""The JSON Schemas of the RPC APIs without descriptions, in ``tests/data``.
 
-``python -m tests.support.rpc_schemas`` writes that file. A change of it is a change of the API: it
-needs a new version, and an entry in the history of `rtagent.rpc.client.AgentAPI`.
+``python -m tests.support.rpc_schemas`` writes these files. A change of one is a change of its API:
+it needs a new version, and an entry in the history of `rtagent.rpc.client.AgentAPI` or of
+`rtagent.rpc.scheduler_client.SchedulerAPI`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rtagent.rpc import schemas
-from rtagent.rpc.methods import METHODS
+from rtagent.rpc import schemas, topics
+from rtagent.rpc.tables import TABLES
 
-FILE = Path(__file__).resolve().parents[1] / "data" / "rpc_schemas.json"
+_DATA = Path(__file__).resolve().parents[1] / "data"
+#: By topic.
+FILES = {
+    topics.AGENT: _DATA / "rpc_schemas.json",
+    topics.SCHEDULER: _DATA / "scheduler_rpc_schemas.json",
+}
 
 
-def published() -> dict[str, Any]:
+def published(topic: str) -> dict[str, Any]:
     """``{"methods": {name: {"arguments", "reply", "errors"}}, "arguments": {name: definition},
     "replies": {name: definition}}``: a definition that methods share occurs once."""
     methods: dict[str, Any] = {}
     definitions: dict[str, dict[str, Any]] = {"arguments": {}, "replies": {}}
-    for name, method in METHODS.items():
+    for name, method in TABLES[topic].methods.items():
         arguments = _plain(schemas.arguments(method))
         reply = _plain(schemas.reply(method))
         for where, schema in (("arguments", arguments), ("replies", reply)):
@@ -33,13 +39,13 @@ def published() -> dict[str, Any]:
     return {"methods": methods, **shared}
 
 
-def text() -> str:
+def text(topic: str) -> str:
     """The file's content, with one line for each method and definition.
 
     The order of properties counts, that of definitions does not.
     """
     sections = []
-    for title, entries in published().items():
+    for title, entries in published(topic).items():
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entries[name])}" for name in entries)
         sections.append(f" {json.dumps(title)}: {{\n{lines}\n }}")
     return "{\n" + ",\n".join(sections) + "\n}\n"
@@ -59,4 +65,5 @@ def _plain(schema: Any) -> Any:
 
 
 if __name__ == "__main__":
-    FILE.write_text(text())
+    for each, file in FILES.items():
+        file.write_text(text(each))

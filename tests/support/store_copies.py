@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, insert, select, text
 
 from rtagent.db.memory import Disk, MemoryStore
 from rtagent.db.schema import metadata
@@ -54,6 +54,8 @@ class SqlCopies:
 
     def take(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         with self._engine.connect() as connection:
+            if self._engine.dialect.name != "sqlite":  # else each statement has its own view
+                connection.execution_options(isolation_level="REPEATABLE READ")
             return {
                 table.name: [
                     dict(row) for row in connection.execute(select(table)).mappings().all()
@@ -63,6 +65,9 @@ class SqlCopies:
 
     def put(self, copy: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         with self._engine.begin() as connection:
+            if self._engine.dialect.name == "postgresql":  # what agents write meanwhile waits
+                names = ", ".join(table.name for table in metadata.sorted_tables)
+                connection.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
             for table in reversed(metadata.sorted_tables):
                 connection.execute(table.delete())
             for table in metadata.sorted_tables:

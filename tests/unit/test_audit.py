@@ -19,6 +19,7 @@ from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, uid
 from tests.support.pci_hosts import PF_0, PF_IDS, nic, vf
+from tests.support.reporting import Reports
 from tests.support.trackers import claim, enroll
 
 
@@ -161,3 +162,22 @@ def waits(thread: threading.Thread) -> bool:
     """Whether the thread waits for a condition."""
     frame = sys._current_frames().get(thread.ident or 0)
     return frame is not None and frame.f_code.co_name == "wait"
+
+
+def test_resource_views_are_logged_when_they_have_changed(store, world):
+    clock, reports = ManualClock(), Reports()
+    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
+    auditor = Auditor(tracker, world, clock, reports)
+
+    def views():
+        auditor.run("test")
+        lines = [line for level, line in reports.logged if level == "info"]
+        reports.logged.clear()
+        return [line.partition(": ")[0] for line in lines if " resource view: name=" in line]
+
+    every = ["Hypervisor resource view", "Hypervisor/Node resource view", "Final resource view"]
+    assert views() == every
+    assert views() == []
+    world.start_domain(uid(), 1, 512)
+    assert views() == every[1:]
+    assert views() == []

@@ -155,7 +155,7 @@ def test_reply_to_head_has_no_body(api, path):
 def test_replies_are_not_cached_and_name_the_server(api, path):
     _, headers, _ = parsed(exchange(path, b"GET /nodes HTTP/1.0\r\n\r\n"))
     assert headers["Cache-Control"] == "no-store"
-    assert headers["Server"].startswith("rtagent/")
+    assert headers["Server"] == "rtagent"
 
 
 def test_a_connection_serves_one_request(api, path):

@@ -55,6 +55,14 @@ def claim(rtagent: Run) -> Iterator[str]:
     assert rtagent("claim", "release", created.json["uuid"]).code == 0
 
 
+def test_the_doctor_finds_nothing_wrong(rtagent):
+    found = {each["check"]: each for each in rtagent("doctor", "-f", "json").json}
+    passed = ("configuration", "database", "clock", "libvirt", "message broker")
+    assert {found[title]["result"] for title in passed} == {"pass"}, found
+    assert found["lock"]["details"].startswith("process ")
+    assert found["agent"]["result"] in ("pass", "warn")
+
+
 def test_a_command_names_the_node_of_its_state_directory(agent, claim, tmp_path):
     """The host name of its configuration leads to an agent of another node."""
     (tmp_path / "compute_id").write_text(f"{uuid4()}\n")
@@ -286,9 +294,12 @@ def test_a_node_is_removed_once_it_has_no_claims_and_no_agent(tmp_path: Path, ra
         unreachable = rtagent("--timeout", "1", "claim", "release", claim)
         assert (unreachable.code, "rtagent.agent2" in unreachable.err) == (4, True)
         assert rtagent("node", "remove", "other").code == 5
-        while (removed := rtagent("node", "remove", "simulated-host")).code == 6:
-            assert "stop it, and wait" in removed.err
+        remove = ("node", "remove", "simulated-host")
+        while (tested := rtagent(*remove, "--dry-run")).code == 6:
+            assert "stop it, and wait" in tested.err
             time.sleep(0.1)
+        assert (tested.code, "would be removed" in tested.err) == (0, True)
+        removed = rtagent(*remove)
         assert (removed.code, removed.out) == (0, ""), removed.err
         assert rtagent("node", "remove", "simulated-host").code == 5
         gone = rtagent("--offline", "node", "list")

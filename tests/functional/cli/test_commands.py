@@ -1,17 +1,21 @@
 """All commands: help, output formats, and what those without a format print."""
 
+import io
 import json
 import re
+from importlib import metadata
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+import rtagent
 from rtagent.api.address import UnixAddress
 from rtagent.api.server import ReadAPI
 from rtagent.cmd.base import Action
-from rtagent.cmd.rtagent import GROUP
+from rtagent.cmd.rtagent import GROUP, Shell
 from rtagent.db import migrate
+from rtagent.placement.loading import NOT_CONFIGURED
 from tests.functional.cli.shell import run
 from tests.support.api_states import sources
 from tests.support.device_owners import WEB_CLAIM, devices_in_every_state
@@ -21,18 +25,52 @@ POINTS = {point.name.replace("_", " "): point for point in entry_points(group=GR
 
 #: The commands that print nothing on standard output. Tests of each one assert that.
 SILENT = {
+    "aggregate delete",
     "claim abort",
     "claim release",
     "host simulate edit",
+    "key revoke",
     "node remove",
+    "node undrain",
     "pci clear",
     "pci quarantine",
+    "server delete",
+    "server owed drop",
+    "server resume",
     "service disable",
     "service enable",
+    "service force-down",
+    "token revoke",
+}
+
+
+#: The commands that connect to Placement, with arguments that are needed.
+NEED_PLACEMENT = {
+    "placement diff": (),
+    "placement orphans": (),
+    "placement orphans delete": ("12345678-1234-4321-8765-123456789012",),
+    "placement reshape": ("--dry-run",),
+    "placement show": (),
 }
 
 
 # -- help -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [["--version", "-v"], ["-v", "--version"], ["--version"]])
+def test_the_version_is_printed_with_what_the_program_runs_on(argv):
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        Shell(out, io.StringIO()).run(argv)
+    first, *others = out.getvalue().splitlines()
+    assert (ended.value.code, first) == (0, f"rtagent {rtagent.__version__}")
+    versions = dict(line.rsplit(" ", 1) for line in others)
+    assert bool(others) == ("-v" in argv)
+    for library in ("SQLAlchemy", "oslo.messaging", "cryptography") if others else ():
+        assert versions[library] == metadata.version(library)
+    for name in ("Python", "libvirt", "SQLite") if others else ():
+        assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", versions[name])
+    assert "installed" not in versions.values()
 
 
 @pytest.mark.parametrize("argv", [[], ["-v"], ["nonsense"]])
@@ -80,7 +118,7 @@ def test_help_may_follow_options_and_arguments():
     assert run("node", "show", "kvm-7", "--help") == run("help", "node", "show")
 
 
-@pytest.mark.parametrize("noun", sorted({name.split()[0] for name in POINTS}))
+@pytest.mark.parametrize("noun", sorted({name.split()[0] for name in POINTS} - set(POINTS)))
 def test_help_of_a_noun_lists_its_commands(noun):
     listed = run(noun, "--help")
     assert listed.code == 0
@@ -92,6 +130,19 @@ def test_help_of_an_unknown_command_is_a_usage_error():
     outcome = run("nonsense", "--help")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == "rtagent: no command begins with: nonsense\n"
+
+
+def test_every_command_of_placement_is_in_the_table():
+    of_placement = {name for name in POINTS if name.startswith("placement ")}
+    assert of_placement == {*NEED_PLACEMENT, "placement sync"}  # which the agent serves
+
+
+@pytest.mark.parametrize("name", NEED_PLACEMENT)
+def test_what_needs_placement_names_the_option_that_is_not_set(name, conf):
+    outcome = run("--config-file", str(conf), *name.split(), *NEED_PLACEMENT[name])
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"rtagent: {NOT_CONFIGURED}\n"
+    assert "[placement] auth_type" in outcome.err
 
 
 # -- formats --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from rtagent.cmd.exit_codes import Exit
 from rtagent.rpc.methods import METHODS
 from rtagent.rpc.reference import reference
+from rtagent.rpc.tables import TABLES
 from tests.functional.cli.shell import run
 
 
@@ -34,11 +35,21 @@ def test_schema_show_prints_indented_json_in_a_table():
     assert '"additionalProperties": false' in outcome.out
 
 
-def test_an_unknown_method_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as ended:
-        run("schema", "show", "nonsense")
-    assert ended.value.code == Exit.USAGE
-    assert "instance_claim" in capsys.readouterr().err
+def test_an_unknown_method_is_a_usage_error():
+    outcome = run("schema", "show", "nonsense")
+    assert outcome.code == Exit.USAGE
+    assert "instance_claim" in outcome.err
+
+
+@pytest.mark.parametrize("topic", sorted(TABLES))
+def test_each_topic_has_methods_schemas_and_a_reference(topic):
+    methods = TABLES[topic].methods
+    listed = run("schema", "list", "--topic", topic, "-f", "json").json
+    assert [row["Method"] for row in listed] == list(methods)
+    for name in methods:
+        shown = run("schema", "show", "--topic", topic, name, "-f", "json").json
+        jsonschema.Draft202012Validator.check_schema(shown["arguments"])
+    assert run("schema", "reference", "--topic", topic) == (0, reference(topic), "")
 
 
 def test_schema_reference_prints_the_reference():

@@ -205,11 +205,15 @@ def test_an_older_schema_is_a_failure_with_the_remedy(new_host):
     assert results[IDENTITY] == ("Warning", "not checked: the database cannot be read")
 
 
-def test_a_newer_schema_is_a_failure(new_host):
+def test_a_schema_is_a_failure_if_it_is_newer_by_more_than_one_release(new_host):
     engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
     migrate.sync(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    result, details = new_host.check(WARNING)["Database schema"]
+    assert (result, details) == ("Success", "the schema is 9999")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE schema_compatibility SET oldest_writer = '9998'"))
     result, details = new_host.check(FAILURE)["Database schema"]
     assert (result, "9999, newer than" in details) == ("Failure", True)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, text, update
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
@@ -36,9 +36,25 @@ def test_db_sync_upgrades_an_empty_database(rtagent: Rtagent):
     assert rtagent("db", "sync").out == f"The schema is already {migrate.HEAD}.\n"
     assert rtagent("db", "check").code == 0
     shown = rtagent("db", "version", "-f", "json")
-    assert shown.json == {"database": migrate.HEAD, "program": migrate.HEAD}
+    assert shown.json == {
+        "database": migrate.HEAD,
+        "program": migrate.HEAD,
+        "oldest_writer": migrate.OLDEST,
+    }
     first, *_ = rtagent("db", "history", "-f", "json").json
     assert (first["version"], first["applied"]) == ("0001", True)
+
+
+def test_commands_work_on_the_schema_of_the_next_release(rtagent: Rtagent, database_url: str):
+    rtagent("db", "sync")
+    assert migrate.HEAD in rtagent("db", "check").out
+    with open_engine(database_url, 5).begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9998'"))
+    assert rtagent("db", "sync").out == "The schema is already 9998.\n"
+    checked = rtagent("db", "check")
+    assert (checked.code, "is 9998; this program's is" in checked.out) == (0, True)
+    assert rtagent("db", "purge").code == 0
+    assert rtagent("db", "version", "-f", "json").json["database"] == "9998"
 
 
 def test_db_sync_sql_prints_statements_and_changes_nothing(rtagent: Rtagent):
@@ -58,10 +74,13 @@ def test_db_purge_deletes_old_rows(rtagent: Rtagent, database_url: str):
     store.purge(NODE.uuid, 0, kept)
     assert rtagent("db", "purge").out == "0 rows are deleted.\n"
     store.purge(NODE.uuid, 0, kept.after(1, state.revision, {}))
+    assert rtagent("db", "purge", "--dry-run").out == "3 rows would be deleted.\n"
     assert rtagent("db", "purge").out == "3 rows are deleted.\n"
     assert len(store.history(NODE.uuid)) == 3
     assert rtagent("db", "purge", "--history", "5").out == "0 rows are deleted.\n"
-    assert rtagent("db", "purge", "--history", "2").out == "2 rows are deleted.\n"
+    history = ("db", "purge", "--history", "2")
+    assert rtagent(*history, "--dry-run").out == "2 rows would be deleted.\n"
+    assert rtagent(*history).out == "2 rows are deleted.\n"
     assert [event.claim_uuid for event in store.history(NODE.uuid)] == [live.uuid]
     assert_loads(store, state)
 
@@ -83,6 +102,9 @@ def test_damaged_rows_are_listed_and_accepted(rtagent: Rtagent, database_url: st
     assert listed.code == 1
     assert f"claims {claim(1).uuid}: damaged (digest)" in listed.err
     assert "rows of claims are missing" in listed.err
+    tested = rtagent("db", "accept", "--dry-run").out
+    assert tested.startswith("Would be accepted:\nclaims ")
+    assert rtagent("db", "check").code == 1
     assert rtagent("db", "accept").out.startswith("Accepted:\nclaims ")
     with pytest.raises(WriterFenced):
         commit(store, state, created(claim(3)))

@@ -65,8 +65,25 @@ def test_printed_script_creates_the_same_schema(database_url: str):
             if statement.strip() not in ("", "BEGIN", "COMMIT"):
                 connection.execute(text(statement))
     migrate.check(engine)
+    assert migrate.oldest_writer(engine) == migrate.OLDEST
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+@pytest.mark.parametrize(("service", "tables"), migrate.FOREIGN.items())
+def test_the_database_of_another_service_is_refused_and_left_alone(
+    database_url: str, service: str, tables: tuple[str, ...]
+):
+    engine = open_engine(database_url, 5)
+    with engine.begin() as connection:
+        for table in tables:
+            connection.execute(text(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY)"))
+    for refused in (migrate.sync, migrate.ready, migrate.check, migrate.version):
+        with pytest.raises(
+            SchemaMismatch, match=f"names the database of {service}: give the agent"
+        ):
+            refused(engine)
+    assert set(inspect(engine).get_table_names()) == {*tables}
 
 
 def test_ready_never_creates_the_schema_on_a_server(database_url: str):

@@ -1,5 +1,7 @@
 """SqlNodes, on every kind of database."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -100,3 +102,25 @@ def test_the_writer_of_a_removed_record_is_fenced(engine, store):
     change = created(claim(1), at=NOW + timedelta(seconds=1))
     with pytest.raises(WriterFenced):
         store.commit(state, folded(state, change), (change,))
+
+
+def test_many_new_nodes_enrol_at_the_same_moment(postgresql):
+    """As after a power failure. None is refused because of the others."""
+    engine = open_engine(postgresql.create_database(), 30)
+    migrate.sync(engine)
+    nodes = [
+        replace(NODE, uuid=uuid(100 + n), host=f"host-{n}", hypervisor_hostname=f"hv{n}.example")
+        for n in range(16)
+    ]
+    together = threading.Barrier(len(nodes))
+
+    def enroll(node):
+        store = SqlStore(engine)
+        together.wait(60)
+        store.enroll(node.uuid, node.hypervisor_hostname, rule(node, 1))
+
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(enroll, nodes))
+
+    assert {each.node for each in SqlNodes(engine).records()} == set(nodes)
+    engine.dispose()

@@ -9,6 +9,7 @@ from sqlalchemy import Engine, event, text
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
+from rtagent.db.sql_errors import errors_of
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, Deadlock, StoreUnavailable, WriterFenced
 from rtagent.model.claim import ACTIVE
@@ -37,6 +38,11 @@ class Site:
         self.direct = SqlStore(self.direct_engine)
         self.connects = 0
         event.listen(self.engine, "connect", self._count)
+
+    def counted(self) -> dict[str, int]:
+        """Return the failed transactions of the store, by kind."""
+        counts = errors_of(self.engine).counts()
+        return {kind: number for kind, number in counts.items() if number}
 
     def _passed(self, name: str) -> None:
         self.at(name)
@@ -166,6 +172,7 @@ def test_wait_for_a_frozen_server_is_bounded(site: Site):
     finally:
         site.server.thaw()
     assert_stored(reloaded(site.store, state), state)
+    assert site.counted() == {"timeout": 2}
 
 
 def test_wait_for_a_lock_is_bounded(site: Site):
@@ -175,6 +182,7 @@ def test_wait_for_a_lock_is_bounded(site: Site):
         with Stopwatch(), pytest.raises(StoreUnavailable, match=r"(?i)lock"):
             commit(site.store, state, created(claim(1)))
     commit(site.store, state, created(claim(1)))
+    assert site.counted() == {"timeout": 1}
 
 
 def test_deadlock_is_distinguished_from_an_outage(site: Site):
@@ -186,6 +194,7 @@ def test_deadlock_is_distinguished_from_an_outage(site: Site):
         commit(site.store, state, changed(one, state=ACTIVE))
     rival.end()
     assert_loads(site.direct, state)
+    assert site.counted() == {"deadlock": 1}
 
 
 class Rival:

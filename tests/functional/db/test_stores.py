@@ -7,6 +7,7 @@ MODULES = (
     "commit",
     "device_rows",
     "domain_rows",
+    "drain_rows",
     "ended_claims",
     "history",
     "migration_rows",

@@ -1,26 +1,19 @@
-"""The demonstration plays to its end and leaves no files behind."""
+"""The demonstration of a host plays to its end and leaves no files behind."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import re
+import urllib.request
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.functional.demo.playing import play
 
 
-def test_demo_succeeds(tmp_path):
-    finished = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "demo"],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    chapters = [line for line in finished.stdout.splitlines() if line.endswith("─")]
-    assert len(chapters) == 13
-    assert "hypervisor-1.example" in finished.stdout
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith("rtagent-demo")]
+def get_page(printed: str) -> None:
+    """Get the page whose address was printed."""
+    (url,) = re.findall(r"hypervisor-1: (http://127\.0\.0\.1:\d+/)", printed)
+    with urllib.request.urlopen(url, timeout=60) as reply:
+        assert "hypervisor-1.example" in reply.read().decode()
+
+
+def test_demo_succeeds(directory):
+    printed, chapters = play(directory, "--serve", served=get_page)
+    assert len(chapters) == 14
+    assert "hypervisor-1.example" in printed

@@ -24,7 +24,7 @@ from tests.support.workload.deployment import open_transport
 
 NAME = "QuadroM4000-video"
 ALIAS = {"name": NAME, **GPU_IDS, "device_type": "type-PCI"}
-CONTEXT = RequestContext(user_id="conductor", overwrite=False)
+CONTEXT = RequestContext(user_id="conductor", roles=["operator"], overwrite=False)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The wheel holds the whole product, the migrations included."""
+"""The wheel has the whole product, with the migrations, and the files of ``etc``."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = ("README.rst", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
+SOURCES = ("README.rst", "etc", "migrations", "pyproject.toml", "rtagent", "setup.cfg")
 
 FIND = """
 from importlib.resources import files
@@ -56,8 +56,12 @@ def files_in(folder: Path) -> set[str]:
     }
 
 
-def test_the_wheel_holds_every_file_of_the_product(installed):
+def test_the_wheel_has_every_file_of_the_product(installed):
     assert files_in(installed / "rtagent") == files_in(ROOT / "rtagent")
+
+
+def test_the_files_of_etc_are_installed_below_share(installed):
+    assert files_in(installed / "share/rtagent") == files_in(ROOT / "etc/rtagent")
 
 
 def test_the_migrations_of_an_installed_copy_are_found(installed, tmp_path):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rtagent.placement.loading import NOT_CONFIGURED
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode
@@ -175,9 +176,15 @@ def test_an_unknown_node_is_an_error(agent):
     assert (outcome.code, "simulated-host" in outcome.err) == (5, True)
 
 
-def test_diff_without_configured_placement_names_the_option(agent):
+@pytest.mark.parametrize("bus", ["rabbitmq"], indirect=True)
+def test_sync_without_configured_placement_names_the_option(agent):
+    agent.start()
+    agent.daemon.terminate()
     agent.daemon.configure({"placement": {"auth_type": ""}})
-    assert "auth_type" in agent.run("diff").err
+    agent.daemon.start().wait_ready()
+    outcome = agent.run("sync")
+    assert (outcome.code, outcome.out) == (1, ""), outcome.err
+    assert outcome.err == f"rtagent: {NOT_CONFIGURED}\n"
 
 
 def test_foreign_domains_are_counted_as_reserved(agent):

@@ -20,7 +20,7 @@ from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import uid
 from tests.support.pci_hosts import GPU_IDS
 
-CONTEXT = RequestContext(user_id="tester")
+CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 AMOUNTS = {"VCPU": 1, "MEMORY_MB": 16}
 PATIENCE = 90.0
 GPU = "CUSTOM_PCI_10DE_13F1"
@@ -171,6 +171,9 @@ def test_each_kind_of_allocation(site):
         assert site.parts(consumer)
     site.daemon.terminate()
     assert site.orphans()[unknown]["since"] is None
+    tested = site.command("delete", unknown, "--dry-run", "-f", "json").json
+    assert tested["would_be_deleted"] == {"simulated-host": AMOUNTS}
+    assert (tested["deleted"], tested["kept_elsewhere"]) == ({}, {other: {"VCPU": 1}})
     deleted = site.command("delete", unknown, "-f", "json").json
     assert deleted["deleted"] == {"simulated-host": AMOUNTS}
     assert deleted["kept_elsewhere"] == {other: {"VCPU": 1}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rtagent.cmd.rtagentd import EX_CONFIG
+from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.virt.simulate import Machine, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.functional.placement.conftest import MirroredNode

@@ -36,8 +36,8 @@ def agent(node: MirroredNode, tmp_path: Path, rabbitmq) -> Iterator[Agent]:
 def test_a_call_and_its_requests_have_one_request_id(agent, rabbitmq):
     transport = open_transport(rabbitmq.transport_url)
     api = AgentAPI(transport, agent.daemon.host, timeout=PATIENCE)
-    caller = RequestContext(global_request_id=f"req-{uid(7)}", overwrite=False)
-    other = RequestContext(global_request_id=f"req-{uid(8)}", overwrite=False)
+    caller = RequestContext(roles=["operator"], global_request_id=f"req-{uid(7)}", overwrite=False)
+    other = RequestContext(roles=["operator"], global_request_id=f"req-{uid(8)}", overwrite=False)
     node = agent.node
 
     def requests_of(action):

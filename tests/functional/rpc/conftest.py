@@ -14,6 +14,7 @@ import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from rtagent.conf.rpc import Rpc
 from rtagent.embedded import SystemClock
 from rtagent.ports import Store
 from rtagent.rpc.client import AgentAPI
@@ -37,13 +38,14 @@ class Station:
         url: str,
         options: Options | None = None,
         wrap: Callable[[Store], Store] = lambda store: store,
+        bounds: Rpc | None = None,
     ) -> None:
-        """:param options: of ``[oslo_messaging_rabbit]``."""
+        """:param options: of ``[oslo_messaging_rabbit]``. :param bounds: see `Agent`."""
         self.url, self.options = url, options or {}
         self.host = f"host-{uid()}"
         self._transports: list[oslo_messaging.RPCTransport] = []
-        self.agent = Agent(SystemClock(), wrap)
-        self.context = RequestContext(user_id="alice", overwrite=False)
+        self.agent = Agent(SystemClock(), wrap, bounds)
+        self.context = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
         self.server = RpcServer(
             self.transport(),
             self.host,

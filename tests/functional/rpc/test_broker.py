@@ -15,7 +15,8 @@ import pytest
 from oslo_context.context import RequestContext
 
 from rtagent.db.failpoints import Failpoint, FailpointStore
-from rtagent.rpc.client import UNANSWERED, AgentAPI
+from rtagent.rpc.calls import UNANSWERED
+from rtagent.rpc.client import AgentAPI
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
 from tests.support.hosts import uid

@@ -96,7 +96,7 @@ def test_errors_arrive_as_they_were_raised(station: Station):
     for expected, method, arguments in cases:
         with pytest.raises(expected) as remote:
             getattr(api, method)(ctx, **arguments)
-        made = {"operation_id": uid()} if METHODS[method].changes else {}
+        made = {"operation_id": uid()} if METHODS[method].takes_operation_id else {}
         with pytest.raises(expected) as local:
             station.agent.invoke(method, **{**made, **arguments})
         assert type(remote.value) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from rtagent.rpc.host_lock import Attempt
@@ -79,7 +80,7 @@ def test_a_user_without_the_permission_does_not_get_the_lock(rabbitmq: RabbitMQ,
     outcome = agent.lock.take()
     assert outcome.attempt is Attempt.REFUSED
     assert "access to queue 'rtagent_lock." in outcome.why
-    rabbitmq.control("set_permissions", "restricted", "^rtagent_lock", ".*", ".*")
+    rabbitmq.control("set_permissions", "restricted", "^(rtagent_lock|openstack)", ".*", ".*")
     assert agent.attempt() is Attempt.HELD
     rabbitmq.control("delete_user", "restricted")
 
@@ -94,12 +95,11 @@ def test_a_wrong_password_and_a_frozen_broker_are_noticed(rabbitmq: RabbitMQ, co
 
 
 def test_messages_that_anybody_sends_do_not_cost_the_lock(rabbitmq: RabbitMQ):
-    """They can be sent with the permission that every reply needs."""
     host = f"host-{uid()}"
     agent, other = (Contender(rabbitmq.transport_url, host) for _ in range(2))
     assert agent.attempt() is Attempt.HELD
     slow = {"content_encoding": "punycode"}
-    queue = {"exchange": "", "routing_key": f"rtagent_lock.{host}"}
+    queue = {"routing_key": f"rtagent_lock.{host}"}
     with RawSender(rabbitmq.port, host) as sender:
         for properties in (slow, *PROPERTIES.values()):
             sender.send(b"-" * 100 + b"a" * 200_000, properties, **queue)
@@ -107,5 +107,20 @@ def test_messages_that_anybody_sends_do_not_cost_the_lock(rabbitmq: RabbitMQ):
     with agent.alive():
         assert eventually(lambda: other.lock.take().holder == agent.me)
     assert agent.lock.held
+    for each in (agent, other):
+        each.lock.close()
+
+
+def test_an_identity_that_needs_no_more_than_a_reply_is_ignored(rabbitmq: RabbitMQ):
+    """Otherwise every agent could stop the granting of claims by any other one."""
+    host = f"host-{uid()}"
+    agent, other, forged = (Contender(rabbitmq.transport_url, host) for _ in range(3))
+    assert agent.attempt() is Attempt.HELD
+    with RawSender(rabbitmq.port, host) as sender:
+        identity = msgspec.json.encode(forged.me)
+        sender.send(identity, exchange="", routing_key=f"rtagent_lock.{host}")
+    with agent.alive():
+        assert eventually(lambda: other.lock.take().holder == agent.me)
+    assert set(map(str, agent.met)) == {str(other.me)}
     for each in (agent, other):
         each.lock.close()

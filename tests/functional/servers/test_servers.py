@@ -26,6 +26,7 @@ from tests.servers import (
     ServerFailed,
     domain_xml,
 )
+from tests.servers.daemon import Daemon, DaemonFailed
 from tests.servers.process import Process
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -205,6 +206,15 @@ def test_a_process_that_ends_by_itself_leaves_nothing_behind(tmp_path: Path):
     process.stop(1)
 
 
+def test_a_daemon_that_runs_is_not_started_again(tmp_path: Path, rabbitmq_server: RabbitMQ):
+    with Daemon(tmp_path, rabbitmq_server.transport_url) as daemon:
+        with pytest.raises(DaemonFailed, match=f"runs already, as process {daemon.pid}"):
+            daemon.start()
+        daemon.kill()
+        with daemon.start() as started:
+            started.wait_ready()
+
+
 def test_a_server_that_cannot_start_says_why():
     class Broken(Placement):
         def environment(self):
@@ -243,3 +253,17 @@ def _processes_in(directory: Path) -> list[psutil.Process]:
         if running and any(str(directory) in text for text in named) and process.pid != os.getpid():
             found.append(process)
     return found
+
+
+def ports_of(worker: str) -> list[str]:
+    source = "from tests.servers.server import free_port\nfor _ in range(200): print(free_port())"
+    environment = {**os.environ, "PYTEST_XDIST_WORKER": worker, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", source]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_workers_never_choose_the_same_port():
+    first, second = ports_of("gw1"), ports_of("gw2")
+    assert len({*first, *second}) == len(first) + len(second) == 400

@@ -103,6 +103,7 @@ def test_every_mistake_in_the_configuration_is_printed(daemon):
         {
             "DEFAULT": {"reserved_host_cpus": -1, "transport_url": "pigeon://"},
             "database": {"connection": "oracle://"},
+            "compute": {"cpu_shared_set": "\x1b[31m\u202e"},
         }
     )
     daemon.start()
@@ -111,6 +112,7 @@ def test_every_mistake_in_the_configuration_is_printed(daemon):
     assert "rtagentd: [DEFAULT] reserved_host_cpus = -1: Should be greater" in daemon.last_lines()
     assert "rtagentd: [DEFAULT] transport_url = pigeon://" in daemon.last_lines()
     assert "rtagentd: [database] connection = oracle://" in daemon.last_lines()
+    assert r"rtagentd: [compute] cpu_shared_set = \x1b[31m\u202e" in daemon.last_lines()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.support.node_device_xml import pci_name
 from tests.support.pci_hosts import GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, vf
 from tests.support.workload.deployment import open_transport
 
-CONTEXT = RequestContext(user_id="tester")
+CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 ALIASES = [
     {"name": "gpu", **GPU_IDS, "device_type": "type-PCI"},
     {"name": "vf", **VF_IDS, "device_type": "type-VF"},

@@ -17,7 +17,7 @@ from rtagent.rpc.transport import get_transport
 from tests.servers.daemon import Daemon, wait_until
 
 FORGED = "2030-01-01 00:00:00.000 1 ERROR rtagent [-] forged"
-CONTEXT = RequestContext(user_id="tester", overwrite=False)
+CONTEXT = RequestContext(user_id="tester", roles=["operator"], overwrite=False)
 #: A configuration file of `logging`.
 LOG_CONFIG = """
 [loggers]

@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 from oslo_context.context import RequestContext
 
-from rtagent.cmd.rtagentd import EX_CONFIG
+from rtagent.cmd.daemon import EX_CONFIG
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.rpc.client import AgentAPI
 from rtagent.virt.libvirt.guest import apply

@@ -46,3 +46,27 @@ def test_probes_are_answered_while_slow_clients_hold_every_connection(daemon, sp
         before = cpu_seconds(daemon)
         time.sleep(2)
         assert cpu_seconds(daemon) - before < 1
+
+
+def get(daemon: Daemon, path: str) -> tuple[int, str]:
+    """Return the status and the body of a page."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(daemon.address.path)
+        connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        with connection.makefile("r") as reply:
+            head, _, body = reply.read().partition("\n\n")
+    return int(head.split()[1]), body
+
+
+def test_the_daemon_serves_its_pages_and_what_is_behind_them(daemon):
+    audits = daemon.read("timeline", kind="audit")["timeline"]
+    assert "start" in audits[-1]["subject"]
+    history = daemon.read("history")
+    assert (history["history"], history["older"]) == ([], None)
+    for path in ("/", "/page/claims", "/page/timeline", "/page/history"):
+        assert get(daemon, path)[0] == 200, path
+    status, body = get(daemon, "/page/fit?vcpus=1&memory_mb=64")
+    assert (status, "It fits" in body) == (200, True)
+    assert daemon.read("claims")["claims"] == []
+    assert get(daemon, "/page/claims/unknown")[0] == 404

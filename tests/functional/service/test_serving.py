@@ -16,7 +16,7 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
 from tests.servers.daemon import Daemon, wait_until
 
-CONTEXT = RequestContext(user_id="tester")
+CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 
 
 @pytest.fixture
@@ -163,6 +163,10 @@ def test_placement_shows_the_host_and_its_changes(daemon, agent, placement):
     agent.set_service(CONTEXT, disabled=True, disabled_reason="maintenance")
     wait_until(disabled)
     agent.set_service(CONTEXT, disabled=False)
+    wait_until(lambda: not disabled())
+    agent.drain_node(CONTEXT, "new disks")
+    wait_until(disabled)
+    agent.undrain_node(CONTEXT)
     wait_until(lambda: not disabled())
 
     away = daemon.host_file.rename(daemon.directory / "away.xml")

@@ -2,14 +2,17 @@
 
 import contextlib
 import dataclasses
+from datetime import UTC, datetime
 
 import libvirt
 import pytest
 from lxml import etree
 
 from rtagent.model.cpuset import parse_cpu_spec
+from rtagent.model.guest_comparison import DomainDocument
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, MemEncryption
 from rtagent.virt.libvirt.cells import parse_cells
+from rtagent.virt.libvirt.comparison import compare
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply
 from tests.support.guest_devices import FAR, GPU, seats
@@ -28,9 +31,12 @@ def test_driver():
 def test_every_combination_of_policies_can_be_defined(test_driver):
     defined = 0
     for specs in combinations():
-        document = apply(plain_domain("test"), granted(**specs))
+        claim = granted(**specs)
+        document = apply(plain_domain("test"), claim)
         domain = test_driver.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
-        back = etree.fromstring(domain.XMLDesc())
+        read = DomainDocument(xml=domain.XMLDesc(), at=datetime.now(UTC))
+        assert compare(claim, (), read).differences == 0, specs
+        back = etree.fromstring(read.xml)
         assert pins(back) == pins(etree.fromstring(document)), specs
         domain.undefine()
         defined += 1

@@ -16,9 +16,10 @@ from rtagent.ports import HostIdentity
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.hostfile import capabilities_path
 from rtagent.virt.libvirt.storage import FileSystem
+from rtagent.virt.monitors.cpu import VirtDriverMonitor
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from tests.functional.virt.watching import SOON, Recorder, Watcher
-from tests.support.hosts import uid
+from tests.support.hosts import NOON, uid
 
 MACHINE = Machine(sockets=2, cores=4, threads=2, memory_mb=65536, hostname="node-1")
 GIB = 1024**3
@@ -94,6 +95,14 @@ def test_the_default_test_host(connect):
     seen = connect("test:///default").observe()
     assert seen.topology.cpus == frozenset(range(16))
     assert [(d.name, d.active, d.vcpus) for d in seen.domains.values()] == [("test", True, 2)]
+
+
+def test_the_use_of_the_cpus(connect):
+    monitor = VirtDriverMonitor(connect("test:///default"))
+    metrics = {each.name: each.value for each in monitor.measure(NOON)}
+    assert metrics.keys() == monitor.names
+    assert metrics["cpu.frequency"] == 1400
+    assert 0.0 < metrics["cpu.percent"] < 1.0
 
 
 def test_the_cells_of_a_simulated_host(connect, file):

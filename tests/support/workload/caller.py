@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rtagent.errors import ClaimConflict, ComputeResourcesUnavailable, Unavailable
-from rtagent.rpc.client import UNANSWERED
+from rtagent.rpc.calls import UNANSWERED
 from tests.support.workload.ledger import Ledger, granted
 from tests.support.workload.operation import Operation, OperationFactory
 

@@ -19,13 +19,13 @@ from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.servers import MariaDB, PostgreSQL
-from tests.servers.daemon import Config, Daemon, DaemonFailed
+from tests.servers.daemon import Config, Daemon, DaemonFailed, wait_until
 from tests.servers.proxy import Proxy
 
 #: Seconds after which a test fails instead of waiting on.
 PATIENCE = 60.0
 
-CONTEXT = RequestContext(user_id="caller", overwrite=False)
+CONTEXT = RequestContext(user_id="caller", roles=["operator"], overwrite=False)
 
 #: (vcpus, memory_mb) by uuid.
 Domains = Mapping[str, tuple[int, int]]
@@ -54,6 +54,10 @@ class Home(Protocol):
 
     def set_domains(self, domains: Domains) -> None:
         """Run exactly these domains; the next audit sees them, without being requested."""
+        ...
+
+    def wait_policy(self) -> None:
+        """Wait until the agent has written the policy that it started with."""
         ...
 
     def set_reserve(self, memory_mb: int) -> None:
@@ -162,6 +166,20 @@ class DaemonHome:
         self.daemon.configure({"DEFAULT": {"reserved_host_memory_mb": memory_mb}})
         if self.daemon.running:
             self.daemon.reload()
+
+    def wait_policy(self) -> None:
+        """Wait until the agent has written the policy that it started with.
+
+        It looks at the policy again and again. Of two looks after the start, the second begins
+        after the first audit, before which the policy is not written.
+        """
+
+        def looks() -> float:
+            name = 'rtagent_lock_hold_seconds_count{purpose="policy"}'
+            return self.daemon.metrics().get(name, 0)
+
+        before = looks()
+        wait_until(lambda: looks() >= before + 2, PATIENCE)
 
     def kill(self) -> None:
         self.daemon.kill()

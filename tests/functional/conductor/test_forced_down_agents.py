@@ -1,0 +1,102 @@
+"""Agents with databases of their own, whose hosts are forced down in the schedulers' database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
+
+# isort: split
+import pytest
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from rtagent.cmd.exit_codes import Exit
+from rtagent.errors import NodeNotReady
+from rtagent.rpc.client import AgentAPI
+from rtagent.rpc.transport import get_transport
+from tests.functional.cli.shell import run
+from tests.functional.conductor.test_server_commands import HOSTS, TwoHosts, build
+from tests.servers import RabbitMQ
+from tests.servers.daemon import Daemon, wait_until
+from tests.support.hosts import uid
+from tests.support.trust import KeyFiles
+
+CONTEXT = RequestContext(user_id="nova", roles=["conductor"], overwrite=False)
+FLAVOR = {"vcpus": 1, "memory_mb": 64}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> KeyFiles:
+    made = KeyFiles(tmp_path_factory.mktemp("keys"))
+    for host in HOSTS:
+        made.add(host, "agent", host=host)
+    made.add("scheduler", "scheduler")
+    made.add("nova", "conductor")
+    made.add("ops", "operator")
+    return made
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ, files: KeyFiles
+) -> Iterator[TwoHosts]:
+    made = TwoHosts(tmp_path_factory.mktemp("forced"), rabbitmq_server.transport_url, files=files)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(rabbitmq_server: RabbitMQ, files: KeyFiles) -> Iterator[AgentAPI]:
+    """The agent of hv1, for a conductor that makes each call once."""
+    conf = cfg.ConfigOpts()
+    conf([])
+    transport = get_transport(conf, rabbitmq_server.transport_url)
+    for name, value in files.options("nova").items():
+        conf.set_override(name, value, group="rpc")
+    yield AgentAPI(transport, "hv1", timeout=30, attempts=1)
+    transport.cleanup()
+
+
+def force_down(cloud: TwoHosts, files: KeyFiles, *words: str) -> None:
+    config, keys = cloud.directory / "ops.conf", [str(files.file(n)) for n in ("scheduler", "ops")]
+    config.write_text(cloud.scheduler.config_file.read_text().replace(*keys))
+    done = run("--config-file", str(config), "service", "force-down", "hv1", *words)
+    assert done.code == Exit.OK, done.err
+
+
+def forced_down(agent: Daemon) -> bool:
+    """Return whether an agent's own database, its health and its readiness have it."""
+    listed = run("--config-file", str(agent.config_file), "service", "list", "-f", "json")
+    [service] = listed.json
+    checks = agent.read("health")["checks"].get("forced_down")
+    warned = bool(checks) and checks[0]["status"] == "warn"
+    return bool(service["forced_down"]) and warned
+
+
+def test_an_agent_that_was_away_learns_that_its_host_was_forced_down(
+    cloud: TwoHosts, api: AgentAPI, files: KeyFiles
+):
+    server, agent = uid(), cloud.agents["hv1"]
+    assert cloud.rtagent(*build(server, "--host", "hv1")).code == Exit.OK
+    agent.kill()
+    force_down(cloud, files)
+    arrived = cloud.rtagent("evacuate", server, "-f", "json")
+    assert (arrived.code, arrived.json["host"]) == (Exit.OK, "hv2"), arrived.err
+
+    agent.start().wait_ready()
+    wait_until(lambda: forced_down(agent))
+    with pytest.raises(NodeNotReady, match="rtagent service force-down hv1 --off ends that"):
+        api.instance_claim(CONTEXT, {"uuid": uid(), "flavor": FLAVOR})
+    wait_until(
+        lambda: "forced this host down" in cloud.scheduler.read("hosts", "hv1")["host"]["why_not"]
+    )
+    assert sorted(cloud.claims(server)) == [("hv1", "active"), ("hv2", "active")]
+    assert cloud.rtagent("resume").code == Exit.OK
+    assert (cloud.claims(server), cloud.guests(server)) == ([("hv2", "active")], ["hv2"])
+
+    force_down(cloud, files, "--off")
+    wait_until(lambda: agent.read("health")["checks"]["forced_down"][0]["status"] == "pass")
+    granted = api.instance_claim(CONTEXT, {"uuid": uid(), "flavor": FLAVOR})
+    api.abort_instance_claim(CONTEXT, granted["uuid"])
+    assert cloud.rtagent("delete", server).code == Exit.OK

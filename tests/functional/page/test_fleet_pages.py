@@ -1,0 +1,183 @@
+"""The pages of a scheduler in a real browser."""
+
+import pytest
+
+from tests.servers.chromium import look
+from tests.support.host_states import host_state
+from tests.support.hosts import uid
+from tests.support.page_fleets import PageFleet, simulated
+from tests.support.scheduling import spec
+
+TILES = """
+return [...document.querySelectorAll("#heat a.tile")].map((tile) => [
+  tile.getAttribute("href").split("/").pop(),
+  tile.classList[2],
+  tile.getAttribute("title"),
+  tile.classList.contains("drifts"),
+]);
+"""
+SCRIPT = "javascript:alert(1)//https://x.example/"
+EVIL = "<img src=x onerror=alert(1)>\u202e\u0007"
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    states = [simulated(number) for number in range(1000)]
+    states.append(host_state(EVIL, up=False, why_not=EVIL, page_url=SCRIPT))
+    states[9] = simulated(9, page_url="https://compute-0009.example:8775/")
+    with PageFleet(*states) as made:
+        yield made
+
+
+def status(host):
+    """The status of a host's document, as the page has it."""
+    if not host["alive"]:
+        return "down"
+    if host["draining"]:
+        return "draining"
+    if host["disabled"]:
+        return "disabled"
+    return "up" if host["up"] else "closed"
+
+
+def test_the_heat_map_shows_what_the_document_of_the_hosts_has(plain_browser, fleet):
+    plain_browser.open(fleet.url)
+    tiles = plain_browser.run(TILES)
+    hosts = fleet.document("/hosts")["hosts"]
+    assert len(tiles) == 1001
+    assert [each[0] for each in tiles] == [each["uuid"] for each in hosts]
+    assert [each[1] for each in tiles] == [status(each) for each in hosts]
+    assert [each[3] for each in tiles] == [each["differing"] > 0 for each in hosts]
+    for tile, host in zip(tiles, hosts, strict=True):
+        assert f"{host['num_instances']} instance" in tile[2]
+    assert {each[1] for each in tiles} == {"down", "draining", "disabled", "closed", "up"}
+
+
+def test_hosts_are_filtered_grouped_and_opened_without_a_script(plain_browser, fleet):
+    plain_browser.open(fleet.url + "?status=draining&group=zone&by=memory")
+    titles = [each.text for each in plain_browser.all(".group-title")]
+    assert [each.split()[0] for each in titles] == ["zone-0", "zone-1", "zone-2"]
+    expected = [h for h in fleet.document("/hosts")["hosts"] if status(h) == "draining"]
+    assert len(plain_browser.run(TILES)) == len(expected) == 20
+    field = plain_browser.find("#f-q")
+    field.send_keys("compute-0017")
+    field.submit()
+    plain_browser.wait(lambda: "q=compute-0017" in plain_browser.driver.current_url)
+    [tile] = plain_browser.all("#heat a.tile")
+    assert tile.text.split()[0] == "compute-0017"
+    tile.send_keys("\n")
+    plain_browser.wait(lambda: "/page/hosts/" in plain_browser.driver.current_url)
+    assert plain_browser.text("h1") == "compute-0017"
+    assert "firmware" in plain_browser.text("#trouble")
+
+
+def test_the_table_is_sorted_by_its_heads(plain_browser, fleet):
+    plain_browser.open(fleet.url + "?sort=promised&order=down")
+    hosts = [each.text for each in plain_browser.all("#table tbody th a:not(.own-page)")]
+    assert len(hosts) == 50
+    numbers = [
+        float(each.get_attribute("aria-label").split()[0])
+        for each in plain_browser.all("#table tbody svg.promised")
+    ]
+    assert numbers == sorted(numbers, reverse=True) and numbers[0] > numbers[-1] - 1
+    assert plain_browser.find("th[aria-sort]").get_attribute("aria-sort") == "descending"
+    plain_browser.find('a[rel="next"]').send_keys("\n")
+    plain_browser.wait(lambda: "from=50" in plain_browser.driver.current_url)
+    assert "51 to 100 of 1001" in plain_browser.text(".pager")
+
+
+def test_a_host_has_the_map_that_its_agent_would_show(plain_browser, fleet):
+    plain_browser.open(fleet.url + "page/hosts/compute-0009")
+    [state] = [s for s in fleet.sources.hosts() if s.host == "compute-0009"]
+    pinned = {
+        f"cpu-{cpu}"
+        for info in state.instances.values()
+        for claim in info.claims
+        if claim.numa_topology
+        for cpu in claim.numa_topology.taken
+    }
+    shown = plain_browser.run(
+        "return [...document.querySelectorAll('#map .cpu.claimed')].map((each) => each.id)"
+    )
+    assert set(shown) == pinned and pinned
+    owners = plain_browser.run(
+        "return [...document.querySelectorAll('#owners tbody tr')].map((e) => e.dataset.uuid)"
+    )
+    assert set(owners) == set(fleet.document("/hosts/compute-0009")["host"]["instances"])
+
+
+def test_explain_shows_each_host_as_the_scheduler_explains_it(plain_browser, fleet):
+    plain_browser.open(fleet.url + "page/explain")
+    for name, value in {"vcpus": 2, "memory_mb": 512, "cpu_policy": "dedicated"}.items():
+        plain_browser.find(f"[name={name}]").send_keys(str(value))
+    plain_browser.find("#explain button").click()
+    plain_browser.wait(lambda: plain_browser.all("#verdict"))
+    request = spec(2, 512, 0, extra_specs={"hw:cpu_policy": "dedicated"})
+    explanation = fleet.scheduler.explain(request)
+    fitting = [each for each in explanation.hosts if each.rank is not None]
+    assert f"{len(fitting)} of 1001 hosts fit" in plain_browser.text("#verdict")
+    refused = {o.filter for host in explanation.hosts for o in host.objections}
+    chips = plain_browser.text("#verdict .chips")
+    assert refused and all(f"{name} refuses" in chips for name in refused)
+    plain_browser.find('.chips a[href*="by=ComputeFilter"]').send_keys("\n")
+    plain_browser.wait(lambda: "by=ComputeFilter" in plain_browser.driver.current_url)
+    [first, *_] = plain_browser.all("#explained tbody tr")
+    assert "refused" in first.text and "ComputeFilter" in first.text
+    assert not plain_browser.all("#main[data-live]")
+
+
+def test_decisions_are_those_of_the_document(plain_browser, fleet):
+    fleet.scheduler.select_destinations(spec(), [uid(301)])
+    plain_browser.open(fleet.url + "page/decisions")
+    [decision] = fleet.document("/decisions")["decisions"]
+    row = plain_browser.text("#decisions tbody tr")
+    for value in (decision["purpose"], decision["choices"][0]["host"], uid(301)):
+        assert value in row
+
+
+def test_pages_of_a_scheduler_fit_and_have_no_serious_problem(browser, fleet):
+    pages = {
+        "?status=draining&group=aggregate": True,
+        "": False,  # a thousand tiles like these
+        "page/hosts/compute-0029": True,
+        "page/decisions": True,
+        "page/explain?vcpus=2&memory_mb=64&host=compute-000": True,
+        "page/explain?vcpus=x": True,
+    }
+    for page, examined in pages.items():
+        browser.open(fleet.url + page)
+        for width in (320, 3840):
+            look(browser.driver, width=width)
+            assert browser.run("return document.documentElement.scrollWidth") <= width, page
+        look(browser.driver)
+        assert not examined or browser.violations() == [], page
+    look(browser.driver, dark=True)
+    browser.open(fleet.url + "?q=compute-000")
+    assert browser.violations() == []
+
+
+def test_hostile_names_of_hosts_stay_text(browser, fleet):
+    [host] = [s for s in fleet.sources.hosts() if s.host == EVIL]
+    for page in ("?status=closed&q=img", f"page/hosts/{host.uuid}"):
+        browser.open(fleet.url + page)
+        text = browser.find("#main").get_property("textContent")
+        assert r"<img src=x onerror=alert(1)>\u202e\x07" in text
+        assert not browser.all("main img, [onerror]")
+
+
+def test_hosts_link_to_the_pages_of_their_agents(plain_browser, fleet):
+    for page in ("?q=compute-0009", "page/hosts/compute-0009"):
+        plain_browser.open(fleet.url + page)
+        [link] = plain_browser.all("a.own-page")
+        assert link.get_attribute("href") == "https://compute-0009.example:8775/"
+        assert link.get_attribute("rel") == "noreferrer"
+
+
+def test_what_a_hostile_agent_reports_as_its_page_stays_text(browser, fleet):
+    [host] = [s for s in fleet.sources.hosts() if s.host == EVIL]
+    for page in ("?status=closed&q=img", f"page/hosts/{host.uuid}"):
+        browser.open(fleet.url + page)
+        assert not browser.all("a.own-page")
+        links = browser.run("return [...document.links].map((each) => each.protocol)")
+        assert set(links) == {"http:"}
+    assert SCRIPT in browser.text("#about")

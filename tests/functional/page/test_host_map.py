@@ -1,0 +1,205 @@
+"""The host map in a real browser: what it shows, and what a user can do with it."""
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from rtagent.api.page.cells import WORDS
+from rtagent.api.page.quantities import megabytes, size
+from tests.servers.chromium import look
+
+#: All CPUs: cell, the threads of the core, classes, label, and the owner of the row that it links.
+CPUS = """
+const found = {};
+for (const cpu of document.querySelectorAll("#map .cpu")) {
+  const row = cpu.dataset.owner ? document.querySelector(cpu.getAttribute("href")) : null;
+  found[cpu.id] = {
+    cell: cpu.closest(".cell").id,
+    core: [...cpu.closest(".core").querySelectorAll(".cpu")].map(each => each.id),
+    use: cpu.classList[1],
+    label: cpu.getAttribute("aria-label"),
+    owner: row ? row.dataset.uuid : null,
+    name: row ? row.querySelector("th").textContent : null,
+  };
+}
+return found;
+"""
+UNITS = """
+const found = {};
+for (const unit of document.querySelectorAll("#map a.unit")) {
+  const row = unit.dataset.owner ? document.querySelector(unit.getAttribute("href")) : null;
+  const parent = unit.closest(".parts");
+  found[unit.id] = {
+    cell: unit.closest("section").id,
+    label: unit.getAttribute("aria-label"),
+    owner: row ? row.dataset.uuid : null,
+    part: parent !== null && unit.closest(".tree") !== null,
+  };
+}
+return found;
+"""
+
+#: The pixels of each text beside a device that do not fit into its place.
+HIDDEN = """
+const right = (element) => element.getBoundingClientRect().right;
+return [...document.querySelectorAll(".function-about > *")].map((each) => [
+  each.textContent,
+  Math.max(each.scrollWidth - each.clientWidth, right(each) - right(each.closest(".bus"))),
+]);
+"""
+
+
+def test_cpus_are_those_of_the_numa_document(browser, host):
+    browser.open(host.url)
+    shown = browser.run(CPUS)
+    (node,) = host.document("/numa")["numa"]
+    expected = {}
+    for cell in node["cells"]:
+        for core in cell["cores"]:
+            for cpu in core:
+                expected[f"cpu-{cpu['id']}"] = {
+                    "cell": f"cell-{cell['id']}",
+                    "core": [f"cpu-{each['id']}" for each in core],
+                    "use": cpu["use"],
+                    "owner": cpu["owner_id"],
+                    "name": cpu["name"],
+                }
+    labels = {key: each.pop("label") for key, each in shown.items()}
+    assert shown == expected
+    assert {each["use"] for each in shown.values()} >= {"claimed", "kept", "free", "shared", "host"}
+    for key, each in shown.items():
+        assert WORDS[each["use"]] in labels[key]
+        assert (each["name"] or "") in labels[key]
+
+
+def test_devices_are_those_of_the_pci_document(browser, host):
+    browser.open(host.url)
+    shown = browser.run(UNITS)
+    devices = host.document("/pci")["pci"]
+    for device in devices:
+        unit = shown.pop(f"dev-{device['address']}")
+        assert unit["owner"] == device["owner_id"]
+        assert unit["cell"] == f"cell-{device['numa_node']}"
+        assert unit["part"] == (device["dev_type"] == "type-VF")
+        for text in (device["address"], device["status"], f"group {device['iommu_group']}"):
+            assert text in unit["label"]
+    resources = host.document("/resources")["resources"]
+    owners = [shown[f"res-{number}"]["owner"] for number in range(len(resources))]
+    assert owners == [each["owner_id"] for each in resources]
+    assert len(shown) == len(resources)
+
+
+def test_quantities_are_those_of_the_documents(browser, host):
+    browser.open(host.url)
+    (node,) = host.document("/nodes")["nodes"]
+    for name, inventory in node["inventories"].items():
+        in_words = megabytes if inventory["unit"] == "MB" else str
+        assert browser.text(f"#capacity-{name} .capacity-free b") == in_words(inventory["free"])
+        assert f"{in_words(inventory['used'])} of" in browser.text(f"#capacity-{name}")
+    (numa,) = host.document("/numa")["numa"]
+    for cell in numa["cells"]:
+        lines = browser.all(f"#cell-{cell['id']} .pool")
+        assert [line.text.splitlines()[0] for line in lines] == [
+            size(pool["size_kb"]) for pool in cell["pages"]
+        ]
+        for line, pool in zip(lines, cell["pages"], strict=True):
+            free, total = (size(pool[key] * pool["size_kb"]) for key in ("free", "total"))
+            assert f"{free} free of {total}" in line.text
+            parts = browser.run(
+                "return [...arguments[0].querySelectorAll('rect')].map(r => ['x', 'width'].map("
+                "name => parseFloat(r.getAttribute(name))))",
+                line,
+            )
+            used = 0.0
+            for start, width in parts:  # the parts follow each other without gaps
+                assert start == pytest.approx(used, abs=0.1)
+                used += width
+            assert used == pytest.approx(100 * pool["used"] / pool["total"], abs=0.1)
+
+
+def test_focus_shows_a_claim_and_enter_pins_its_owner(browser, host):
+    browser.open(host.url)
+    browser.wait(lambda: browser.text("#connection") == "Live")
+    browser.find("#map .cpu.claimed").send_keys(Keys.ARROW_RIGHT)
+    cpu = browser.driver.switch_to.active_element
+    name = cpu.get_attribute("aria-label").partition(": ")[2].partition(",")[0]
+    assert name in browser.text("#inspector")
+    cpu.send_keys(Keys.ENTER)
+    browser.wait(lambda: browser.text("#pin-status") == f"Pinned: {name}")
+    lit = browser.run("return [...document.querySelectorAll('#map .lit')].map(e => e.id)")
+    owner = host.document("/numa")["numa"][0]
+    cpus = [
+        f"cpu-{each['id']}"
+        for cell in owner["cells"]
+        for core in cell["cores"]
+        for each in core
+        if each["name"] == name
+    ]
+    assert {each for each in lit if each.startswith("cpu-")} == set(cpus)
+    browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    browser.wait(lambda: not browser.all(".lit") and not browser.text("#pin-status"))
+
+
+def test_arrow_keys_reach_every_unit(browser, host):
+    browser.open(host.url)
+    units = browser.run(
+        "return [...document.querySelectorAll('#map a.cpu, #map a.unit')].map(e => e.id)"
+    )
+    assert browser.run("return document.querySelectorAll('#map a[tabindex=\"0\"]').length") == 1
+    browser.find("#map a.cpu").send_keys(Keys.HOME)
+    reached = browser.run(
+        """
+        const ids = [document.activeElement.id];
+        for (let n = 1; n < arguments[0]; n += 1) {
+          const key = new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true});
+          document.activeElement.dispatchEvent(key);
+          ids.push(document.activeElement.id);
+        }
+        return ids;
+        """,
+        len(units),
+    )
+    assert reached == units
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_UP)
+    assert browser.run("return document.activeElement.id") != reached[-1]
+
+
+@pytest.mark.parametrize(("dark", "width"), [(True, 320), (False, 1280)])
+def test_axe_finds_nothing_serious(browser, host, dark, width):
+    look(browser.driver, dark=dark, width=width)
+    browser.open(host.url)
+    assert browser.violations() == []
+
+
+@pytest.mark.parametrize("width", [320, 760, 1280, 3840])
+def test_nothing_is_wider_than_the_window(browser, host, width):
+    look(browser.driver, width=width)
+    browser.open(host.url)
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [1280, 3840])
+def test_names_of_the_owners_of_devices_are_not_cut(browser, host, width):
+    look(browser.driver, width=width)
+    browser.open(host.url)
+    found = browser.run(HIDDEN)
+    assert {"render-1", "analytics-1"} <= {text for text, _ in found}
+    assert [text for text, hidden in found if hidden > 0] == []
+
+
+def test_without_script_the_map_has_links_to_a_table(plain_browser, host):
+    plain_browser.open(host.url)
+    cpu = plain_browser.find("#map .cpu.claimed")
+    name = cpu.get_attribute("aria-label").partition(": ")[2].partition(",")[0]
+    cpu.click()
+    row = plain_browser.find("tr:target")
+    assert row.find_element("css selector", "th").text == name
+    assert not plain_browser.all("#inspector:not(.js-only)")
+
+
+def test_a_name_links_the_page_of_its_claim(browser, host):
+    browser.open(host.url)
+    link = browser.find(".owners tbody th a")
+    name = link.text
+    link.click()
+    browser.wait(lambda: name in browser.text("h1"))
+    assert "/page/claims/" in browser.driver.current_url

@@ -1,0 +1,86 @@
+"""Many viewers of the pages, and a health probe. The server has few threads and connections."""
+
+import http.client
+import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+
+from tests.support.page_hosts import LARGE, PageHost, crowd
+
+VIEWERS = 100
+SECONDS = 2.5
+
+
+class Viewer:
+    """Polls as the script of the pages does: each second, and only for what it does not have."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.statuses: list[int] = []
+        self.tag = ""
+
+    def watch(self, ended: threading.Event) -> None:
+        while True:
+            with suppress(ConnectionError):  # closed in favour of another one: it polls again
+                self._poll()
+            if ended.wait(1) and len(self.statuses) >= 2:
+                return
+
+    def _poll(self) -> None:
+        connection = http.client.HTTPConnection(self._address, timeout=30)
+        with closing(connection):
+            connection.request("GET", "/", headers={"If-None-Match": self.tag})
+            reply = connection.getresponse()
+            reply.read()
+            self.statuses.append(reply.status)
+            self.tag = reply.getheader("ETag", "")
+
+
+def probe(address: str) -> float:
+    """Ask for the health until there is a reply. Return the seconds that it took."""
+    began = time.monotonic()
+    while True:
+        connection = http.client.HTTPConnection(address, timeout=30)
+        with closing(connection), suppress(ConnectionError):
+            connection.request("GET", "/health")
+            assert connection.getresponse().status == 200
+            return time.monotonic() - began
+
+
+def change(host: PageHost, ended: threading.Event) -> None:
+    while not ended.wait(0.2):
+        host.release(host.claim("changes", 1, 16))
+
+
+def probes(address: str) -> list[float]:
+    """The seconds that each probe took."""
+    taken, until = [], time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        taken.append(probe(address))
+        time.sleep(0.02)
+    return taken
+
+
+def test_viewers_do_not_starve_a_health_probe(tmp_path, long):
+    with PageHost(tmp_path, LARGE) as host:
+        crowd(host, 1000 if long else 300)
+        address, ended = str(host.address), threading.Event()
+        viewers = [Viewer(address) for _ in range(VIEWERS)]
+        with ThreadPoolExecutor(VIEWERS + 1) as pool:
+            running = [pool.submit(change, host, ended)]
+            running += [pool.submit(viewer.watch, ended) for viewer in viewers]
+            try:
+                taken = probes(address)
+            finally:  # otherwise a failure would leave the threads running
+                ended.set()
+        for each in running:
+            each.result()
+
+    # Without viewers a probe takes 2 ms. A probe that waits for its turn waits for a page at most.
+    assert statistics.median(taken) < 1.0
+    assert max(taken) < 10.0
+    for viewer in viewers:
+        assert set(viewer.statuses) <= {200, 304}
+        assert viewer.statuses[0] == 200

@@ -1,0 +1,73 @@
+"""Casts before, during and after a time in which a real message broker accepts no messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rtagent.rpc.agent_casts import agent_casts, report_host_state
+from rtagent.rpc.bounded_casts import BoundedCasts, CastFailed
+from tests.functional.rpc.conftest import Station
+from tests.functional.rpc.test_blocked_broker import alarm
+from tests.functional.rpc.test_broker import eventually, serving
+from tests.servers import RabbitMQ
+
+REPORT = report_host_state(description=True, instances=False)
+#: Why a cast fails while an earlier one has not ended.
+EARLIER = "the message broker has not accepted earlier messages yet"
+
+
+class Sender:
+    """Casts to one agent, or to all. :ivar errors: why casts have failed."""
+
+    def __init__(self, casts: BoundedCasts, host: str | None) -> None:
+        self._casts, self._host = casts, host
+        self.errors: list[str] = []
+
+    def sends(self) -> bool:
+        try:
+            self._casts.send([REPORT], self._host)
+        except CastFailed as error:
+            self.errors.append(str(error))
+            return False
+        return True
+
+    def gave_up(self) -> bool:
+        """Whether a sequence of messages has ended without success, after one more cast."""
+        self.sends()
+        return sum(error != EARLIER for error in self.errors) > 1
+
+
+@pytest.fixture
+def station(rabbitmq: RabbitMQ, station_on: Callable[..., Station]) -> Station:
+    return serving(station_on(rabbitmq.transport_url))
+
+
+@pytest.mark.parametrize("fanout", [False, True], ids=["one", "all"])
+def test_casts_are_sent_after_the_broker_was_away(
+    rabbitmq: RabbitMQ, station: Station, fanout: bool
+):
+    casts = agent_casts(station.transport())
+    sender = Sender(casts, None if fanout else station.host)
+    assert eventually(lambda: sender.sends() and bool(station.agent.asked))
+    with rabbitmq.outage():
+        assert eventually(lambda: not sender.sends())
+    before = len(station.agent.asked)
+    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before, 60)
+
+
+@pytest.mark.parametrize("fanout", [False, True], ids=["one", "all"])
+def test_casts_are_sent_after_the_broker_was_blocked(
+    rabbitmq: RabbitMQ, station: Station, fanout: bool
+):
+    """The connection is still open then, and its channel is closed."""
+    casts = agent_casts(station.transport())
+    sender = Sender(casts, None if fanout else station.host)
+    assert eventually(lambda: sender.sends() and bool(station.agent.asked))
+    with alarm(rabbitmq):
+        assert eventually(sender.gave_up, 120)
+    before = len(station.agent.asked)
+    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before, 60), (
+        sender.errors
+    )

@@ -1,0 +1,74 @@
+"""rtagent-scheduler with Placement: an agent publishes its host, a selection is allocated there."""
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rtagent.errors import PlacementUnavailable
+from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.scheduler.errors import NoValidHost
+from tests.servers.daemon import Daemon, SchedulerServer, wait_until
+from tests.support.hosts import uid
+from tests.support.reporting_hosts import SchedulerBus
+from tests.support.scheduler_rpc import spec
+
+
+@pytest.fixture
+def auth(placement):
+    return {"auth_type": "admin_token", "endpoint": placement.url, "token": placement.token}
+
+
+def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
+    tmp_path, rabbitmq, placement, auth
+):
+    url = rabbitmq.transport_url
+    config = {"placement": auth, "scheduler": {"report_jitter": 0.1}}
+    with (
+        Daemon(tmp_path / "a", url, config={**config, "DEFAULT": {"host": "cn1"}}) as agent,
+        SchedulerServer(tmp_path / "s", url, config=config) as scheduler,
+    ):
+        agent.wait_ready()
+        scheduler.wait_ready()
+        bus, instance = SchedulerBus(url), uid()
+        wait_until(lambda: candidates(bus), 60)
+
+        reply = bus.call("select_destinations", spec(), [instance], alternates=True)
+        selected = reply["selections"][0]["selected"]
+        assert selected["host"] == "cn1"
+        allocated = placement.client().get(f"/allocations/{instance}").json()["allocations"]
+        assert allocated[selected["provider_uuid"]]["resources"] == {
+            "VCPU": 1,
+            "MEMORY_MB": 512,
+        }
+        with pytest.raises(NoValidHost):
+            huge = spec(flavor={"vcpus": 10_000, "memory_mb": 1})
+            bus.call("select_destinations", huge, [uid()])
+
+        placement.stop()
+        with pytest.raises(PlacementUnavailable):
+            SchedulerAPI(bus.transport, attempts=1).select_destinations(
+                bus.context, spec(), [uid()]
+            )
+        placement.start()
+        check_that_a_stop_finishes_calls(scheduler, placement, bus)
+        bus.close()
+
+
+def check_that_a_stop_finishes_calls(scheduler, placement, bus):
+    placement.freeze()
+    with ThreadPoolExecutor(1) as threads:
+        api = SchedulerAPI(bus.transport, timeout=60, attempts=1)
+        call = threads.submit(api.select_destinations, bus.context, spec(), [uid()])
+        wait_until(lambda: scheduler.metrics()["rtagent_calls_in_flight"] > 0)
+        scheduler.signal(signal.SIGTERM)
+        scheduler.wait_notified("STOPPING=1")
+        placement.thaw()
+        assert call.result()["selections"][0]["selected"]["host"] == "cn1"
+    assert scheduler.wait() == 0
+
+
+def candidates(bus):
+    """Whether Placement has the host already."""
+    explained = bus.call("explain", spec())
+    return any(each["rank"] for each in explained["hosts"])

@@ -1,0 +1,73 @@
+"""Signed calls to one of several schedulers, over a real message broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
+
+# isort: split
+import oslo_messaging
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from rtagent.rpc.scheduler_client import SchedulerAPI
+from rtagent.rpc.topics import SCHEDULER
+from rtagent.rpc.transport import get_transport
+from rtagent.rpc.trust.signature import parse_signature
+from tests.servers import RabbitMQ
+from tests.support.hosts import uid
+from tests.support.scheduler_rpc import spec
+from tests.support.trust import KeyFiles
+
+CONTEXT = RequestContext(user_id="alice", roles=["operator"], overwrite=False)
+
+
+class Peer:
+    """Takes the calls of schedulers. :ivar signed: the server in each signature, by method."""
+
+    target = oslo_messaging.Target(version="1.2")
+
+    def __init__(self) -> None:
+        self.signed: dict[str, str] = {}
+
+    def ping(self, context: dict[str, Any]) -> Any:
+        return {"host": "s1"}
+
+    def force_down_service(self, context: dict[str, Any], **arguments: Any) -> None:
+        self._note("force_down_service", context)
+
+    def select_destinations(self, context: dict[str, Any], **arguments: Any) -> None:
+        self._note("select_destinations", context)
+
+    def _note(self, method: str, context: dict[str, Any]) -> None:
+        self.signed[method] = parse_signature(context["signature"]).server
+
+
+def test_a_signed_change_is_for_one_scheduler_and_a_selection_for_any(
+    tmp_path: Path, rabbitmq: RabbitMQ
+):
+    files, conf, peer = KeyFiles(tmp_path), cfg.ConfigOpts(), Peer()
+    files.add("ops", "operator")
+    conf([])
+    transport = get_transport(conf, rabbitmq.transport_url)
+    for name, value in files.options("ops").items():
+        conf.set_override(name, value, group="rpc")
+    server = oslo_messaging.get_rpc_server(
+        transport,
+        oslo_messaging.Target(topic=SCHEDULER, server="s1"),
+        [peer],
+        executor="threading",
+        access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+    )
+    server.start()
+    try:
+        api = SchedulerAPI(transport, timeout=30, attempts=1)
+        api.force_down_service(CONTEXT, host="cn1", forced_down=True)
+        api.select_destinations(CONTEXT, spec(), [uid()])
+    finally:
+        server.stop()
+        server.wait()
+        transport.cleanup()
+    assert peer.signed == {"force_down_service": "s1", "select_destinations": ""}

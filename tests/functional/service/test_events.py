@@ -1,0 +1,112 @@
+"""The events of a daemon: followed over a kill, and read by many viewers at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rtagent.api.client import ReadClient
+from rtagent.api.event_stream import EventStream
+from tests.functional.cli.shell import run
+from tests.servers.daemon import ROOT, Daemon, wait_until
+
+VIEWERS = 100
+#: Seconds. Without viewers a probe takes milliseconds; a daemon that gives each viewer a thread
+#: does not answer a probe at all.
+PATIENCE = 5.0
+COMMAND = "import sys; from rtagent.cmd.rtagent import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("daemon"), "fake://") as made:
+        made.wait_ready()
+        yield made
+
+
+class Follower:
+    """``rtagent events --follow -f json`` in a process. :ivar events: what it has printed."""
+
+    def __init__(self, daemon: Daemon, errors: Path) -> None:
+        argv = ["--config-file", str(daemon.config_file), "events", "--follow", "-f", "json"]
+        with errors.open("w") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, *argv],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self.events: list[dict] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append(json.loads(line))
+
+    def has_epochs(self, number: int) -> bool:
+        """Whether the ends of audits in so many epochs were printed."""
+        ends = (event for event in self.events if event["event_type"] == "audit.end")
+        return len({event["epoch"] for event in ends}) == number
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def test_follower_shows_every_event_once_over_a_kill(daemon: Daemon, tmp_path: Path):
+    follower = Follower(daemon, tmp_path / "stderr")
+    try:
+        wait_until(partial(follower.has_epochs, 1), 60)
+        for starts in (2, 3):
+            daemon.kill()
+            daemon.start().wait_ready()
+            wait_until(partial(follower.has_epochs, starts), 60)
+    finally:
+        follower.stop()
+    sequences = [event["sequence"] for event in follower.events]
+    assert sequences == list(range(1, len(sequences) + 1))
+    assert "waiting for the agent" in (tmp_path / "stderr").read_text()
+    listed = run("--config-file", str(daemon.config_file), "events", "-f", "json")
+    ids = [event["id"] for event in listed.json]
+    assert ids[: len(sequences)] == [event["id"] for event in follower.events]
+    offline = run("--config-file", str(daemon.config_file), "--offline", "events", "-f", "json")
+    assert offline.json[: len(listed.json)] == listed.json
+
+
+def test_viewers_of_events_do_not_starve_a_health_probe(daemon: Daemon):
+    client = ReadClient(daemon.address, timeout=60)
+    done = threading.Event()
+
+    def watch() -> int:
+        stream, requests = EventStream(lambda f: client.text("events", **f), newest=0), 0
+        while not done.is_set():
+            received = stream.next()
+            requests += 1
+            done.wait(received.retry)
+        return requests
+
+    with ThreadPoolExecutor(VIEWERS) as pool:
+        watching = [pool.submit(watch) for _ in range(VIEWERS)]
+        taken = []
+        try:
+            for _ in range(20):
+                began = time.monotonic()
+                assert daemon.read("health")["status"] == "pass"
+                taken.append(time.monotonic() - began)
+                time.sleep(0.1)
+        finally:
+            done.set()
+        served = [each.result() for each in watching]
+    assert min(served) >= 1
+    assert max(taken) < PATIENCE

@@ -1,0 +1,165 @@
+"""Guests on a host with QEMU: every order, repeated, lost, and refused."""
+
+import contextlib
+import threading
+
+import libvirt
+import pytest
+from lxml import etree
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.virt.enactor import LibvirtEnactor
+from rtagent.virt.errors import EnactmentFailed
+from tests.servers.daemon import wait_until
+from tests.support.guest_domains import guest_domain
+from tests.support.guests import plain_domain
+from tests.support.hosts import uid
+
+HOST = "here"
+
+
+@pytest.fixture
+def connect(libvirtd):
+    """Makes enactors that are closed in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(**options):
+            options = {"shutdown_timeout": 0.0, "virt_type": "qemu", **options}
+            made = LibvirtEnactor(libvirtd.uri, **options)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def virsh(libvirtd):
+    """A connection of the test's own."""
+    connection = libvirt.open(libvirtd.uri)
+    connection.getCapabilities()  # libvirtd looks at its emulators when it is first asked
+    yield connection
+    connection.close()
+
+
+def live(virsh, uuid):
+    return etree.fromstring(virsh.lookupByUUIDString(uuid).XMLDesc())
+
+
+def test_a_life_in_which_every_order_is_repeated(connect, virsh):
+    enactor, domain = connect(), guest_domain(1)
+    uuid = domain.uuid
+    assert enactor.state(HOST, uuid) == "absent"
+    for order, state in (
+        (lambda: enactor.define(HOST, domain), "stopped"),
+        (lambda: enactor.start(HOST, domain), "running"),
+        (lambda: enactor.define(HOST, domain), "running"),
+        (lambda: enactor.stop(HOST, uuid), "stopped"),
+        (lambda: enactor.start(HOST, domain), "running"),
+        (lambda: enactor.undefine(HOST, uuid), "absent"),
+        (lambda: enactor.stop(HOST, uuid), "absent"),
+    ):
+        for _ in range(2):
+            order()
+            assert enactor.state(HOST, uuid) == state
+        if state == "running":
+            assert live(virsh, uuid).find("cputune/vcpupin").get("cpuset") == "1"
+    assert virsh.listAllDomains() == []
+
+
+def test_paused_guest_runs(connect, virsh):
+    enactor, domain = connect(), guest_domain()
+    enactor.define(HOST, domain)
+    enactor.start(HOST, domain)
+    virsh.lookupByUUIDString(domain.uuid).suspend()
+    assert enactor.state(HOST, domain.uuid) == "running"
+    enactor.start(HOST, domain)
+    assert virsh.lookupByUUIDString(domain.uuid).state()[0] == libvirt.VIR_DOMAIN_PAUSED
+
+
+def test_definition_of_a_running_guest_is_replaced_for_its_next_start(connect, virsh):
+    enactor = connect()
+    small, large = (guest_domain(owner=uid(7), memory_mb=size) for size in (64, 96))
+    enactor.define(HOST, small)
+    enactor.start(HOST, small)
+    enactor.define(HOST, large)
+    assert live(virsh, small.uuid).findtext("memory") == str(64 * 1024)
+    enactor.stop(HOST, small.uuid)
+    enactor.start(HOST, large)
+    assert live(virsh, small.uuid).findtext("memory") == str(96 * 1024)
+
+
+def test_guest_that_ignores_the_request_to_shut_down_is_switched_off(connect):
+    enactor, domain = connect(shutdown_timeout=0.5), guest_domain()
+    enactor.define(HOST, domain)
+    enactor.start(HOST, domain)
+    enactor.stop(HOST, domain.uuid)  # it has no operating system
+    assert enactor.state(HOST, domain.uuid) == "stopped"
+
+
+def test_libvirt_refuses(connect, virsh):
+    enactor = connect()
+    domain = guest_domain(4000)  # the machine has no such CPU
+    enactor.define(HOST, domain)
+    with pytest.raises(EnactmentFailed) as raised:
+        enactor.start(HOST, domain)
+    assert raised.value.kwargs["action"] == "start"
+    assert enactor.state(HOST, domain.uuid) == "stopped"
+    with pytest.raises(EnactmentFailed, match="cannot start"):
+        enactor.start(HOST, guest_domain())  # it is not defined
+    with pytest.raises(EnactmentFailed, match="exists"):
+        enactor.define(HOST, guest_domain(name=domain.name))
+    invalid = plain_domain().replace("<devices>", "<devices><toaster/>")
+    with pytest.raises(EnactmentFailed, match="cannot define"):
+        enactor.define(HOST, guest_domain(document=invalid))
+
+
+def test_host_that_dies_is_unavailable_until_it_returns(connect, libvirtd):
+    enactor, domain = connect(), guest_domain()
+    enactor.define(HOST, domain)
+    enactor.start(HOST, domain)
+    libvirtd.kill()
+    with pytest.raises(HypervisorUnavailable):
+        enactor.state(HOST, domain.uuid)
+    libvirtd.start()
+
+    def returned():
+        with contextlib.suppress(HypervisorUnavailable):
+            return enactor.state(HOST, domain.uuid) != "absent"
+        return False
+
+    wait_until(returned)
+    enactor.undefine(HOST, domain.uuid)
+    assert enactor.state(HOST, domain.uuid) == "absent"
+
+
+def test_calls_to_a_hanging_host_are_bounded(connect, libvirtd):
+    enactor, domain = connect(call_timeout=1.0), guest_domain()
+    with contextlib.suppress(HypervisorUnavailable):
+        enactor.state(HOST, domain.uuid)
+    libvirtd.freeze()
+    try:
+        with pytest.raises(HypervisorUnavailable):
+            enactor.state(HOST, domain.uuid)
+    finally:
+        libvirtd.thaw()
+
+
+def test_orders_from_many_threads(connect, virsh):
+    enactor = connect()
+    guests = [guest_domain() for _ in range(4)]
+    failures = []
+
+    def build(domain):
+        try:
+            enactor.define(HOST, domain)
+            enactor.start(HOST, domain)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=build, args=(each,)) for each in guests]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert all(enactor.state(HOST, each.uuid) == "running" for each in guests)

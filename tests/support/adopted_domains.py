@@ -1,0 +1,104 @@
+"""Domains that run without a claim, for tests of adoption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.node_state import NodeState
+from rtagent.virt.libvirt.guest_layout import HostNames, parse_layout
+from tests.support.hosts import with_claims
+
+NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
+
+
+def metadata(
+    name: str = "web-1",
+    *,
+    vcpus: int = 2,
+    memory_mb: int = 1024,
+    disk_gb: int = 10,
+    swap_mb: int = 512,
+    extra_specs: Mapping[str, str] | None = None,
+    volume: bool = False,
+) -> str:
+    """Return Nova's metadata of a server."""
+    specs = "".join(
+        f"<nova:extraSpec name='{key}'>{value}</nova:extraSpec>"
+        for key, value in (extra_specs or {}).items()
+    )
+    root = "" if volume else "<nova:root type='image' uuid='1b0c'/>"
+    return f"""<metadata><nova:instance xmlns:nova='{NOVA}'>
+      <nova:package version='32.0.0'/><nova:name>{name}</nova:name>
+      <nova:flavor name='m1.web' id='f-7'>
+        <nova:memory>{memory_mb}</nova:memory><nova:disk>{disk_gb}</nova:disk>
+        <nova:swap>{swap_mb}</nova:swap><nova:ephemeral>0</nova:ephemeral>
+        <nova:vcpus>{vcpus}</nova:vcpus><nova:extraSpecs>{specs}</nova:extraSpecs>
+      </nova:flavor>
+      <nova:image uuid='1b0c'><nova:properties>
+        <nova:property name='hw_machine_type'>q35</nova:property></nova:properties></nova:image>
+      <nova:owner><nova:user uuid='u-1'>admin</nova:user>
+        <nova:project uuid='p-1'>web</nova:project></nova:owner>{root}
+    </nova:instance></metadata>"""
+
+
+def pinned_parts(cell: int, cpus: Sequence[int], memory_mb: int, pages_kb: int = 0) -> str:
+    """Return the elements of a guest with one cell on a host cell, a vCPU on each of the CPUs."""
+    pins = "".join(f"<vcpupin vcpu='{n}' cpuset='{cpu}'/>" for n, cpu in enumerate(cpus))
+    pages = f"<hugepages><page size='{pages_kb}' unit='KiB' nodeset='0'/></hugepages>"
+    vcpus = format_cpu_spec(range(len(cpus)))
+    return f"""{f"<memoryBacking>{pages}</memoryBacking>" if pages_kb else ""}
+      <cputune>{pins}<emulatorpin cpuset='{format_cpu_spec(cpus)}'/></cputune>
+      <numatune><memory mode='strict' nodeset='{cell}'/>
+        <memnode cellid='0' mode='strict' nodeset='{cell}'/></numatune>
+      <cpu><numa><cell id='0' cpus='{vcpus}' memory='{memory_mb}' unit='MiB'/></numa></cpu>"""
+
+
+def hostdev(address: str, tag: str = "hostdev") -> str:
+    """Return the element of a PCI device, or of a network interface (``interface``)."""
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    numbers = (
+        f"domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}' type='pci'"
+    )
+    if tag == "interface":
+        return f"<interface type='hostdev'><source><address {numbers}/></source></interface>"
+    plain = numbers.removesuffix(" type='pci'")
+    return f"<hostdev mode='subsystem' type='pci'><source><address {plain}/></source></hostdev>"
+
+
+def domain_document(
+    uuid: str, vcpus: int = 2, memory_mb: int = 1024, *parts: str, devices: str = ""
+) -> str:
+    """Return a whole domain document."""
+    has_vcpu = any("<vcpu>" in part or "<vcpu " in part for part in parts)
+    return (
+        f"<domain type='test'><name>n-{uuid[-4:]}</name><uuid>{uuid}</uuid>"
+        f"<memory unit='MiB'>{memory_mb}</memory>"
+        f"{'' if has_vcpu else f'<vcpu>{vcpus}</vcpu>'}"
+        f"<os><type>hvm</type></os>{''.join(parts)}<devices>{devices}</devices></domain>"
+    )
+
+
+def layout(
+    document: str, uuid: str, online: frozenset[int], *, active: bool = True, **names: Any
+) -> GuestLayout:
+    """Return the layout of a domain with this document."""
+    host = HostNames(online=online, **names)
+    return parse_layout(document, uuid, f"n-{uuid[-4:]}", active, host)
+
+
+def with_orphans(state: NodeState, *layouts: GuestLayout) -> NodeState:
+    """Return a state in which an audit has recorded these domains. It records of one that is shut
+    off that it is bound to nothing."""
+    usages = [
+        each.usage if each.usage.active else replace(each.usage, occupancy=Occupancy())
+        for each in layouts
+    ]
+    found = with_claims(state, state.claims.values(), usages)
+    return replace(found, devices=state.devices, resource_inventories=state.resource_inventories)

@@ -1,0 +1,95 @@
+"""What a user does with a page, and what the browser notes about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+#: Seconds that a test waits: machines stand still now and then.
+PATIENCE = 30.0
+
+T = TypeVar("T")
+AXE = Path(__file__).parents[1] / "data" / "axe" / "axe.min.js"
+
+
+class Browser:
+    """:ivar driver: of selenium."""
+
+    def __init__(self, driver: WebDriver) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    def find(self, selector: str) -> WebElement:
+        """Return the first element of a CSS selector."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str) -> str:
+        return self.find(selector).text
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Return the result of a script, which ``return``s it."""
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, condition: Callable[[], T]) -> T:
+        """Return the condition's first result that is true."""
+        waiting = WebDriverWait(
+            self.driver,
+            PATIENCE,
+            poll_frequency=0.05,
+            ignored_exceptions=[StaleElementReferenceException],
+        )
+        result: T = waiting.until(lambda _: condition())
+        return result
+
+    def clear(self) -> None:
+        """Forget what the browser noted so far."""
+        self._log("browser")
+        self._log("performance")
+
+    def problems(self) -> list[str]:
+        """Return the errors and warnings that the console got since the last call."""
+        entries = self._log("browser")
+        return [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
+
+    def other_hosts(self) -> set[str]:
+        """Return the hosts but this one that were asked for something since the last call."""
+        hosts = set()
+        for entry in self._log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                url = urlsplit(message["params"]["request"]["url"])
+                if url.scheme not in ("data", "about"):
+                    hosts.add(url.hostname)
+        return hosts - {"127.0.0.1"}
+
+    def violations(self) -> list[str]:
+        """Return the serious problems that axe-core finds in the page."""
+        self.driver.execute_script(AXE.read_text())
+        found = self.driver.execute_async_script(
+            "const done = arguments[arguments.length - 1];"
+            "axe.run(document, {resultTypes: ['violations']}).then(r => done(r.violations));"
+        )
+        return [
+            f"{each['id']} ({each['impact']}): {each['help']}: {node['html'][:200]}"
+            for each in found
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = self.driver.execute("getLog", {"type": kind})["value"]
+        return entries

@@ -1,0 +1,212 @@
+"""A scheduler's RPC endpoint without a message bus, with what it serves in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_context.context import RequestContext
+from oslo_messaging.rpc.dispatcher import ExpectedException
+
+from rtagent.db.memory import MemoryServiceRegistry
+from rtagent.errors import RtAgentError
+from rtagent.model.aggregate import Aggregate
+from rtagent.model.request_spec import RequestSpec
+from rtagent.ports import Service
+from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
+from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
+from rtagent.scheduler import aggregate_rules as rules
+from rtagent.scheduler.explanation import ExplainedHost, Explanation
+from rtagent.scheduler.selection import Selection, Selections
+from rtagent.telemetry.telemetry import Telemetry
+from tests.support.hosts import ManualClock, uid
+
+
+class Hosts:
+    """Records the messages of agents. :ivar taken: the name and the arguments of each message.
+    :ivar known: the hosts of nodes, by the nodes' uuids. :ivar registered: uuids of nodes that the
+        database has.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self.registered: set[str] = set()
+        self.taken: list[tuple[Any, ...]] = []
+
+    def host_of(self, node_uuid: str) -> str | None:
+        return self.known.get(node_uuid)
+
+    def is_registered(self, node_uuid: str) -> bool:
+        return node_uuid in self.registered
+
+    def unregistered_nodes(self, host: str) -> int:
+        return sum(
+            each == host and uuid not in self.registered for uuid, each in self.known.items()
+        )
+
+    def update_host_state(self, *arguments: Any) -> None:
+        self.taken.append(("update_host_state", *arguments))
+
+    def update_instance_info(self, *arguments: Any) -> None:
+        self.taken.append(("update_instance_info", *arguments))
+
+    def delete_instance_info(self, *arguments: Any) -> None:
+        self.taken.append(("delete_instance_info", *arguments))
+
+    def sync_instance_info(self, *arguments: Any) -> None:
+        self.taken.append(("sync_instance_info", *arguments))
+
+
+class Selecting:
+    """Selects one host for everything, or raises an error.
+
+    :ivar error: raised by every selection, if not None. :ivar forgotten: operation ids.
+    :ivar known: operation ids of assumed claims. :ivar explained: the hosts of an explanation.
+    """
+
+    def __init__(self) -> None:
+        self.error: RtAgentError | None = None
+        self.forgotten: list[str] = []
+        self.known: set[str] = set()
+        self.specs: list[RequestSpec] = []
+        self.explained: tuple[ExplainedHost, ...] = ()
+
+    def select_destinations(
+        self,
+        spec: RequestSpec,
+        instance_uuids: Sequence[str],
+        alternates: bool = False,
+        claim: bool = True,
+    ) -> tuple[Selections, ...]:
+        if self.error is not None:
+            raise self.error
+        self.specs.append(spec)
+        others = (selection("cn2"),) if alternates else ()
+        return tuple(
+            Selections(instance_uuid=uuid, selected=selection("cn1"), alternates=others)
+            for uuid in instance_uuids
+        )
+
+    def explain(self, spec: RequestSpec, instance_uuid: str = uid()) -> Explanation:
+        self.specs.append(spec)
+        return Explanation(filters=("ComputeFilter",), hosts=self.explained)
+
+    def forget_claim(self, operation_id: str) -> bool:
+        self.forgotten.append(operation_id)
+        return operation_id in self.known
+
+
+def selection(host: str) -> Selection:
+    """Return a selection of this host."""
+    return Selection(host=host, nodename=host, provider_uuid=uid(), operation_id=uid())
+
+
+class MemoryAggregates:
+    """Aggregates in memory. :ivar rereads: how often they were read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Aggregate] = {}
+        self.rereads = 0
+
+    def list(self) -> tuple[Aggregate, ...]:
+        return tuple(sorted(self._known.values(), key=lambda each: each.name))
+
+    def create(self, name: str, metadata: Mapping[str, str], uuid: str) -> Aggregate:
+        return self._keep(Aggregate(uuid=uuid, name=name, metadata=metadata))
+
+    def set(
+        self, aggregate: str, metadata: Mapping[str, str | None], name: str | None = None
+    ) -> Aggregate:
+        return self._keep(rules.with_metadata(self._find(aggregate), metadata, name))
+
+    def add_host(self, aggregate: str, host: str) -> Aggregate:
+        return self._keep(rules.with_host(self._find(aggregate), host))
+
+    def remove_host(self, aggregate: str, host: str) -> Aggregate:
+        return self._keep(rules.without_host(self._find(aggregate), host))
+
+    def delete(self, aggregate: str) -> Aggregate:
+        found = self._find(aggregate)
+        rules.check_empty(found)
+        return self._known.pop(found.uuid)
+
+    def reread(self) -> None:
+        self.rereads += 1
+
+    def _find(self, aggregate: str) -> Aggregate:
+        return rules.find(self.list(), aggregate)
+
+    def _keep(self, changed: Aggregate) -> Aggregate:
+        rules.check(changed, self.list())
+        self._known[changed.uuid] = changed
+        return changed
+
+
+class MemoryServices:
+    """The services of any hosts."""
+
+    def __init__(self) -> None:
+        self._registry = MemoryServiceRegistry()
+
+    def get(self, host: str) -> Service:
+        return Service(host=host, binary="rtagentd")
+
+    def force_down(self, host: str, forced_down: bool) -> Service:
+        return self._registry.set_forced_down(host, forced_down)
+
+
+class SchedulerRpc:
+    """A scheduler's endpoint. :ivar not_ready: the error that selections get, or None.
+    :ivar unknown_claims: what the other schedulers are asked to forget.
+    """
+
+    def __init__(self, authenticate: Authenticate = accept_unsigned) -> None:
+        clock = ManualClock()
+        self.not_ready: RtAgentError | None = None
+        self.unknown_claims: list[str] = []
+        self.hosts, self.selecting, self.aggregates = Hosts(), Selecting(), MemoryAggregates()
+        self.telemetry = Telemetry(clock)
+        self.endpoint = SchedulerEndpoint(
+            self.selecting,
+            self.hosts,
+            self.aggregates,
+            MemoryServices(),
+            self._pong,
+            lambda: self.not_ready,
+            self.unknown_claims.append,
+            InFlight(clock),
+            clock,
+            self.telemetry,
+            authenticate,
+        )
+
+    def invoke(self, method: str, /, **document: Any) -> Any:
+        """Call a method as oslo.messaging does; its reply, or its error."""
+        try:
+            return getattr(self.endpoint, method)(
+                RequestContext(roles=["operator"], overwrite=False), **document
+            )
+        except ExpectedException as expected:
+            error = expected.exc_info[1]
+        raise error
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        """Return the value of one of the metrics."""
+        return self.telemetry.metrics.registry.get_sample_value(f"rtagent_{name}", labels)
+
+    def _pong(self) -> SchedulerPong:
+        return SchedulerPong(
+            version="1.2.3",
+            host="s1",
+            scheduler_uuid=uid(),
+            uptime=1.0,
+            hosts=0,
+            complete=True,
+            time="2026-01-01T12:00:00.000Z",
+        )
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    """Return a request spec of one plain instance."""
+    return {"flavor": {"vcpus": 1, "memory_mb": 512}, **more}

@@ -1,0 +1,95 @@
+"""Keys of callers and servers, in files of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rtagent.conf.rpc import Rpc
+from rtagent.rpc.context import CallContext, Proof
+from rtagent.rpc.trust.keys import PublicKey, keys_text
+from rtagent.rpc.trust.private_key import PrivateKey
+from rtagent.rpc.trust.signature import CallText, arguments_digest, milliseconds, sign
+from tests.support.hosts import uid
+
+DAY = timedelta(days=1)
+
+
+class KeyFiles:
+    """A keys file, and the files of private keys in its directory. :ivar path: of the keys file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self.path = directory, directory / "keys.yaml"
+        self._entries: dict[str, PublicKey] = {}
+        self._write()
+
+    def add(
+        self,
+        name: str,
+        *roles: str,
+        host: str | None = None,
+        valid: tuple[timedelta, timedelta] = (-DAY, DAY),
+    ) -> PrivateKey:
+        """Make a key, valid from and until these times from now on."""
+        key, now = PrivateKey.generate(name), datetime.now(UTC).replace(microsecond=0)
+        self.file(name).write_text(key.pem())
+        self.file(name).chmod(0o600)
+        self._entries[name] = PublicKey(
+            name=name,
+            public_key=key.public_key,
+            roles=roles,
+            not_before=now + valid[0],
+            not_after=now + valid[1],
+            host=host,
+        )
+        self._write()
+        return key
+
+    def revoke(self, name: str) -> None:
+        """Remove a key from the keys file."""
+        del self._entries[name]
+        self._write()
+
+    def file(self, name: str) -> Path:
+        """The file of a private key."""
+        return self._directory / f"{name}.pem"
+
+    def options(self, name: str | None = None, **more: Any) -> dict[str, object]:
+        """The options of ``[rpc]`` of a program that signs with a key."""
+        named = {} if name is None else {"signing_key": str(self.file(name))}
+        return {"keys_file": str(self.path), **named, **more}
+
+    def settings(self, **more: Any) -> Rpc:
+        """The same as settings."""
+        return Rpc(**{"keys_file": str(self.path), **more})
+
+    def _write(self) -> None:
+        self.path.write_text(keys_text(tuple(self._entries.values())))
+
+
+def signed_context(
+    key: PrivateKey, now: datetime, document: Mapping[str, Any], **changed: Any
+) -> CallContext:
+    """The context of a signed call of ``release_claim`` on host-1.
+
+    :param changed: fields of the text that are signed in place of the right ones.
+    """
+    text = CallText(
+        **{
+            "topic": "rtagent",
+            "method": "release_claim",
+            "server": "host-1",
+            "operation_id": document.get("operation_id", ""),
+            "digest": arguments_digest(document),
+            "nonce": "",
+            "key": key.name,
+            "issued_at": milliseconds(now),
+            "attempt": uid(),
+            **changed,
+        }
+    )
+    context = CallContext(user_id="said", roles=["operator"], overwrite=False)
+    context.proof = Proof(signature=sign(key, text))
+    return context

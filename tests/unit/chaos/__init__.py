@@ -1,0 +1,1 @@
+"""Chaos runs, without servers."""
