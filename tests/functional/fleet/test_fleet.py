@@ -17,7 +17,7 @@ HOSTS = 20
 
 @pytest.fixture(scope="module")
 def run(long: bool) -> Run:
-    options = Options(hosts=HOSTS, alone=10, idle=20, day=10, outage=0, phases=(BOOT, IDLE))
+    options = Options(hosts=HOSTS, alone=10, idle=30, day=10, outage=0, phases=(BOOT, IDLE))
     if long:
         options = replace(options, idle=60, day=60, outage=60, phases=PHASES)
     with Progress(Console(quiet=True)) as progress:
@@ -42,11 +42,14 @@ def test_agents_that_start_at_once_do_not_repeat_themselves(run: Run):
 
 
 def test_idle_agents_are_quiet(run: Run):
+    """The time may begin just before a heartbeat, and a report may be under way when it ends: so
+    the bounds are higher than the targets. One more write in each interval exceeds them, as do two
+    more messages.
+    """
     idle = values(run.measured, "idle")
     assert idle["requests to Placement"] == 0
-    assert idle["messages beside reports"] <= 5
-    # The time may begin just before a heartbeat. A second write in each interval would be 2.
-    assert idle["writing transactions in a report_interval"] <= 1.5
+    assert idle["messages beside reports"] < 10
+    assert idle["writing transactions in a report_interval"] < 2
 
 
 def test_callers_build_move_and_delete_servers(run: Run, long: bool):
