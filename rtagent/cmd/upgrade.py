@@ -24,6 +24,7 @@ from rtagent.conf.unknown import deprecated, unknown
 from rtagent.db import durability, migrate
 from rtagent.db.engine import open_existing
 from rtagent.db.nodes import SqlNodes
+from rtagent.db.store import SqlStore
 from rtagent.errors import RtAgentError, StoreUnavailable, TakeoverPending
 from rtagent.identity import enrollment, machine
 from rtagent.model.node import Node, NodeRecord
@@ -37,6 +38,8 @@ from rtagent.service.configuration import checked
 UNEXPECTED_ERROR = 255
 #: Characters of a line of details in the table, as in oslo.upgradecheck.
 WIDTH = 60
+#: Damaged rows that are listed, at most.
+LISTED = 10
 
 COLUMNS = ("check", "result", "details")
 
@@ -56,6 +59,7 @@ class UpgradeChecks(UpgradeCommands):
         self._client = client
         self._settings: Settings | None = None
         self._records: Sequence[NodeRecord] | None = None
+        self._node_uuid: str | None = None
         self._hypervisor: HostIdentity | None = None
         self._upgrade_checks = tuple(
             (title, (UpgradeChecks.recorded, {"title": title, "check": check}))
@@ -65,6 +69,7 @@ class UpgradeChecks(UpgradeCommands):
                 ("Database schema", UpgradeChecks.database),
                 ("Hypervisor", UpgradeChecks.hypervisor),
                 ("State directory and node identity", UpgradeChecks.identity),
+                ("Rows of the node", UpgradeChecks.rows),
                 ("Placement", UpgradeChecks.placement),
             )
         )
@@ -130,12 +135,35 @@ class UpgradeChecks(UpgradeCommands):
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
             return Result(Code.FAILURE, f"{directory} is not readable and writable for this user")
         compute_id = machine.ComputeId(str(directory))
-        node_uuid = compute_id.read()
+        node_uuid = self._node_uuid = compute_id.read()
         if self._records is None:
             raise _NotChecked("the database cannot be read")
         if node_uuid is None:
             return self._without_compute_id(compute_id.path, settings.default.host)
         return self._against_record(compute_id.path, node_uuid, settings)
+
+    def rows(self) -> Result:
+        """Fail if this release would grant no claims, because it cannot read what the node has.
+        Warn about other damaged rows.
+        """
+        options, node_uuid = self._valid_settings().database, self._node_uuid
+        if self._records is None:
+            raise _NotChecked("the database cannot be read")
+        if node_uuid is None or not any(r.node.uuid == node_uuid for r in self._records):
+            raise _NotChecked("the host has no record in the database")
+        engine = open_existing(options.connection, options.operation_timeout)
+        try:
+            stored = SqlStore(engine).load(node_uuid)
+        finally:
+            engine.dispose()
+        found = [*stored.unknown, *stored.damage]
+        if not found:
+            return Result(Code.SUCCESS, f"this release reads all rows of node {node_uuid}")
+        lines = found[:LISTED]
+        if len(found) > LISTED:
+            lines.append(f"and {len(found) - LISTED} more: rtagent db check lists them")
+        code = Code.FAILURE if stored.unknown else Code.WARNING
+        return Result(code, "\n".join(lines))
 
     def placement(self) -> Result:
         """Fail if Placement is unreachable or too old, or refuses the credentials. Warn if nothing

@@ -4,6 +4,11 @@ The programs of two releases that follow each other use one database at the same
 therefore leaves in place whatever the release before it reads or writes: it adds tables, and
 columns that are nullable or have a default of the server. What a release no longer uses is removed
 by the next one. `sync` records the oldest program that may still write; an older one refuses.
+
+Rows keep their form for the same reason: each of the two releases reads what the other writes. A
+release that needs another form reads both and still writes the old one. The next release writes the
+new one, and each agent rewrites the rows of its node when it enrolls, as in `first_digests`. No
+command converts rows: an agent that runs has them in memory, and would write them again.
 """
 
 from __future__ import annotations

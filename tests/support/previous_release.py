@@ -42,11 +42,19 @@ class PreviousRelease:
     def rtagent(self, config_file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the release."""
         main = "import sys, rtagent.cmd.rtagent as command; sys.exit(command.main())"
-        named = ("--config-file", str(config_file))
+        return self._python("-c", main, "--config-file", str(config_file), *arguments)
+
+    def run(self, file: Path, *arguments: str) -> None:
+        """Have the release run a file of this tree."""
+        done = self._python("-", *arguments, source=file.read_text())
+        assert done.returncode == 0, done.stderr
+
+    def _python(self, *arguments: str, source: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", main, *named, *arguments],
+            [sys.executable, "-W", "ignore", *arguments],
             cwd=self._directory,
             env={**os.environ, **self.environment},
+            input=source,
             capture_output=True,
             text=True,
             check=False,

@@ -11,12 +11,18 @@ import pytest
 from sqlalchemy import text
 
 from rtagent.cmd.rtagent import Shell
-from rtagent.cmd.upgrade import UpgradeCheck
+from rtagent.cmd.upgrade import LISTED, UpgradeCheck
 from rtagent.db import migrate
+from rtagent.db.backup import backup
 from rtagent.db.engine import open_engine
+from rtagent.db.store import SqlStore
+from rtagent.model.base import MAX_ITEMS
+from rtagent.model.flavor import Flavor
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import Outcome, run
 from tests.servers.daemon import Daemon
+from tests.support.stored_values import NODE, claim, created
+from tests.support.stores import commit, enrolled
 
 OK, WARNING, FAILURE, UNEXPECTED = 0, 1, 2, 255
 TITLES = [
@@ -25,9 +31,10 @@ TITLES = [
     "Database schema",
     "Hypervisor",
     "State directory and node identity",
+    "Rows of the node",
     "Placement",
 ]
-IDENTITY = TITLES[4]
+IDENTITY, ROWS = TITLES[4:6]
 
 
 class Versions(BaseHTTPRequestHandler):
@@ -280,6 +287,56 @@ def test_a_node_without_a_record_is_a_warning(new_host):
     new_host.compute_id.write_text(f"{uuid.uuid4()}\n")
     result, details = new_host.check(WARNING)[IDENTITY]
     assert (result, "has no record" in details) == ("Warning", True)
+
+
+# -- rows of the node -----------------------------------------------------------------------------
+
+
+def damage(host: Host, statement: str) -> None:
+    """Execute a statement in a copy of the host's database, and have the host use the copy."""
+    copy = host.file.with_suffix(".sqlite")
+    engine = open_engine(f"sqlite:///{host.directory}/rtagent.sqlite", 5)
+    backup(engine, copy)
+    engine.dispose()
+    host.configure("database", connection=f"sqlite:///{copy}")
+    engine = open_engine(f"sqlite:///{copy}", 5)
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_a_row_that_is_damaged_is_a_warning(host):
+    damage(host, "UPDATE compute_nodes SET topology = '{'")
+    result, details = host.check(WARNING)[ROWS]
+    assert (result, "topology" in details) == ("Warning", True)
+
+
+def test_rows_that_are_not_known_are_a_failure(host):
+    damage(host, "UPDATE compute_nodes SET claims_roster = 1")
+    result, details = host.check(FAILURE)[ROWS]
+    assert (result, details) == ("Failure", "rows of claims are missing, or their keys are damaged")
+
+
+def test_claims_that_only_the_previous_release_can_read_are_a_failure(new_host):
+    engine = open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5)
+    migrate.sync(engine)
+    store = SqlStore(engine)
+    specs = {f"key{number}": "" for number in range(MAX_ITEMS + 1)}  # it had no bound
+    flavor = Flavor(vcpus=2, memory_mb=1024, root_gb=20, extra_specs=specs)
+    commit(store, enrolled(store), created(*(claim(n, flavor=flavor) for n in range(LISTED + 2))))
+    engine.dispose()
+    new_host.compute_id.write_text(NODE.uuid)
+    result, details = new_host.check(FAILURE)[ROWS]
+    *lines, last = details.splitlines()
+    assert (result, len(lines)) == ("Failure", LISTED)
+    assert all("the document of claim" in line for line in lines)
+    assert last == f"and {LISTED + 4} more: rtagent db check lists them"
+
+
+def test_rows_of_a_host_without_a_record_are_not_checked(new_host):
+    migrate.sync(open_engine(f"sqlite:///{new_host.directory}/rtagent.sqlite", 5))
+    result, details = new_host.check(WARNING)[ROWS]
+    assert (result, details) == ("Warning", "not checked: the host has no record in the database")
 
 
 # -- Placement ------------------------------------------------------------------------------------

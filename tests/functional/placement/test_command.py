@@ -209,6 +209,7 @@ def test_upgrade_check_succeeds_while_the_agent_runs(agent):
         "Database schema": "Success",
         "Hypervisor": "Success",
         "State directory and node identity": "Success",
+        "Rows of the node": "Success",
         "Placement": "Success",
     }
     assert outcome.code == 0
