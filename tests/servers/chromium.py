@@ -68,6 +68,7 @@ class Chromium(Server):
             options.add_experimental_option("prefs", content)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Remote(f"http://127.0.0.1:{self.port}", options=options)
+        driver.set_script_timeout(100)
         look(driver, dark=dark)
         return driver
 

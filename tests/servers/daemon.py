@@ -21,12 +21,15 @@ Config = Mapping[str, Mapping[str, object]]
 
 ROOT = Path(__file__).resolve().parents[2]
 
+#: Seconds; nothing takes as long, not even on a machine with other work.
+PATIENCE = 120.0
+
 
 class DaemonFailed(Exception):
     """The daemon did not do what was expected; the message ends with the last lines of its log."""
 
 
-def wait_until(holds: Callable[[], bool], timeout: float = 30.0) -> None:
+def wait_until(holds: Callable[[], bool], timeout: float = PATIENCE) -> None:
     """Wait until the condition holds. :raises TimeoutError: it does not in `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not holds():
@@ -109,12 +112,12 @@ class DaemonProcess:
         )
         return self
 
-    def wait_ready(self, timeout: float = 60.0) -> Self:
+    def wait_ready(self, timeout: float = PATIENCE) -> Self:
         """Wait for READY=1."""
         self.wait_notified("READY=1", timeout)
         return self
 
-    def wait_notified(self, part: str, timeout: float = 30.0) -> str:
+    def wait_notified(self, part: str, timeout: float = PATIENCE) -> str:
         """Wait for the next line of sd_notify that contains `part`, and return it.
 
         :raises DaemonFailed: there was none in time, or the process has ended.
@@ -125,7 +128,7 @@ class DaemonProcess:
             raise DaemonFailed(f"did not send {part!r} and {ended}: {self.last_lines()}")
         return line
 
-    def wait_logged(self, part: str, timeout: float = 30.0) -> str:
+    def wait_logged(self, part: str, timeout: float = PATIENCE) -> str:
         """Wait for a line of the log that contains `part`, and return the first one.
 
         :raises DaemonFailed: there was none in time.
@@ -157,7 +160,7 @@ class DaemonProcess:
         """The exit code; minus the signal that ended it; None while it runs."""
         return self._process.exit_code if self._process is not None else None
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Wait until it ends by itself, and return its exit code.
 
         :raises DaemonFailed: it does not end in time.
@@ -172,7 +175,7 @@ class DaemonProcess:
         """Send SIGHUP."""
         self.signal(signal.SIGHUP)
 
-    def terminate(self, timeout: float = 60.0) -> int:
+    def terminate(self, timeout: float = PATIENCE) -> int:
         """Send SIGTERM, wait for the end, and return the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
@@ -207,7 +210,7 @@ class DaemonProcess:
 
     def read(self, *segments: str, **filters: str) -> dict:
         """Return a document of the read API: ``read("nodes")``."""
-        return ReadClient(self.address).get(*segments, **filters)
+        return ReadClient(self.address, PATIENCE / 2).get(*segments, **filters)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the read API, by name and labels."""
@@ -221,7 +224,7 @@ class DaemonProcess:
 
     def _metric_lines(self) -> list[str]:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(30)
+            connection.settimeout(PATIENCE)
             connection.connect(self.address.path)
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             with connection.makefile("r") as reply:

@@ -90,6 +90,6 @@ class GuardedRabbitMQ(RabbitMQ):
             virtual_host=VHOST,
             login_method="EXTERNAL",
             ssl={**files, **checked, "server_hostname": "127.0.0.1", **tls},
-            connect_timeout=10,
-            read_timeout=30,
+            connect_timeout=60,
+            read_timeout=120,
         )

@@ -115,8 +115,8 @@ class Process:
     def _reap(self, family: Sequence[psutil.Process], timeout: float) -> None:
         _, alive = psutil.wait_procs(family, timeout)
         _signal(alive, signal.SIGKILL)
-        psutil.wait_procs(alive, 10)
-        self._popen.wait(10)
+        psutil.wait_procs(alive, 60)
+        self._popen.wait(60)
         self._release()
 
     def _release(self) -> None:

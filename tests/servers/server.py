@@ -31,8 +31,8 @@ class Server(ABC):
 
     name: ClassVar[str]
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
-    start_timeout: ClassVar[float] = 90.0
-    stop_timeout: ClassVar[float] = 30.0
+    start_timeout: ClassVar[float] = 240.0
+    stop_timeout: ClassVar[float] = 90.0
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"{self.name}-"))

@@ -15,7 +15,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 #: Seconds that a test waits: machines stand still now and then.
-PATIENCE = 30.0
+PATIENCE = 100.0
 
 T = TypeVar("T")
 AXE = Path(__file__).parents[1] / "data" / "axe" / "axe.min.js"

@@ -97,7 +97,7 @@ class PageFleet:
         return cls(*map(simulated, range(number)))
 
     def __enter__(self) -> Self:
-        self.api = ReadAPI(TcpAddress(0), self.sources)
+        self.api = ReadAPI(TcpAddress(0), self.sources, patience=60)
         self.api.start()
         return self
 

@@ -35,6 +35,7 @@ from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, domain_xml, edit, host_uri, simulate
 from rtagent.virt.simulate.devices import MDEV_TYPE
+from tests.servers.server import free_port
 from tests.support.hosts import PINNED, call, uid
 
 GPU = {"vendor_id": "10de", "product_id": "13f1"}
@@ -131,7 +132,8 @@ class PageHost:
             allocations=lambda: NO_AUDIT,
             more=page_sources(self.node.tracker, store, self.hypervisor, self.timeline.view, clock),
         )
-        self.address = TcpAddress(0)
+        # A port of the clients' range might be taken while the server is stopped.
+        self.address = TcpAddress(free_port())
         self.serve()
         return self
 
@@ -146,9 +148,8 @@ class PageHost:
 
     def serve(self) -> None:
         """Serve the pages; again on the same port after ``api.stop()``."""
-        self.api = ReadAPI(self.address, self.sources)
+        self.api = ReadAPI(self.address, self.sources, patience=60)
         self.api.start()
-        self.address = TcpAddress(int(str(self.api.address).rpartition(":")[2]))
 
     @property
     def url(self) -> str:

@@ -38,7 +38,7 @@ class GatedStore:
     def commit(self, before: NodeState, after: NodeState, changes: Sequence[Change]) -> None:
         self.commits.append(len(changes))
         self.entered.release()
-        assert self.admission.acquire(timeout=10)
+        assert self.admission.acquire(timeout=120)
         self.store.commit(before, after, changes)
 
 
@@ -96,7 +96,7 @@ def stored_state(store: Any) -> NodeState:
 def wait_until_queued(tracker: ResourceTracker, number: int) -> None:
     """Wait until that many decisions are queued behind the commit that is under way."""
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(24_000):
         if tracker.waiting == number:
             return
         pause.wait(0.005)

@@ -23,7 +23,7 @@ from tests.servers.daemon import Config, Daemon, DaemonFailed, wait_until
 from tests.servers.proxy import Proxy
 
 #: Seconds after which a test fails instead of waiting on.
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 CONTEXT = RequestContext(user_id="caller", roles=["operator"], overwrite=False)
 
@@ -92,7 +92,7 @@ class DaemonHome:
         uri: str | None = None,
         config: Config | None = None,
         timeout: float = 3,
-        attempts: int = 3,
+        attempts: int = 5,
     ) -> None:
         """:param transport: for calls.
         :param server: of its database; None: SQLite.
