@@ -39,14 +39,14 @@ def test_callers_get_signs_of_life_while_their_calls_last(monitor: CallMonitor):
             calls.enter_context(monitor.watch(caller, 2))
         assert threading.active_count() == before + 1
         for caller in callers:
-            assert all(caller.tries.acquire(timeout=30) for _ in range(2))
+            assert all(caller.tries.acquire(timeout=120) for _ in range(2))
 
 
 def test_a_caller_that_has_gone_is_left_alone(monitor: CallMonitor):
     gone, other = Caller(gone=True), Caller()
     with monitor.watch(gone, 2), monitor.watch(other, 2):
-        assert all(other.tries.acquire(timeout=30) for _ in range(3))
-        assert gone.tries.acquire(timeout=30)
+        assert all(other.tries.acquire(timeout=120) for _ in range(3))
+        assert gone.tries.acquire(timeout=120)
         assert not gone.tries.acquire(blocking=False)
 
 
@@ -62,5 +62,5 @@ def test_signs_of_life_come_again_when_a_thread_can_be_started(monitor: CallMoni
     with no_threads(), pytest.raises(RuntimeError), monitor.watch(refused, 2):
         pass
     with monitor.watch(caller, 2):
-        assert caller.tries.acquire(timeout=30)
+        assert caller.tries.acquire(timeout=120)
     assert not refused.tries.acquire(blocking=False)

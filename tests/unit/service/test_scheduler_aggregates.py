@@ -37,7 +37,7 @@ class View:
 
 class World:
     def __init__(self, url):
-        engine = open_engine(url, 5)
+        engine = open_engine(url, 30)
         migrate.ready(engine)
         self.store, self.view, self.reports = Store(engine), View(), Reports()
         self.changes = self.wakes = 0

@@ -5,7 +5,7 @@ import threading
 from rtagent.service.loop import Rest
 
 #: Seconds; nothing in these tests takes that long.
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Turns:

@@ -83,10 +83,10 @@ def test_callers_of_a_commit_of_unknown_outcome_wait_for_the_reload(pool):
     store.fail(lost, after=True)
     same = call()
     future = pool.submit(claim, tracker, asked=same)
-    assert down.wait(10)
+    assert down.wait(120)
     assert not future.done()
     assert tracker.recover()
-    assert future.result(10).uuid == same.operation_id
+    assert future.result(120).uuid == same.operation_id
 
 
 def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
@@ -95,14 +95,14 @@ def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
     failing = FailingStore(MemoryStore())
     tracker_on(failing)
     store = GatedStore(failing)
-    tracker = tracker_on(store, timeout=2)
+    tracker = tracker_on(store, timeout=8)
     first = pool.submit(claim, tracker)
-    assert store.entered.acquire(timeout=10)
+    assert store.entered.acquire(timeout=120)
     batch = [pool.submit(claim, tracker) for _ in range(5)]
     wait_until_queued(tracker, 5)
     store.admission.release()
-    assert first.result(10)
-    assert store.entered.acquire(timeout=10)
+    assert first.result(120)
+    assert store.entered.acquire(timeout=120)
 
     def lost():
         failing.fail(StoreUnavailable, times=None, on=("reload",))
@@ -112,7 +112,7 @@ def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
     store.admission.release()
 
     for future in batch:
-        assert isinstance(future.exception(10), StoreUnavailable)
+        assert isinstance(future.exception(120), StoreUnavailable)
     assert failing.calls["reload"] == 1
 
 

@@ -304,14 +304,14 @@ def test_claim_that_was_queued_when_it_was_noticed_is_refused(pool: ThreadPoolEx
     claim(tracker)
     store.entered.acquire(), store.entered.acquire()
     first = pool.submit(claim, tracker)
-    assert store.entered.acquire(timeout=10)
+    assert store.entered.acquire(timeout=120)
     queued = pool.submit(claim, tracker)
     copies.put(copy)
     store.admission.release(3)  # the commit, that of the restore, and one too many
     with pytest.raises(StoreUnavailable):
-        first.result(10)
+        first.result(120)
     with pytest.raises((StoreUnavailable, StoreRestored)):
-        queued.result(10)
+        queued.result(120)
     assert len(tracker.snapshot().claims) == 1
 
 

@@ -96,9 +96,9 @@ def test_a_cpu_that_hangs_fails_in_time_until_it_answers(sysfs, name):
     pipe = sysfs / "cpu1" / file
     pipe.unlink()
     os.mkfifo(pipe)
-    power = strategy(name, "powersave", "performance", sysfs, timeout=0.05)
+    power = strategy(name, "powersave", "performance", sysfs, timeout=2.0)
 
-    with pytest.raises(CpuPowerFailed, match=r"CPU 1: .* no answer within 0.05 s"):
+    with pytest.raises(CpuPowerFailed, match=r"CPU 1: .* no answer within 2 s"):
         power.down({1, 2})
     with pytest.raises(CpuPowerFailed, match=r"CPU 1: .* has not returned yet"):
         power.up({1, 2})

@@ -83,7 +83,7 @@ def domains():
 @pytest.fixture
 def impatient():
     """What does not hang must answer within this, on a machine that is busy."""
-    return Domains(Workers(timeout=1.0), Storage("/instances", 1.0))
+    return Domains(Workers(timeout=4.0), Storage("/instances", 4.0))
 
 
 def no_domain():

@@ -33,7 +33,7 @@ def nodes():
 @pytest.fixture
 def impatient():
     """What does not hang must answer within this, on a machine that is busy."""
-    return NodeDevices(Workers(timeout=1.0))
+    return NodeDevices(Workers(timeout=4.0))
 
 
 def addresses(look):

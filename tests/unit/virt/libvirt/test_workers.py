@@ -6,7 +6,8 @@ import pytest
 
 from rtagent.virt.libvirt.workers import Workers
 
-SOON = 0.25  # seconds: long for what returns, short for what hangs until it is released
+SOON = 0.25  # seconds: short for what hangs until it is released
+LONG = 60.0  # seconds: never waited for
 
 
 def never(item):
@@ -23,17 +24,17 @@ def release():
 
 def test_results_are_in_order_and_each_batch_has_one_thread():
     here = threading.get_ident()
-    threads = Workers(SOON).each(lambda item: (item, threading.get_ident()), [3, 1, 2], never)
+    threads = Workers(LONG).each(lambda item: (item, threading.get_ident()), [3, 1, 2], never)
     assert [item for item, _ in threads] == [3, 1, 2]
     assert len({thread for _, thread in threads} - {here}) == 1
 
 
 def test_no_items_need_no_thread():
-    assert Workers(SOON, limit=0).each(lambda item: item, [], never) == []
+    assert Workers(LONG, limit=0).each(lambda item: item, [], never) == []
 
 
 def test_a_hanging_call_affects_only_its_item(release):
-    workers = Workers(SOON)
+    workers = Workers(4.0)  # the others must return in time, on a machine that is busy
 
     def call(item):
         return release.wait() if item == "stuck" else f"did {item}"
@@ -89,7 +90,7 @@ def test_an_error_is_raised_to_the_caller_and_ends_the_batch():
         return 1 // item
 
     with pytest.raises(ZeroDivisionError):
-        Workers(SOON).each(call, [1, 0, 2], never)
+        Workers(LONG).each(call, [1, 0, 2], never)
     assert seen == [1, 0]
 
 
