@@ -33,7 +33,8 @@ from rtagent.model.health import Check, Status
 from rtagent.ports import NullReporter, Reporter
 from tests.support.api_states import NOW, claimed, empty, populated, sources, uuid
 
-PATIENCE = 0.5
+#: Seconds that the server gives a client; those of a test that waits for the end of it.
+PATIENCE, SHORT = 60.0, 2.0
 
 
 class Counts(NullReporter):
@@ -79,7 +80,7 @@ def api(path: Path) -> Iterator[ReadAPI]:
 
 def connect(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(30)
+    connection.settimeout(120)
     connection.connect(str(path))
     return connection
 
@@ -234,14 +235,14 @@ def test_a_failing_view_is_answered_with_500(path):
 # -- limits ------------------------------------------------------------------------------------
 
 
-def test_a_request_that_is_sent_slowly_is_dropped_at_its_deadline(api, path):
+def test_a_request_that_is_sent_slowly_is_dropped_at_its_deadline(path):
     """Although each byte arrives in time; and meanwhile others are served."""
-    with contextlib.ExitStack() as stack:
+    with serving(path, patience=SHORT), contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(path)) for _ in range(2 * THREADS)]
         for connection in slow:
             connection.sendall(b"GET /nodes HTTP/1.1\r\nHost: ")
         assert ReadClient(UnixAddress(str(path))).get("nodes")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while slow:
             assert time.monotonic() < deadline, "slow clients are still connected"
             slow = [connection for connection in slow if can_send(connection)]
@@ -260,12 +261,13 @@ def test_a_reply_that_is_received_slowly_is_dropped_at_its_deadline(path):
     """A thread never waits for a client, and the rest of the reply is discarded."""
     state = claimed(empty(), 1)
     many = Map({uuid(n): replace(state.claims[uuid(1)], uuid=uuid(n)) for n in range(2000)})
-    with serving(path, sources(replace(state, claims=many))), contextlib.ExitStack() as stack:
+    agent = sources(replace(state, claims=many))
+    with serving(path, agent, patience=SHORT), contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(path)) for _ in range(2 * THREADS)]
         for connection in slow:
             connection.sendall(b"GET /claims HTTP/1.0\r\n\r\n")
         assert len(ReadClient(UnixAddress(str(path))).get("claims")["claims"]) == 2000
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while slow:
             assert time.monotonic() < deadline, "slow clients are still connected"
             slow = [
@@ -353,7 +355,7 @@ def test_an_idle_connection_gives_its_descriptor_to_a_client_that_asks(path):
         silent = [stack.enter_context(connect(path)) for _ in range(3)]
         assert ReadClient(UnixAddress(str(path))).get("nodes")
         with socket.socket(socket.AF_UNIX) as client, no_descriptors_left():
-            client.settimeout(30)
+            client.settimeout(120)
             client.connect(str(path))
             client.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
             assert client.recv(12) == b"HTTP/1.0 200"
@@ -363,12 +365,12 @@ def test_an_idle_connection_gives_its_descriptor_to_a_client_that_asks(path):
 def test_waiting_for_a_descriptor_takes_no_cpu(path):
     with serving(path, patience=600), socket.socket(socket.AF_UNIX) as client:
         with no_descriptors_left():
-            client.settimeout(30)
+            client.settimeout(120)
             client.connect(str(path))
             client.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
             before = time.process_time()
-            time.sleep(1.5)
-            assert time.process_time() - before < 0.3
+            time.sleep(3)
+            assert time.process_time() - before < 1
         assert client.recv(12) == b"HTTP/1.0 200"
 
 
@@ -382,7 +384,7 @@ def test_the_api_continues_after_an_error_of_its_event_loop(path):
                 raise ZeroDivisionError("a defect")
 
     reporter = FailingOnce()
-    with serving(path, patience=0.1, reporter=reporter), connect(path) as silent:
+    with serving(path, patience=SHORT, reporter=reporter), connect(path) as silent:
         assert silent.recv(1) == b""
         assert ReadClient(UnixAddress(str(path))).get("nodes")
     message = "the read API failed and continues: ZeroDivisionError('a defect')"
@@ -433,7 +435,7 @@ def test_stop_does_not_wait_for_an_idle_client(path):
         ReadClient(UnixAddress(str(path))).get("nodes")  # so the first one has been accepted
         started = time.monotonic()
         api.stop()
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 50
     assert not path.exists()
     api.stop()
 
@@ -443,7 +445,7 @@ def test_stop_finishes_the_request_in_progress(path):
 
     def wait() -> bool:
         asked.set()
-        return not answer.wait(30)
+        return not answer.wait(120)
 
     with serving(path, replace(sources(), stale=wait), patience=30) as api:
         replies: list[bytes] = []
@@ -451,12 +453,12 @@ def test_stop_finishes_the_request_in_progress(path):
             target=lambda: replies.append(exchange(path, b"GET /claims HTTP/1.0\r\n\r\n"))
         )
         client.start()
-        assert asked.wait(10)
+        assert asked.wait(120)
         stop = threading.Thread(target=api.stop)
         stop.start()
         answer.set()
         for thread in (client, stop):
-            thread.join(30)
+            thread.join(120)
     assert len(parsed(replies[0])[2]["claims"]) == 2
 
 

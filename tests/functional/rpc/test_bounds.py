@@ -16,7 +16,7 @@ from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 
 FLOOD = 100
-PATIENCE = 60
+PATIENCE = 240
 
 
 class SlowReply:
@@ -40,7 +40,7 @@ def test_a_caller_that_floods_is_bounded_and_another_does_not_notice(
     station, reply = station_on(rabbitmq.transport_url, bounds=bounds), SlowReply()
     station.agent.document = cast(Reply, reply)
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     flooding, other = (station.client(attempts=1, timeout=PATIENCE) for _ in range(2))
     with ThreadPoolExecutor(FLOOD) as threads:
 

@@ -26,7 +26,7 @@ def instance() -> dict:
     return {"uuid": uid(), "flavor": {"vcpus": 1, "memory_mb": 128}}
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -37,19 +37,20 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
 
 def serving(station: Station) -> Station:
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     return station
 
 
 def test_quorum_queues_are_supported(rabbitmq: RabbitMQ, station_on: Callable[..., Station]):
     # its own virtual host: all hosts share the queue of the topic, which has one type
-    rabbitmq.control("add_vhost", "quorum")
-    rabbitmq.control("set_permissions", "-p", "quorum", "guest", ".*", ".*", ".*")
+    vhost = f"quorum-{uid()}"
+    rabbitmq.control("add_vhost", vhost)
+    rabbitmq.control("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
     options = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
-    station = serving(station_on(f"{rabbitmq.transport_url}quorum", options))
+    station = serving(station_on(f"{rabbitmq.transport_url}{vhost}", options))
     claim = station.client().instance_claim(station.context, instance())
     assert set(station.agent.tracker.snapshot().claims) == {claim["uuid"]}
-    with amqp.Connection(f"127.0.0.1:{rabbitmq.port}", virtual_host="quorum") as connection:
+    with amqp.Connection(f"127.0.0.1:{rabbitmq.port}", virtual_host=vhost) as connection:
         channel = connection.channel()
         with pytest.raises(amqp.exceptions.PreconditionFailed, match="quorum"):
             channel.queue_declare(f"rtagent.{station.host}", durable=True, auto_delete=False)
@@ -62,10 +63,10 @@ def test_the_server_starts_before_the_broker(
     station = station_on(rabbitmq.transport_url)
     began = time.monotonic()
     station.server.start()
-    assert time.monotonic() - began < 10
-    assert eventually(lambda: station.health() == "warn", 10)
+    assert time.monotonic() - began < 60
+    assert eventually(lambda: station.health() == "warn")
     rabbitmq.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]
 
@@ -74,7 +75,7 @@ def test_calls_survive_a_restart_of_the_broker(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
     station = serving(station_on(rabbitmq.transport_url))
-    api, ctx = station.client(timeout=3, attempts=20), station.context
+    api, ctx = station.client(timeout=3, attempts=60), station.context
     before = api.instance_claim(ctx, instance())
     answers: list[dict] = []
     callers = [
@@ -86,7 +87,7 @@ def test_calls_survive_a_restart_of_the_broker(
             caller.start()
         time.sleep(1)
     for caller in callers:
-        caller.join(60)
+        caller.join(300)
     granted = {claim["uuid"] for claim in (before, *answers)}
     assert len(granted) == 4
     assert set(station.agent.tracker.snapshot().claims) == granted
@@ -112,7 +113,7 @@ def fails_in_time(api: AgentAPI, ctx: RequestContext) -> None:
     began = time.monotonic()
     with pytest.raises(UNANSWERED):
         api.ping(ctx)
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 120
 
 
 def replies(api: AgentAPI, ctx: RequestContext) -> bool:
@@ -131,7 +132,7 @@ def test_a_stop_without_a_broker_ends_in_time(
     never_connected.server.start()
     began = time.monotonic()
     assert not never_connected.server.stop(1)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert "gave up waiting for the message broker" in caplog.messages
     rabbitmq.start()
 
@@ -143,7 +144,7 @@ def test_a_reply_that_cannot_be_sent_does_not_block_a_stop(
 
     def block() -> None:
         stuck.set()
-        admission.wait(30)
+        admission.wait(300)
 
     station = serving(
         station_on(
@@ -155,17 +156,17 @@ def test_a_reply_that_cannot_be_sent_does_not_block_a_stop(
 
     def call() -> None:
         with pytest.raises(oslo_messaging.MessagingTimeout):
-            station.client(timeout=3, attempts=1).instance_claim(
+            station.client(timeout=10, attempts=1).instance_claim(
                 station.context, instance(), operation_id=once
             )
 
     caller = threading.Thread(target=call)
     caller.start()
-    assert stuck.wait(10)
+    assert stuck.wait(60)
     with rabbitmq.outage():
         admission.set()
         assert not station.server.stop(3)
-        caller.join(30)
+        caller.join(120)
     # The claim is durable: the caller repeats its call, which the next process answers.
     assert set(station.agent.tracker.snapshot().claims) == {once}
 
@@ -173,16 +174,17 @@ def test_a_reply_that_cannot_be_sent_does_not_block_a_stop(
 def test_a_broker_that_refuses_is_reported_and_tried_again(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
-    rabbitmq.control("add_user", "agent", "other")
-    station = station_on(rabbitmq.transport_url.replace("guest:guest", "agent:secret"))
+    user = f"agent-{uid()}"
+    rabbitmq.control("add_user", user, "other")
+    station = station_on(rabbitmq.transport_url.replace("guest:guest", f"{user}:secret"))
     station.server.start()
     assert eventually(lambda: station.health() == "fail")
-    rabbitmq.control("change_password", "agent", "secret")
-    rabbitmq.control("set_permissions", "agent", ".*", ".*", ".*")
-    assert station.server.wait_started(30)
+    rabbitmq.control("change_password", user, "secret")
+    rabbitmq.control("set_permissions", user, ".*", ".*", ".*")
+    assert station.server.wait_started(120)
     assert station.health() == "pass"
     assert station.client().ping(station.context)["host"]
-    rabbitmq.control("delete_user", "agent")
+    rabbitmq.control("delete_user", user)
 
 
 DEEP = "[" * 100_000 + "]" * 100_000

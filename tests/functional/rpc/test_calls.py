@@ -32,6 +32,7 @@ from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
+from tests.servers.daemon import wait_until
 from tests.support.hosts import NODE, uid
 from tests.support.rpc import VERSION
 from tests.support.rpc_documents import invalid
@@ -113,7 +114,7 @@ def test_retriable_errors_are_retried(station: Station):
     with pytest.raises(NodeNotReady, match="not yet"):
         station.client(attempts=1).instance_claim(station.context, instance())
     threading.Timer(0.3, agent.tracker.suspend_creation, (None,)).start()
-    claim = station.client().instance_claim(station.context, instance())
+    claim = station.client(attempts=30).instance_claim(station.context, instance())
     assert claim_uuids(station) == {claim["uuid"]}
 
 
@@ -133,23 +134,23 @@ def test_a_call_whose_reply_is_lost_is_repeated(bus: str, station_on):
 
     def block() -> None:
         stuck.set()
-        admission.wait(30)
+        admission.wait(120)
 
     # The first commit is that of the first audit, the second that of the claim.
     station = station_on(
         bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
     )
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
 
     def open_when_repeated() -> None:
-        stuck.wait(30)
+        stuck.wait(120)
         while len(station.agent.in_flight) < 2:
             time.sleep(0.01)
         admission.set()
 
     threading.Thread(target=open_when_repeated, daemon=True).start()
-    claim = station.client(timeout=1.5).instance_claim(station.context, instance())
+    claim = station.client(timeout=1.5, attempts=30).instance_claim(station.context, instance())
     assert claim_uuids(station) == {claim["uuid"]}
     assert station.agent.store.calls["commit"] == 2
 
@@ -159,13 +160,13 @@ def test_the_error_of_an_unanswered_call_has_its_operation_id(bus: str, station_
     station = station_on(
         bus,
         wrap=lambda store: FailpointStore(
-            store, Failpoint("commit.before", 2, lambda: admission.wait(30))
+            store, Failpoint("commit.before", 2, lambda: admission.wait(120))
         ),
     )
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     with pytest.raises(oslo_messaging.MessagingTimeout) as lost:
-        station.client(timeout=0.5, attempts=1).instance_claim(station.context, instance())
+        station.client(timeout=5, attempts=1).instance_claim(station.context, instance())
     (note,) = lost.value.__notes__
     admission.set()
     station.client().abort_instance_claim(station.context, note.removeprefix("operation id "))
@@ -270,25 +271,31 @@ def test_a_stop_finishes_the_calls_in_flight(
 
     def block() -> None:
         stuck.set()
-        admission.wait(30)
+        admission.wait(120)
 
     station = station_on(
         bus, wrap=lambda store: FailpointStore(store, Failpoint("commit.before", 2, block))
     )
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     answers: list[dict] = []
     caller = threading.Thread(
         target=lambda: answers.append(station.client().instance_claim(station.context, instance()))
     )
     caller.start()
-    assert stuck.wait(10)
-    threading.Timer(3.3, admission.set).start()
-    assert station.server.stop(20)
-    caller.join(10)
+    assert stuck.wait(120)
+    waits = "waiting for instance_claim (req-"
+
+    def admit_when_logged() -> None:
+        wait_until(lambda: any(waits in record.getMessage() for record in list(caplog.records)))
+        admission.set()
+
+    threading.Thread(target=admit_when_logged, daemon=True).start()
+    assert station.server.stop(100)
+    caller.join(120)
     assert {claim["uuid"] for claim in answers} == claim_uuids(station) != set()
     logged = [r.message for r in caplog.records if "stops" in r.message]
-    assert any("waiting for instance_claim (req-" in sentence for sentence in logged)
+    assert any(waits in sentence for sentence in logged)
 
 
 @given(data=st.data())
@@ -307,16 +314,16 @@ def test_an_invalid_document_is_refused_over_the_bus(shared_station: Station, da
 def test_a_caller_with_a_monitor_waits_for_a_slow_call(
     rabbitmq: RabbitMQ, station_on: Callable[..., Station]
 ):
-    slow = Failpoint("commit.before", 2, lambda: time.sleep(5))
+    slow = Failpoint("commit.before", 2, lambda: time.sleep(15))
     station = station_on(rabbitmq.transport_url, wrap=lambda store: FailpointStore(store, slow))
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     client = oslo_messaging.get_rpc_client(
         station.transport(),
         oslo_messaging.Target(topic="rtagent", server=station.host, version="1.0"),
         serializer=ContextSerializer(),
         timeout=120,
-        call_monitor_timeout=3,
+        call_monitor_timeout=10,
     )
     once = uid()
     claim = client.call(station.context, "instance_claim", operation_id=once, instance=instance())

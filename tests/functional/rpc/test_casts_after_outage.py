@@ -54,7 +54,7 @@ def test_casts_are_sent_after_the_broker_was_away(
     with rabbitmq.outage():
         assert eventually(lambda: not sender.sends())
     before = len(station.agent.asked)
-    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before, 60)
+    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before)
 
 
 @pytest.mark.parametrize("fanout", [False, True], ids=["one", "all"])
@@ -66,8 +66,6 @@ def test_casts_are_sent_after_the_broker_was_blocked(
     sender = Sender(casts, None if fanout else station.host)
     assert eventually(lambda: sender.sends() and bool(station.agent.asked))
     with alarm(rabbitmq):
-        assert eventually(sender.gave_up, 120)
+        assert eventually(sender.gave_up, 300)
     before = len(station.agent.asked)
-    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before, 60), (
-        sender.errors
-    )
+    assert eventually(lambda: sender.sends() and len(station.agent.asked) > before), sender.errors

@@ -34,10 +34,9 @@ def test_one_agent_has_the_lock_and_each_learns_of_the_other(contenders):
     first, second = contenders(), contenders()
     assert first.attempt() is Attempt.HELD
     with first.alive():
-        for _ in range(2):
-            outcome = second.lock.take()
-            assert (outcome.attempt, outcome.holder) == (Attempt.TAKEN, first.me)
-    assert first.met == [second.me, second.me]
+        assert eventually(lambda: second.lock.take().holder == first.me)
+        assert second.attempt() is Attempt.TAKEN
+    assert set(map(str, first.met)) == {str(second.me)}
     assert not second.lock.held
     first.lock.close()
     assert eventually(lambda: second.attempt() is Attempt.HELD)
@@ -56,11 +55,11 @@ def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
     assert dead.attempt() is Attempt.HELD
     outcome = successor.lock.take()
     assert (outcome.attempt, outcome.holder) == (Attempt.TAKEN, None)
-    assert eventually(lambda: successor.attempt() is Attempt.HELD, 60)
+    assert eventually(lambda: successor.attempt() is Attempt.HELD)
     # It was only frozen.
     assert not dead.lock.keep(1)
     with successor.alive():
-        assert dead.lock.take().holder == successor.me
+        assert eventually(lambda: dead.lock.take().holder == successor.me)
     assert successor.met[-1] == dead.me
 
 
@@ -74,15 +73,16 @@ def test_the_lock_is_taken_again_after_a_restart_of_the_broker(rabbitmq: RabbitM
 
 
 def test_a_user_without_the_permission_does_not_get_the_lock(rabbitmq: RabbitMQ, contenders):
-    rabbitmq.control("add_user", "restricted", "secret")
-    rabbitmq.control("set_permissions", "restricted", "^$", ".*", ".*")
-    agent = contenders(rabbitmq.transport_url.replace("guest:guest", "restricted:secret"))
+    user = f"restricted-{uid()}"
+    rabbitmq.control("add_user", user, "secret")
+    rabbitmq.control("set_permissions", user, "^$", ".*", ".*")
+    agent = contenders(rabbitmq.transport_url.replace("guest:guest", f"{user}:secret"))
     outcome = agent.lock.take()
     assert outcome.attempt is Attempt.REFUSED
     assert "access to queue 'rtagent_lock." in outcome.why
-    rabbitmq.control("set_permissions", "restricted", "^(rtagent_lock|openstack)", ".*", ".*")
+    rabbitmq.control("set_permissions", user, "^(rtagent_lock|openstack)", ".*", ".*")
     assert agent.attempt() is Attempt.HELD
-    rabbitmq.control("delete_user", "restricted")
+    rabbitmq.control("delete_user", user)
 
 
 def test_a_wrong_password_and_a_frozen_broker_are_noticed(rabbitmq: RabbitMQ, contenders):

@@ -28,7 +28,7 @@ from tests.support.hosts import uid
 #: Seconds that a claim may take longer than one on an idle agent.
 DELAY = 2.0
 #: Seconds for a machine that stands still for a moment. What is tested takes 20 and more.
-ROOM = 6.0
+ROOM = 14.0
 #: The number of messages of each kind.
 MANY = 70
 #: Threads that the agent may start in addition: its pool, and one for each pooled connection.
@@ -72,7 +72,7 @@ def attacked(rabbitmq_server: RabbitMQ) -> Iterator[Station]:
     """A station for all tests of this module."""
     station = Station(rabbitmq_server.start().transport_url)
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     yield station
     station.close()
 
@@ -135,7 +135,7 @@ def test_a_reply_reaches_a_caller_that_reconnects(
 ):
     station, queue = station_on(rabbitmq.transport_url), f"reply_{uid()}"
     station.server.start()
-    assert station.server.wait_started(30)
+    assert station.server.wait_started(120)
     with RawSender(rabbitmq.port, station.host) as sender:
         sender.request(**reply_to(queue))
         time.sleep(1)

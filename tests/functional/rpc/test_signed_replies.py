@@ -98,7 +98,7 @@ def serve(files: KeyFiles) -> Iterator[Callable[..., str]]:
             )
         )
         servers[-1].start()
-        assert servers[-1].wait_started(30)
+        assert servers[-1].wait_started(120)
         return host
 
     yield start
@@ -116,7 +116,7 @@ def peer() -> Iterator[Peer]:
 
 def client(files: KeyFiles, host: str, **options: Any) -> AgentAPI:
     known = transport(files.options(**options.pop("rpc", {})))
-    return AgentAPI(known, host, timeout=20, attempts=1, **options)
+    return AgentAPI(known, host, timeout=60, attempts=1, **options)
 
 
 def test_the_ping_before_the_first_call_says_a_role(files: KeyFiles, peer: Peer):
@@ -196,7 +196,7 @@ def test_signed_reply_to_another_call_is_refused(
     real = oslo_messaging.get_rpc_client(
         transport({}),
         oslo_messaging.Target(topic=AGENT, server=serve("peer", recorded_for), version="1.0"),
-        timeout=20,
+        timeout=60,
     )
 
     def replay(context: dict[str, Any], arguments: dict[str, Any]) -> Any:

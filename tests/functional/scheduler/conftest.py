@@ -24,7 +24,11 @@ def scheduler(tmp_path_factory, rabbitmq_server):
 def bus(scheduler, rabbitmq_server):
     """The bus, after the reports of three hosts with 8 CPUs."""
     made = SchedulerBus(rabbitmq_server.transport_url)
-    made.report(*HOSTS)
-    wait_until(lambda: len(scheduler.read("hosts")["hosts"]) == len(HOSTS))
+
+    def known() -> bool:
+        made.report(*HOSTS)  # again, because the scheduler may be ready before it has its queue
+        return len(scheduler.read("hosts")["hosts"]) == len(HOSTS)
+
+    wait_until(known)
     yield made
     made.close()

@@ -37,7 +37,8 @@ def scheduler(tmp_path_factory, rabbitmq_server, agents):
     for each in agents.values():
         each.wait_ready()
     directory = tmp_path_factory.mktemp("scheduler")
-    with SchedulerServer(directory, rabbitmq_server.transport_url) as made:
+    config = {"scheduler": {"start_grace": 300}}
+    with SchedulerServer(directory, rabbitmq_server.transport_url, config=config) as made:
         yield made.wait_ready()
 
 
@@ -77,8 +78,8 @@ def test_claim_with_the_selected_operation_id_is_counted_once(scheduler, bus, ag
     assert claim["uuid"] == selected["operation_id"]
 
     wait_until(lambda: hosts(scheduler)[host]["revision"] > before)
-    shown = scheduler.read("hosts", host)["host"]
-    assert (shown["vcpus_used"], shown["instances"]) == (1, [instance["uuid"]])
+    wait_until(lambda: scheduler.read("hosts", host)["host"]["instances"] == [instance["uuid"]])
+    assert hosts(scheduler)[host]["vcpus_used"] == 1
     api.abort_instance_claim(RequestContext(overwrite=False), claim["uuid"])
     wait_until(lambda: hosts(scheduler)[host]["vcpus_used"] == 0)
 

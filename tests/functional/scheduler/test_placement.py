@@ -31,7 +31,7 @@ def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
         agent.wait_ready()
         scheduler.wait_ready()
         bus, instance = SchedulerBus(url), uid()
-        wait_until(lambda: candidates(bus), 60)
+        wait_until(lambda: candidates(bus))
 
         reply = bus.call("select_destinations", spec(), [instance], alternates=True)
         selected = reply["selections"][0]["selected"]

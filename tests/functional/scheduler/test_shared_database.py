@@ -18,7 +18,7 @@ from tests.support.scheduler_rpc import spec
 
 def test_scheduler_selects_hosts_that_it_knows_from_the_database(tmp_path, rabbitmq, postgresql):
     url = postgresql.create_database()
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 30)
     migrate.sync(engine)
     nodes = {name: started(engine, name, 2).snapshot() for name in ("cn1", "cn2", "new", "gone")}
     for name in ("cn1", "cn2", "gone"):
@@ -54,7 +54,7 @@ def test_schedulers_of_one_database_share_aggregates_and_forgotten_claims(
     tmp_path, rabbitmq, postgresql
 ):
     url = postgresql.create_database()
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 30)
     migrate.sync(engine)
     engine.dispose()
     made = [
@@ -62,7 +62,10 @@ def test_schedulers_of_one_database_share_aggregates_and_forgotten_claims(
             tmp_path / host,
             rabbitmq.transport_url,
             database_url=url,
-            config={"DEFAULT": {"host": host}, "scheduler": {"start_grace": 3}},
+            config={
+                "DEFAULT": {"host": host, "service_down_time": 3600},
+                "scheduler": {"start_grace": 3, "assume_timeout": 600},
+            },
         ).start()
         for host in ("scheduler1", "scheduler2")
     ]
@@ -71,17 +74,21 @@ def test_schedulers_of_one_database_share_aggregates_and_forgotten_claims(
     bus = SchedulerBus(rabbitmq.transport_url)
     created = bus.call("create_aggregate", uid(), "fast", {"ssd": "true"})
     for each in made:
-        wait_until(partial(has_aggregates, each, [created]), 30)
+        wait_until(partial(has_aggregates, each, [created]))
         assert each.read("health")["status"] == "pass"
-    bus.report("cn1")
     for each in made:
-        wait_until(partial(counts, each, 0), 30)
+
+        def known(scheduler: SchedulerServer = each) -> bool:
+            bus.report("cn1")
+            return counts(scheduler, 0)
+
+        wait_until(known)
     [found] = bus.call("select_destinations", spec(), [uid()])["selections"]
     [other] = [number for number, each in enumerate(made, 1) if counts(each, 0)]
     api = SchedulerAPI(bus.transport, f"scheduler{other}")
     api.forget_claim(bus.context, found["selected"]["operation_id"])
     for each in made:
-        wait_until(partial(counts, each, 0), 20)  # less than assume_timeout
+        wait_until(partial(counts, each, 0))  # before assume_timeout
     bus.close()
     for each in made:
         each.kill()
