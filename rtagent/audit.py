@@ -11,7 +11,7 @@ from oslo_concurrency.lockutils import ReaderWriterLock
 from rtagent.errors import StoreUnavailable
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
-from rtagent.model.device import Device
+from rtagent.model.device import NO_ROOT_PORTS, Device
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem
@@ -88,6 +88,7 @@ class Auditor:
     """Runs audits of a tracker's host, one at a time, in the order in which they were requested.
 
     :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
+    :ivar root_ports: those of the devices that could be listed last.
     :ivar namespaces: its persistent memory, as last observed.
     :ivar domains: those of the last complete observation.
     :ivar awaited: claims whose guests are not back after a reboot of the host.
@@ -109,6 +110,7 @@ class Auditor:
         self._views: Mapping[str, str] = {}
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
+        self.root_ports = NO_ROOT_PORTS
         self.namespaces: Sequence[PmemNamespace] | None = None
         self.domains: ObservedDomains = NEVER_OBSERVED
         self.awaited: frozenset[str] = frozenset()
@@ -149,6 +151,8 @@ class Auditor:
             problems = (*seen.problems, *device_problems(base, seen))
             state, self.devices = self.tracker.snapshot(), seen.devices
             self.namespaces = seen.namespaces
+            if seen.devices is not None:
+                self.root_ports = seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
             summary = self.last
         self._report(summary)

@@ -16,7 +16,7 @@ from rtagent.audit import Auditor
 from rtagent.conf.settings import Settings
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
 from rtagent.model.assigned_resources import PmemNamespace
-from rtagent.model.device import Device
+from rtagent.model.device import Device, RootPorts
 from rtagent.model.node import Node, Ratios
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
@@ -177,6 +177,11 @@ class EmbeddedNode:
     def devices(self) -> Sequence[Device] | None:
         """The host's devices as of the last audit; None before the first audit."""
         return self.auditor.devices
+
+    @property
+    def root_ports(self) -> RootPorts:
+        """The root ports of the host's devices as of the last audit that could list them."""
+        return self.auditor.root_ports
 
     @property
     def namespaces(self) -> Sequence[PmemNamespace] | None:

@@ -10,7 +10,7 @@ from rtagent.api.owners import owner_of
 from rtagent.errors import InvalidRequest, PciDeviceNotFound
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
-from rtagent.model.device import DEV_TYPES
+from rtagent.model.device import DEV_TYPES, NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.device_states import STATES
@@ -21,6 +21,8 @@ class Device(Value, frozen=True, kw_only=True):
     """One device that is in the inventory, allocated or in quarantine.
 
     :ivar node: hypervisor_hostname. :ivar numa_node: None: the device does not report one.
+    :ivar root_port: address of the root port that it is behind; None: it is behind none, or the
+        port is not known, as in a document that was made from the database.
     :ivar tags: the tags of its device specification that differ from the defaults.
     :ivar status: one of `STATES`. :ivar reason: the reason of the status if it needs one, or "".
     :ivar owner_id: uuid of the instance or of the foreign domain; None: the device is free.
@@ -48,6 +50,7 @@ class Device(Value, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()
     quarantine: str | None = None
     reason: str = ""
+    root_port: str | None = None
 
 
 #: By the name of the filter: the field that it compares, and its valid values if the set of them is
@@ -63,15 +66,18 @@ _FILTERS: Mapping[str, _Filter] = {
 FILTERS = frozenset(_FILTERS)
 
 
-def devices(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:
+def devices(
+    state: NodeState, filters: Mapping[str, str], ports: RootPorts = NO_ROOT_PORTS
+) -> Mapping[str, Any]:
     """``{"pci": [Device]}``, by address.
 
     :param filters: ``instance`` is the uuid of an owner; all that are given must match.
+    :param ports: the root ports, which the state does not have.
     :raises InvalidRequest: no device can have such a value.
     """
     _check(filters)
     allocations = device_allocations(state)
-    every = (_device(state, allocations, address) for address in sorted(state.devices))
+    every = (_device(state, allocations, address, ports) for address in sorted(state.devices))
     matching = (
         each
         for each in every
@@ -80,14 +86,14 @@ def devices(state: NodeState, filters: Mapping[str, str]) -> Mapping[str, Any]:
     return {"pci": tuple(matching)}
 
 
-def device(state: NodeState, address: str) -> Mapping[str, Any]:
+def device(state: NodeState, address: str, ports: RootPorts = NO_ROOT_PORTS) -> Mapping[str, Any]:
     """``{"pci": Device}``.
 
     :raises PciDeviceNotFound: the device is neither in the inventory nor allocated.
     """
     if address not in state.devices:
         raise PciDeviceNotFound(address=address)
-    return {"pci": _device(state, device_allocations(state), address)}
+    return {"pci": _device(state, device_allocations(state), address, ports)}
 
 
 def counts(state: NodeState) -> dict[str, int]:
@@ -108,7 +114,9 @@ def _check(filters: Mapping[str, str]) -> None:
         raise InvalidRequest(method="GET /pci", errors=errors)
 
 
-def _device(state: NodeState, allocations: DeviceAllocations, address: str) -> Device:
+def _device(
+    state: NodeState, allocations: DeviceAllocations, address: str, ports: RootPorts
+) -> Device:
     found = allocations.state(address)
     device = found.device.device
     owner = owner_of(state, found.owner_id, _claim(state, found.owner_id, address))
@@ -132,6 +140,7 @@ def _device(state: NodeState, allocations: DeviceAllocations, address: str) -> D
         others=tuple(sorted(users - {owner.owner_id})),
         quarantine=found.device.quarantine,
         reason=found.reason,
+        root_port=ports.get(address),
     )
 
 

@@ -31,6 +31,7 @@ from rtagent.api.reply import JSON, Reply, document
 from rtagent.api.routing import Query, Routes
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
+from rtagent.model.device import RootPorts
 from rtagent.model.health import Check
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
@@ -97,9 +98,14 @@ class View(Value, frozen=True, kw_only=True):
         return self.sources.pages
 
     @property
+    def ports(self) -> RootPorts:
+        """The root ports of the host's devices."""
+        return self.sources.more.root_ports()
+
+    @property
     def version(self) -> Hashable:
         """The version of the data of all pages."""
-        return self.state.position, self.stale
+        return self.state.position, self.stale, self.ports
 
     def flags(self) -> Mapping[str, str]:
         """The flags of claims, by uuid: ``reboot``, while its guest is awaited."""
@@ -138,7 +144,7 @@ COLLECTIONS: Mapping[str, Callable[[View, Query], Reply]] = {
     "claims": lambda view, query: view.reply(
         {**claims.claims(view.state, query), "flags": view.flags()}
     ),
-    "pci": lambda view, query: view.reply(pci.devices(view.state, query)),
+    "pci": lambda view, query: view.reply(pci.devices(view.state, query, view.ports)),
     "resources": lambda view, _: view.reply(resources.resources(view.state)),
     "migrations": lambda view, query: view.reply(claims.migrations(view.state, query)),
     "orphans": lambda view, _: view.reply(claims.orphans(view.state)),
@@ -163,7 +169,7 @@ ITEMS: Mapping[str, Callable[[View, str], Reply]] = {
     "claims": lambda view, uuid: view.reply(
         {**claims.claim(view.state, uuid), "flags": view.flags()}
     ),
-    "pci": lambda view, address: view.reply(pci.device(view.state, address)),
+    "pci": lambda view, address: view.reply(pci.device(view.state, address, view.ports)),
     "numa": lambda view, name: view.reply(numa.host(view.state, name)),
 }
 
@@ -191,7 +197,7 @@ _ROUTES = Routes(COLLECTIONS, ITEMS, FILTERS, PARTS)
 #: The pages for people, see `PageRoutes`.
 _PAGES: PageRoutes[View] = PageRoutes(
     pages={
-        "": lambda view, _: host_map.host_map(view.state, view.cache.owners),
+        "": lambda view, _: host_map.host_map(view.state, view.cache.owners, ports=view.ports),
         **host_pages.PAGES,
     },
     items=host_pages.ITEMS,

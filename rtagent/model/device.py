@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
+from immutables import Map
 from msgspec import UNSET, UnsetType
 
 from rtagent.model.base import Value
@@ -32,6 +33,12 @@ PciNumaPolicy = Literal["required", "preferred", "legacy", "socket"]
 PCI_NUMA_POLICIES: Final[tuple[str, ...]] = get_args(PciNumaPolicy)
 #: A device with a known NUMA node must be on one of the guest's cells; others are accepted.
 LEGACY: Final = "legacy"
+
+
+#: Addresses of the root ports of PCI devices, by the address of the device. A device of a root
+#: complex has none, and that of others can be unknown.
+RootPorts = Map[str, str]
+NO_ROOT_PORTS: Final[RootPorts] = Map()
 
 
 class MdevType(Value, frozen=True, kw_only=True):

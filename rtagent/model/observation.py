@@ -8,7 +8,7 @@ from typing import Final
 
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
-from rtagent.model.device import Device, Mdev
+from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.topology import Topology
 
@@ -61,7 +61,7 @@ class Observation(Value, frozen=True, kw_only=True):
         ``domains`` did not exist then.
     :ivar topology: None if the host itself could not be read.
     :ivar devices: all PCI devices of the host; None if they could not be listed.
-    :ivar mdevs: the mediated devices that exist.
+    :ivar mdevs: the mediated devices that exist. :ivar root_ports: those of `devices`.
     :ivar namespaces: the host's persistent memory namespaces; None if they could not be listed.
     :ivar disk_available_least: GB: free space minus the growth of sparse disks (Nova's meaning).
     """
@@ -71,6 +71,7 @@ class Observation(Value, frozen=True, kw_only=True):
     topology: Topology | None = None
     devices: tuple[Device, ...] | None = None
     mdevs: tuple[Mdev, ...] = ()
+    root_ports: RootPorts = NO_ROOT_PORTS
     namespaces: tuple[PmemNamespace, ...] | None = None
     disk_available_least: int | None = None
     problems: tuple[Problem, ...] = ()

@@ -254,7 +254,7 @@ class NodeAgent:
             hung=hung,
             awaited=lambda: self._node.auditor.awaited,
             more=page_sources(
-                self._node.tracker,
+                self._node,
                 self._adapters.database.store,
                 self._adapters.hypervisor,
                 self._telemetry.timeline.view,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rtagent.api.page.sources import PageSources
+from rtagent.embedded import EmbeddedNode
 from rtagent.model.claim import ATTACH, Claim
 from rtagent.model.decision import Decision
 from rtagent.model.guest_comparison import DomainDocument, GuestComparison
@@ -19,12 +20,11 @@ from rtagent.rpc.methods import METHODS
 from rtagent.rpc.read_endpoint import TestClaim, tested_request
 from rtagent.rpc.validation import validate
 from rtagent.service.claim_histories import ClaimHistories
-from rtagent.tracker import ResourceTracker
 from rtagent.virt.libvirt.comparison import compare
 
 
 def page_sources(
-    tracker: ResourceTracker,
+    node: EmbeddedNode,
     store: Store,
     hypervisor: Hypervisor,
     timeline: Callable[[], TimelineView],
@@ -35,7 +35,7 @@ def page_sources(
     def test_claim(document: Mapping[str, Any]) -> Decision:
         arguments = validate(METHODS["test_claim"], document)
         assert isinstance(arguments, TestClaim)
-        return tracker.test_claim(tested_request(arguments))
+        return node.tracker.test_claim(tested_request(arguments))
 
     return PageSources(
         history=ClaimHistories(store).read,
@@ -43,6 +43,7 @@ def page_sources(
         document=hypervisor.document,
         comparison=comparison,
         test_claim=test_claim,
+        root_ports=lambda: node.root_ports,
         now=clock.now,
     )
 

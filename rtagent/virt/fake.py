@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.cpu_use import CpuUse
-from rtagent.model.device import Device, Mdev
+from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.guest_comparison import DomainDocument
 from rtagent.model.guest_layout import GuestCell, GuestLayout
@@ -38,6 +38,7 @@ class FakeHypervisor:
     :ivar domains: by uuid; change them by the methods or as a dict.
     :ivar layouts: by uuid: of the domains that are bound to CPUs or cells; see `guest`.
     :ivar devices: PCI devices by address; `mdevs` by uuid. Change them likewise.
+    :ivar root_ports: what observations report with the devices.
     :ivar namespaces: persistent memory namespaces by name; change them as a dict.
     :ivar unlisted: while True, observations report that listing devices failed.
     :ivar topology: None: observations report that the host could not be read.
@@ -69,6 +70,7 @@ class FakeHypervisor:
         self.layouts: dict[str, GuestLayout] = {}
         self.devices: dict[str, Device] = {}
         self.mdevs: dict[str, Mdev] = {}
+        self.root_ports = NO_ROOT_PORTS
         self.namespaces: dict[str, PmemNamespace] = {}
         self.disk_available_least: int | None = None
         self.documents: dict[str, DomainDocument] = {}
@@ -108,6 +110,7 @@ class FakeHypervisor:
             topology=self.topology,
             devices=None if self.unlisted else devices,
             mdevs=mdevs,
+            root_ports=NO_ROOT_PORTS if self.unlisted else self.root_ports,
             namespaces=tuple(self.namespaces.values()),
             disk_available_least=self.disk_available_least,
             problems=tuple(problems),

@@ -25,15 +25,22 @@ def pci(
     *,
     pf: str | None = None,
     more: str = "",
+    behind: str | None = None,
 ) -> str:
+    """:param behind: the address of the bridge above it."""
     fields = zip(NAMES, _fields(address), strict=True)
     numbers = "".join(f"<{name}>{int(digits, 16)}</{name}>" for name, digits in fields)
     parent = f"<capability type='phys_function'>{_address(pf)}</capability>" if pf else ""
     return (
-        f"<device><name>{pci_name(address)}</name><parent>computer</parent>"
+        f"<device><name>{pci_name(address)}</name>"
+        f"<parent>{pci_name(behind) if behind else 'computer'}</parent>"
         f"<capability type='pci'>{numbers}<product id='0x{product}'/><vendor id='0x{vendor}'/>"
         f"{parent}{more}</capability></device>"
     )
+
+
+def bridge(address: str, behind: str | None = None) -> str:
+    return pci(address, "1b36", "000c", more="<capability type='pci-bridge'/>", behind=behind)
 
 
 def gpu(address: str, free: int = 4) -> str:

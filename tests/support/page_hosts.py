@@ -130,7 +130,7 @@ class PageHost:
             creation_error=lambda: None,
             registry=CollectorRegistry(),
             allocations=lambda: NO_AUDIT,
-            more=page_sources(self.node.tracker, store, self.hypervisor, self.timeline.view, clock),
+            more=page_sources(self.node, store, self.hypervisor, self.timeline.view, clock),
         )
         # A port of the clients' range might be taken while the server is stopped.
         self.address = TcpAddress(free_port())

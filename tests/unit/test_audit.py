@@ -5,6 +5,7 @@ import sys
 import threading
 
 import pytest
+from immutables import Map
 
 from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
@@ -181,3 +182,16 @@ def test_resource_views_are_logged_when_they_have_changed(store, world):
     world.start_domain(uid(), 1, 512)
     assert views() == every[1:]
     assert views() == []
+
+
+def test_root_ports_stay_known_while_the_devices_cannot_be_listed(auditor, world):
+    port = "0000:00:04.0"
+    world.plug(*nic(vfs=1))
+    world.root_ports = Map({PF_0: port, vf(0): port})
+    auditor.run("start")
+    world.unlisted = True
+    auditor.run("periodic")
+    assert dict(auditor.root_ports) == {PF_0: port, vf(0): port}
+    world.unlisted, world.root_ports = False, Map()
+    auditor.run("periodic")
+    assert dict(auditor.root_ports) == {}

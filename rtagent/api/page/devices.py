@@ -1,4 +1,4 @@
-"""Devices on the host map: by NUMA node and bus, functions under their devices."""
+"""Devices on the host map: by NUMA node, root port and bus, functions under their devices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rtagent.api.page.owners import Owner
 from rtagent.api.pci import Device
 from rtagent.api.resources import Resource
 from rtagent.model.base import Value
+from rtagent.model.device import RootPorts
 from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
 
 #: Parts of a bus that leave space for others on its line.
@@ -45,27 +46,45 @@ class Function(Value, frozen=True, kw_only=True):
 
 
 class Bus(Value, frozen=True, kw_only=True):
-    """What is behind one port. :ivar name: domain and bus, for example ``0000:3b``."""
+    """The devices of one bus. :ivar name: domain and bus, for example ``0000:3b``."""
 
     name: str
     functions: tuple[Function, ...]
 
+
+class Port(Value, frozen=True, kw_only=True):
+    """The buses behind one root port.
+
+    :ivar address: None: a bus that is behind no root port, or behind one that is not known.
+    """
+
+    address: str | None
+    buses: tuple[Bus, ...]
+
     @property
     def many(self) -> bool:
-        """Whether a function has so many parts that the bus needs the whole width."""
-        return any(len(each.parts) > FEW_PARTS for each in self.functions)
+        """Whether a function has so many parts that the port needs the whole width."""
+        functions = (each for bus in self.buses for each in bus.functions)
+        return any(len(each.parts) > FEW_PARTS for each in functions)
 
 
 class Tree(Value, frozen=True, kw_only=True):
-    """The buses of a NUMA node. :ivar free: units that claims can have, of :ivar total:."""
+    """The root ports of a NUMA node. :ivar free: units that claims can have, of :ivar total:."""
 
-    buses: tuple[Bus, ...]
+    ports: tuple[Port, ...]
     free: int
     total: int
 
 
+#: The functions of each bus.
+_Buses = dict[str, list[Function]]
+
+
 def trees(
-    devices: Iterable[Device], resources: Iterable[Resource], owners: Mapping[str, Owner]
+    devices: Iterable[Device],
+    resources: Iterable[Resource],
+    owners: Mapping[str, Owner],
+    ports: RootPorts,
 ) -> Mapping[int | None, Tree]:
     """Return the devices by NUMA node; None: the device reports none."""
     by_address = {each.address: each for each in devices}
@@ -76,13 +95,15 @@ def trees(
     for number, resource in enumerate(resources):
         if resource.parent_addr:
             parts.setdefault(resource.parent_addr, []).append(_mdev(number, resource, owners))
-    nodes: dict[int | None, dict[str, list[Function]]] = {}
+    # All devices of a bus are behind the same port, also those that are not known any more.
+    by_bus = {_bus(address): port for address, port in ports.items()}
+    nodes: dict[int | None, _Buses] = {}
     for address in sorted({*parts, *(a for a, d in by_address.items() if not d.parent_addr)}):
         found = by_address.get(address)
         node = found.numa_node if found else _node(address, by_address)
         function = _function(address, found, parts.get(address, []), owners)
-        nodes.setdefault(node, {}).setdefault(address[:7], []).append(function)
-    return {node: _tree(buses) for node, buses in nodes.items()}
+        nodes.setdefault(node, {}).setdefault(_bus(address), []).append(function)
+    return {node: _tree(buses, by_bus) for node, buses in nodes.items()}
 
 
 def host_units(
@@ -96,11 +117,20 @@ def host_units(
     return {name: tuple(units) for name, units in found.items()}
 
 
-def _tree(buses: Mapping[str, list[Function]]) -> Tree:
+def _bus(address: str) -> str:
+    """Domain and bus."""
+    return address[:7]
+
+
+def _tree(buses: _Buses, ports: Mapping[str, str]) -> Tree:
     units = [unit for each in buses.values() for unit in _units(each)]
-    found = (Bus(name=name, functions=tuple(each)) for name, each in buses.items())
+    behind: dict[str, list[Bus]] = {}
+    for name, functions in buses.items():
+        found = Bus(name=name, functions=tuple(functions))
+        behind.setdefault(ports.get(name, name), []).append(found)
+    made = (Port(address=ports.get(found[0].name), buses=tuple(found)) for found in behind.values())
     return Tree(
-        buses=tuple(sorted(found, key=lambda bus: bus.many)),
+        ports=tuple(sorted(made, key=lambda port: port.many)),
         free=sum(unit.use == "free" for unit in units),
         total=len(units),
     )

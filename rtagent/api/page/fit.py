@@ -19,6 +19,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.cpuset import BadCpuSet, format_cpu_spec, parse_cpu_spec
 from rtagent.model.decision import Decision, Granted, Reason
+from rtagent.model.device import RootPorts
 from rtagent.model.node_state import NodeState
 from rtagent.pci.pmem import with_namespaces
 
@@ -59,9 +60,16 @@ class LitRows:
 
 
 def fit_page(
-    state: NodeState, rows: OwnerRows, query: Mapping[str, str], test_claim: TestClaim
+    state: NodeState,
+    rows: OwnerRows,
+    query: Mapping[str, str],
+    test_claim: TestClaim,
+    ports: RootPorts,
 ) -> Content:
-    """Return the form, with the answer if something was asked."""
+    """Return the form, with the answer if something was asked.
+
+    :param ports: the root ports of the host's devices.
+    """
     form = fit_form.parse(query)
     answer: Mapping[str, Any] = {"verdict": "", "reasons": (), "claim": None}
     shown = None
@@ -71,7 +79,7 @@ def fit_page(
         except RtAgentError as error:
             form = replace(form, errors=fit_form.mistakes(error))
         else:
-            answer, shown = _answered(decision, state, rows)
+            answer, shown = _answered(decision, state, rows, ports)
     values = _form_values(form, state)
     if shown is not None:
         values |= shown.values
@@ -79,21 +87,21 @@ def fit_page(
 
 
 def _answered(
-    decision: Decision, state: NodeState, rows: OwnerRows
+    decision: Decision, state: NodeState, rows: OwnerRows, ports: RootPorts
 ) -> tuple[Mapping[str, Any], Content]:
     """What the answer says, and the map that shows it."""
     if isinstance(decision, Granted):
         after = state.fold(decision.change)
         claim = with_namespaces(decision.claims[0], after)
         answer: dict[str, Any] = {"verdict": "fits", "claim": _placement(claim), "reasons": ()}
-        return answer, host_map(after, LitRows(rows, OWNER))
+        return answer, host_map(after, LitRows(rows, OWNER), ports=ports)
     reasons = [_row(each) for each in decision.reasons]
     notes: dict[int, list[str]] = {}
     for each in reasons:
         for cell in each.cells:
             notes.setdefault(cell, []).append(each.message)
     answer = {"verdict": "refused", "claim": None, "reasons": reasons}
-    return answer, host_map(state, rows, notes)
+    return answer, host_map(state, rows, notes, ports)
 
 
 def _form_values(form: FitForm, state: NodeState) -> dict[str, Any]:

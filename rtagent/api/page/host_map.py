@@ -16,6 +16,7 @@ from rtagent.api.page.cells import SIGNS, WORDS, Socket, sockets
 from rtagent.api.page.devices import Tree, host_units, trees
 from rtagent.api.page.owners import Owner
 from rtagent.api.page.rendering import Content
+from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.node_state import NodeState
 
 #: Up to so many CPUs are drawn large, and up to so many at the usual size.
@@ -29,13 +30,19 @@ class Rows(Protocol):
 
 
 def host_map(
-    state: NodeState, rows: Rows, notes: Mapping[int, Sequence[str]] | None = None
+    state: NodeState,
+    rows: Rows,
+    notes: Mapping[int, Sequence[str]] | None = None,
+    ports: RootPorts = NO_ROOT_PORTS,
 ) -> Content:
-    """Return the host map. :param notes: sentences to show in cells."""
+    """Return the host map.
+
+    :param notes: sentences to show in cells. :param ports: the root ports of the devices.
+    """
     node, (found, table) = nodes.document(state), rows.of(state)
     placed = sockets(numa.document(state)["cells"], found)
     units = resources.resources(state)["resources"]
-    devices = trees(pci.devices(state, {})["pci"], units, found)
+    devices = trees(pci.devices(state, {}, ports)["pci"], units, found, ports)
     cells: set[int | None] = {cell.id for socket in placed for cell in socket.cells}
     return Content(
         template="host_map.html",

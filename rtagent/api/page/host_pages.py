@@ -61,7 +61,10 @@ def _claim(view: HostView, uuid: str, query: Query) -> Later:
 
 
 def _fit(view: HostView, query: Query) -> Content:
-    return fit.fit_page(view.state, view.cache.owners, query, view.sources.more.test_claim)
+    sources = view.sources.more
+    return fit.fit_page(
+        view.state, view.cache.owners, query, sources.test_claim, sources.root_ports()
+    )
 
 
 def _timeline(view: HostView, query: Query) -> Later:

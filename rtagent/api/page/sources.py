@@ -11,6 +11,7 @@ from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.claim_event import HistoryPage
 from rtagent.model.decision import Decision
+from rtagent.model.device import NO_ROOT_PORTS, RootPorts
 from rtagent.model.guest_comparison import DomainDocument, GuestComparison
 from rtagent.model.node_state import NodeState
 from rtagent.model.timeline import TimelineView
@@ -39,6 +40,10 @@ def _no_test(document: Mapping[str, Any]) -> Decision:
     raise Unavailable("claims cannot be tested here")
 
 
+def _no_ports() -> RootPorts:
+    return NO_ROOT_PORTS
+
+
 class PageSources(Value, frozen=True, kw_only=True):
     """The callables return at once and without a lock of the tracker; `history` alone reads the
     database, in bounded time.
@@ -48,6 +53,7 @@ class PageSources(Value, frozen=True, kw_only=True):
     :ivar document: the domain of an owner, as it was last read.
     :ivar comparison: the guest that a claim determines, compared with that domain.
     :ivar test_claim: decides the arguments of the RPC method of that name on the published state.
+    :ivar root_ports: of the host's devices, as last observed.
     :ivar now: the time, for ages.
     """
 
@@ -58,4 +64,5 @@ class PageSources(Value, frozen=True, kw_only=True):
         _no_comparison
     )
     test_claim: Callable[[Mapping[str, Any]], Decision] = _no_test
+    root_ports: Callable[[], RootPorts] = _no_ports
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

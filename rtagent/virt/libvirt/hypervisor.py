@@ -94,6 +94,7 @@ class LibvirtHypervisor:
             topology=self._topology(host),
             devices=found.devices,
             mdevs=found.mdevs,
+            root_ports=found.root_ports,
             namespaces=self._namespaces.listed,
             disk_available_least=(size.free - seen.growth) // BYTES_IN_GIB
             if size is not None

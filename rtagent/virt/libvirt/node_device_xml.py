@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from immutables import Map
 from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.model.address import BadAddress, make_address, parse_address
 from rtagent.model.base import Value
-from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
+from rtagent.model.device import (
+    SRIOV_PF,
+    SRIOV_VF,
+    STANDARD,
+    VDPA,
+    Device,
+    Mdev,
+    MdevType,
+    RootPorts,
+)
 from rtagent.pci.parsing import InvalidValue, parse_hex_id
 from rtagent.virt.libvirt.document import BadDocument, attribute, integer, parse, text
 
 #: Bridges are not endpoints and are never assigned to a guest.
 _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
 _BRIDGE_CLASS = "0x06"
+#: libvirt's name of the host itself: the parent of the devices of its root complexes.
+_COMPUTER = "computer"
 
 #: The largest number of a cell, a group or instances: what fits into the columns of a database.
 _MOST = 2**31 - 1
@@ -46,7 +58,13 @@ class MdevNode(Value, frozen=True, kw_only=True):
     type: str
 
 
-Facts = Device | NetNode | VdpaNode | MdevNode
+class BridgeNode(Value, frozen=True, kw_only=True):
+    """A PCI bridge, such as a root port or a port of a switch."""
+
+    address: str
+
+
+Facts = Device | BridgeNode | NetNode | VdpaNode | MdevNode
 T = TypeVar("T", NetNode, VdpaNode)
 
 
@@ -63,7 +81,8 @@ class NodeDevice(Value, frozen=True, kw_only=True):
 
 
 def parse_node_device(document: str) -> NodeDevice | None:
-    """Parse one document. Return None for a type of device that is never assigned to a guest.
+    """Parse one document. Return None for a type of device that is neither assigned to a guest nor
+    the parent of such a device.
 
     :raises BadDocument: names the missing or invalid element.
     """
@@ -106,6 +125,30 @@ def mdevs(nodes: Mapping[str, NodeDevice]) -> tuple[Mdev, ...]:
     )
 
 
+def root_ports(nodes: Mapping[str, NodeDevice]) -> RootPorts:
+    """Return the root ports: the first bridge on the path from the host to each device."""
+    bridges = {
+        n: node.facts.address for n, node in nodes.items() if isinstance(node.facts, BridgeNode)
+    }
+    found = {
+        node.facts.address: _root_port(node.parent, nodes, bridges)
+        for node in nodes.values()
+        if isinstance(node.facts, Device)
+    }
+    return Map({address: port for address, port in found.items() if port is not None})
+
+
+def _root_port(
+    name: str, nodes: Mapping[str, NodeDevice], bridges: Mapping[str, str]
+) -> str | None:
+    """Follow the parents. None: there is no bridge, or one of them is not known."""
+    port, passed = None, set[str]()
+    while name in bridges and name not in passed:
+        passed.add(name)
+        port, name = bridges[name], nodes[name].parent
+    return port if name == _COMPUTER else None
+
+
 def _parts(nodes: Mapping[str, NodeDevice], kind: type[T]) -> dict[str, T]:
     """Return the devices of one type by the name of their parent. Of several devices of a parent,
     the first is returned.
@@ -138,19 +181,15 @@ def _with_parent(device: Device, alone: Mapping[str, Device]) -> Device:
     return replace(device, parent_ifname=parent.net_name, card_serial_number=serial)
 
 
-def _pci(capability: etree._Element) -> Device | None:
+def _pci(capability: etree._Element) -> Device | BridgeNode | None:
     nested = {each.get("type", ""): each for each in capability.iterfind("capability")}
     is_bridge = text(capability, "class", "").startswith(_BRIDGE_CLASS)
     if is_bridge or nested.keys() & _BRIDGES:
-        return None
-    fields = ("domain", "bus", "slot", "function")
-    try:
-        address = make_address(*(integer(text(capability, f), f"<{f}>") for f in fields))
-    except BadAddress as error:
-        raise BadDocument(str(error)) from error
+        return _bridge(capability)
+    address = _address(capability)
     parent = _parent_addr(nested.get("phys_function"))
     return Device(
-        address=str(address),
+        address=address,
         vendor_id=_id(capability, "vendor"),
         product_id=_id(capability, "product"),
         dev_type=_dev_type(nested, parent),
@@ -160,6 +199,22 @@ def _pci(capability: etree._Element) -> Device | None:
         card_serial_number=_serial(nested.get("vpd")),
         mdev_types=_mdev_types(nested.get("mdev_types")),
     )
+
+
+def _bridge(capability: etree._Element) -> BridgeNode | None:
+    """A bridge is never assigned to a guest, so one with an unusual address is no problem."""
+    try:
+        return BridgeNode(address=_address(capability))
+    except BadDocument:
+        return None
+
+
+def _address(capability: etree._Element) -> str:
+    fields = ("domain", "bus", "slot", "function")
+    try:
+        return str(make_address(*(integer(text(capability, f), f"<{f}>") for f in fields)))
+    except BadAddress as error:
+        raise BadDocument(str(error)) from error
 
 
 def _dev_type(nested: Mapping[str, etree._Element], parent: str | None) -> str:

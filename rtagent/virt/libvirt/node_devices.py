@@ -10,7 +10,7 @@ from enum import Enum, auto
 import libvirt
 
 from rtagent.model.base import Value
-from rtagent.model.device import Device, Mdev
+from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
 from rtagent.model.observation import Problem
 from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.connection import Session, broken
@@ -21,6 +21,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     devices,
     mdevs,
     parse_node_device,
+    root_ports,
 )
 from rtagent.virt.libvirt.workers import Workers
 
@@ -41,12 +42,13 @@ _ACTIVE = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE
 class DeviceLook(Value, frozen=True, kw_only=True):
     """One observation of all node devices.
 
-    :ivar devices: PCI devices; None if the listing failed, and then `mdevs` is that of the last
-        observation.
+    :ivar devices: PCI devices; None if the listing failed, and then `mdevs` and `root_ports` are
+        those of the last observation.
     """
 
     devices: tuple[Device, ...] | None
     mdevs: tuple[Mdev, ...]
+    root_ports: RootPorts
     problems: tuple[Problem, ...]
 
 
@@ -62,7 +64,7 @@ class _Gone(Enum):
     GONE = auto()
 
 
-#: The result of parsing a document; None: a type that is never assigned to a guest.
+#: The result of parsing a document; None: a type without a meaning for guests.
 _Found = NodeDevice | _Odd | None
 
 
@@ -80,6 +82,7 @@ class NodeDevices:
         self._lock = threading.Lock()
         self._marked: set[str] = set()
         self._mdevs: tuple[Mdev, ...] = ()
+        self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
 
     @property
@@ -105,7 +108,7 @@ class NodeDevices:
         listed = self._listing.look()
         if isinstance(listed, Problem):
             self.mark(*marked)
-            return DeviceLook(devices=None, mdevs=self._mdevs, problems=(listed,))
+            return self._look(None, listed)
         before = dict(self._known)
         problems = self._update(session, listed, marked)
         if self._known != before:
@@ -115,14 +118,19 @@ class NodeDevices:
             for name, found in sorted(self._known.items())
             if isinstance(found, _Odd)
         )
-        return DeviceLook(devices=self._devices, mdevs=self._mdevs, problems=(*problems, *odd))
+        return self._look(self._devices, *problems, *odd)
+
+    def _look(self, devices: tuple[Device, ...] | None, *problems: Problem) -> DeviceLook:
+        return DeviceLook(
+            devices=devices, mdevs=self._mdevs, root_ports=self._root_ports, problems=problems
+        )
 
     def _begin(self, session: Session) -> None:
         """Forget the results of an earlier session."""
         self._session = session
         self._known: dict[str, _Found] = {}
         self._devices: tuple[Device, ...] = ()
-        self._mdevs = ()
+        self._mdevs, self._root_ports = (), NO_ROOT_PORTS
         self._listing = NodeListing(session, self._workers)
         self._reading = BoundedCalls(session, self._workers, "device")
 
@@ -167,6 +175,7 @@ class NodeDevices:
     def _assemble(self) -> None:
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
+        self._root_ports = root_ports(nodes)
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
 
 

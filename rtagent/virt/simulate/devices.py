@@ -1,7 +1,8 @@
 """Node devices of a simulated machine: GPUs, network cards with virtual functions, NVMe. Pure.
 
 Each NUMA cell has half of a PCI domain: buses 0000:00 to 7f and 0000:80 to ff for the first two,
-which is common on two-socket hosts. Devices are spread over the cells in turn.
+which is common on two-socket hosts. Devices are spread over the cells in turn. Each is behind a
+root port of its own on the first bus of its cell's half.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from rtagent.model.base import Value
 from rtagent.virt.simulate.machine import Machine
 
 #: (vendor, product) of real devices: a Quadro M4000 and its sound device, a Tesla T4, an XL710 and
-#: its virtual functions, an NVMe controller of QEMU's.
+#: its virtual functions, an NVMe controller and a root port of QEMU's.
 GPU, GPU_SOUND = ("10de", "13f1"), ("10de", "0fbb")
 SHARED_GPU = ("10de", "1eb8")
 NIC, NIC_VF = ("8086", "1583"), ("8086", "154c")
-NVME = ("1b36", "0010")
+NVME, ROOT_PORT = ("1b36", "0010"), ("1b36", "000c")
 
 #: First bus of each type within its cell's half; the functions of a network card use two buses.
 _GPU_BUS, _NIC_BUS, _SHARED_GPU_BUS, _NVME_BUS = 0x08, 0x20, 0x48, 0x60
 _CLASSES = {GPU: "0x030000", GPU_SOUND: "0x040300", NIC: "0x020000", NIC_VF: "0x020000"}
-_CLASSES |= {SHARED_GPU: "0x030200", NVME: "0x010802"}
+_CLASSES |= {SHARED_GPU: "0x030200", NVME: "0x010802", ROOT_PORT: "0x060400"}
 #: The type of the mediated devices of a shared GPU, its name, and how many a GPU can have.
 MDEV_TYPE, _MDEV_NAME, _MDEVS = "nvidia-222", "GRID T4-1B", 4
 #: Offset of the first virtual function from the physical function, in functions.
@@ -53,7 +54,14 @@ class Function(Value, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """libvirt's name of the device."""
-        return "pci_" + "_".join(self.address)
+        return _name(self.address)
+
+    @property
+    def port(self) -> Address:
+        """The root port: of bus n, it is function n of the first bus of the cell's half."""
+        first = self.pf or self.address
+        bus = int(first.bus, 16)
+        return make_address(int(first.domain, 16), bus & 0x80, (bus & 0x7F) >> 3, bus & 7)
 
 
 def device_documents(machine: Machine) -> Iterator[etree._Element]:
@@ -61,6 +69,8 @@ def device_documents(machine: Machine) -> Iterator[etree._Element]:
     functions = list(_functions(machine))
     if functions:
         yield _computer(machine)
+    for port, cell in {each.port: each.cell for each in functions}.items():
+        yield _port(port, cell)
     for function in functions:
         yield _pci(function)
         if function.make == NIC:
@@ -130,16 +140,16 @@ def _computer(machine: Machine) -> etree._Element:
     return document
 
 
+def _port(address: Address, cell: int) -> etree._Element:
+    capability = _capability(address, ROOT_PORT)
+    capability.append(E.capability(type="pci-bridge"))
+    capability.append(E.numa(node=str(cell)))
+    document: etree._Element = E.device(E.name(_name(address)), E.parent(COMPUTER), capability)
+    return document
+
+
 def _pci(function: Function) -> etree._Element:
-    vendor, product = function.make
-    numbers = zip(("domain", "bus", "slot", "function"), function.address, strict=True)
-    capability = E.capability(
-        E("class", _CLASSES[function.make]),
-        *(E(name, str(int(digits, 16))) for name, digits in numbers),
-        E.product(id=f"0x{product}"),
-        E.vendor(id=f"0x{vendor}"),
-        type="pci",
-    )
+    capability = _capability(function.address, function.make)
     if function.pf is not None:
         capability.append(E.capability(_element(function.pf), type="phys_function"))
     if function.max_vfs:
@@ -150,8 +160,22 @@ def _pci(function: Function) -> etree._Element:
         capability.append(_mdev_types())
     capability.append(E.iommuGroup(*map(_element, function.peers), number=str(function.group)))
     capability.append(E.numa(node=str(function.cell)))
-    document: etree._Element = E.device(E.name(function.name), E.parent(COMPUTER), capability)
+    parent = E.parent(_name(function.port))
+    document: etree._Element = E.device(E.name(function.name), parent, capability)
     return document
+
+
+def _capability(address: Address, make: tuple[str, str]) -> etree._Element:
+    vendor, product = make
+    numbers = zip(("domain", "bus", "slot", "function"), address, strict=True)
+    capability: etree._Element = E.capability(
+        E("class", _CLASSES[make]),
+        *(E(name, str(int(digits, 16))) for name, digits in numbers),
+        E.product(id=f"0x{product}"),
+        E.vendor(id=f"0x{vendor}"),
+        type="pci",
+    )
+    return capability
 
 
 def _mdev_types() -> etree._Element:
@@ -182,6 +206,10 @@ def _net(function: Function) -> etree._Element:
         ),
     )
     return document
+
+
+def _name(address: Address) -> str:
+    return "pci_" + "_".join(address)
 
 
 def _element(address: Address) -> etree._Element:

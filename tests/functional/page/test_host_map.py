@@ -30,6 +30,8 @@ for (const unit of document.querySelectorAll("#map a.unit")) {
   const parent = unit.closest(".parts");
   found[unit.id] = {
     cell: unit.closest("section").id,
+    port: unit.closest(".port")?.querySelector(".port-name .mono")?.textContent,
+    bus: unit.closest(".bus")?.querySelector(".bus-name").textContent,
     label: unit.getAttribute("aria-label"),
     owner: row ? row.dataset.uuid : null,
     part: parent !== null && unit.closest(".tree") !== null,
@@ -79,10 +81,15 @@ def test_devices_are_those_of_the_pci_document(browser, host):
         unit = shown.pop(f"dev-{device['address']}")
         assert unit["owner"] == device["owner_id"]
         assert unit["cell"] == f"cell-{device['numa_node']}"
+        assert (unit["port"], unit["bus"]) == (device["root_port"], device["address"][:7])
         assert unit["part"] == (device["dev_type"] == "type-VF")
         for text in (device["address"], device["status"], f"group {device['iommu_group']}"):
             assert text in unit["label"]
     resources = host.document("/resources")["resources"]
+    of_shared = {
+        shown[f"res-{n}"]["port"] for n, each in enumerate(resources) if each["parent_addr"]
+    }
+    assert of_shared == {"0000:00:09.0", "0000:80:09.0"}
     owners = [shown[f"res-{number}"]["owner"] for number in range(len(resources))]
     assert owners == [each["owner_id"] for each in resources]
     assert len(shown) == len(resources)

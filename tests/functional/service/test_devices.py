@@ -92,6 +92,14 @@ def live(agent: AgentAPI, claim: dict) -> dict:
     return agent.get_claim(CONTEXT, claim["uuid"])["claim"]
 
 
+def test_the_document_of_a_device_has_its_root_port(daemon):
+    ports = {each["address"]: each["root_port"] for each in daemon.read("pci")["pci"]}
+    assert (ports[GPU_0], ports[GPU_1]) == ("0000:00:01.0", "0000:80:01.0")
+    assert {ports[each] for each in (PF_0, vf(0), vf(1))} == {"0000:00:04.0"}
+    fail_power(daemon)
+    assert daemon.read("pci", GPU_0)["pci"]["root_port"] == ports[GPU_0]
+
+
 def test_guests_get_devices_and_release_them(daemon, agent):
     first = agent.instance_claim(CONTEXT, instance("gpu:1"))
     second = agent.instance_claim(CONTEXT, instance("gpu:1"))

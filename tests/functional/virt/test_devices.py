@@ -94,6 +94,21 @@ def test_plug_and_unplug_emit_events(connect, file):
     assert before.keys() - after.keys() == {GPU_1}
 
 
+def test_root_ports_follow_the_bridges(connect, file):
+    hypervisor = connect(host_uri(file))
+    before = dict(hypervisor.observe().root_ports)
+    assert before == {
+        **dict.fromkeys((GPU_0, "0000:08:00.1"), "0000:00:01.0"),
+        **dict.fromkeys((GPU_1, "0000:88:00.1"), "0000:80:01.0"),
+        **dict.fromkeys((PF, *VFS), "0000:00:04.0"),
+        NVME: "0000:00:0c.0",
+    }
+    with edit(file) as world:
+        world.remove_device(pci_name("0000:00:0c.0"))
+    del before[NVME]
+    assert dict(hypervisor.observe().root_ports) == before
+
+
 def test_virtual_functions_added_later_are_discovered(connect, file):
     hypervisor = connect(host_uri(file))
     devices(hypervisor)
@@ -194,7 +209,7 @@ def test_three_hundred_devices_cost_libvirt_one_call_when_nothing_changed(tmp_pa
     # The test driver does not know the flag that leaves out devices which are only defined, which
     # costs a call, once.
     assert calls.count("virConnectListAllNodeDevices") == 3 + 1
-    assert calls.count("virNodeDeviceGetXMLDesc") == 307 + 2  # and the interfaces
+    assert calls.count("virNodeDeviceGetXMLDesc") == 307 + 2 + 5  # and interfaces and root ports
     of_devices = {call for call in calls if call.startswith("virNodeDevice")}
     assert of_devices <= {"virNodeDeviceGetXMLDesc", "virNodeDeviceGetName", "virNodeDeviceFree"}
 

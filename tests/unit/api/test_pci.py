@@ -102,6 +102,14 @@ def test_a_device_has_its_properties():
     )
 
 
+def test_a_device_has_its_root_port():
+    state, ports = devices_in_every_state(), Map({PF_0: "0000:00:04.0", vf(0): "0000:00:04.0"})
+    listed = {each.address: each.root_port for each in pci.devices(state, {}, ports)["pci"]}
+    assert listed == {**dict.fromkeys(state.devices), **ports}
+    assert pci.device(state, PF_0, ports)["pci"].root_port == "0000:00:04.0"
+    assert pci.device(state, GPU_0, ports)["pci"].root_port is None
+
+
 @pytest.mark.parametrize(
     ("address", "reason"),
     [

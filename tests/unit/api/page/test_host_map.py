@@ -1,13 +1,22 @@
 """The host map's HTML: every state of a CPU, a device and an owner."""
 
+import json
+
 import pytest
+from immutables import Map
+from lxml import html
 from msgspec.structs import replace
 
+from rtagent.api.page.cache import PageCache
 from rtagent.api.page.cells import WORDS
-from tests.support.api_states import empty, moved, populated
+from rtagent.api.page.sources import PageSources
+from rtagent.api.routes import answer
+from rtagent.model.pci_devices import PciDevices
+from tests.support.api_states import empty, moved, populated, sources
 from tests.support.device_owners import devices_in_every_state
 from tests.support.map_documents import check_map, page
 from tests.support.numa_map import pinned_host
+from tests.support.pci_hosts import PF_0, gpu, nic, record, vf
 
 
 def text(element):
@@ -46,3 +55,63 @@ def test_drift_and_foreign_domains_are_flagged():
     assert "drift" not in building
     assert "no claim" in orphan
     assert "1 domain without a claim" in text(tree.xpath("//*[@class='counts']")[0])
+
+
+def ports(tree):
+    """Each root port of the map, or None, with the devices on each bus behind it."""
+    return [
+        (
+            next(map(text, port.xpath("p[@class='port-name']")), None),
+            {
+                text(bus.xpath("span")[0]): [
+                    each.get("id").removeprefix("dev-")
+                    for each in bus.xpath(".//a[contains(@class, 'unit ')]")
+                ]
+                for bus in port.xpath("ul/li[@class='bus']")
+            },
+        )
+        for port in tree.xpath("//*[@class='tree']/ul/li")
+    ]
+
+
+def test_devices_are_grouped_by_root_port():
+    # two GPUs behind a switch, a card, and a GPU of the root complex
+    first, second, direct = "0000:0a:00.0", "0000:0b:00.0", "0000:00:02.0"
+    shown = [gpu(first), gpu(second), gpu(direct), *nic(vfs=2)]
+    state = replace(empty(), devices=PciDevices(record(shown)))
+    known = Map({first: "0000:00:1c.0", second: "0000:00:1c.0", PF_0: "0000:00:1d.0"})
+    agent = replace(sources(state), more=PageSources(root_ports=lambda: known))
+    assert ports(html.fromstring(answer(agent, "/").body.decode())) == [
+        (None, {"0000:00": [direct]}),
+        ("Root port 0000:00:1c.0", {"0000:0a": [first], "0000:0b": [second]}),
+        ("Root port 0000:00:1d.0", {"0000:20": [PF_0, vf(0), vf(1)]}),
+    ]
+    assert ports(page(state)) == [
+        (None, {"0000:00": [direct]}),
+        (None, {"0000:0a": [first]}),
+        (None, {"0000:0b": [second]}),
+        (None, {"0000:20": [PF_0, vf(0), vf(1)]}),
+    ]
+
+
+def test_a_card_is_behind_the_root_port_of_its_functions():
+    _, *functions = nic(vfs=2)
+    state = replace(empty(), devices=PciDevices(record(functions)))
+    known = Map({vf(0): "0000:00:1d.0"})
+    agent = replace(sources(state), more=PageSources(root_ports=lambda: known))
+    tree = html.fromstring(answer(agent, "/").body.decode())
+    assert ports(tree) == [("Root port 0000:00:1d.0", {"0000:20": [vf(0), vf(1)]})]
+    assert "not assignable itself" in text(tree)
+
+
+def test_the_map_follows_root_ports_that_the_state_does_not_have():
+    state = replace(empty(), devices=PciDevices(record([gpu()])))
+    known = [Map(), Map({gpu().address: "0000:00:01.0"})]
+    more = PageSources(root_ports=lambda: known[0])
+    agent = replace(sources(state), pages=PageCache(lambda: 0.0), more=more)
+    assert b"Root port" not in answer(agent, "/").body
+    assert json.loads(answer(agent, "/pci").body)["pci"][0]["root_port"] is None
+    known.pop(0)
+    assert b"Root port" in answer(agent, "/").body
+    (found,) = json.loads(answer(agent, "/pci").body)["pci"]
+    assert found["root_port"] == "0000:00:01.0"

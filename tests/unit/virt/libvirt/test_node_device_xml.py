@@ -5,8 +5,8 @@ from lxml import etree
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device
-from tests.support.node_device_xml import gpu, mdev, net, pci, vdpa
+from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device, root_ports
+from tests.support.node_device_xml import bridge, gpu, mdev, net, pci, pci_name, vdpa
 
 
 def parsed(*documents):
@@ -95,15 +95,60 @@ def test_a_device_without_a_numa_node():
 @pytest.mark.parametrize(
     "document",
     [
-        pci("0000:00:1c.0", more="<capability type='pci-bridge'/>"),
-        pci("0000:00:00.0").replace("<domain>", "<class>0x060000</class><domain>"),
         "<device><name>computer</name><capability type='system'/></device>",
         "<device><name>usb_1_1</name><capability type='usb_device'/></device>",
         "<device><name>none</name></device>",
     ],
 )
-def test_devices_that_are_never_assigned(document):
+def test_documents_without_a_meaning_for_guests(document):
     assert parse_node_device(document) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        bridge("0000:00:1c.0"),
+        pci("0000:00:00.0").replace("<domain>", "<class>0x060000</class><domain>"),
+        # as behind a virtual bus, where the address of a device would be a problem
+        bridge("10000:00:02.0"),
+    ],
+)
+def test_bridges_are_never_assigned(document):
+    assert devices(parsed(document)) == ()
+
+
+def test_the_root_port_is_the_first_bridge_below_the_host():
+    port, upstream, downstream = "0000:00:1c.0", "0000:03:00.0", "0000:04:08.0"
+    pf, vf, direct, graphics = "0000:05:00.0", "0000:05:00.1", "0000:81:00.0", "0000:00:02.0"
+    nodes = parsed(
+        bridge(port),
+        bridge(upstream, behind=port),
+        bridge(downstream, behind=upstream),
+        pci(pf, behind=downstream),
+        pci(vf, pf=pf, behind=downstream),
+        bridge("0000:80:00.0"),
+        pci(direct, behind="0000:80:00.0"),
+        pci(graphics),
+        net("eth0", None, pci_name(graphics)),
+    )
+    assert dict(root_ports(nodes)) == {pf: port, vf: port, direct: "0000:80:00.0"}
+    assert len(devices(nodes)) == 4
+
+
+@pytest.mark.parametrize(
+    "bridges",
+    [
+        [],
+        # the port above the switch could not be read
+        [bridge("0000:03:00.0", behind="0000:00:1c.0")],
+        # libvirt never writes this
+        [bridge("0000:03:00.0", behind="0000:03:00.0")],
+        [bridge("0000:03:00.0", behind="0000:02:00.0"), bridge("0000:02:00.0", "0000:03:00.0")],
+    ],
+)
+def test_a_root_port_is_unknown_if_a_bridge_below_it_is(bridges):
+    nodes = parsed(*bridges, pci("0000:04:00.0", behind="0000:03:00.0"))
+    assert dict(root_ports(nodes)) == {}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +174,7 @@ def test_the_test_documents_follow_libvirts_schema():
     for document in (
         pci("0000:20:02.3", pf="0000:20:00.0", more="<numa node='0'/>"),
         gpu("0000:08:00.0"),
+        bridge("0000:00:1c.0"),
         net("p20", "aa:bb:cc:00:11:22", "pci_0000_20_00_0"),
         vdpa("/dev/vhost-vdpa-0", "pci_0000_06_00_2"),
         mdev("c60cc60c-c60c-c60c-c60c-c60cc60cc60c", "nvidia-11", "pci_0000_08_00_0"),

@@ -12,7 +12,7 @@ from rtagent.virt.libvirt.node_devices import NodeDevices
 from rtagent.virt.libvirt.workers import Workers
 from tests.support.hosts import uid
 from tests.support.node_device_listing import Libvirt, Node, gone, unsupported
-from tests.support.node_device_xml import gpu, mdev, net, pci, pci_name, vdpa
+from tests.support.node_device_xml import bridge, gpu, mdev, net, pci, pci_name, vdpa
 
 PF, GPU, OTHER_GPU = "0000:20:00.0", "0000:08:00.0", "0000:88:00.0"
 TYPE = "nvidia-11"
@@ -90,6 +90,22 @@ def test_only_new_devices_are_read_and_removed_ones_are_forgotten(nodes):
     del virt.nodes[pci_name(PF)]
     assert addresses(nodes.look(session)) == ["0000:20:02.0", "0000:20:02.1"]
     assert set(virt.reads.values()) == {1}
+
+
+def test_root_ports_cost_no_call_of_their_own(nodes):
+    port = "0000:00:1c.0"
+    virt = Libvirt(bridge(port), pci(GPU, behind=port))
+    session = Session(virt, ())
+    assert dict(nodes.look(session).root_ports) == {GPU: port}
+
+    virt.add(pci(OTHER_GPU, behind="0000:80:1c.0"))
+    assert dict(nodes.look(session).root_ports) == {GPU: port}
+    virt.add(bridge("0000:80:1c.0"))
+    assert dict(nodes.look(session).root_ports) == {GPU: port, OTHER_GPU: "0000:80:1c.0"}
+
+    assert virt.listings == 3
+    assert set(virt.reads.values()) == {1}
+    assert nodes.look(session).problems == ()
 
 
 def test_a_marked_device_is_read_at_the_next_observation(nodes):

@@ -5,7 +5,7 @@ import pytest
 from lxml import etree
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD
-from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device
+from rtagent.virt.libvirt.node_device_xml import devices, parse_node_device, root_ports
 from rtagent.virt.simulate import Machine, SimulationError
 from rtagent.virt.simulate.devices import device_documents
 from rtagent.virt.simulate.documents import host_document
@@ -27,7 +27,7 @@ MACHINES = [
 ]
 
 
-def shown(machine, tmp_path):
+def nodes(machine, tmp_path):
     file = tmp_path / "host.xml"
     file.write_bytes(etree.tostring(host_document(machine)))
     connection = libvirt.open(f"test://{file}")
@@ -35,7 +35,11 @@ def shown(machine, tmp_path):
         found = [parse_node_device(each.XMLDesc(0)) for each in connection.listAllDevices(0)]
     finally:
         connection.close()
-    return {device.address: device for device in devices({n.name: n for n in found if n})}
+    return {each.name: each for each in found if each}
+
+
+def shown(machine, tmp_path):
+    return {device.address: device for device in devices(nodes(machine, tmp_path))}
 
 
 def test_two_gpus_and_a_network_card(tmp_path):
@@ -70,6 +74,29 @@ def test_each_device_has_an_address_of_its_own(machine, tmp_path):
     number = 2 * machine.gpus + machine.nics * (1 + machine.vfs) + machine.nvmes
     number += machine.shared_gpus
     assert len(shown(machine, tmp_path)) == number
+
+
+def test_each_device_is_behind_a_root_port_of_its_cell(tmp_path):
+    machine = Machine(gpus=2, nics=1, vfs=2, nvmes=1, shared_gpus=1)
+    assert dict(root_ports(nodes(machine, tmp_path))) == {
+        "0000:08:00.0": "0000:00:01.0",
+        "0000:08:00.1": "0000:00:01.0",
+        "0000:88:00.0": "0000:80:01.0",
+        "0000:88:00.1": "0000:80:01.0",
+        "0000:48:00.0": "0000:00:09.0",
+        **dict.fromkeys(("0000:20:00.0", "0000:20:02.0", "0000:20:02.1"), "0000:00:04.0"),
+        "0000:60:00.0": "0000:00:0c.0",
+    }
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_each_card_has_a_root_port_of_its_own(machine, tmp_path):
+    there = nodes(machine, tmp_path)
+    cards = {each.address[:-1] for each in devices(there) if each.parent_addr is None}
+    ports = dict(root_ports(there))
+    assert len(ports) == len(devices(there))
+    assert len(set(ports.values())) == len(cards)
+    assert not set(ports.values()) & ports.keys()
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
