@@ -33,7 +33,7 @@ class Site:
     def __init__(self, world: World) -> None:
         self.world = world
         self.transport = world.open_transport()
-        self.agent = AgentAPI(self.transport, HOST, timeout=10, attempts=1)
+        self.agent = AgentAPI(self.transport, HOST, timeout=20, attempts=1)
         self.history = History(world.directory / "history.jsonl")
         self.domains = Domains({}, world.qemu, self.history)
 
@@ -45,7 +45,7 @@ class Site:
             return False
 
     def wait_audited(self) -> None:
-        wait_until(self.audited, 120)
+        wait_until(self.audited, 240)
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Call the agent until it answers: it may notice an end of a fault later than the test."""
@@ -58,7 +58,7 @@ class Site:
                 replies.append(call(CONTEXT, operation_id=operation, **arguments))
             return bool(replies)
 
-        wait_until(answered, 120)
+        wait_until(answered, 240)
         return replies[0]
 
 
@@ -94,7 +94,7 @@ def running(site: Site) -> list[str]:
 def test_the_domain_of_a_claim_is_as_claimed_and_outlives_libvirtd(site: Site, guest: str):
     (seen,) = domains_below(site.world.qemu[HOST])
     assert (seen["uuid"], seen["active"], seen["vcpus"], seen["memory_mb"]) == (guest, True, 1, 64)
-    wait_until(site.audited, 60)
+    wait_until(site.audited)
     node = site.world.agents[HOST].daemon.read("nodes", HOST)["node"]
     assert (node["orphans"], node["drifts"]) == (0, 0)
     outlives(site, guest, "kill-libvirtd")
@@ -115,7 +115,7 @@ def outlives(site: Site, guest: str, name: str) -> None:
     fault = FAULTS[name]()
     try:
         fault.begin(site.world, Random(1))
-        wait_until(lambda: not site.audited(), 60)
+        wait_until(lambda: not site.audited())
     finally:
         fault.end(site.world)
     site.wait_audited()

@@ -86,7 +86,7 @@ def test_every_fault_occurs_before_one_occurs_again():
 
 def test_faults_are_injected_in_the_order_of_the_plan_and_end(tmp_path: Path):
     with History(tmp_path / "history.jsonl") as history:
-        nemesis = Nemesis(WORLD, 3, history, registry=REGISTRY, speed=100)
+        nemesis = Nemesis(WORLD, 3, history, registry=REGISTRY, speed=25)
         nemesis.start()
         wait_until(lambda: history.count("fault") > 30)
         nemesis.end_all()

@@ -46,16 +46,16 @@ def test_an_interrupted_search_leaves_nothing(number: signal.Signals, tmp_path: 
         [*COMMAND, NAMES[0]], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
     ) as search:
         try:
-            wait_until(lambda: any(tmp_path.glob("placement-*/log")), 120)
+            wait_until(lambda: any(tmp_path.glob("placement-*/log")), 240)
             children = psutil.Process(search.pid).children(recursive=True)
             for _ in range(2):  # the second one does not interrupt the removal
                 search.send_signal(number)
-            _, error = search.communicate(timeout=180)
+            _, error = search.communicate(timeout=400)
         finally:
             search.kill()
     assert (search.returncode, error) == (2, "interrupted\n")
     assert children
-    assert not psutil.wait_procs(children, 30)[1]
+    assert not psutil.wait_procs(children, 120)[1]
     assert not list(tmp_path.iterdir())
 
 

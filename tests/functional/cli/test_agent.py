@@ -26,7 +26,7 @@ SMALL = ["--vcpus", "2", "--memory", "1024", "--root-gb", "1"]
 def serving(daemon: Daemon) -> Daemon:
     """Wait until it is ready and connected to the broker; an earlier call would time out."""
     daemon.wait_ready()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while "pass" not in str(daemon.read("health")["checks"].get("rpc")):
         assert time.monotonic() < deadline, daemon.last_lines()
         time.sleep(0.05)
@@ -36,7 +36,7 @@ def serving(daemon: Daemon) -> Daemon:
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Daemon]:
     directory = tmp_path_factory.mktemp("agent")
-    config = {"DEFAULT": {"service_down_time": 2, "report_interval": 1}}
+    config = {"DEFAULT": {"report_interval": 1, "service_down_time": 3600}}
     with Daemon(directory, rabbitmq_server.transport_url, config=config) as daemon:
         yield serving(daemon)
 

@@ -234,7 +234,7 @@ def test_an_unreachable_database_is_a_failure(new_host):
 
 def test_a_database_that_may_lose_commits_is_a_failure(new_host, postgresql):
     url = postgresql.create_database()
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 30)
     migrate.sync(engine)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE operations SET UNLOGGED"))

@@ -41,7 +41,7 @@ class TwoHosts:
             self.agents[name] = agent.start()
         conductor = {
             "host_uri": f"test://{directory}/{{host}}.xml",
-            "host_timeout": 3,
+            "host_timeout": 8,
             "takeover_time": 1,
         }
         self.scheduler = SchedulerServer(
@@ -68,7 +68,7 @@ class TwoHosts:
         argv = ("--config-file", str(self.config_file), "server", *words)
         process = PROCESSES.Process(target=_run_until, args=(point, argv))
         process.start()
-        process.join(120)
+        process.join(300)
         assert process.exitcode == -signal.SIGKILL, point
 
     @contextlib.contextmanager

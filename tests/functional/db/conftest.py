@@ -27,7 +27,7 @@ def empty_database(
 @pytest.fixture(scope="module")
 def migrated(empty_database: Callable[[], str]) -> Iterator[Engine]:
     """An engine on a database with the schema; the tests of a module share it."""
-    engine = open_engine(empty_database(), 5)
+    engine = open_engine(empty_database(), 30)
     migrate.sync(engine)
     yield engine
     engine.dispose()

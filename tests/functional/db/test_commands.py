@@ -48,7 +48,7 @@ def test_db_sync_upgrades_an_empty_database(rtagent: Rtagent):
 def test_commands_work_on_the_schema_of_the_next_release(rtagent: Rtagent, database_url: str):
     rtagent("db", "sync")
     assert migrate.HEAD in rtagent("db", "check").out
-    with open_engine(database_url, 5).begin() as connection:
+    with open_engine(database_url, 30).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9998'"))
     assert rtagent("db", "sync").out == "The schema is already 9998.\n"
     checked = rtagent("db", "check")
@@ -64,7 +64,7 @@ def test_db_sync_sql_prints_statements_and_changes_nothing(rtagent: Rtagent):
 
 def test_db_purge_deletes_old_rows(rtagent: Rtagent, database_url: str):
     rtagent("db", "sync")
-    store = SqlStore(open_engine(database_url, 5))
+    store = SqlStore(open_engine(database_url, 30))
     old = datetime.now(UTC) - timedelta(days=3)
     live, gone = (claim(n, created_at=old, updated_at=old) for n in (1, 2))
     state = commit(store, enrolled(store), created(live, gone, at=old))
@@ -88,7 +88,7 @@ def test_db_purge_deletes_old_rows(rtagent: Rtagent, database_url: str):
 def test_damaged_rows_are_listed_and_accepted(rtagent: Rtagent, database_url: str):
     rtagent("db", "sync")
     assert rtagent("db", "accept").out == "No row is damaged.\n"
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     store = SqlStore(engine)
     state = commit(store, enrolled(store), created(claim(1), claim(2), claim(4)))
     with engine.begin() as connection:

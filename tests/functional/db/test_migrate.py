@@ -25,7 +25,7 @@ def another_url(request: pytest.FixtureRequest, database_url: str, tmp_path: Pat
 
 
 def test_migrations_create_the_tables_of_the_code(database_url: str):
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     migrate.sync(engine)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_server_default": True})
@@ -37,7 +37,7 @@ def test_migrations_create_the_same_collations_fractions_and_keys(
     database_url: str, another_url: str
 ):
     """What alembic does not compare: collations, fractions of seconds, keys and their names."""
-    migrated, made = open_engine(database_url, 5), open_engine(another_url, 5)
+    migrated, made = open_engine(database_url, 30), open_engine(another_url, 5)
     migrate.sync(migrated)
     metadata.create_all(made)
     assert described(migrated) == described(made)
@@ -59,7 +59,7 @@ def described(engine: Engine) -> dict[str, object]:
 
 
 def test_printed_script_creates_the_same_schema(database_url: str):
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     with engine.begin() as connection:
         for statement in migrate.script(database_url).split(";\n"):
             if statement.strip() not in ("", "BEGIN", "COMMIT"):
@@ -74,7 +74,7 @@ def test_printed_script_creates_the_same_schema(database_url: str):
 def test_the_database_of_another_service_is_refused_and_left_alone(
     database_url: str, service: str, tables: tuple[str, ...]
 ):
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     with engine.begin() as connection:
         for table in tables:
             connection.execute(text(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY)"))
@@ -87,7 +87,7 @@ def test_the_database_of_another_service_is_refused_and_left_alone(
 
 
 def test_ready_never_creates_the_schema_on_a_server(database_url: str):
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     if engine.dialect.name == "sqlite":
         migrate.ready(engine)
     else:

@@ -31,7 +31,7 @@ OTHER = replace(NODE, uuid=uuid(2), host="host-2", hypervisor_hostname="hv0.exam
 
 @pytest.fixture
 def engine(database_url):
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     migrate.sync(engine)
     yield engine
     engine.dispose()

@@ -55,7 +55,7 @@ class Site:
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     server: PostgreSQL | MariaDB = request.getfixturevalue(request.param)
     url = server.create_database()
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 30)
     migrate.sync(engine)
     engine.dispose()
     with Proxy(server.port) as proxy:

@@ -64,7 +64,7 @@ def run_script(engine: Engine, statements: str) -> None:
 def upgraded(request: pytest.FixtureRequest, empty_database: Callable[[], str]) -> Iterator[Engine]:
     """A database with the old release's rows, upgraded in either way. No test writes to it."""
     url = empty_database()
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 30)
     if request.param == "online":
         migrate.sync(engine, "0003")
         fill(engine)
@@ -169,7 +169,7 @@ def test_upgraded_database_loads_without_repairs(
 def test_first_enrollment_gives_digests_by_which_damage_is_noticed(
     empty_database: Callable[[], str],
 ):
-    engine = open_engine(empty_database(), 5)
+    engine = open_engine(empty_database(), 30)
     migrate.sync(engine, "0003")
     fill(engine)
     migrate.sync(engine)
@@ -194,7 +194,7 @@ def test_first_enrollment_gives_digests_by_which_damage_is_noticed(
 
 
 def test_interrupted_upgrade_is_repeated(empty_database: Callable[[], str]):
-    engine = open_engine(empty_database(), 5)
+    engine = open_engine(empty_database(), 30)
     migrate.sync(engine, "0003")
     fill(engine)
     migrate.sync(engine)

@@ -24,8 +24,8 @@ BRISK = {
         "service_down_time": 60,
         "update_resources_interval": 1,
     },
-    "database": {"operation_timeout": 1},
-    "libvirt": {"call_timeout": 1},
+    "database": {"operation_timeout": 2},
+    "libvirt": {"call_timeout": 4},
 }
 
 

@@ -15,7 +15,7 @@ from tests.support.workload.deployment import DaemonHome
 LOG = logging.getLogger(__name__)
 
 #: Seconds; nothing in these tests takes that long.
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 
 def outages(server: Server) -> Iterator[contextlib.AbstractContextManager[None]]:

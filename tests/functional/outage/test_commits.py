@@ -15,8 +15,11 @@ from tests.support.workload.operation import OperationFactory
 
 DATABASES = ["postgresql", "mariadb"]
 
-#: No heartbeats: only calls write.
-QUIET = {"DEFAULT": {"report_interval": 3600, "service_down_time": 7200}}
+#: No heartbeats: only calls write. A new attempt of the daemon has time to succeed.
+QUIET = {
+    "DEFAULT": {"report_interval": 3600, "service_down_time": 7200},
+    "database": {"operation_timeout": 4},
+}
 
 
 @pytest.fixture(params=DATABASES)

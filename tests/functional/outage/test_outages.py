@@ -62,7 +62,12 @@ def test_outages_of_the_broker(site_with, rabbitmq, some: int):
 
 def test_outages_of_placement_fail_no_claim(site_with, placement_server, some: int):
     options = {"auth_type": "admin_token", "endpoint": placement_server.url, "token": "admin"}
-    config = {"placement": {**options, "timeout": 1}}
+    config = {
+        "placement": {**options, "timeout": 2},
+        # Nothing else is to fail a claim.
+        "database": {"operation_timeout": 30},
+        "libvirt": {"call_timeout": 60},
+    }
     site = site_with(config=config, timeout=60, attempts=1)  # a failed claim is not repeated
     uuid = (site.home.daemon.directory / "compute_id").read_text().strip()
 

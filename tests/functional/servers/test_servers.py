@@ -190,7 +190,7 @@ signal.pause()
         assert _processes_in(directory)
         owner.send_signal(signal.SIGKILL)
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while (_processes_in(directory) or directory.exists()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _processes_in(directory)

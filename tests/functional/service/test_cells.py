@@ -38,7 +38,7 @@ def daemon(tmp_path_factory, rabbitmq_server):
 @pytest.fixture
 def api(daemon, rabbitmq_server):
     transport = open_transport(rabbitmq_server.transport_url)
-    agent = AgentAPI(transport, daemon.host, timeout=10)
+    agent = AgentAPI(transport, daemon.host, timeout=60)
     yield agent
     for claim in agent.get_claims_for_host(CONTEXT)["claims"]:
         agent.release_claim(CONTEXT, claim["uuid"])

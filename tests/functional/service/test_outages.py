@@ -28,7 +28,7 @@ def test_database_without_a_schema_is_refused_with_the_remedy(daemon, postgresql
 
 def test_daemon_survives_outages_of_the_database(daemon, postgresql):
     url = postgresql.create_database()
-    migrate.sync(open_engine(url, 5))
+    migrate.sync(open_engine(url, 30))
     daemon.configure(
         {
             "DEFAULT": {"report_interval": 1},
@@ -57,7 +57,7 @@ def test_daemon_survives_outages_of_the_database(daemon, postgresql):
 
 def test_daemon_stops_during_an_outage_of_the_database(daemon, postgresql):
     url = postgresql.create_database()
-    migrate.sync(open_engine(url, 5))
+    migrate.sync(open_engine(url, 30))
     daemon.configure({"database": {"connection": url, "operation_timeout": 1}})
     daemon.start().wait_ready()
 
@@ -92,8 +92,8 @@ def test_daemon_notices_a_hypervisor_that_hangs_and_can_stop(daemon, libvirtd):
     libvirtd.freeze()
 
     daemon.wait_notified("STATUS=not granting")
-    assert checks(daemon)["hypervisor"] == "fail"
-    assert daemon.terminate(30) == 0
+    wait_until(lambda: checks(daemon)["hypervisor"] == "fail")
+    assert daemon.terminate() == 0
 
 
 def test_daemon_reconnects_after_a_restart_of_the_hypervisor(daemon, libvirtd):

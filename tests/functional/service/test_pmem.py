@@ -38,7 +38,7 @@ def daemon(tmp_path, rabbitmq):
 @pytest.fixture
 def agent(daemon, rabbitmq):
     transport = open_transport(rabbitmq.transport_url)
-    yield AgentAPI(transport, daemon.host, timeout=10)
+    yield AgentAPI(transport, daemon.host, timeout=60)
     transport.cleanup()
 
 

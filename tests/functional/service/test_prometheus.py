@@ -156,8 +156,8 @@ def test_every_panel_of_the_dashboard_has_data(site, busy):
         busy()
         return [each for each in queries if not site.samples(each)]
 
-    wait_until(lambda: not empty(), timeout=60)
-    assert [site.samples(each) for each in TROUBLES] == [[]]
+    wait_until(lambda: not empty(), timeout=240)
+    wait_until(lambda: [site.samples(each) for each in TROUBLES] == [[]])
 
 
 def test_the_variable_of_the_dashboard_lists_the_daemons(site):

@@ -36,7 +36,7 @@ def test_probes_are_answered_while_slow_clients_hold_every_connection(daemon, sp
     with contextlib.ExitStack() as stack:
         for _ in range(CLIENTS):
             slow = stack.enter_context(socket.socket(socket.AF_UNIX))
-            slow.settimeout(30)
+            slow.settimeout(120)
             slow.connect(daemon.address.path)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 slow.sendall(b"GET /claims HTTP/1.1\r\nHost: ")
@@ -51,7 +51,7 @@ def test_probes_are_answered_while_slow_clients_hold_every_connection(daemon, sp
 def get(daemon: Daemon, path: str) -> tuple[int, str]:
     """Return the status and the body of a page."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(60)
+        connection.settimeout(120)
         connection.connect(daemon.address.path)
         connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         with connection.makefile("r") as reply:

@@ -56,7 +56,7 @@ def test_claims_undone_under_an_idle_agent_are_noticed(daemon, postgresql):
     url = postgresql.create_database()
     engine = open_engine(url, PATIENCE)
     migrate.sync(engine)
-    daemon.configure({"database": {"connection": url}, "claims": {"claim_expiry_time": 60}})
+    daemon.configure({"database": {"connection": url}, "claims": {"claim_expiry_time": 600}})
     serve(daemon)
     activated = create(daemon).json
     copies = SqlCopies(engine)

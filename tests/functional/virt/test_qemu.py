@@ -86,7 +86,7 @@ def eventually(check):
     """Observe until the check is true; libvirtd may be unavailable meanwhile."""
     deadline = time.monotonic() + SOON
     while time.monotonic() < deadline:
-        with contextlib.suppress(HypervisorUnavailable):
+        with contextlib.suppress(HypervisorUnavailable, AssertionError):
             if check():
                 return
         time.sleep(0.1)

@@ -307,7 +307,7 @@ def test_hanging_storage_affects_only_its_own_values(connect, file):
             release.wait(SOON)
         return disk(path)
 
-    hypervisor = connect(host_uri(file), probe=probe, call_timeout=0.3)
+    hypervisor = connect(host_uri(file), probe=probe, call_timeout=3)
     before = hypervisor.observe()
     hangs.set()
     try:
@@ -349,7 +349,7 @@ def test_host_that_takes_long_to_open_is_available_in_the_end(connect, tmp_path)
     domains = [domain_xml(uid(number), vcpus=1, memory_mb=16) for number in range(1000)]
     simulate(file, MACHINE, domains)
     hypervisor = connect(host_uri(file), call_timeout=0.1)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     found = None
 
     while found is None and time.monotonic() < deadline:

@@ -3,7 +3,7 @@
 import queue
 import time
 
-SOON = 30.0  # seconds: a bound for what takes milliseconds, on a machine that is busy
+SOON = 120.0  # seconds: a bound for what takes milliseconds, on a machine that is busy
 
 
 class Watcher:
