@@ -65,7 +65,7 @@ class Child:
     ) -> None:
         self._site, self._clock = site, MovableClock()
         telemetry = Telemetry(self._clock)
-        engine = open_engine(url, 5)
+        engine = open_engine(url, 15)
         point = Failpoint.parse(failpoint or "purge.before:1000000")
         self._store = FailingStore(FailpointStore(SqlStore(engine, point.passed), point))
         self._hypervisor = FakeHypervisor(site.topology, hostname=site.node.hypervisor_hostname)

@@ -22,7 +22,7 @@ POLICY = Policy(numa=PINNING)
 
 
 def main(url: str, failpoint: str, seed: int) -> None:
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 15)
     sync(engine)
     point = Failpoint.parse(failpoint)
     store = FailpointStore(SqlStore(engine, point.passed), point)

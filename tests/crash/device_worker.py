@@ -51,7 +51,7 @@ class DeviceWorker:
 
     def __init__(self, url: str, failpoint: str, seed: int, report: Callable[[Any], None]) -> None:
         self._rng, self._report = random.Random(seed), report
-        engine = open_engine(url, 5)
+        engine = open_engine(url, 15)
         point = Failpoint.parse(failpoint)
         store = FailpointStore(SqlStore(engine, point.passed), point)
         clock = SystemClock()

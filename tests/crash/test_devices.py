@@ -114,7 +114,7 @@ def landed(callers: Callers, found: Claims) -> None:
 
 def loaded(url: str) -> NodeState:
     """Load the state, and check that every row about devices agrees with it."""
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 30)
     state = restore(SqlStore(engine).load(NODE.uuid), POLICY)
     state.check()
     with engine.connect() as connection:

@@ -36,7 +36,7 @@ def run_until_killed(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
@@ -65,7 +65,7 @@ def answered(
 
 def loaded(url: str) -> dict[str, frozenset[str]]:
     """Load the CPUs of each claim, and check that the rows of units agree."""
-    engine = open_engine(url, 5)
+    engine = open_engine(url, 15)
     state = restore(SqlStore(engine).load(NODE.uuid), POLICY)
     state.check()
     with engine.connect() as connection:

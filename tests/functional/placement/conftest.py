@@ -27,7 +27,7 @@ from tests.support.audited_allocations import AuditedNode
 from tests.support.hosts import NODE, TOPOLOGY, host, uid, with_claims
 
 #: Seconds; nothing here takes as long.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class MirroredNode:

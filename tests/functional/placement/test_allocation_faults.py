@@ -14,7 +14,7 @@ from tests.support.allocating_agents import AllocatingAgent, settle
 from tests.support.hosts import ManualClock, uid
 
 #: The client's time-out in seconds: longer than any answer, except to a hanging request.
-TIMEOUT = 2.0
+TIMEOUT = 6.0
 
 
 @pytest.fixture

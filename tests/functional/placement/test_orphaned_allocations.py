@@ -22,7 +22,7 @@ from tests.support.pci_hosts import GPU_IDS
 
 CONTEXT = RequestContext(user_id="tester", roles=["operator"])
 AMOUNTS = {"VCPU": 1, "MEMORY_MB": 16}
-PATIENCE = 90.0
+PATIENCE = 180.0
 GPU = "CUSTOM_PCI_10DE_13F1"
 DOMAIN = uid()
 
@@ -121,13 +121,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) ->
                     "device_spec": json.dumps(GPU_IDS),
                     "report_in_placement": True,
                 },
-                "placement": {**auth, "allocation_audit_interval": 1, "timeout": 2},
+                "placement": {**auth, "allocation_audit_interval": 1, "timeout": 8},
             }
         )
         conf = cfg.ConfigOpts()
         conf([], project="rtagent", default_config_files=[])
         transport = get_transport(conf, rabbitmq_server.transport_url)
-        site = Site(daemon, AgentAPI(transport, daemon.host, timeout=60, attempts=1), placement)
+        site = Site(daemon, AgentAPI(transport, daemon.host, timeout=120, attempts=1), placement)
         daemon.start().wait_ready()
         wait_until(lambda: site.daemon.read("allocations")["at"] is not None, PATIENCE)
         yield site
