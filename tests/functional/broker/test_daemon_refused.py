@@ -51,7 +51,7 @@ def test_what_the_broker_refuses_is_named_until_it_is_given(
     assert len(psutil.Process(daemon.pid).net_connections()) < CONNECTIONS
 
     broker.control("import_definitions", str(broker.directory / "definitions.json"))
-    wait_until(lambda: healthy(daemon), 60)
+    wait_until(lambda: healthy(daemon))
 
 
 def expired(broker: GuardedRabbitMQ) -> tuple[Path, Path]:

@@ -24,13 +24,16 @@ def permissions(file: Path) -> dict[str, str]:
 
 def queues(broker: GuardedRabbitMQ) -> set[tuple[str, ...]]:
     """Name and consumers of each queue, and the messages of those without a consumer: agents call
-    themselves, so a queue that is read may have a message for a moment.
+    themselves, so a queue that is read may have a message for a moment. Events may arrive at any
+    time.
     """
     listed = broker.control("-q", "list_queues", "-p", VHOST, "name", "consumers", "messages")
     rows = [line.split() for line in listed.splitlines() if line]
     # The command has a reply queue of its own for a while.
     return {
-        tuple(row[:2] if row[1] != "0" else row) for row in rows if not row[0].startswith("reply_")
+        tuple(row[:2] if row[1] != "0" or row[0].startswith("notifications.") else row)
+        for row in rows
+        if not row[0].startswith("reply_")
     }
 
 

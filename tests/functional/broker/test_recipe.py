@@ -21,7 +21,7 @@ from tests.support.scheduler_rpc import spec
 CONTEXT = RequestContext(user_id="alice", overwrite=False)
 
 
-def claimed(transport: oslo_messaging.RPCTransport, timeout: float = 20) -> str:
+def claimed(transport: oslo_messaging.RPCTransport, timeout: float = 60) -> str:
     """Select the host of a new instance, claim there, and return the claim's uuid."""
     schedulers = SchedulerAPI(transport, timeout=timeout, attempts=10)
     instance = {"uuid": uid(), "flavor": spec()["flavor"]}
@@ -46,7 +46,7 @@ def test_selection_claim_report_and_event(
 ):
     uuid = claimed(conductor)
     wait_until(lambda: scheduler.read("hosts", HOSTS[0])["host"]["instances"] != [])
-    assert counted(scheduler) == 1
+    wait_until(lambda: counted(scheduler) == 1)
     with broker.connection("operator") as connection:
         channel, found = connection.channel(), list[bytes]()
 
@@ -75,11 +75,11 @@ def test_everything_is_back_after_a_restart_of_the_broker(
 ):
     with broker.outage():
         wait_until(lambda: not healthy(agent))
-    uuid = claimed(conductor, 5)
-    wait_until(lambda: counted(scheduler) == 1, 60)
+    uuid = claimed(conductor, 10)
+    wait_until(lambda: counted(scheduler) == 1)
     for daemon in (agent, scheduler):
-        wait_until(partial(healthy, daemon), 60)
-    AgentAPI(conductor, HOSTS[0], timeout=20).release_claim(CONTEXT, uuid)
+        wait_until(partial(healthy, daemon))
+    AgentAPI(conductor, HOSTS[0], timeout=60).release_claim(CONTEXT, uuid)
     assert "ACCESS_REFUSED" not in broker.log.read_text()
 
 

@@ -124,7 +124,7 @@ def test_agent_refuses_what_the_broker_cannot(
     finally:
         channel.exchange_delete(OWN)
     agent.wait_logged("a message was refused: it came by another way")
-    api = AgentAPI(conductor, HOSTS[0], timeout=20)
+    api = AgentAPI(conductor, HOSTS[0], timeout=60)
     assert api.ping(RequestContext(overwrite=False))["host"] == HOSTS[0]
 
 
