@@ -82,7 +82,7 @@ class HostConnection:
         with self._lock:
             session, self._session = self._session, None
         if session is not None:
-            close_aside(session)
+            close_aside(session, self._workers)
 
     def _open(self) -> Session:
         with self._lock:
@@ -105,7 +105,7 @@ class HostConnection:
         with self._lock:
             if self._session is session:
                 self._session = None
-        close_aside(session)
+        close_aside(session, self._workers)
 
     def _unavailable(self, error: Exception) -> HypervisorUnavailable:
         return HypervisorUnavailable(f"{self.uri}: {error}")

@@ -30,6 +30,10 @@ from rtagent.virt.libvirt.workers import Workers
 #: noticed, and calls that hang in it return, within three intervals.
 KEEPALIVE = (3, 2)
 
+#: Seconds for which the close of a lost session waits for its calls that hang. Keep-alive messages
+#: end them in less.
+SETTLE = 60.0
+
 #: Seconds after which another attempt to connect is made although one has not returned.
 REOPEN = 60.0
 
@@ -166,7 +170,7 @@ class Connection:
         if session.lost:
             return
         session.lost = why
-        close_aside(session)
+        close_aside(session, self._workers)
         self._callbacks.lost(word)
         self._reporter.health("hypervisor", "fail", why)
         self._reporter.log("warning", f"lost the connection to {self.uri}: {why}")
@@ -214,7 +218,7 @@ class Connection:
         try:
             self._workers.call(lambda: session.watch(self._callbacks, self.lose))
         except (libvirt.libvirtError, TimeoutError):
-            close_aside(session)
+            close_aside(session, self._workers)
             raise
 
 
@@ -224,11 +228,19 @@ def library_version() -> str:
     return f"{major}.{rest // 1000}.{rest % 1000}"
 
 
-def close_aside(session: Session) -> None:
+def close_aside(session: Session, workers: Workers) -> None:
     """Close a session on a thread of its own: the call may hang, and the caller may be libvirt's
     event thread.
+
+    Calls that hang return first: libvirt's library (9.0.0) ends the process with a memory fault if
+    a second call waits on a connection while the first one returns late.
     """
-    threading.Thread(target=session.close, name="libvirt-close", daemon=True).start()
+
+    def close() -> None:
+        workers.settle(SETTLE)
+        session.close()
+
+    threading.Thread(target=close, name="libvirt-close", daemon=True).start()
 
 
 def broken(session: Session, error: libvirt.libvirtError) -> bool:

@@ -35,6 +35,16 @@ class Workers:
             self._left = [run for run in self._left if not run.ended.is_set()]
             return len(self._left)
 
+    def settle(self, timeout: float) -> bool:
+        """Wait until the calls that hang now have returned. Return whether they have in time.
+
+        :param timeout: seconds.
+        """
+        deadline = time.monotonic() + timeout
+        with self._lock:
+            hanging = list(self._left)
+        return all(run.ended.wait(max(0.0, deadline - time.monotonic())) for run in hanging)
+
     def call(self, function: Callable[[], T]) -> T:
         """Return the result of one call, or raise its error.
 

@@ -70,6 +70,16 @@ def test_a_thread_that_returns_late_is_no_longer_stuck(release):
         threading.Event().wait(0.001)
 
 
+def test_settled_once_no_call_hangs(release):
+    workers = Workers(SOON)
+    assert workers.settle(SOON)
+    with pytest.raises(TimeoutError):
+        workers.call(release.wait)
+    assert not workers.settle(SOON)
+    release.set()
+    assert workers.settle(LONG)
+
+
 def test_no_call_is_made_beyond_the_limit(release):
     workers = Workers(SOON, limit=1)
     with pytest.raises(TimeoutError):
