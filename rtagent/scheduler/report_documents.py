@@ -36,6 +36,10 @@ MAX_TEXT = 65535
 
 Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
 
+#: Fields of a report that are in its node, where a scheduler of an earlier version ignores them.
+#: It refuses a report with a field that it does not know.
+_LATER = ("number", "page_url", "service")
+
 _UUID = re.compile(UUID)
 _STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
 #: An error of msgspec: its sentence and the path.
@@ -94,14 +98,13 @@ def report_document(report: HostReport) -> dict[str, Any]:
     """Return a report as JSON primitives. Its description is packed."""
     without = replace(report, description=None)
     document: dict[str, Any] = msgspec.to_builtins(without, str_keys=True, order="deterministic")
-    # A scheduler of an earlier version does not know these fields, and refuses what has one.
-    if report.service.draining is None:
-        del document["service"]["draining"]
-    if not report.number:
-        del document["number"]
-    # In the node, such a scheduler ignores them.
-    if page_url := document.pop("page_url"):
-        document["node"]["page_url"] = page_url
+    later = {name: document.pop(name) for name in ("number", "page_url")}
+    service, draining = document["service"], document["service"].pop("draining")
+    if draining is not None:
+        later["service"] = {**service, "draining": draining}
+        # To a scheduler of an earlier version, it is disabled.
+        service.update(disabled=True, disabled_reason=draining)
+    document["node"].update({name: value for name, value in later.items() if value})
     if report.description is not None:
         document["description"] = _pack(canonical(report.description))
     return document
@@ -114,9 +117,11 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
     """
     method, where = "update_host_state", "$.report"
     node = document.get("node")
-    page_url = node.get("page_url", "") if isinstance(node, Mapping) else ""
+    later = (
+        {name: node[name] for name in _LATER if name in node} if isinstance(node, Mapping) else {}
+    )
     # An agent of an earlier version has none of these.
-    document = {"number": 0, **document, "page_url": page_url}
+    document = {"number": 0, "page_url": "", **document, **later}
     for name in _missing(document, HostReport):
         raise _invalid(method, f"{where}.{name}", "is required")
     usage = document["usage"]

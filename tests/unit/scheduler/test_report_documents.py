@@ -36,6 +36,13 @@ DESCRIPTION = HostDescription(
     devices=(stored.DEVICE, stored.device(2)),
     resource_inventories=stored.INVENTORIES,
 )
+#: A scheduler of that release refuses a report with another one.
+FIELDS_OF_0_1 = {
+    *("node", "epoch", "revision", "digest", "usage", "service", "up", "why_not", "counters"),
+    *("failed_builds", "disk_available_least", "metrics", "claims", "instances_digest"),
+    *("instances_revision", "description"),
+}
+
 REPORT = HostReport(
     node=stored.NODE,
     epoch=3,
@@ -242,24 +249,38 @@ def test_a_text_that_is_not_packed_is_refused(text):
 
 
 def test_a_report_of_an_agent_of_release_0_1_is_read():
-    """It has neither a number nor a drain, and a new agent sends neither before it has to: a
-    scheduler of that release refuses unknown fields.
-    """
     document = report_document(REPORT)
-    assert "number" not in document
-    assert "draining" not in document["service"]
-    assert "page_url" not in document
-    assert "page_url" not in document["node"]
+    assert document.keys() == FIELDS_OF_0_1
+    assert document["service"].keys() == {"disabled", "disabled_reason", "forced_down"}
+    assert document["node"].keys().isdisjoint({"number", "page_url", "service"})
     assert report_from(document) == REPORT
-    assert report_from(report_document(replace(REPORT, number=3))).number == 3
 
 
-def test_the_url_of_pages_is_where_a_scheduler_of_release_0_1_ignores_it():
-    report = replace(REPORT, page_url="https://compute1.example/")
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"number": 3},
+        {"page_url": "https://compute1.example/"},
+        {"service": ServiceState(draining="new disks")},
+        {"service": ServiceState(draining="", disabled=True, disabled_reason="old")},
+    ],
+    ids=str,
+)
+def test_later_fields_are_where_a_scheduler_of_release_0_1_ignores_them(later):
+    report = replace(REPORT, **later)
     document = report_document(report)
-    assert document.keys() == report_document(REPORT).keys()
-    assert document["node"]["page_url"] == "https://compute1.example/"
+    assert document.keys() == FIELDS_OF_0_1
+    assert document["node"].keys() >= later.keys()
     assert report_from(document) == report
+
+
+def test_a_scheduler_of_release_0_1_does_not_select_a_host_that_drains():
+    report = replace(REPORT, service=ServiceState(draining="new disks"))
+    assert report_document(report)["service"] == {
+        "disabled": True,
+        "disabled_reason": "new disks",
+        "forced_down": False,
+    }
 
 
 @pytest.mark.parametrize("url", [7, None, "x" * 256, "\x00"])
