@@ -23,7 +23,9 @@ OPTS = [
         mutable=True,
         help="""
 The interval at which the records of this host are read from Placement again, in seconds, to find
-changes that others made. 0: read them once, and afterwards only after a conflict.
+changes that others made. It is shortened at random by up to a half each time, so that the agents of
+many hosts do not send their requests at the same moment. 0: read them once, and afterwards only
+after a conflict.
 """,
     ),
     cfg.IntOpt(

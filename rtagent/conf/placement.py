@@ -66,7 +66,9 @@ The time in which the allocation of a new claim must be written, in seconds, wit
         mutable=True,
         help="""
 The interval at which the allocations of this host in Placement are compared with its claims, in
-seconds. They are also compared at the start. 0: only at the start.
+seconds. It is shortened at random by up to a half each time, so that the agents of many hosts do
+not send their requests at the same moment. They are also compared at the start. 0: only at the
+start.
 """,
     ),
 ]

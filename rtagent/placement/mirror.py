@@ -56,8 +56,9 @@ class PlacementMirror:
         :param prepare: called before each round publishes, with whether the round reads everything;
             returns whether the wanted tree has changed. If it raises `PlacementError`, nothing is
             published but whether the host is disabled.
-        :param refresh: returns the seconds after which everything is read again; 0: never.
-        :param jitter: returns a number from 0 to 1, called for each pause after a failure.
+        :param refresh: returns the most seconds after which everything is read again; 0: never.
+        :param jitter: returns a number from 0 to 1, called at the end of each round: it shortens
+            the pause after a failure, and the time until everything is read again.
         """
         self._wanted, self._prepare, self._clock = wanted, prepare, clock
         self._refresh, self._jitter = refresh, jitter
@@ -235,7 +236,7 @@ class PlacementMirror:
                 self._request_id = self._request_id or request_id
                 self._schedule = self._schedule.fail(now, self._jitter())
             else:
-                self._schedule = self._schedule.succeed(now)
+                self._schedule = self._schedule.succeed(now, self._jitter())
                 self._revision = outcome.revision
             self._error = next(iter(outcome.problems), None)
             self._ended += 1

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from rtagent.errors import PlacementError
 from rtagent.model.base import Value
 from rtagent.model.outbox import OutboxRow
+from rtagent.placement.jitter import shortened
 from rtagent.placement.schedule import FIRST_RETRY
 
 
@@ -82,4 +83,4 @@ class Pauses:
     def _pause(self, failures: int) -> float:
         # The exponent is bounded: 2.0 ** 1100 overflows.
         pause = min(self._longest(), FIRST_RETRY * 2.0 ** min(failures, 30))
-        return pause * (1 + self._jitter()) / 2
+        return shortened(pause, self._jitter())

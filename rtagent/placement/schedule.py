@@ -7,6 +7,7 @@ import math
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from rtagent.placement.jitter import shortened
 
 #: Seconds for which changes are gathered before the mirror looks at the state.
 GATHER = 0.5
@@ -32,6 +33,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     :ivar outdated: the next round has to read everything from Placement.
     :ivar running: a round is running. :ivar reading: it reads everything.
     :ivar read_at: when everything was last read.
+    :ivar refresh_jitter: 0 to 1, see `shortened`: of the time until everything is read again.
     """
 
     behind_since: float | None = None
@@ -43,6 +45,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     running: bool = False
     reading: bool = False
     read_at: float = -math.inf
+    refresh_jitter: float = 1.0
 
     def wake(self, now: float) -> Schedule:
         """Note that the state may have changed."""
@@ -66,32 +69,36 @@ class Schedule(Value, frozen=True, kw_only=True):
             urgent=False,
             outdated=False,
             running=True,
-            reading=self.outdated or (refresh > 0 and now >= self.read_at + refresh),
+            reading=self.outdated or (refresh > 0 and now >= self._refresh_at(refresh)),
         )
 
-    def succeed(self, now: float) -> Schedule:
-        """End a round that did everything."""
+    def succeed(self, now: float, jitter: float) -> Schedule:
+        """End a round that did everything. :param jitter: as in `fail`, for the refresh."""
         return replace(
-            self._end(now), behind_since=self.changed_since, failures=0, not_before=-math.inf
+            self._end(now, jitter),
+            behind_since=self.changed_since,
+            failures=0,
+            not_before=-math.inf,
         )
 
     def fail(self, now: float, jitter: float) -> Schedule:
         """End a round that has to be repeated.
 
-        :param jitter: 0 to 1; the pause is between half and all of its full length.
+        :param jitter: 0 to 1; the pause is between half and all of its full length, and so is the
+            time until the next refresh if the round has read everything.
         """
         # The exponent is bounded: 2.0 ** 1100 overflows.
         pause = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self.failures, 30))
         return replace(
-            self._end(now),
+            self._end(now, jitter),
             failures=self.failures + 1,
-            not_before=now + pause * (1 + jitter) / 2,
+            not_before=now + shortened(pause, jitter),
         )
 
     def due(self, refresh: float) -> float:
         """Return when the next round is due; infinity: only after a change.
 
-        :param refresh: seconds after which everything is read again; 0: never.
+        :param refresh: the most seconds after which everything is read again; 0: never.
         """
         if self.urgent:
             return -math.inf
@@ -99,14 +106,16 @@ class Schedule(Value, frozen=True, kw_only=True):
         if self.behind_since is not None:
             times.append(self.behind_since + GATHER)
         if refresh > 0 and not self.outdated:
-            times.append(self.read_at + refresh)
+            times.append(self._refresh_at(refresh))
         return max(min(times, default=math.inf), self.not_before)
 
-    def _end(self, now: float) -> Schedule:
+    def _refresh_at(self, refresh: float) -> float:
+        return self.read_at + shortened(refresh, self.refresh_jitter)
+
+    def _end(self, now: float, jitter: float) -> Schedule:
+        ended = replace(self, running=False, changed_since=None)
         # A provider that the round could not read is unknown to the next one, which reads it.
-        return replace(
-            self, running=False, changed_since=None, read_at=now if self.reading else self.read_at
-        )
+        return replace(ended, read_at=now, refresh_jitter=jitter) if self.reading else ended
 
 
 def _oldest(known: float | None, now: float) -> float:

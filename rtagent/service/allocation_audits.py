@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,9 +54,13 @@ class AllocationAudits:
         node: EmbeddedNode,
         store: Store,
         publisher: Publisher,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        """:param api: for this thread alone; None: nothing is published."""
+        """:param api: for this thread alone; None: nothing is published.
+        :param jitter: returns a number from 0 to 1, called for each time until an audit.
+        """
         self._context, self._node, self._publisher = context, node, publisher
+        self._jitter = jitter
         self._reporter = context.reporter.named(__name__)
         self._backoff = Backoff(last=LAST_RETRY)
         self._plan = AuditPlan()
@@ -154,7 +159,7 @@ class AllocationAudits:
         began = self._context.clock.monotonic()
         report = auditor.run()
         with self._lock:
-            self._plan = self._plan.after(began, report.recheck, self._interval)
+            self._plan = self._plan.after(began, report.recheck, self._interval, self._jitter())
         self._report = report
 
     def _report_health(self, report: AuditReport) -> None:

@@ -36,10 +36,12 @@ class RecordingReporter(NullReporter):
 
 
 class Setup:
-    """A mirror of `state`, which a test replaces. :ivar rounds: how many have begun."""
+    """A mirror of `state`, which a test replaces. :ivar rounds: how many have begun.
+    :ivar jitter: of the next round.
+    """
 
     def __init__(self, api=None, **options):
-        self.state, self.disabled, self.rounds = state(), False, 0
+        self.state, self.disabled, self.rounds, self.jitter = state(), False, 0, 1.0
         self.api, self.clock = api or MemoryPlacement(), ManualClock()
         self.reporter = RecordingReporter()
         self.mirror = PlacementMirror(
@@ -48,7 +50,7 @@ class Setup:
             MemoryOwnership(),
             self.clock,
             self.reporter,
-            jitter=lambda: 1.0,
+            jitter=lambda: self.jitter,
             **options,
         )
 
@@ -127,6 +129,18 @@ def test_an_idle_mirror_sends_requests_only_at_its_refresh():
     assert setup.turn(after=1)
     assert setup.requests() == ["provider", "traits", "inventories"]
     assert setup.mirror.seconds_behind == 0
+
+
+def test_jitter_makes_a_refresh_earlier():
+    setup = Setup(refresh=lambda: 300.0)
+    setup.jitter = 0.0
+    setup.mirror.wake()
+    setup.turn()
+    setup.requests()
+    setup.jitter = 0.5
+    assert setup.turn(after=150)
+    assert setup.requests() == ["provider", "traits", "inventories"]
+    assert setup.mirror.due_in == 225
 
 
 def test_a_refresh_corrects_what_other_writers_changed():

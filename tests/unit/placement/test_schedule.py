@@ -9,7 +9,7 @@ NEVER = 0.0
 
 def succeeded(now=0.0, refresh=NEVER):
     """A schedule after a first successful round."""
-    return Schedule().start(now, refresh).succeed(now)
+    return Schedule().start(now, refresh).succeed(now, 1)
 
 
 def test_without_changes_no_round_is_due():
@@ -21,7 +21,7 @@ def test_changes_are_gathered_from_the_first_wake_up():
 
 
 def test_a_change_during_a_round_is_left_to_the_next():
-    schedule = succeeded().wake(10).start(11, NEVER).wake(12).wake(13).succeed(14)
+    schedule = succeeded().wake(10).start(11, NEVER).wake(12).wake(13).succeed(14, 1)
     assert schedule.behind_since == 12
 
 
@@ -36,7 +36,7 @@ def test_a_requested_round_is_due_at_once():
 
 def test_a_request_during_a_round_makes_the_next_one_due_at_once():
     during = Schedule().start(0, NEVER).request(1)
-    assert during.succeed(2).due(NEVER) == -math.inf
+    assert during.succeed(2, 1).due(NEVER) == -math.inf
 
 
 def test_pauses_after_failures_double_up_to_a_limit():
@@ -59,7 +59,7 @@ def test_a_wake_up_does_not_shorten_a_pause():
 
 
 def test_success_resets_the_pause():
-    schedule = succeeded().wake(0).start(0, NEVER).fail(0, 1).start(1, NEVER).succeed(1)
+    schedule = succeeded().wake(0).start(0, NEVER).fail(0, 1).start(1, NEVER).succeed(1, 1)
     assert schedule.wake(2).due(NEVER) == 2 + GATHER
     assert schedule.failures == 0
 
@@ -73,11 +73,24 @@ def test_a_refresh_is_due_after_its_interval_and_reads_everything():
     assert schedule.due(300) == 305
     assert not schedule.wake(6).start(7, 300).reading
     assert schedule.start(305, 300).reading
-    assert schedule.start(305, 300).succeed(306).due(300) == 606
+    assert schedule.start(305, 300).succeed(306, 1).due(300) == 606
+
+
+def test_jitter_shortens_the_time_until_a_refresh_by_up_to_half():
+    schedule = Schedule().start(0, 300).succeed(5, 0)
+    assert schedule.due(300) == 155
+    assert not schedule.start(154, 300).reading
+    assert schedule.start(155, 300).reading
+
+
+def test_a_round_without_reading_does_not_change_the_time_of_the_refresh():
+    schedule = Schedule().start(0, 300).succeed(5, 0)
+    assert schedule.wake(6).start(7, 300).succeed(8, 1).due(300) == 155
+    assert schedule.wake(6).start(7, 300).fail(8, 1).start(9, 300).succeed(9, 1).due(300) == 155
 
 
 def test_a_round_without_reading_does_not_delay_the_refresh():
-    assert succeeded(now=5, refresh=300).wake(6).start(7, 300).succeed(8).due(300) == 305
+    assert succeeded(now=5, refresh=300).wake(6).start(7, 300).succeed(8, 1).due(300) == 305
 
 
 def test_after_forget_the_next_round_reads_everything():
@@ -86,14 +99,14 @@ def test_after_forget_the_next_round_reads_everything():
 
 
 def test_forget_during_a_round_applies_to_the_next():
-    assert succeeded().start(0, NEVER).forget(1).succeed(2).start(3, NEVER).reading
+    assert succeeded().start(0, NEVER).forget(1).succeed(2, 1).start(3, NEVER).reading
 
 
 def test_a_request_is_served_by_one_round():
-    assert succeeded().request(0).start(0, NEVER).succeed(0).due(NEVER) == math.inf
+    assert succeeded().request(0).start(0, NEVER).succeed(0, 1).due(NEVER) == math.inf
 
 
 def test_a_failed_round_counts_as_a_refresh():
     repeated = succeeded(now=0, refresh=300).start(300, 300).fail(301, 1).start(302, 300)
     assert not repeated.reading
-    assert repeated.succeed(303).due(300) == 601
+    assert repeated.succeed(303, 1).due(300) == 601
