@@ -23,8 +23,10 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
 from rtagent.model.request import BuildRequest
 from rtagent.ports import Hypervisor, Reporter
+from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.rpc.client import AgentAPI
 from rtagent.tracker import ResourceTracker
+from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.simulate import Machine, domain_xml, host_uri, simulate
 from tests.servers.daemon import Daemon, DaemonProcess
@@ -152,6 +154,20 @@ def build(number: int | None = None, memory_mb: int = 64) -> tuple[BuildRequest,
         ),
     )
     return request, Call(method="instance_claim", operation_id=str(uuid.uuid4()), digest="bench")
+
+
+def filled(directory: Path, claims: int) -> None:
+    """Make a claim for each of so many guests, by a node of this process. No guest runs yet: the
+    first audit that sees them activates their claims.
+    """
+    with node(directory, FakeHypervisor(hostname=MACHINE.hostname)) as made:
+        made.auditor.run("start")
+        for start in range(0, claims, MAX_CLAIMS):
+            numbers = range(start, min(start + MAX_CLAIMS, claims))
+            made.tracker.instance_claims([build(number) for number in numbers])
+        granted = len(made.state.claims)
+    if granted != claims:
+        raise RuntimeError(f"{granted} of {claims} claims were granted")
 
 
 def activated(made: ResourceTracker, number: int) -> None:

@@ -20,7 +20,6 @@ from rtagent.model.change import Call
 from rtagent.ports import NullReporter
 from rtagent.service.process import YOUNG
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.simulate import host_uri
 
@@ -58,7 +57,7 @@ def _idle_audits(bench: Bench, domains: int) -> tuple[float, float]:
     time for which one held the lock, in ms.
     """
     directory, holds = bench.directory(), LockTimes()
-    _fill(directory, domains)
+    agents.filled(directory, domains)
     hypervisor = _hypervisor(directory, domains)
     node = agents.node(directory, hypervisor, holds)
     for _ in range(3):
@@ -75,14 +74,6 @@ def _idle_audits(bench: Bench, domains: int) -> tuple[float, float]:
     node.close()
     hypervisor.stop()
     return median(cpu) * 1000, max(held) * 1000
-
-
-def _fill(directory: Path, claims: int) -> None:
-    """Make a claim for each of so many guests, of which none runs yet."""
-    with agents.node(directory, FakeHypervisor(hostname=agents.MACHINE.hostname)) as node:
-        node.auditor.run("start")
-        for number in range(claims):
-            agents.activated(node.tracker, number)
 
 
 @contextmanager

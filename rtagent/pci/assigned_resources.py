@@ -49,13 +49,18 @@ def resource_uses(state: NodeState) -> Iterator[tuple[str, str]]:
 
 def resources_of(state: NodeState, owner_id: str) -> frozenset[str]:
     """Return the resources that an owner's claims have, and those that only its domain uses."""
-    claimed = _claimed(state)
-    used = _used_by_domains(state).items()
-    return frozenset(
-        (
-            *(name for name, owner in claimed.items() if owner == owner_id),
-            *(name for name, users in used if users == [owner_id] and name not in claimed),
-        )
+    units = (unit for claim in state.claims_of(owner_id) for unit in claim.units)
+    claimed = frozenset(name for kind, name in units if kind == RESOURCE)
+    domain = state.domain_usages.get(owner_id)
+    used_here = used_by_domain(state, domain) if domain is not None else frozenset[str]()
+    unclaimed = used_here - claimed
+    if not unclaimed:  # most guests: the other domains of the host need not be read
+        return claimed
+    used = _used_by_domains(state)
+    return claimed.union(
+        name
+        for name in unclaimed
+        if used[name] == [owner_id] and (RESOURCE, name) not in state.units
     )
 
 
@@ -140,13 +145,18 @@ def _claimed(state: NodeState) -> dict[str, str]:
 
 def _used_by_domains(state: NodeState) -> dict[str, list[str]]:
     """Return the running domains that use each resource without, or in addition to, a claim."""
-    domains = sorted(state.domain_usages.values(), key=lambda usage: usage.domain_uuid)
+    bound = (each for each in state.domain_usages.values() if _has_resources(each))
+    domains = sorted(bound, key=lambda usage: usage.domain_uuid)
     mdevs = _mdev_names(state) if any(usage.occupancy.mdevs for usage in domains) else {}
     used: dict[str, list[str]] = {}
     for usage in domains:
         for name in _used_by(usage, mdevs):
             used.setdefault(name, []).append(usage.domain_uuid)
     return used
+
+
+def _has_resources(usage: DomainUsage) -> bool:
+    return bool(usage.occupancy.mdevs or usage.occupancy.namespaces)
 
 
 def used_by_domain(state: NodeState, usage: DomainUsage) -> frozenset[str]:

@@ -1,9 +1,16 @@
 """The fit of assigned resources."""
 
 import pytest
+from immutables import Map
+from msgspec.structs import replace
 
 from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
-from rtagent.pci.assigned_resources import missing, resource_choices
+from rtagent.model.claim import RESOURCE
+from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.pci.assigned_resources import missing, resource_choices, resources_of
+from tests.support.audits import domain
+from tests.support.function_calls import function_calls
+from tests.support.hosts import host, uid, with_claims
 
 A = ResourceInventory(provider="a", resource_class="VGPU", identifiers=("a0", "a1", "a2"))
 B = ResourceInventory(provider="b", resource_class="VGPU", identifiers=("b0", "b1"))
@@ -100,3 +107,31 @@ def test_assigned_resources_in_no_inventory_are_missing():
         for name in ("a0", "a9")
     ]
     assert [resource.identifier for resource in missing([A, B], assigned)] == ["a9"]
+
+
+def test_claim_of_a_domain_that_is_here_does_not_read_the_other_domains():
+    def calls(others):
+        usages = [domain(uuid=uid(100 + number)).domain_usage() for number in range(others + 1)]
+        state = with_claims(host(), (), usages)
+        return function_calls(lambda: resources_of(state, uid(100)))
+
+    assert calls(40) == calls(2)
+
+
+def test_resources_of_an_owner_are_those_of_its_claims_and_those_that_only_its_domain_uses():
+    mine, other = (
+        DomainUsage(
+            domain_uuid=uid(number),
+            name="vm",
+            active=True,
+            vcpus=1,
+            memory_mb=1,
+            occupancy=Occupancy(namespaces=frozenset(used)),
+        )
+        for number, used in ((100, {"ns0", "ns1", "ns2"}), (101, {"ns1"}))
+    )
+    state = with_claims(host(), (), [mine, other])
+    taken = replace(state, units=Map({(RESOURCE, "ns2"): uid(102)}))
+    assert resources_of(state, uid(100)) == {"ns0", "ns2"}
+    assert resources_of(taken, uid(100)) == {"ns0"}
+    assert resources_of(state, uid(103)) == frozenset()
