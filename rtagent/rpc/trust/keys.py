@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from rtagent.conf.rpc import GROUP, ROLES
 from rtagent.errors import ConfigError
 from rtagent.model.base import Value
+
+if TYPE_CHECKING:  # 8 MiB of memory, which only programs with keys need
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 #: The role whose keys are each of one host.
 _AGENT = "agent"
@@ -266,4 +268,6 @@ def _host(entry: Mapping[str, Any]) -> str | None:
 
 
 def _loaded(public_key: str) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     return Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key))

@@ -5,20 +5,14 @@ from __future__ import annotations
 import base64
 import re
 import stat
-
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from typing import TYPE_CHECKING
 
 from rtagent.conf.rpc import GROUP
 from rtagent.errors import ConfigError
 from rtagent.rpc.trust.keys import is_name, read_file
+
+if TYPE_CHECKING:  # see `keys`
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 #: The size of a file in bytes.
 MAX_SIZE = 2**16
@@ -35,16 +29,26 @@ class PrivateKey:
     @classmethod
     def generate(cls, name: str) -> PrivateKey:
         """Return a new key."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         return cls(name, Ed25519PrivateKey.generate())
 
     @property
     def public_key(self) -> str:
         """The raw public key, in base64."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
         raw = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         return base64.b64encode(raw).decode()
 
     def pem(self) -> str:
         """Return the text of the file, which is a secret."""
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+
         block = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return f"rtagent key {self.name}\n{block.decode()}"
 
@@ -66,13 +70,21 @@ def read_private_key(path: str) -> PrivateKey:
     if named is None or not is_name(named[1]):
         rule = "has no line 'rtagent key NAME' before its PEM block: rtagent key generate writes it"
         raise _refused(path, rule)
+    return PrivateKey(named[1], _loaded(path, text))
+
+
+def _loaded(path: str, text: str) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         key = load_pem_private_key(text.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
         raise _refused(path, "is not a private key in PEM without a password") from exc
     if not isinstance(key, Ed25519PrivateKey):
         raise _refused(path, "is not an Ed25519 key: rtagent key generate makes one")
-    return PrivateKey(named[1], key)
+    return key
 
 
 def _refused(path: str, rule: str) -> ConfigError:

@@ -8,15 +8,16 @@ import hashlib
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Struct
 
 from rtagent.model.base import Value
 from rtagent.rpc.trust.private_key import PrivateKey
+
+if TYPE_CHECKING:  # see `keys`
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 #: The beginnings of what is signed, so that no signature is valid for another purpose or version.
 _CALL, _REPLY = b"rtagent call 1\n", b"rtagent reply 1\n"
@@ -152,6 +153,8 @@ def sign(key: PrivateKey, text: CallText) -> str:
 
 def is_genuine(key: Ed25519PublicKey, text: CallText | ReplyText, value: str) -> bool:
     """Return whether a signature in base64 is that of a text by the private key of `key`."""
+    from cryptography.exceptions import InvalidSignature
+
     try:
         key.verify(base64.b64decode(value, validate=True), text.encoded())
     except (InvalidSignature, binascii.Error, ValueError):

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 
-#: Packages that are installed, and that only commands, other databases or tests use.
+#: Packages that are installed, and that only commands, other databases, signed calls or tests use.
 OTHERS = (
     *("eventlet", "greenlet"),
     *("cliff", "rich", "jsonschema"),
+    *("cryptography", "bcrypt"),
     *("psycopg", "pymysql", "alembic", "mako"),
     *("rtagent.conductor", "rtagent.scheduler.filters", "rtagent.virt.simulate", "tests"),
 )
