@@ -18,6 +18,7 @@ from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomai
 from rtagent.model.reboot import Reboot
 from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
 from rtagent.reconcile import drift
+from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.devices import device_problems
 from rtagent.reconcile.plan import plan
 from rtagent.reconcile.steps import Outcome
@@ -108,6 +109,7 @@ class Auditor:
         self._turns = ReaderWriterLock()
         self._listeners: list[Callable[[AuditSummary], None]] = []
         self._views: Mapping[str, str] = {}
+        self._agreement = Agreement()
         self.last: AuditSummary | None = None
         self.devices: Sequence[Device] | None = None
         self.root_ports = NO_ROOT_PORTS
@@ -180,7 +182,8 @@ class Auditor:
         if self.tracker.stale:
             return Outcome(), "the store is down"
         try:
-            steps = plan(base, seen, lapsed, self.tracker.evacuated(), self._reboot)
+            evacuated = self.tracker.evacuated()
+            steps = plan(base, seen, lapsed, evacuated, self._reboot, self._agreement)
             return self.tracker.apply(steps, base), ""
         except StoreUnavailable as error:
             return Outcome(), error.message

@@ -79,9 +79,10 @@ def absent(state: NodeState) -> tuple[Drift, ...]:
     if state.topology is None:
         return ()
     cpus = state.policy.numa.dedicated(state.topology.cpus)
+    owners = {claim.owner_id for claim in state.claims.values() if _has_resources(claim)}
     return tuple(
         _absent(claim, resource, unit)
-        for owner in sorted(state.owners)
+        for owner in sorted(owners)
         for claim in state.claims_of(owner)
         for resource, unit in _lost(state, claim, cpus)
     )
@@ -135,6 +136,12 @@ def _enacted(claims: Iterable[Claim]) -> tuple[Claim, ...]:
     """The claim that the domain enacts: in a resize on one host the active one of the two."""
     mains = main_claims(claims)
     return tuple(claim for claim in mains if claim.state == ACTIVE)[:1] or mains[:1]
+
+
+def _has_resources(claim: Claim) -> bool:
+    """Return whether the claim has anything that the host may lack."""
+    placed = claim.numa_topology is not None and claim.numa_topology.cells
+    return bool(placed or claim.pci or claim.resources or claim.mem_encryption)
 
 
 def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tuple[str, str]]:

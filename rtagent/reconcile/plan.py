@@ -13,6 +13,7 @@ from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.owners import main_claims
 from rtagent.model.reboot import Reboot
+from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.devices import device_steps, resource_steps, touched_devices
 from rtagent.reconcile.drift import attached_claims, differences
 from rtagent.reconcile.evacuated import taken_over
@@ -29,6 +30,7 @@ def plan(
     lapsed: Set[str],
     evacuated: Mapping[str, TakenOver] | None = None,
     reboot: Reboot | None = None,
+    agreement: Agreement | None = None,
 ) -> tuple[Step, ...]:
     """The steps from `base` to what was `seen`; none when they agree.
 
@@ -38,17 +40,46 @@ def plan(
     :param lapsed: uuids of claims whose lease had ended when the observation began.
     :param evacuated: claims whose guests other nodes have taken over, by uuid.
     :param reboot: guests that were here before it are awaited.
+    :param agreement: of the earlier audits of this host; what is found now is added to it.
     """
     steps = [*_host_step(base, seen)]
     taken = taken_over(base, evacuated or {})
     devices = {step.key: step for step in device_steps(base, seen)}
-    for owner in sorted({*base.owners, *base.domain_usages, *seen.domains}):
+    agreement = Agreement() if agreement is None else agreement
+    agreement.retain(seen.domains)
+    for owner in sorted(_to_compare(base, seen, taken, agreement)):
         step = _owner_step(base, seen, owner, lapsed, taken, reboot)
-        if step is not None:
+        if step is None:
+            _note_agreement(base, seen, owner, agreement)
+        else:
             steps.append(step)
             for key in sorted(touched_devices(base, step) & devices.keys()):
                 steps.append(replace(devices.pop(key), joined=True))
     return (*steps, *devices.values(), *resource_steps(base, seen))
+
+
+def _to_compare(
+    base: NodeState,
+    seen: Observation,
+    taken: Mapping[str, ClaimTransition],
+    agreement: Agreement,
+) -> Iterator[str]:
+    """Yield the owners for which there may be a step."""
+    taken_over_here = {base.claims[uuid].owner_id for uuid in taken}
+    always = taken_over_here | set(base.domain_usages)
+    for owner in {*base.owners, *seen.domains, *always}:
+        claims, domain = base.claims_of(owner), seen.domains.get(owner)
+        if owner in always or not agreement.has(owner, claims, domain):
+            yield owner
+
+
+def _note_agreement(base: NodeState, seen: Observation, owner: str, agreement: Agreement) -> None:
+    """Note an owner without a step, if that followed from its claims and its domain alone."""
+    claims, domain = base.claims_of(owner), seen.domains.get(owner)
+    if domain is None or domain.domain_usage() is None or domain.occupancy.mdevs:
+        return
+    if owner not in base.domain_usages and all(_is_present(claim, domain) for claim in claims):
+        agreement.add(owner, claims, domain)
 
 
 def _host_step(base: NodeState, seen: Observation) -> Iterator[Step]:

@@ -232,7 +232,8 @@ class Domains:
             Problem(item=f"domain {domain.uuid}", message=f"no device of the host has {path}")
             for domain in domains
             if domain.active and (known := self._known.get(domain.uuid)) is not None
-            for path in sorted(known.facts.confinement.given.vdpas - self._vdpas.keys())
+            if (used := known.facts.confinement.given.vdpas)
+            for path in sorted(used - self._vdpas.keys())
         ]
 
     def _files(self, each: _Listed) -> list[str]:

@@ -1,0 +1,94 @@
+"""An audit compares only what has changed, and concludes what one that compares all would."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import Occupancy
+from rtagent.model.migration import TakenOver
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import Observation
+from rtagent.reconcile.agreement import Agreement
+from rtagent.reconcile.plan import plan
+from tests.support.audits import CLAIM, active, audited, building, domain, seen
+from tests.support.function_calls import function_calls
+from tests.support.hosts import NOON, call, host, request, uid
+
+BOUND = replace(domain(), occupancy=Occupancy(pcpus=frozenset({3})))
+WITH_MDEV = replace(domain(), occupancy=Occupancy(mdevs=frozenset({uid(7)})))
+UNREADABLE = replace(domain(), vcpus=None, memory_mb=None)
+
+
+def drifting() -> NodeState:
+    """The owner's claim is active, and its domain is recorded as one that differs."""
+    after, _ = audited(active(), seen(BOUND))
+    return after
+
+
+STATES = [host(), building(), active(), drifting(), audited(active(), seen())[0]]
+OBSERVATIONS = [
+    seen(*domains, complete=complete)
+    for complete, domains in (
+        (True, ()),
+        (False, ()),
+        (True, (domain(),)),
+        (False, (domain(),)),
+        (True, (domain(running=False),)),
+        (True, (domain(vcpus=4),)),
+        (True, (BOUND,)),
+        (True, (WITH_MDEV,)),
+        (True, (UNREADABLE,)),
+        (True, (domain(), domain(uuid=uid(9)))),
+    )
+]
+AUDITS = list(product(STATES, OBSERVATIONS))
+
+
+@pytest.mark.parametrize("first", AUDITS)
+def test_audit_after_another_has_the_steps_of_one_that_compares_all(
+    first: tuple[NodeState, Observation],
+):
+    for state, observation in AUDITS:
+        agreement = Agreement()
+        plan(*first, frozenset(), agreement=agreement)
+        again = plan(state, observation, frozenset({CLAIM}), agreement=agreement)
+        assert again == plan(state, observation, frozenset({CLAIM}))
+
+
+def test_guest_that_another_node_took_over_leaves_although_nothing_changed_here():
+    state, observation, agreement = active(), seen(domain()), Agreement()
+    assert plan(state, observation, frozenset(), agreement=agreement) == ()
+    by = TakenOver(host="cn2", migration_uuid=uid(8))
+    (step,) = plan(state, observation, frozenset(), {CLAIM: by}, agreement=agreement)
+    assert [transition.verb for transition in step.transitions] == ["evacuated"]
+
+
+def test_domain_that_is_recorded_meanwhile_is_compared():
+    state, observation, agreement = active(), seen(domain()), Agreement()
+    assert plan(state, observation, frozenset(), agreement=agreement) == ()
+    usage = BOUND.domain_usage()
+    assert usage is not None
+    recorded = state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+    (step,) = plan(recorded, observation, frozenset(), agreement=agreement)
+    assert step.removes_domain_usage
+
+
+def test_guests_that_stay_as_they_are_cost_little():
+    domains = [domain(uuid=uid(number)) for number in range(100, 150)]
+    state = host(cpu_allocation_ratio=100, ram_allocation_ratio=100)
+    for number, each in enumerate(domains):
+        asked = call(operation_id=uid(1000 + number))
+        built = claims.build(state, request(2, 1024, owner=each.uuid), asked, NOON)
+        state = state.fold(built.change)
+    agreement, observation = Agreement(), seen(*domains)
+    state, _ = audited(state, observation)
+
+    def again() -> None:
+        plan(state, observation, frozenset(), agreement=agreement)
+
+    assert function_calls(again) > 4 * function_calls(again)
