@@ -48,7 +48,9 @@ def parse(
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            conf(args, project=PROJECT, prog=prog, version=__version__)
+            # oslo.config finds rtagent.conf twice, if project and program have the same name.
+            files = list(dict.fromkeys(cfg.find_config_files(PROJECT, prog)))
+            conf(args, PROJECT, prog, __version__, default_config_files=files)
     except (cfg.Error, OSError, UnicodeError) as exc:
         raise _unusable(args, str(exc)) from exc
     except SystemExit as exc:

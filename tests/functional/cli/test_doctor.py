@@ -44,6 +44,13 @@ def test_a_host_whose_daemon_is_down_has_warnings(conf: Path) -> None:
     assert all(title in table.out for title in TITLES)
 
 
+def test_a_host_before_its_first_start_fails_nothing(conf: Path) -> None:
+    found = results(run("--config-file", str(conf), "doctor", "-f", "json"))
+    failed = {title for title, each in found.items() if each["result"] == "fail"}
+    assert failed <= {"state directory"}, found
+    assert "rtagentd creates it" in found["database"]["details"]
+
+
 def test_every_check_is_made_although_others_fail(conf: Path) -> None:
     text = conf.read_text().replace("fake://", "rabbit://127.0.0.1:1")
     text = (

@@ -26,3 +26,10 @@ def test_unreadable_file_is_a_mistake(tmp_path, content, part):
     (error,) = caught.value.exceptions
     assert part in str(error)
     assert str(file) in str(error)
+
+
+def test_a_file_that_program_and_project_share_is_read_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "rtagent.conf"
+    file.write_text("[DEFAULT]\nhost = cn1\n")
+    assert load.parse(cfg.ConfigOpts(), [], "rtagent").config_file == [str(file)]
