@@ -20,8 +20,9 @@ OLD_WORDS = (
     "kept[ _]back", "kept[ _]idle", "not to be had", "hold of", "whoever", "somebody",
     "nobody", "deed", "tour", "giver", "pinner",
 )  # fmt: skip
-#: A reason code that callers match, paths of Linux, and metrics with Nova's names.
-ALLOWED = r"(?i:not_offered)|/(proc/)?sys/kernel/|cpu\.kernel|\"kernel\"|``kernel``"
+#: A reason code that callers match, paths of Linux, metrics with Nova's names, and a field of
+#: oslo.messaging's replies.
+ALLOWED = r"(?i:not_offered)|\"ending\"|/(proc/)?sys/kernel/|cpu\.kernel|\"kernel\"|``kernel``"
 TELLING = r"\b(told|tell|tells)\b"
 
 PLACES = ("rtagent", "doc", "README.rst")

@@ -23,7 +23,15 @@ from amqp.exceptions import MessageNacked
 from kombu.transport import pyamqp
 
 from rtagent.rpc.amqp_frames import harmless_frames
-from rtagent.rpc.envelope import MAX_BODY, MAX_REPORT, Refused, check, check_delivery
+from rtagent.rpc.amqp_reading import FrameSocket
+from rtagent.rpc.envelope import (
+    ENVELOPE,
+    MAX_BODY,
+    MAX_REPORT,
+    Refused,
+    check,
+    check_delivery,
+)
 from rtagent.rpc.topics import AGENT, SCHEDULER
 
 #: The queues of requests: of all servers of a topic, of one, and of a call to all at once.
@@ -84,7 +92,13 @@ class Message(pyamqp.Message):
 
     oslo.messaging rejects a message whose processing fails, also if it has acknowledged it. The
     error about that would end the connection.
+
+    The content of a checked request is not parsed again.
     """
+
+    def __init__(self, msg: Any, *args: Any, **named: Any) -> None:
+        super().__init__(msg, *args, **named)  # type: ignore[no-untyped-call]
+        self._decoded_cache = getattr(msg, "parsed", None)
 
     def reject(self, requeue: bool = False) -> None:
         if not self.acknowledged:
@@ -183,7 +197,9 @@ class Channel(_Waiting, pyamqp.Channel):
     def _check(self, message: Any) -> None:
         body = message.body
         encoded = body.encode() if isinstance(body, str) else body
-        unique_id = check(encoded, message.properties, self.body_limit or MAX_BODY)
+        unique_id, fields = check(encoded, message.properties, self.body_limit or MAX_BODY)
+        if not ENVELOPE & fields.keys():
+            message.parsed = fields
         if unique_id is not None:
             # oslo.messaging would log a traceback.
             if unique_id in self._unique_ids:
@@ -191,6 +207,30 @@ class Channel(_Waiting, pyamqp.Channel):
             self._unique_ids[unique_id] = None
             if len(self._unique_ids) > REMEMBERED:
                 del self._unique_ids[next(iter(self._unique_ids))]
+
+    def _basic_publish(
+        self, msg: Any, *args: Any, timeout: float | None = None, **named: Any
+    ) -> Any:
+        """Send a message.
+
+        py-amqp looks for an event of the broker before each one. Here all messages are confirmed,
+        and an event is read with the confirmation.
+        """
+        if timeout is not None or self.connection is None:
+            return super()._basic_publish(msg, *args, timeout=timeout, **named)
+        return self._send(msg, *args, **named)
+
+    def _send(
+        self,
+        msg: Any,
+        exchange: str = "",
+        routing_key: str = "",
+        mandatory: bool = False,
+        immediate: bool = False,
+        **_: Any,
+    ) -> Any:
+        place = (0, exchange, routing_key, mandatory, immediate)
+        return self.send_method(spec.Basic.Publish, "Bssbb", place, msg)
 
     def basic_publish_confirm(self, message: Any, **named: Any) -> Any:
         """Publish a message and wait for its confirmation.
@@ -232,6 +272,14 @@ class Connection(_Waiting, pyamqp.Connection):
         _connection_errors.clear()
         return connected
 
+    def Transport(
+        self, host: str, connect_timeout: float | None, ssl: Any = False, *args: Any, **named: Any
+    ) -> Any:
+        """Return the socket to the broker, not connected yet."""
+        if ssl:
+            return super().Transport(host, connect_timeout, ssl, *args, **named)
+        return FrameSocket(host, connect_timeout, *args, **named)
+
     @contextlib.contextmanager
     def answering_by(self, deadline: float) -> Iterator[None]:
         """Read no longer than that. For the thread that uses the connection."""
@@ -243,7 +291,9 @@ class Connection(_Waiting, pyamqp.Connection):
 
     def blocking_read(self, timeout: float | None = None) -> Any:
         """Read one frame. :raises ConnectionError: the answer that is waited for did not arrive."""
-        deadline = self._answer_by
+        deadline, transport = self._answer_by, self.transport
+        if isinstance(transport, FrameSocket) and transport.has_frame:
+            return self.on_inbound_frame(transport.read_frame())
         if deadline is None:
             return super().blocking_read(timeout)
         # If this process stood still, the answer has arrived in the meantime.

@@ -13,13 +13,21 @@ from __future__ import annotations
 import threading
 from collections import deque
 from typing import Any, NamedTuple
+from uuid import uuid4
 
+import msgspec
 import oslo_messaging
-from oslo_messaging._drivers.amqp import AMQPDestinationNotFound
+from oslo_messaging._drivers.amqp import UNIQUE_ID, AMQPDestinationNotFound
 from oslo_messaging._drivers.amqpdriver import AMQPIncomingMessage
-from oslo_messaging._drivers.common import PURPOSE_SEND
+from oslo_messaging._drivers.common import (
+    _MESSAGE_KEY,
+    _RPC_ENVELOPE_VERSION,
+    _VERSION_KEY,
+    PURPOSE_SEND,
+)
 
 from rtagent.ports import Clock, Reporter
+from rtagent.rpc.encoded import EncodedReply
 
 #: Seconds for which a reply is repeated. A caller reconnects within them.
 PATIENCE = 10.0
@@ -54,7 +62,7 @@ class LateReplies:
     def send(self, incoming: Any, reply: Any, failure: Any) -> None:
         """Send the reply, or the failure, of a call; see `oslo_messaging`'s incoming messages."""
         if not isinstance(incoming, AMQPIncomingMessage):
-            incoming.reply(reply, failure)
+            incoming.reply(_primitives(reply), failure)
         elif incoming.orig_msg_id:  # a caller waits for it
             late = _Late(incoming, reply, failure, self._clock.monotonic() + PATIENCE)
             if not _delivered(late) and not self._postponed(late):
@@ -120,7 +128,27 @@ def _delivered(late: _Late) -> bool:
     driver = late.incoming.listener.driver
     try:
         with driver._get_connection(PURPOSE_SEND) as connection:
-            late.incoming._send_reply(connection, late.reply, late.failure)
+            if isinstance(late.reply, EncodedReply):
+                connection.direct_send(late.incoming.reply_q, _message(late.incoming, late.reply))
+            else:
+                late.incoming._send_reply(connection, late.reply, late.failure)
     except (oslo_messaging.MessageUndeliverable, AMQPDestinationNotFound):
         return False
     return True
+
+
+def _message(incoming: Any, reply: EncodedReply) -> dict[str, str]:
+    """Return what oslo.messaging's own `_send_reply` sends, with the JSON of the reply in it."""
+    content = {
+        "result": reply.json,
+        "failure": None,
+        "ending": True,
+        "_msg_id": incoming.msg_id,
+        UNIQUE_ID: uuid4().hex,
+    }
+    text = msgspec.json.encode(content).decode()
+    return {_VERSION_KEY: _RPC_ENVELOPE_VERSION, _MESSAGE_KEY: text}
+
+
+def _primitives(reply: Any) -> Any:
+    return reply.primitives() if isinstance(reply, EncodedReply) else reply

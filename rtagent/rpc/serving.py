@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import msgspec
 import oslo_messaging
 from oslo_context.context import RequestContext
 
@@ -15,6 +14,7 @@ from rtagent.model.change import Call
 from rtagent.ports import Clock, Reporter
 from rtagent.rpc.call_limit import CallLimit
 from rtagent.rpc.context import request_id
+from rtagent.rpc.encoded import EncodedReply
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.method import Method, declared
 from rtagent.rpc.trust.access import Access
@@ -58,12 +58,13 @@ class Serving:
                 setattr(endpoint, method.name, self._served(method, getattr(group, method.name)))
 
     def _served(self, method: Method, handler: _Handler) -> _Handler:
-        """The function that oslo.messaging calls for a method."""
+        """The function of a method, which returns JSON primitives. Its attribute ``encoded`` is one
+        that returns an `EncodedReply`."""
 
         limit = CallLimit(method.name, method.at_once) if method.slow else nullcontext()
 
         # The document's fields arrive as keywords of any name, so the context is positional only.
-        def serve(context: RequestContext, /, **document: Any) -> Any:
+        def serve(context: RequestContext, /, **document: Any) -> EncodedReply:
             with self._observed(method, context):
                 with self._access.proving(context, method):
                     caller = self._authenticate(context, method.name, document)
@@ -74,11 +75,15 @@ class Serving:
                     self._check_caller(caller, method.name, arguments)
                     calls = _calls(method, arguments, document, caller, context)
                     with limit:
-                        return _primitives(handler(arguments, *calls))
+                        return EncodedReply(handler(arguments, *calls))
 
         expected = oslo_messaging.expected_exceptions(RequestError, Unavailable, PlacementError)
-        served: _Handler = expected(serve)
-        served.rpc_method = method  # type: ignore[attr-defined]
+        encoded: _Handler = expected(serve)
+
+        def served(context: RequestContext, /, **document: Any) -> Any:
+            return encoded(context, **document).primitives()
+
+        served.rpc_method, served.encoded = method, encoded  # type: ignore[attr-defined]
         return served
 
     @contextmanager
@@ -138,8 +143,3 @@ def _level(method: Method, error: RtAgentError) -> str:
         return "error"
     # The refusal of a cast has no caller. A warning that is repeated is not logged again.
     return "warning" if method.cast else "info"
-
-
-def _primitives(reply: Any) -> Any:
-    """The reply as JSON primitives without tuples, so that all transports deliver the same."""
-    return msgspec.json.decode(msgspec.json.encode(reply))

@@ -11,6 +11,7 @@ from rtagent.conf import rpc, upgrade_levels
 from rtagent.errors import ConfigError
 from rtagent.rpc import amqp_transport
 from rtagent.rpc.broker.names import name_reply_queue
+from rtagent.rpc.broker.quick_connection import quicken
 
 #: Modules whose errors are raised at the client with their original types.
 ERROR_MODULES = ("rtagent.errors", "rtagent.scheduler.errors", "rtagent.rpc.errors")
@@ -41,6 +42,7 @@ def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messagin
     except _INVALID as exc:
         raise _invalid_url("DEFAULT", url or conf.transport_url) from exc
     name_reply_queue(transport)
+    quicken(transport)
     return transport
 
 

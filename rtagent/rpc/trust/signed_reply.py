@@ -17,6 +17,7 @@ from oslo_log import log
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
 from rtagent.rpc.context import proof_of
+from rtagent.rpc.encoded import EncodedReply
 from rtagent.rpc.errors import ReplyNotVerified
 from rtagent.rpc.topics import AGENT, SCHEDULER
 from rtagent.rpc.trust.credentials import Credentials
@@ -36,6 +37,15 @@ class _Body(Struct, frozen=True):
     module: str = ""
     message: str = ""
     kwargs: dict[str, Any] = {}
+
+    def text(self) -> str:
+        """Return its JSON."""
+        if isinstance(self.reply, EncodedReply):
+            return msgspec.json.encode(
+                msgspec.structs.replace(self, reply=self.reply.json)
+            ).decode()
+        # Errors quote what callers have sent, also text that is not valid Unicode.
+        return json.dumps(msgspec.structs.asdict(self), default=str)
 
 
 class _Signed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,8 +100,7 @@ class SignedReplies:
             digest = arguments_digest(arguments)
         except ValueError:  # no caller of ours can verify the reply
             return serve()
-        # Errors quote what callers have sent, also text that is not valid Unicode.
-        body = json.dumps(msgspec.structs.asdict(_served(serve)), default=str)
+        body = _served(serve).text()
         text = ReplyText(
             topic=self._topic, method=method, digest=digest, nonce=nonce, key=key.name, body=body
         )

@@ -19,6 +19,7 @@ TEXTS = {
     "huge number": json.dumps(request(args={"node": 7})).replace("7", "7" * 100_000),
     "many values": json.dumps(request(args={"node": [0] * 60_000})),
     "many keys": json.dumps(request(**{f"k{n}": n for n in range(20_000)})),
+    "an envelope": json.dumps(request(**{"oslo.version": "2.0", "oslo.message": "{"})),
     "bad escape": '{"method": "ping", "args": {"node": "\\x"}}',
     "half a character": '{"method": "ping", "args": {"node": "\\ud800", "\\ud800": 1}}',
     **{
