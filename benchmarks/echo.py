@@ -1,4 +1,7 @@
-"""A server that only echoes, the floor of every call: python -m benchmarks.echo TRANSPORT_URL."""
+"""A server that only echoes, the floor of every call: python -m benchmarks.echo TRANSPORT_URL.
+
+It and its client are oslo.messaging as it comes, without the agent's own connections.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import signal
 import sys
 from typing import Any
 
+import kombu.transport
 import oslo_messaging
 from oslo_config import cfg
+from oslo_messaging._metrics.client import oslo_messaging_metrics
+from oslo_messaging._tracing.client import oslo_messaging_tracing
 
-from rtagent.rpc.transport import get_transport
+#: kombu's own connections, in a process that has replaced those for "amqp".
+PLAIN = "kombu+plainamqp"
 
 TARGET = oslo_messaging.Target(topic="rtagent-bench-echo", server="echo")
 
@@ -21,10 +28,19 @@ class Echo:
         return arguments
 
 
-def main() -> None:
+def plain_transport(url: str) -> Any:
+    """Return oslo.messaging's own transport for this URL, not connected yet."""
+    kombu.transport.TRANSPORT_ALIASES["plainamqp"] = "kombu.transport.pyamqp:Transport"
     conf = cfg.ConfigOpts()
     conf([], project="rtagent", default_config_files=[])
-    transport = get_transport(conf, sys.argv[1])
+    # oslo.messaging reads these from `conf`, but registers them in the global configuration.
+    conf.register_opts(oslo_messaging_metrics, group="oslo_messaging_metrics")
+    conf.register_opts(oslo_messaging_tracing, group="oslo_messaging_tracing")
+    return oslo_messaging.get_rpc_transport(conf, url.replace("rabbit", PLAIN, 1))
+
+
+def main() -> None:
+    transport = plain_transport(sys.argv[1])
     server = oslo_messaging.get_rpc_server(
         transport, TARGET, [Echo()], access_policy=oslo_messaging.DefaultRPCAccessPolicy
     )

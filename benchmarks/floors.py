@@ -11,7 +11,7 @@ from typing import Any
 import oslo_messaging
 
 from benchmarks.bench import CONTEXT, Bench, instance, p50_ms
-from benchmarks.echo import TARGET
+from benchmarks.echo import TARGET, plain_transport
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,7 +28,9 @@ def echo(bench: Bench) -> Any:
     bench.keep(_Ends(server))
     assert server.stdout is not None
     server.stdout.readline()
-    client = oslo_messaging.get_rpc_client(bench.transport, TARGET, timeout=60)
+    transport = plain_transport(bench.rabbitmq.transport_url)
+    bench.keep(_Cleaned(transport))
+    client = oslo_messaging.get_rpc_client(transport, TARGET, timeout=60)
     context = CONTEXT.to_dict()
     return lambda: client.call(context, "echo", instance=instance())
 
@@ -43,6 +45,17 @@ class _Ends:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+
+
+class _Cleaned:
+    def __init__(self, transport: oslo_messaging.RPCTransport) -> None:
+        self._transport = transport
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.cleanup()
 
 
 def commit_ms(bench: Bench) -> float:
