@@ -20,9 +20,6 @@ from pathlib import Path
 from types import FrameType
 
 from oslo_config import cfg
-from oslo_reports.generators.conf import ConfigReportGenerator
-from oslo_reports.generators.process import ProcessReportGenerator
-from oslo_reports.report import TextReport
 
 from rtagent.conf.secrets import Secrets
 from rtagent.model.health import Check
@@ -78,6 +75,11 @@ class StateReport:
 
     def text(self) -> str:
         """Return the whole report, without secrets. Values of options are escaped, too."""
+        # They load Jinja2. Hardly any process makes a report.
+        from oslo_reports.generators.conf import ConfigReportGenerator
+        from oslo_reports.generators.process import ProcessReportGenerator
+        from oslo_reports.report import TextReport
+
         report = TextReport(TITLE)
         for title, lines in self._sections:
             report.add_section(title, partial(_section, lines))

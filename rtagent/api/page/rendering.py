@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rtagent.api.page import assets, text
 from rtagent.api.page.headers import page_headers
 from rtagent.api.reply import Reply
 from rtagent.model.base import Value
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 HTML = "text/html; charset=utf-8"
 
@@ -70,6 +72,9 @@ def _module(template: str) -> Any:
 @cache
 def _environment() -> Environment:
     """The templates of the wheel. They do not change while the process runs."""
+    # Hosts on which nobody looks at a page do without it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("rtagent.api.page"),
         autoescape=True,

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-#: Packages that are installed, and that only commands, other databases, signed calls or tests use.
+#: Packages that only commands, pages, other databases, signed calls or tests use.
 OTHERS = (
     *("eventlet", "greenlet"),
     *("cliff", "rich", "jsonschema"),
-    *("cryptography", "bcrypt"),
+    *("cryptography", "bcrypt", "jinja2", "chardet", "charset_normalizer"),
     *("psycopg", "pymysql", "alembic", "mako"),
     *("rtagent.conductor", "rtagent.scheduler.filters", "rtagent.virt.simulate", "tests"),
 )
@@ -31,3 +31,12 @@ def test_daemon_does_not_import(package, imported):
 def test_library_that_looks_for_eventlet_can_be_imported_after_a_program():
     code = "import rtagent.cmd, oslo_messaging"
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def test_programs_read_answers_that_name_no_encoding_as_utf_8():
+    code = (
+        "import io, rtagent.cmd, requests; answer = requests.Response();"
+        " answer.raw = io.BytesIO('Zürich'.encode()); print(ascii(answer.text))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (run.stdout.strip(), run.stderr) == (ascii("Zürich"), "")
