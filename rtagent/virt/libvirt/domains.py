@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import libvirt
@@ -59,16 +60,27 @@ class _Listed:
         return self.uuid
 
 
+class _Read(Value, frozen=True):
+    """What a document says. :ivar digest: of the document."""
+
+    facts: DomainFacts
+    digest: bytes
+
+
 class _Known:
     """The result of the last read of a domain."""
 
-    __slots__ = ("domain", "facts", "growth", "shown", "turn")
+    __slots__ = ("domain", "growth", "read", "shown", "turn")
 
-    def __init__(self, facts: DomainFacts, turn: int) -> None:
-        self.facts, self.turn = facts, turn
+    def __init__(self, read: _Read, turn: int) -> None:
+        self.read, self.turn = read, turn
         self.growth = 0
         self.domain: Domain | None = None
         self.shown: tuple[str, bool, int, int] | None = None
+
+    @property
+    def facts(self) -> DomainFacts:
+        return self.read.facts
 
 
 class Domains:
@@ -187,12 +199,13 @@ class Domains:
         ]
 
     def _read(self, session: Session, outdated: Sequence[_Listed]) -> list[Problem]:
-        def read(each: _Listed) -> DomainFacts | Problem | None:
-            return _facts(session, each, self.documents)
+        def read(each: _Listed) -> _Read | Problem | None:
+            known = self._known.get(each.uuid)
+            return _read(session, each, self.documents, None if known is None else known.read)
 
         problems = []
         for each, found in self._reading.each(read, outdated):
-            if isinstance(found, DomainFacts):
+            if isinstance(found, _Read):
                 self._remember(each.uuid, found)
                 continue
             self._known.pop(each.uuid, None)  # read it again at the next observation
@@ -200,13 +213,15 @@ class Domains:
                 problems.append(found)
         return problems
 
-    def _remember(self, uuid: str, facts: DomainFacts) -> None:
+    def _remember(self, uuid: str, read: _Read) -> None:
         known = self._known.get(uuid)
         if known is None:
-            self._known[uuid] = _Known(facts, self._given % ROUND)
+            self._known[uuid] = _Known(read, self._given % ROUND)
             self._given += 1
-        elif known.facts != facts:
-            known.facts, known.domain = facts, None
+            return
+        if known.facts != read.facts:
+            known.domain = None
+        known.read = read
 
     def _measure(self, outdated: Sequence[_Listed]) -> list[Problem]:
         """Measure by how much the disks of these domains may still grow."""
@@ -267,15 +282,21 @@ class Domains:
         return known.domain
 
 
-def _facts(
-    session: Session, each: _Listed, documents: ReadDocuments
-) -> DomainFacts | Problem | None:
-    """Read, keep and parse the document; None when the domain has gone since the listing."""
+def _read(
+    session: Session, each: _Listed, documents: ReadDocuments, before: _Read | None
+) -> _Read | Problem | None:
+    """Read, keep and parse the document; None when the domain has gone since the listing.
+
+    :param before: what it said when it was read last. Most documents are still the same.
+    """
     try:
         # Without the flag for passwords: people see the document.
         document = received(lambda: each.virt.XMLDesc(0))
+        digest = blake2b(document.encode("utf-8", "replace"), digest_size=16).digest()
+        if before is not None and before.digest == digest and documents.confirm(each.uuid):
+            return before
         documents.keep(each.uuid, document)
-        return parse_domain(document)
+        return _Read(parse_domain(document), digest)
     except BadDocument as error:
         return Problem(item=f"domain {each.uuid}", message=str(error))
     except libvirt.libvirtError as error:

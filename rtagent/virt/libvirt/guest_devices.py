@@ -23,6 +23,9 @@ from rtagent.virt.libvirt.guest_memory import is_namespace, paths
 _TYPES = frozenset(
     {("hostdev", "pci"), ("hostdev", "mdev"), ("interface", "hostdev"), ("interface", "vdpa")}
 )
+#: Children of ``<devices>`` that may assign a host device, and the types of interfaces that do.
+_CARRIERS = frozenset({"hostdev", "interface", "memory"})
+_HOST_INTERFACES = frozenset({"hostdev", "vdpa"})
 
 
 class Given(Value, frozen=True, kw_only=True):
@@ -37,6 +40,9 @@ class Given(Value, frozen=True, kw_only=True):
     mdevs: frozenset[str] = frozenset()
     vdpas: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
+
+
+_NOTHING_GIVEN = Given()
 
 
 def device_elements(devices: Iterable[AssignedDevice]) -> tuple[etree._Element, ...]:
@@ -102,6 +108,8 @@ def given_devices(domain: etree._Element) -> Given:
 
     :raises BadDocument: an address is invalid.
     """
+    if not any(_may_assign(each) for part in domain.iterchildren("devices") for each in part):
+        return _NOTHING_GIVEN  # most domains
     sources = [
         *domain.iterfind("devices/hostdev[@type='pci']/source/address"),
         *domain.iterfind("devices/interface[@type='hostdev']/source/address[@type='pci']"),
@@ -114,6 +122,11 @@ def given_devices(domain: etree._Element) -> Given:
         vdpas=frozenset(each.get("dev", "") for each in vdpas),
         namespaces=frozenset(paths(domain)),
     )
+
+
+def _may_assign(element: etree._Element) -> bool:
+    tag = element.tag
+    return tag in _CARRIERS and (tag != "interface" or element.get("type") in _HOST_INTERFACES)
 
 
 def near(domain: etree._Element, devices: Iterable[AssignedDevice]) -> Iterator[Near]:

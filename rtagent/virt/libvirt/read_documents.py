@@ -41,6 +41,18 @@ class ReadDocuments:
             while self._size > self._capacity:
                 self._drop(next(iter(self._kept)))
 
+    def confirm(self, uuid: str) -> bool:
+        """Note that the document of a domain was read now and is still the same one.
+
+        :return: whether it is kept.
+        """
+        now = datetime.now(UTC)
+        with self._lock:
+            found = self._kept.pop(uuid, None)
+            if found is not None:
+                self._kept[uuid] = (found[0], now)
+        return found is not None
+
     def retain(self, uuids: Collection[str]) -> None:
         """Drop the documents of all other domains: these no longer exist."""
         with self._lock:

@@ -42,3 +42,12 @@ def test_a_document_that_is_too_long_is_not_kept():
     documents.keep("a", "<a/>")
     documents.keep("a", "x" * (LONGEST + 1))
     assert documents.get("a") is None
+
+
+def test_a_document_that_was_read_again_unchanged_counts_as_read_now():
+    documents = ReadDocuments()
+    documents.keep("a", "<a/>")
+    read = documents.get("a")
+    assert documents.confirm("a")
+    assert (documents.get("a").xml, documents.get("a").at >= read.at) == ("<a/>", True)
+    assert not documents.confirm("b")
