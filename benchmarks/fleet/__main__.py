@@ -1,4 +1,7 @@
-"""python -m benchmarks.fleet [--hosts N] [--minutes M] [--json FILE] [--page FILE] [PHASE...]"""
+"""python -m benchmarks.fleet [--hosts N] [--minutes M] [--json FILE] [--page FILE] [PHASE...]
+
+python -m benchmarks.fleet --compare FILE... [--page FILE]: of runs with `--json`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fleet.measured import Phase
+from benchmarks.fleet.growth import growth
+from benchmarks.fleet.measured import Comparison, Measurements, Phase
 from benchmarks.fleet.page import page
 from benchmarks.fleet.progress import Progress
 from benchmarks.fleet.run import PHASES, Options, Run, grow
@@ -30,6 +34,8 @@ def main() -> int:
     logging.getLogger().addHandler(logging.NullHandler())
     signal.signal(signal.SIGTERM, _terminate)
     console = Console(width=None if sys.stdout.isatty() else 110)
+    if arguments.compare:
+        return _compare(arguments, console)
     options = Options(
         hosts=arguments.hosts,
         alone=60,
@@ -48,21 +54,40 @@ def main() -> int:
                 run.measured.phases.append(phase)
                 run.wrong += wrong
         finally:
-            _write(run, arguments)
-    for phase in run.measured.phases:
-        console.print(_table(phase))
+            _write(run.measured, run.wrong, arguments)
+    _print(run.measured, console)
     for sentence in run.wrong:
         console.print(sentence, style="bold", highlight=False, markup=False)
     return 1 if run.wrong else 0
 
 
-def _write(run: Run, arguments: argparse.Namespace) -> None:
+def _compare(arguments: argparse.Namespace, console: Console) -> int:
+    """Compare runs that have been made, and make none."""
+    files = [Path(name).read_bytes() for name in arguments.compare]
+    runs = [msgspec.json.decode(file, type=Measurements) for file in files]
+    runs.sort(key=lambda run: run.hosts)
+    largest = runs[-1]
+    largest.phases.append(growth(runs))
+    _write(largest, [], arguments)
+    _print(largest, console)
+    return 0
+
+
+def _print(measured: Measurements, console: Console) -> None:
+    for phase in measured.phases:
+        if phase.values:
+            console.print(_table(phase))
+        if phase.comparison is not None:
+            console.print(_comparison(phase, phase.comparison))
+
+
+def _write(measured: Measurements, wrong: list[str], arguments: argparse.Namespace) -> None:
     """Write what was measured, even if a phase has failed."""
     if arguments.json is not None:
-        document = msgspec.json.format(msgspec.json.encode(run.measured), indent=2)
+        document = msgspec.json.format(msgspec.json.encode(measured), indent=2)
         Path(arguments.json).write_bytes(document + b"\n")
     if arguments.page is not None:
-        Path(arguments.page).write_text(page(run.measured, run.wrong))
+        Path(arguments.page).write_text(page(measured, wrong))
 
 
 def _table(phase: Phase) -> Table:
@@ -73,6 +98,15 @@ def _table(phase: Phase) -> Table:
         target = "" if each.target is None else f"{each.target:g}"
         met = {None: "", True: "yes", False: "NO"}[each.met]
         made.add_row(each.name, f"{each.value:.2f} {each.unit}", target, met)
+    return made
+
+
+def _comparison(phase: Phase, comparison: Comparison) -> Table:
+    made = Table(title=f"{phase.name}: {phase.what}", title_justify="left")
+    for column in comparison.columns:
+        made.add_column(column, justify="right" if column.endswith(" hosts") else "left")
+    for row in comparison.rows:
+        made.add_row(*row)
     return made
 
 
@@ -89,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", metavar="FILE", help="also write what is measured to this file")
     parser.add_argument("--page", metavar="FILE", help="also write a page with curves to this file")
+    parser.add_argument(
+        "--compare", metavar="FILE", nargs="+", help="compare runs that --json wrote, and make none"
+    )
     parser.add_argument(
         "phases", nargs="*", type=_phase, metavar="PHASE", help=f"only these of {', '.join(ALL)}"
     )

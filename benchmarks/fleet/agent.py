@@ -95,9 +95,9 @@ class FleetAgent:
         """The parts that do not work, or have not caught up yet."""
         found = [check.part for check in self.telemetry.checks() if check.status is not Status.PASS]
         metrics = self.telemetry.metrics.registry
-        revision = metrics.get_sample_value("rtagent_placement_revision")
+        # Its revision is older than the node's if the changes since then do not concern Placement.
         late = metrics.get_sample_value("rtagent_placement_lag_seconds")
-        return found if revision == self.state.revision and not late else [*found, "placement lag"]
+        return [*found, "placement lag"] if late else found
 
     def _open(self, database: Database) -> NodeAgent:
         settings, telemetry, clock = self._settings.current, self.telemetry, self._clock

@@ -106,6 +106,7 @@ def _parts(fleet: Fleet) -> dict[str, list[int]]:
         "RabbitMQ": fleet.rabbitmq,
         "PostgreSQL": fleet.postgresql,
         "Placement": fleet.placement,
+        "MariaDB": fleet.mariadb,
     }
     return {
         "agents": [process.pid for process in fleet.processes],

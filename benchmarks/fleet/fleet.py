@@ -16,12 +16,14 @@ from benchmarks.fleet.servers import FleetPlacement, FleetPostgreSQL, FleetRabbi
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.scheduler.options import DEFAULT_FILTERS
+from tests.servers import MariaDB
 from tests.servers.daemon import SchedulerServer
 
 T = TypeVar("T")
 
-#: The most agents of one process.
-PER_PROCESS = 125
+#: The most agents of one process: its threads wait for one lock of the interpreter, and the more
+#: of them wait, the more CPU time that costs.
+PER_PROCESS = 25
 SCHEDULERS = ("scheduler-1", "scheduler-2")
 #: Those of a cloud whose guests have CPUs of their own.
 FIT_FILTERS = (*DEFAULT_FILTERS, "NUMATopologyFilter")
@@ -35,12 +37,12 @@ class Fleet:
     :ivar schedulers: two processes. :ivar processes: with the agents.
     """
 
-    def __init__(self, directory: Path, hosts: int) -> None:
-        """:param directory: of everything; it exists."""
-        self.directory = directory
+    def __init__(self, directory: Path, hosts: int, refresh: int | None = None) -> None:
+        """:param directory: of everything; it exists. :param refresh: see `FleetHost.configure`."""
+        self.directory, self._refresh = directory, refresh
         self.names = [f"host-{number:05}" for number in range(hosts)]
         self.rabbitmq, self.postgresql = FleetRabbitMQ(), FleetPostgreSQL()
-        self.placement = FleetPlacement()
+        self.mariadb, self.placement = MariaDB(), FleetPlacement()
         self.places: Servers
         self.schedulers: list[SchedulerServer] = []
         self.processes: list[RemoteProcess[AgentProcess]] = []
@@ -52,11 +54,13 @@ class Fleet:
     def __enter__(self) -> Self:
         with ExitStack() as failed:
             failed.callback(self._open.close)
-            servers = (self.rabbitmq, self.postgresql, self.placement)
-            for server in servers:
+            servers = (self.rabbitmq, self.postgresql, self.mariadb)
+            for server in (*servers, self.placement):
                 self._open.callback(server.close)
             with ThreadPoolExecutor(len(servers)) as pool:
                 list(pool.map(lambda server: server.start(), servers))
+            self.placement.use(self.mariadb.create_database())
+            self.placement.start()
             self._make_database()
             for name in SCHEDULERS:
                 self._start_scheduler(name)
@@ -70,7 +74,7 @@ class Fleet:
         """Make the processes of the agents, which read their configurations."""
         hosts = [FleetHost(name, self.directory / name) for name in self.names]
         for host in hosts:
-            host.configure(self.places)
+            host.configure(self.places, self._refresh)
         groups = [hosts[n : n + PER_PROCESS] for n in range(0, len(hosts), PER_PROCESS)]
         for number, group in enumerate(groups):
             log = self.directory / f"agents-{number}.log"

@@ -40,8 +40,11 @@ class FleetHost(Struct, frozen=True):
     def config_file(self) -> Path:
         return self.directory / "rtagent.conf"
 
-    def configure(self, servers: Servers) -> None:
-        """Write the configuration of its agent. What is not about places has its default."""
+    def configure(self, servers: Servers, refresh: int | None = None) -> None:
+        """Write the configuration of its agent. What is not about places has its default.
+
+        :param refresh: ``[compute] resource_provider_association_refresh``; None: the default.
+        """
         storage = self.directory / "instances"
         storage.mkdir(parents=True)
         default = {
@@ -52,9 +55,12 @@ class FleetHost(Struct, frozen=True):
             "instances_path": storage,
             "transport_url": servers.broker,
         }
+        compute = {"cpu_dedicated_set": DEDICATED, "cpu_shared_set": SHARED}
+        if refresh is not None:
+            compute["resource_provider_association_refresh"] = str(refresh)
         groups: dict[str, Mapping[str, object]] = {
             "DEFAULT": default,
-            "compute": {"cpu_dedicated_set": DEDICATED, "cpu_shared_set": SHARED},
+            "compute": compute,
             "database": {"connection": servers.database},
             "placement": servers.placement,
         }

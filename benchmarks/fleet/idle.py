@@ -30,6 +30,7 @@ def idle(fleet: Fleet, meter: Meter, alone: Counts, seconds: float, progress: Pr
     share = counts.seconds / alone.seconds
     own = max(0.0, counts.messages - counts.reports - (alone.messages - alone.reports) * share)
     intervals = counts.seconds / REPORT_INTERVAL * len(fleet.names)
+    reads = [request for request in counts.requests if request.method == "GET"]
     statements = sum(counts.statements.values()) - sum(alone.statements.values()) * share
     return Phase(
         name="idle",
@@ -49,9 +50,10 @@ def idle(fleet: Fleet, meter: Meter, alone: Counts, seconds: float, progress: Pr
                 target=1.0,
             ),
             Value(name="SQL statements", value=statements * per_minute, unit="1/min"),
+            Value(name="requests of refreshes", value=len(reads) * per_minute, unit="1/min"),
             Value(
-                name="requests to Placement",
-                value=len(counts.requests) * per_minute,
+                name="other requests to Placement",
+                value=(len(counts.requests) - len(reads)) * per_minute,
                 unit="1/min",
                 target=0.0,
             ),

@@ -30,6 +30,15 @@ class Curves(Struct, frozen=True, kw_only=True):
     lines: Mapping[str, Sequence[tuple[float, float]]]
 
 
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Values of several fleets. :ivar columns: the title of each column.
+    :ivar rows: the texts of each row.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 class Phase(Struct, frozen=True, kw_only=True):
     """:ivar what: what was done, in a sentence."""
 
@@ -37,6 +46,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     what: str
     values: tuple[Value, ...] = ()
     curves: tuple[Curves, ...] = ()
+    comparison: Comparison | None = None
 
 
 class Measurements(Struct, kw_only=True):

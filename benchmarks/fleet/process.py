@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.managers import BaseManager
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+#: Seconds after which a thread that waits for the lock of the interpreter looks at it again. By
+#: default it is 5 ms: hundreds of waiting threads would use the CPUs for nothing else.
+SWITCH_INTERVAL = 0.1
 
 
 class RemoteProcess(Generic[T]):
@@ -52,6 +57,7 @@ _Manager.register("pid", os.getpid)
 def _prepare(log: Path) -> None:
     """Leave signals to the process of the run, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     logging.basicConfig(filename=log, level=logging.WARNING)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

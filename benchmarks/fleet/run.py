@@ -32,7 +32,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """:ivar hosts: of the fleet. :ivar alone: seconds without agents, before the idle phase.
     :ivar idle: seconds of that. :ivar day: the most seconds of the day.
     :ivar outage: seconds without Placement.
-    :ivar phases: some of `PHASES`.
+    :ivar phases: some of `PHASES`. :ivar refresh: see `FleetHost.configure`.
     """
 
     hosts: int
@@ -41,6 +41,7 @@ class Options(Struct, frozen=True, kw_only=True):
     day: float
     outage: float
     phases: Collection[str]
+    refresh: int | None = None
 
 
 class Run:
@@ -56,7 +57,7 @@ class Run:
         parent = Path(__file__).parent
         with (
             tempfile.TemporaryDirectory(prefix=".fleet-", dir=parent) as directory,
-            Fleet(Path(directory), self._options.hosts) as fleet,
+            Fleet(Path(directory), self._options.hosts, self._options.refresh) as fleet,
         ):
             wait_schedulers(fleet.schedulers)
             meter = Meter(fleet)

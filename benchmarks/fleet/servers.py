@@ -1,11 +1,15 @@
-"""The servers of a fleet, with what they count."""
+"""The servers of a fleet, with what they count.
+
+Placement has MariaDB, and the agents have PostgreSQL: SQLite refuses concurrent writers, Placement
+cannot write allocations with the driver psycopg 3, and so each count is of one client.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -15,7 +19,7 @@ from tests.servers import Placement, PostgreSQL, RabbitMQ
 from tests.servers.placement import Request
 
 #: Connections of the database. Each process of a fleet has a pool of up to 20.
-CONNECTIONS = 600
+CONNECTIONS = 1200
 #: Statements that change rows.
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 #: The number of published messages, of all connections.
@@ -101,7 +105,16 @@ class FleetPlacement(Placement):
 
     def __init__(self) -> None:
         super().__init__()
+        self._database_url = ""
         self._read = 0
+
+    def use(self, database_url: str) -> None:
+        """Set the database, which is empty, before the first start."""
+        self._database_url = database_url
+
+    def environment(self) -> Mapping[str, str]:
+        database = {"OS_PLACEMENT_DATABASE__CONNECTION": self._database_url}
+        return {**super().environment(), **database}
 
     def number_of_requests(self) -> int:
         """Return how many requests were served since the first start."""

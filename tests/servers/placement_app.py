@@ -14,6 +14,9 @@ from placement.wsgi.api import application
 
 #: The header ``X-Openstack-Request-Id``.
 REQUEST_ID = "HTTP_X_OPENSTACK_REQUEST_ID"
+#: The most connections. An agent keeps several open, and further clients would have to
+#: wait.
+CONNECTIONS = 15_000
 
 
 class AccessLog:
@@ -43,4 +46,11 @@ class AccessLog:
 if __name__ == "__main__":
     port, path = sys.argv[1:]
     with open(path, "a", buffering=1) as access:
-        waitress.serve(AccessLog(application, access), host="127.0.0.1", port=int(port), threads=4)
+        waitress.serve(
+            AccessLog(application, access),
+            host="127.0.0.1",
+            port=int(port),
+            threads=4,
+            connection_limit=CONNECTIONS,
+            asyncore_use_poll=True,  # select() knows only 1,024 connections
+        )

@@ -30,6 +30,33 @@ def test_growth_has_a_curve_for_each_value():
     )
 
 
+def test_growth_names_what_grows_with_the_fleet():
+    def run(hosts: int, **values: float) -> Measurements:
+        made = tuple(Value(name=name, value=value, unit="s") for name, value in values.items())
+        return Measurements(
+            hosts=hosts, machine="", phases=[Phase(name="boot", what="", values=made)]
+        )
+
+    grown = growth(
+        [
+            run(10, linear=1.0, flat=5.0, root=1.0, square=1.0, less=9.0, zero=0.0),
+            run(1000, linear=90.0, flat=5.5, root=10.0, square=10000.0, less=1.0, once=1.0),
+        ]
+    )
+    assert grown.comparison is not None
+    assert grown.comparison.columns == ("phase", "value", "unit", "10 hosts", "1000 hosts", "grows")
+    assert grown.comparison.rows[0] == ("boot", "linear", "s", "1", "90", "with the fleet")
+    assert {row[1]: row[-1] for row in grown.comparison.rows} == {
+        "linear": "with the fleet",
+        "flat": "no",
+        "root": "slower than the fleet",
+        "square": "faster than the fleet",
+        "less": "it falls",
+        "zero": "",
+        "once": "",
+    }
+
+
 def test_curves_are_scaled_to_the_drawing():
     lines = {"a": [(0.0, 0.0), (10.0, 4.0)], "b": [(5.0, 2.0)]}
     drawn = plot(Curves(title="t", x="s", y="1/s", lines=lines))
@@ -60,4 +87,6 @@ def test_the_page_needs_no_other_file():
     run.phases.append(growth([run]))
     text = page(run, [])
     assert "<polyline" in text
+    document: Any = html.fromstring(text)
+    assert document.xpath("//tr/td[2]/text()")[-1] == "messages <b>"
     assert "http://" not in text and "src=" not in text
