@@ -14,14 +14,13 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses th
 import oslo_messaging
 from oslo_context.context import RequestContext
 from oslo_upgradecheck.upgradecheck import Code, Result
-from sqlalchemy import make_url
 
 from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
 from rtagent.cmd.broker import broker_names
 from rtagent.cmd.client import Client
 from rtagent.cmd.upgrade import UpgradeChecks
-from rtagent.db.engine import open_existing
+from rtagent.db.engine import open_engine
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.errors import AgentUnreachable, ConfigError
 from rtagent.rpc.broker.connection import BROKEN, broker_of
@@ -212,9 +211,9 @@ def huge_pages(doctor: Doctor) -> Finding:
 def clock(doctor: Doctor) -> Finding:
     """Whether the clocks of this host and of the database agree."""
     options = doctor.client.settings.database
-    if make_url(options.connection).get_backend_name() == "sqlite":
+    engine = open_engine(options.connection, options.operation_timeout, require_durability=False)
+    if engine.dialect.name == "sqlite":
         return Finding(PASS, "an SQLite database has the clock of this host")
-    engine = open_existing(options.connection, options.operation_timeout)
     try:
         ours = datetime.now(UTC)
         difference = abs((SqlServiceRegistry(engine).now(ours) - ours).total_seconds())
