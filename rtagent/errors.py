@@ -7,7 +7,8 @@
     │   │   └── InvalidPciRequest          PciRequestAliasNotDefined
     │   ├── ClaimNotFound, NodeNotFound, PciDeviceNotFound, PciDevicesNotClaimed, RestoreNotFound,
     │   │   ConsumerNotFound               nothing here has that name
-    │   ├── ClaimConflict, ClaimExpired, IllegalTransition, GuestRunning, DomainNotAdoptable,
+    │   ├── ClaimConflict                  UnitConflict
+    │   ├── ClaimExpired, IllegalTransition, GuestRunning, DomainNotAdoptable,
     │   │   ConsumerInUse, NodeDraining    the state of the claim or the domain does not allow it
     │   └── AllocationMismatch, ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                        the same call may succeed later; crosses RPC
@@ -171,6 +172,12 @@ class ConsumerNotFound(RequestError):
 
 class ClaimConflict(RequestError):
     """The owner already has a live claim, or the operation id was used for another request."""
+
+
+class UnitConflict(ClaimConflict):
+    """Other owners hold units of the claim. :ivar kwargs: ``conflicts``: documents."""
+
+    listed = "conflicts"
 
 
 class ClaimExpired(RequestError):

@@ -31,6 +31,7 @@ from rtagent.reconcile.steps import Outcome, Step
 from rtagent.state.adoptions import Adoptions
 from rtagent.state.announcements import Announcements
 from rtagent.state.drain_operations import DrainOperations
+from rtagent.state.fact_operations import FactOperations
 from rtagent.state.move_operations import MoveOperations
 from rtagent.state.operations import Operations, RefusalListener, Rule
 from rtagent.state.published import Listener
@@ -50,6 +51,7 @@ class ResourceTracker:
     """The single writer of a node's state. Thread-safe.
 
     :ivar moves: the methods of moves. :ivar adoptions: those of domains without a claim.
+    :ivar facts: those by which the program that embeds the tracker states facts.
     :ivar announcements: events that are not part of a change.
     :ivar unwritten: the consumers whose allocations have to be written to Placement.
     """
@@ -75,6 +77,7 @@ class ResourceTracker:
         self._operations = Operations(self._writer, store, clock, reporter)
         self.moves = MoveOperations(self._operations)
         self.drains = DrainOperations(self._operations)
+        self.facts = FactOperations(self._operations)
         self.adoptions = Adoptions(self._operations, clock)
         self.unwritten = UnwrittenAllocations(self._writer, clock)
 

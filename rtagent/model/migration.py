@@ -15,6 +15,7 @@ MigrationType = Literal["resize", "migration", "live-migration", "evacuation"]
 #: The role of a node in a move. For a resize on one host there is one record, the destination's.
 SOURCE: Final = "source"
 DEST: Final = "dest"
+Role = Literal["source", "dest"]
 
 #: Nova's statuses, as far as an agent sets them.
 PRE_MIGRATING, PREPARING, MIGRATING, RUNNING = "pre-migrating", "preparing", "migrating", "running"

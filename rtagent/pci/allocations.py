@@ -98,6 +98,16 @@ class DeviceAllocations:
         """Whether a virtual function of this physical function is in use."""
         return address in self._used_vfs
 
+    def of_functions(self, address: str) -> Iterator[DeviceAllocation]:
+        """Yield the allocations that exclude one of this device, by whatever owner: those of its
+        physical function and of its virtual functions.
+        """
+        physical_function = physical_functions(self.devices).get(address)
+        if physical_function is not None:
+            yield from self.allocations_of(physical_function)
+        for virtual_function in self._used_vfs.get(address, ()):
+            yield from self.allocations_of(virtual_function)
+
     def state(self, address: str) -> DeviceState:
         """Return the state of a recorded device."""
         if address not in self._states:

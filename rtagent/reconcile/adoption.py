@@ -29,8 +29,9 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 from rtagent.model.usage import Usage
 from rtagent.numa.cpu_policies import ISOLATE
+from rtagent.numa.idle_siblings import with_idle_siblings
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
-from rtagent.reconcile.adopted_cells import assignment_of, with_idle_siblings
+from rtagent.reconcile.adopted_cells import assignment_of
 from rtagent.reconcile.adopted_mdevs import with_adopted
 from rtagent.reconcile.adopted_units import devices_of, encryption_of, requests_of, resources_of
 from rtagent.reconcile.drift import differences

@@ -7,14 +7,13 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from rtagent.errors import (
-    ClaimConflict,
     ClaimExpired,
     ClaimNotFound,
     IllegalTransition,
     RequestError,
 )
 from rtagent.lifecycle.consequences import granted
-from rtagent.lifecycle.moves.records import new_record
+from rtagent.lifecycle.moves.records import check_same_move, new_record
 from rtagent.lifecycle.transitions import transition
 from rtagent.model.base import Value
 from rtagent.model.change import Call, Event
@@ -138,13 +137,7 @@ def move_context(
     :raises ClaimConflict: the migration is another instance's, or of another type.
     """
     record = state.migrations.get(facts.uuid)
-    same = (owner_id, facts.migration_type)
-    if record is not None and (record.instance_uuid, record.migration_type) != same:
-        raise ClaimConflict(
-            f"migration {record.uuid} is the {record.migration_type} of instance"
-            f" {record.instance_uuid}",
-            migration_uuid=record.uuid,
-        )
+    check_same_move(record, owner_id, facts)
     dest = None
     if record is not None and record.role == DEST:
         dest = state.claims.get(record.claim_uuid or "")

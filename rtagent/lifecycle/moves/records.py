@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
+from rtagent.errors import ClaimConflict
 from rtagent.model.change import Change
 from rtagent.model.migration import ENDED, Migration, MigrationFacts
 from rtagent.model.node import Node
@@ -34,6 +35,20 @@ def new_record(
             "updated_at": now,
         }
     )
+
+
+def check_same_move(record: Migration | None, owner_id: str, facts: MigrationFacts) -> None:
+    """Check that a node's record is of the move that the caller describes, if there is one.
+
+    :raises ClaimConflict: the migration is another instance's, or of another type.
+    """
+    same = (owner_id, facts.migration_type)
+    if record is not None and (record.instance_uuid, record.migration_type) != same:
+        raise ClaimConflict(
+            f"migration {record.uuid} is the {record.migration_type} of instance"
+            f" {record.instance_uuid}",
+            migration_uuid=record.uuid,
+        )
 
 
 def ended(state: NodeState) -> dict[str, datetime]:

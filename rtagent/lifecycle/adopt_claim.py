@@ -1,0 +1,192 @@
+"""Adopt a claim: record what an instance has here already, as a fact that its caller states. Pure.
+
+Nothing is allocated and no amount is judged: the instance has what it has. Only a unit that another
+owner holds is refused, because a unit has one owner (P6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from rtagent.allocation.requirements import local_disk_mb
+from rtagent.errors import (
+    ClaimConflict,
+    InvalidFlavor,
+    InvariantViolated,
+    NodeNotReady,
+    UnitConflict,
+)
+from rtagent.lifecycle.moves.records import check_same_move, new_record
+from rtagent.lifecycle.stated_units import completed_device, completed_resource, unrecorded
+from rtagent.lifecycle.unit_conflicts import held_by_others
+from rtagent.model.adopt_request import AdoptRequest
+from rtagent.model.assignment import Assignment
+from rtagent.model.change import Call, Event
+from rtagent.model.claim import ACTIVE, ATTACH, BUILD, OUTGOING, Claim
+from rtagent.model.decision import Granted
+from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE, Migration
+from rtagent.model.new_claim import new_claim
+from rtagent.model.node_state import NodeState
+from rtagent.model.owners import main_claims
+from rtagent.model.request import BuildRequest
+from rtagent.model.usage import NOTHING, Usage
+from rtagent.numa.cpu_policies import ISOLATE
+from rtagent.numa.idle_siblings import with_idle_siblings
+from rtagent.numa.requirements import numa_requirements
+
+#: The action of the event with which the claim's history begins.
+ACTION = "adopt"
+
+
+def adopt_claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -> Granted:
+    """Make a claim of exactly what the request states: active, or outgoing at the source of a move.
+
+    A device that has no record, because no specification matches it, gets one: it stays recorded as
+    long as it is held (P10).
+
+    :raises ClaimConflict: the owner's claims here do not allow another; the claim's uuid or the
+        migration is another's.
+    :raises UnitConflict: another owner holds a unit of it.
+    :raises NodeNotReady: the host was never observed.
+    """
+    if state.topology is None:
+        raise NodeNotReady("what this host is made of is not known yet")
+    _check_no_conflict(state, request, call)
+    devices = unrecorded(state, request.devices)
+    known = replace(state, devices=state.devices.changed((), devices))
+    claim = _claim(known, request, call, now)
+    if held := held_by_others(known, claim):
+        conflicts = [each.as_dict() for each in held]
+        raise UnitConflict(owner_id=claim.owner_id, conflicts=conflicts)
+    change = call.change(
+        now,
+        puts=(claim,),
+        devices=devices,
+        migrations=tuple(_records(state, request, claim, now)),
+        operations=(call.operation(claim),),
+        events=(Event(before=None, after=claim, action=ACTION, reason="it is here already"),),
+    )
+    try:
+        state.fold(change).check_owners(change.owners)
+    except InvariantViolated as error:  # the request contradicts itself
+        raise ClaimConflict(error.message, owner_id=claim.owner_id) from error
+    return Granted(change, (claim,))
+
+
+def _check_no_conflict(state: NodeState, request: AdoptRequest, call: Call) -> None:
+    """:raises ClaimConflict: see `adopt_claim`."""
+    owner_id, facts = request.instance.uuid, request.migration
+    if facts is not None:
+        check_same_move(state.migrations.get(facts.uuid), owner_id, facts)
+    claim = state.claims.get(call.operation_id) or _blocking(state, request)
+    if claim is not None:
+        raise ClaimConflict(
+            f"instance {claim.owner_id} has the {claim.state} claim {claim.uuid} here",
+            claim_uuid=claim.uuid,
+            owner_id=claim.owner_id,
+        )
+
+
+def _blocking(state: NodeState, request: AdoptRequest) -> Claim | None:
+    """Return the claim beside which the owner cannot have this one.
+
+    An owner has one main claim, or two during a move.
+    """
+    mains, facts = main_claims(state.claims_of(request.instance.uuid)), request.migration
+    if request.attached:
+        return None
+    if len(mains) > 1:
+        return mains[0]
+    if facts is None:
+        return next((each for each in mains if each.kind == BUILD), None)
+    at_source = request.role == SOURCE
+    same_move = (each for each in mains if each.migration_uuid == facts.uuid)
+    return next((each for each in same_move if (each.state == OUTGOING) == at_source), None)
+
+
+def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -> Claim:
+    assignment = _assignment(state, request)
+    usage = NOTHING if request.attached else _usage(request, assignment or Assignment())
+    build = BuildRequest(instance=request.instance)
+    at_source = request.migration is not None and request.role == SOURCE
+    return replace(
+        new_claim(state, build, call, now, usage),
+        state=OUTGOING if at_source else ACTIVE,
+        kind=_kind(state, request),
+        expires_at=None,
+        migration_uuid=request.migration.uuid if request.migration is not None else None,
+        numa_topology=assignment,
+        pci=tuple(completed_device(state, each) for each in request.devices),
+        resources=tuple(completed_resource(state, each) for each in request.resources),
+    )
+
+
+def _kind(state: NodeState, request: AdoptRequest) -> str:
+    """Return the claim's kind. Of two main claims, at most one is a build's."""
+    if request.attached:
+        return ATTACH
+    if request.migration is None:
+        return BUILD
+    mains = main_claims(state.claims_of(request.instance.uuid))
+    if request.role == SOURCE and all(each.kind != BUILD for each in mains):
+        return BUILD
+    return request.migration.migration_type
+
+
+def _usage(request: AdoptRequest, assignment: Assignment) -> Usage:
+    flavor = request.instance.flavor
+    dedicated = sum(len(cell.cpu_pinning) for cell in assignment.cells)
+    return Usage(
+        vcpus=max(0, flavor.vcpus - dedicated),
+        pcpus=assignment.pcpus,
+        memory_mb=flavor.memory_mb,
+        disk_mb=local_disk_mb(request.instance),
+    )
+
+
+def _assignment(state: NodeState, request: AdoptRequest) -> Assignment | None:
+    """Return what the guest is assigned, with idle thread siblings if its flavor isolates it and
+    the request names none.
+    """
+    assignment = None if request.attached else request.numa_topology
+    if assignment is None or assignment.kept or not _isolated(request):
+        return assignment
+    assert state.topology is not None
+    in_use = (*state.usage.numa.pinned, *state.usage.numa.kept)
+    return with_idle_siblings(assignment, state.topology, state.policy.numa, in_use)
+
+
+def _isolated(request: AdoptRequest) -> bool:
+    flavor, image = request.instance.flavor, request.instance.image
+    try:
+        required = numa_requirements(
+            flavor.vcpus, flavor.memory_mb, flavor.extra_specs, image.properties
+        )
+    except InvalidFlavor:  # another agent's rules allowed it, and the guest is here
+        return False
+    return required.cpu_thread_policy == ISOLATE
+
+
+def _records(
+    state: NodeState, request: AdoptRequest, claim: Claim, now: datetime
+) -> Iterator[Migration]:
+    """Yield the node's record of the claim's move. Of a move on one host it is the destination's.
+
+    A new record has the status that the caller names, else that of a guest that is under way from
+    the source, or has arrived.
+    """
+    facts, role = request.migration, request.role
+    if facts is None or request.attached:
+        return
+    record, statuses = state.migrations.get(facts.uuid), ARRIVED_STATUS
+    if role == SOURCE:
+        if record is not None and record.role == DEST:
+            return
+        statuses = MOVING_STATUS
+    status = facts.status or statuses[facts.migration_type]
+    if record is None:
+        record = new_record(state.node, claim.owner_id, facts, status, role, claim.uuid, now)
+    yield replace(record, status=status, role=role, claim_uuid=claim.uuid, updated_at=now)

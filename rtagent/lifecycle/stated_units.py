@@ -1,0 +1,63 @@
+"""Devices and assigned resources that a caller states, completed from the node's own records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.device import AssignedDevice, Device, PciDevice
+from rtagent.model.node_state import NodeState
+from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
+
+
+def unrecorded(state: NodeState, devices: Sequence[AssignedDevice]) -> tuple[PciDevice, ...]:
+    """Return a record of each device that has none, as of a device that has left the host.
+
+    The next audit that lists devices finds it, if it is there.
+    """
+    return tuple(
+        PciDevice(
+            device=Device(
+                address=each.address,
+                vendor_id=each.vendor_id,
+                product_id=each.product_id,
+                dev_type=each.dev_type,
+                parent_addr=each.parent_addr,
+                numa_node=each.numa_node,
+                vdpa_dev=each.vdpa_dev,
+            ),
+            present=False,
+            listed=False,
+        )
+        for each in devices
+        if each.address not in state.devices
+    )
+
+
+def completed_device(state: NodeState, stated: AssignedDevice) -> AssignedDevice:
+    """Return a device with what its record has. :param state: with a record of the device."""
+    recorded = state.devices[stated.address]
+    device = recorded.device
+    return replace(
+        stated,
+        dev_type=device.dev_type,
+        numa_node=device.numa_node,
+        parent_addr=device.parent_addr,
+        managed=recorded.tags.managed,
+        vdpa_dev=device.vdpa_dev,
+        provider=provider_of_device(state, stated.address),
+    )
+
+
+def completed_resource(state: NodeState, stated: AssignedResource) -> AssignedResource:
+    """Return an assigned resource with what its inventory has. Without one it stays as stated."""
+    name = stated.identifier
+    parent, namespace = stated.parent_addr, stated.namespace
+    for inventory in state.resource_inventories:
+        if name in inventory.identifiers:
+            parent = inventory.provider or None
+            namespace = next((n for n in inventory.namespaces if n.name == name), namespace)
+    provider = provider_of_resource(state, parent)
+    return replace(stated, parent_addr=parent, namespace=namespace, provider=provider)

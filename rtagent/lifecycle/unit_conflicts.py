@@ -1,0 +1,116 @@
+"""Units of a claim that other owners hold: a unit has one owner (P6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rtagent.model.base import Value
+from rtagent.model.claim import PCI, PCPU, RESOURCE, Claim, Unit
+from rtagent.model.device import VF_TYPES
+from rtagent.model.node_state import NodeState
+from rtagent.pci.allocations import (
+    DeviceAllocation,
+    device_allocations,
+    whole_device_allocations,
+)
+from rtagent.pci.assigned_resources import resource_users
+
+_NOUNS = {PCPU: "host CPU", PCI: "PCI device", RESOURCE: "resource"}
+
+
+class HeldUnit(Value, frozen=True, kw_only=True):
+    """A unit that another owner holds.
+
+    :ivar owner_id: an instance's uuid, which is also its domain's.
+    :ivar claim_uuid: the owner's claim that has it; None: only its domain uses it.
+    """
+
+    kind: str
+    name: str
+    owner_id: str
+    claim_uuid: str | None
+
+    def __str__(self) -> str:
+        by = f"claim {self.claim_uuid}" if self.claim_uuid else "the domain"
+        noun = _NOUNS.get(self.kind, self.kind)
+        return f"{noun} {self.name} is held by {by} of instance {self.owner_id}"
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return the unit as a document, for the error."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "owner_id": self.owner_id,
+            "claim_uuid": self.claim_uuid,
+            "message": str(self),
+        }
+
+
+def held_by_others(state: NodeState, claim: Claim) -> tuple[HeldUnit, ...]:
+    """Return the units of a new claim that claims or running domains of others hold.
+
+    A physical function and its virtual functions exclude each other, whoever holds them.
+
+    :param state: without the claim, with a record of each of its devices.
+    """
+    found: dict[tuple[Unit, str], HeldUnit] = {}
+    for kind, name, owner in (
+        *_cpus(state, claim),
+        *_devices(state, claim),
+        *_resources(state, claim),
+    ):
+        holder = _claim_with(state, owner, (kind, name))
+        unit = HeldUnit(kind=kind, name=name, owner_id=owner, claim_uuid=holder)
+        found.setdefault(((kind, name), owner), unit)
+    return tuple(found.values())
+
+
+def _claim_with(state: NodeState, owner_id: str, unit: Unit) -> str | None:
+    claims = (each.uuid for each in state.claims_of(owner_id) if unit in each.units)
+    return next(claims, None)
+
+
+def _cpus(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:
+    taken = claim.numa_topology.taken if claim.numa_topology else frozenset[int]()
+    running = [
+        usage
+        for usage in state.domain_usages.values()
+        if usage.active and usage.domain_uuid != claim.owner_id
+    ]
+    for cpu in sorted(taken):
+        owner = state.units.get((PCPU, str(cpu)))
+        if owner not in (None, claim.owner_id):
+            yield PCPU, str(cpu), owner
+        for usage in running:
+            if cpu in usage.occupancy.pcpus:
+                yield PCPU, str(cpu), usage.domain_uuid
+
+
+def _devices(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:
+    allocations = device_allocations(state)
+    for device in claim.pci:
+        for each in allocations.allocations_of(device.address):
+            if each.owner_id != claim.owner_id:
+                yield _unit(each)
+        yield from map(_unit, allocations.of_functions(device.address))
+        parent = device.parent_addr if device.dev_type in VF_TYPES else None
+        owner = state.units.get((PCI, parent or ""))
+        if parent is not None and owner is not None:
+            yield PCI, parent, owner
+
+
+def _resources(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:
+    users = resource_users(state) if claim.resources else {}
+    parents = {unit.parent_addr for unit in claim.resources if unit.parent_addr}
+    for unit in claim.resources:
+        owner = users.get(unit.identifier)
+        if owner not in (None, claim.owner_id):
+            yield RESOURCE, unit.identifier, owner
+    # Not the users of other mediated devices of the same parent.
+    for each in whole_device_allocations(state) if parents else ():
+        if each.address in parents and each.owner_id != claim.owner_id:
+            yield _unit(each)
+
+
+def _unit(allocation: DeviceAllocation) -> tuple[str, str, str]:
+    return PCI, allocation.address, allocation.owner_id

@@ -1,0 +1,228 @@
+"""Claims of what an instance has already, as its caller states it."""
+
+import pytest
+
+from rtagent.errors import ClaimConflict, NodeNotReady, UnitConflict
+from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.model.claim import ACTIVE, ATTACH, BUILD, LIVE_MIGRATION, OUTGOING, RESIZE
+from rtagent.model.device import SRIOV_PF, SRIOV_VF
+from rtagent.model.migration import CONFIRMED, DEST, FINISHED, MIGRATING, SOURCE, MigrationFacts
+from rtagent.model.usage import Usage
+from tests.support.device_states import (
+    PMEM,
+    addresses,
+    after,
+    built,
+    device_host,
+    policy,
+    released,
+)
+from tests.support.hosts import NOON, call, host, uid
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, PF_IDS, VF_IDS, vf
+from tests.support.stated_claims import given, stated
+
+OWNER = uid(77)
+
+
+def adopted(state, asked, **more):
+    """The state after an adoption, every invariant checked, and the claim."""
+    return after(state, adopt_claim(state, asked, call("adopt", **more), NOON))
+
+
+def conflicts(state, asked):
+    with pytest.raises(UnitConflict) as error:
+        adopt_claim(state, asked, call("adopt"), NOON)
+    return [(e["kind"], e["name"], e["owner_id"]) for e in error.value.kwargs["conflicts"]]
+
+
+def facts(kind=RESIZE, **more):
+    return MigrationFacts(uuid=uid(), migration_type=kind, **more)
+
+
+def test_claim_has_what_is_stated_and_is_active():
+    state, claim = adopted(
+        device_host(pci=policy(pmem=(PMEM,))),
+        stated(cpus=(2, 3), devices=[GPU_1], namespaces=["ns1"], flavor={"root_gb": 7}),
+    )
+    assert (claim.kind, claim.state, claim.expires_at) == (BUILD, ACTIVE, None)
+    assert claim.units == {
+        ("PCPU", "2"),
+        ("PCPU", "3"),
+        ("PCI", GPU_1),
+        ("RESOURCE", "ns1"),
+    }
+    assert state.usage.numa.pinned == {2: 1, 3: 1}
+    assert (state.usage.vcpus, state.usage.pcpus) == (0, 2)
+    assert (state.usage.memory_mb, state.usage.disk_mb) == (1024, 7 * 1024)
+
+
+def test_nothing_that_is_adopted_is_granted_to_another():
+    state, _ = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
+    _, claim = built(state, "gpu:1", vcpus=2, extra_specs={"hw:cpu_policy": "dedicated"})
+    assert addresses(claim) == [GPU_1]
+    assert claim.numa_topology.taken == {4, 5}
+
+
+def test_amounts_are_not_judged():
+    state, _ = adopted(device_host(), stated(flavor={"vcpus": 900, "root_gb": 100_000}))
+    assert state.usage.vcpus == 900
+
+
+def test_device_gets_what_its_record_has():
+    _, claim = adopted(device_host(), stated(devices=[given(vf(2), VF_IDS, dev_type=SRIOV_VF)]))
+    (device,) = claim.pci
+    assert (device.parent_addr, device.numa_node, device.request_id) == (PF_0, 0, "r")
+
+
+def test_assigned_resource_gets_what_its_inventory_has():
+    _, claim = adopted(device_host(pci=policy(pmem=(PMEM,))), stated(namespaces=["ns0"]))
+    (resource,) = claim.resources
+    assert (resource.parent_addr, resource.namespace.path) == (None, "/dev/dax0.0")
+
+
+def test_resource_without_an_inventory_is_held_all_the_same():
+    state, claim = adopted(device_host(), stated(namespaces=["ns7"]))
+    assert claim.resources[0].identifier == "ns7"
+    assert conflicts(state, stated(namespaces=["ns7"])) == [("RESOURCE", "ns7", claim.owner_id)]
+
+
+def test_device_without_a_record_is_recorded_as_absent_while_it_is_held():
+    state, claim = adopted(device_host({}), stated(devices=[GPU_0]))
+    assert addresses(claim) == [GPU_0]
+    assert (state.devices[GPU_0].present, state.devices[GPU_0].listed) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "expected"),
+    [
+        ({"cpus": (2, 3)}, {"cpus": (3,)}, [("PCPU", "3", OWNER)]),
+        ({"devices": [GPU_0, GPU_1]}, {"devices": [GPU_1]}, [("PCI", GPU_1, OWNER)]),
+        (
+            {"devices": [given(PF_0, PF_IDS, dev_type=SRIOV_PF)]},
+            {"devices": [given(vf(0), VF_IDS, dev_type=SRIOV_VF)]},
+            [("PCI", PF_0, OWNER)],
+        ),
+        (
+            {"devices": [given(vf(0), VF_IDS, dev_type=SRIOV_VF)]},
+            {"devices": [given(PF_0, PF_IDS, dev_type=SRIOV_PF)]},
+            [("PCI", vf(0), OWNER)],
+        ),
+        (
+            {"cpus": (2,), "devices": [GPU_0]},
+            {"cpus": (2,), "devices": [GPU_0]},
+            [("PCPU", "2", OWNER), ("PCI", GPU_0, OWNER)],
+        ),
+    ],
+)
+def test_units_of_another_owner_are_a_conflict_that_names_them(held, asked, expected):
+    state, _ = adopted(device_host(), stated(OWNER, **held))
+    assert conflicts(state, stated(**asked)) == expected
+
+
+def test_message_of_a_conflict_names_unit_claim_and_owner():
+    state, claim = adopted(device_host(), stated(OWNER, cpus=(2,)))
+    with pytest.raises(
+        UnitConflict,
+        match=f"^host CPU 2 is held by claim {claim.uuid} of instance {OWNER}$",
+    ):
+        adopt_claim(state, stated(cpus=(2,)), call(), NOON)
+
+
+def test_request_that_contradicts_itself_is_a_conflict():
+    functions = [given(PF_0, PF_IDS, dev_type=SRIOV_PF), given(vf(0), VF_IDS, dev_type=SRIOV_VF)]
+    with pytest.raises(ClaimConflict, match="both allocated"):
+        adopt_claim(device_host(), stated(devices=functions), call(), NOON)
+
+
+def test_idle_siblings_of_an_isolated_guest_are_kept():
+    isolated = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"}
+    _, claim = adopted(device_host(), stated(cpus=(2, 4), flavor={"extra_specs": isolated}))
+    assert claim.numa_topology.kept == {3, 5}
+    assert claim.pcpus == 2
+
+
+def test_flavor_that_no_claim_could_have_is_adopted():
+    odd = {"hw:cpu_policy": "no such policy"}
+    _, claim = adopted(device_host(), stated(cpus=(2,), flavor={"extra_specs": odd}))
+    assert claim.numa_topology.taken == {2}
+
+
+def test_owner_has_one_claim_outside_moves():
+    state, claim = built(device_host(), owner=OWNER)
+    with pytest.raises(ClaimConflict, match=claim.uuid):
+        adopt_claim(state, stated(OWNER), call(), NOON)
+
+
+def test_uuid_of_another_claim_is_a_conflict():
+    state, claim = built(device_host())
+    with pytest.raises(ClaimConflict, match=claim.uuid):
+        adopt_claim(state, stated(), call(operation_id=claim.uuid), NOON)
+
+
+def test_host_that_was_never_observed_adopts_nothing():
+    with pytest.raises(NodeNotReady):
+        adopt_claim(host(None), stated(), call(), NOON)
+
+
+def test_claim_of_a_move_is_the_second_one_and_may_share_units():
+    state, _ = adopted(device_host(), stated(OWNER, cpus=(2, 3), devices=[GPU_0]))
+    move = facts()
+    state, second = adopted(
+        state, stated(OWNER, cpus=(2, 3, 4), devices=[GPU_0, GPU_1], migration=move)
+    )
+    assert (second.kind, second.state, second.migration_uuid) == (RESIZE, ACTIVE, move.uuid)
+    record = state.migrations[move.uuid]
+    assert (record.role, record.status, record.claim_uuid) == (DEST, FINISHED, second.uuid)
+    assert dict(state.units)["PCI", GPU_0] == OWNER
+    for again in (stated(OWNER, migration=move), stated(OWNER, migration=facts()), stated(OWNER)):
+        with pytest.raises(ClaimConflict):
+            adopt_claim(state, again, call(), NOON)
+
+
+def test_claim_at_the_source_of_a_move_is_outgoing():
+    move = facts(LIVE_MIGRATION, status="accepted")
+    state, claim = adopted(device_host(), stated(OWNER, migration=move, role=SOURCE))
+    assert (claim.kind, claim.state, claim.migration_uuid) == (BUILD, OUTGOING, move.uuid)
+    assert (state.migrations[move.uuid].role, state.migrations[move.uuid].status) == (
+        SOURCE,
+        "accepted",
+    )
+
+
+@pytest.mark.parametrize("order", [(SOURCE, DEST), (DEST, SOURCE)])
+def test_both_claims_of_a_move_on_one_host_are_adopted_in_any_order(order):
+    state, move, made = device_host(), facts(), {}
+    for role in order:
+        state, made[role] = adopted(state, stated(OWNER, migration=move, role=role))
+    assert (made[SOURCE].state, made[DEST].state) == (OUTGOING, ACTIVE)
+    record = state.migrations[move.uuid]
+    assert (record.role, record.claim_uuid, record.status) == (DEST, made[DEST].uuid, FINISHED)
+
+
+def test_claim_of_a_source_beside_a_claim_whose_move_is_not_stated():
+    state, _ = adopted(device_host(), stated(OWNER))
+    state, held = adopted(state, stated(OWNER, migration=facts(), role=SOURCE))
+    assert (held.kind, held.state) == (RESIZE, OUTGOING)
+    assert state.migrations[held.migration_uuid].status == MIGRATING
+
+
+def test_migration_of_another_instance_is_a_conflict():
+    move = facts(status=CONFIRMED)
+    state, _ = adopted(device_host(), stated(migration=move))
+    with pytest.raises(ClaimConflict, match=move.uuid):
+        adopt_claim(state, stated(migration=move), call(), NOON)
+
+
+def test_attached_devices_are_adopted_with_and_without_a_main_claim():
+    state, main = built(device_host(), owner=OWNER)
+    state, claim = adopted(state, stated(OWNER, devices=[GPU_0], attached=True))
+    assert (claim.kind, claim.state, addresses(claim)) == (ATTACH, ACTIVE, [GPU_0])
+    assert (claim.vcpus, claim.memory_mb, claim.disk_mb) == (0, 0, 0)
+    state, other = adopted(state, stated(devices=[GPU_1], attached=True))
+    assert [*released(state, main).claims] == [other.uuid]
+
+
+def test_adopted_claim_is_released_like_any_other():
+    state, claim = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
+    state = released(state, claim)
+    assert not state.units and state.usage == Usage()

@@ -1,0 +1,51 @@
+"""Devices and assigned resources that a caller states."""
+
+from rtagent.lifecycle.stated_units import completed_device, completed_resource, unrecorded
+from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.device import MdevType
+from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, device_host, policy
+from tests.support.pci_hosts import GPU_0, PF_0, VF_IDS, gpu, record, vf
+from tests.support.stated_claims import given
+
+
+def test_recorded_devices_are_not_recorded_again():
+    state = device_host()
+    assert unrecorded(state, [given(GPU_0)]) == ()
+    (made,) = unrecorded(state, [given("0000:99:00.0", numa_node=1)])
+    assert (made.address, made.device.product_id, made.device.numa_node) == (
+        "0000:99:00.0",
+        "13f1",
+        1,
+    )
+    assert (made.present, made.listed) == (False, False)
+
+
+def test_device_keeps_its_request_and_gets_the_rest_from_its_record():
+    state = device_host(pci=policy(report_in_placement=True))
+    stated = given(vf(0), VF_IDS, request_id="port", parent_addr="0000:00:00.0", managed=False)
+    made = completed_device(state, stated)
+    assert (made.request_id, made.parent_addr, made.dev_type) == ("port", PF_0, "type-VF")
+    assert made.managed
+    assert completed_device(state, given(GPU_0)).provider is not None
+
+
+def test_resource_of_a_parent_device_gets_its_parent():
+    supported = MdevType(id=VGPU_TYPE.type, device_api="vfio-pci", available_instances=2)
+    card = gpu(GPU_0, mdev_types=(supported,))
+    state = device_host(record([card]), pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,)))
+    (mdevs,) = (each for each in state.resource_inventories if each.provider)
+    mdev = AssignedResource(resource_class="VGPU", identifier=mdevs.identifiers[0])
+    assert completed_resource(state, mdev).parent_addr == GPU_0
+    namespace = AssignedResource(resource_class=PMEM.resource_class, identifier="ns1")
+    made = completed_resource(state, namespace)
+    assert (made.parent_addr, made.namespace) == (None, NAMESPACES[1])
+    assert made.provider == state.node.uuid
+
+
+def test_resource_without_an_inventory_stays_as_stated():
+    stated = AssignedResource(
+        resource_class="VGPU", identifier=f"{GPU_0}/nvidia-11/0", parent_addr=GPU_0
+    )
+    made = completed_resource(device_host(), stated)
+    assert (made.parent_addr, made.identifier) == (GPU_0, stated.identifier)
+    assert made.provider is not None
