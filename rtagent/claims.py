@@ -24,6 +24,7 @@ from rtagent.model.decision import Decision, Granted, Refused, created
 from rtagent.model.instance import InstanceFacts, InstanceUpdate, is_gone
 from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
+from rtagent.model.owners import main_claims
 from rtagent.model.request import BuildRequest
 
 
@@ -33,10 +34,13 @@ def build(
     call: Call,
     now: datetime,
     required: Requirements | None = None,
+    *,
+    active: bool = False,
 ) -> Decision:
     """Claim resources for a build: a claim in state `building`, leased.
 
     :param required: the requirements of the request under the node's policy, if they are known.
+    :param active: the domain is about to be started: the claim is in state `active`.
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimConflict: the owner has a live claim, or another claim has the uuid.
     :raises NodeNotReady: the host was never observed.
@@ -49,7 +53,7 @@ def build(
     if isinstance(allocated, Refused):
         return allocated
     claim = replace(
-        new_claim(state, request, call, now, required.usage),
+        new_claim(state, request, call, now, required.usage, active=active),
         numa_topology=allocated.numa_topology,
         pci=allocated.pci,
         resources=allocated.resources,
@@ -137,7 +141,7 @@ def count_build(state: NodeState, succeeded: bool, call: Call, now: datetime) ->
 
 
 def _check_no_claim(state: NodeState, owner_id: str, claim_uuid: str) -> None:
-    claims = state.claims_of(owner_id)
+    claims = main_claims(state.claims_of(owner_id))
     if claims:
         raise ClaimConflict(
             f"instance {owner_id} has the live claim {claims[0].uuid} here",

@@ -137,12 +137,12 @@ class PciDeviceNotFound(RequestError):
 
 
 class PciDevicesNotClaimed(RequestError):
-    """The attach claims of the call have the devices ``claimed``, and not all of ``devices``."""
+    """The claims of the call have the devices ``claimed``, and not all of ``devices``."""
 
     @property
     def message(self) -> str:
         asked, has = (", ".join(self.kwargs[key]) for key in ("devices", "claimed"))
-        whose = f"the attach claims of instance {self.kwargs['owner_id']} that this call is for"
+        whose = f"the claims of instance {self.kwargs['owner_id']} that this call is for"
         return f"{asked}: {whose} have {has or 'no devices'}"
 
 

@@ -128,13 +128,14 @@ class ResourceTracker:
 
     # -- claims ---------------------------------------------------------------------------------
 
-    def instance_claim(self, request: BuildRequest, call: Call) -> Claim:
+    def instance_claim(self, request: BuildRequest, call: Call, *, active: bool = False) -> Claim:
         """Claim resources for a build.
 
+        :param active: activate the claim at once, because its domain is about to be started.
         :raises ComputeResourcesUnavailable: ClaimConflict: ClaimExpired: Unavailable:
         """
         return self._operations.create(
-            lambda state, now: claims.build(state, request, call, now), call
+            lambda state, now: claims.build(state, request, call, now, active=active), call
         )
 
     def instance_claims(
@@ -230,13 +231,16 @@ class ResourceTracker:
 
     # -- devices --------------------------------------------------------------------------------
 
-    def claim_pci_devices(self, request: AttachRequest, call: Call) -> Claim:
+    def claim_pci_devices(
+        self, request: AttachRequest, call: Call, *, active: bool = False
+    ) -> Claim:
         """Claim devices for a guest that is here.
 
+        :param active: activate the claim at once, because the devices are about to be attached.
         :raises ComputeResourcesUnavailable: ClaimNotFound: ClaimConflict: ClaimExpired:
         """
         return self._operations.create(
-            lambda state, now: attach.claim_devices(state, request, call, now), call
+            lambda state, now: attach.claim_devices(state, request, call, now, active=active), call
         )
 
     def allocate_pci_devices(self, owner_id: str, claim_uuid: str, call: Call) -> Claim:

@@ -25,7 +25,7 @@ from rtagent.lifecycle.unit_conflicts import held_by_others
 from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event
-from rtagent.model.claim import ACTIVE, ATTACH, BUILD, OUTGOING, Claim
+from rtagent.model.claim import ATTACH, BUILD, OUTGOING, Claim
 from rtagent.model.decision import Granted
 from rtagent.model.migration import ARRIVED_STATUS, DEST, MOVING_STATUS, SOURCE, Migration
 from rtagent.model.new_claim import new_claim
@@ -111,12 +111,12 @@ def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -
     assignment = _assignment(state, request)
     usage = NOTHING if request.attached else _usage(request, assignment or Assignment())
     build = BuildRequest(instance=request.instance)
+    claim = new_claim(state, build, call, now, usage, active=True)
     at_source = request.migration is not None and request.role == SOURCE
     return replace(
-        new_claim(state, build, call, now, usage),
-        state=OUTGOING if at_source else ACTIVE,
+        claim,
+        state=OUTGOING if at_source else claim.state,
         kind=_kind(state, request),
-        expires_at=None,
         migration_uuid=request.migration.uuid if request.migration is not None else None,
         numa_topology=assignment,
         pci=tuple(completed_device(state, each) for each in request.devices),

@@ -27,10 +27,14 @@ from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import attached_requests
 
 
-def claim_devices(state: NodeState, request: AttachRequest, call: Call, now: datetime) -> Decision:
+def claim_devices(
+    state: NodeState, request: AttachRequest, call: Call, now: datetime, *, active: bool = False
+) -> Decision:
     """Claim devices for a guest that has a claim here: a claim in state `building`, leased.
 
     A request's own NUMA policy applies; without one, the guest's does.
+
+    :param active: the devices are about to be attached: the claim is in state `active`.
 
     :raises AllocationMismatch: its allocations are not what it needs.
     :raises ClaimNotFound: the instance has no live claim that they could be added to.
@@ -56,7 +60,7 @@ def claim_devices(state: NodeState, request: AttachRequest, call: Call, now: dat
         provider_mapping=request.provider_mapping,
     )
     claim = replace(
-        new_claim(state, build, call, now),
+        new_claim(state, build, call, now, active=active),
         kind=ATTACH,
         pci=fitted.devices,
     )
@@ -110,15 +114,15 @@ def end(
         if chosen[0].kind != ATTACH or chosen[0].owner_id != owner_id:
             raise ClaimNotFound(claim_uuid=claim_uuid)
     if devices:
-        chosen = _having(chosen, owner_id, devices)
+        chosen = with_devices(chosen, owner_id, devices)
     events = (_without(claim, verb, devices, state, now) for claim in chosen)
     return granted(state, call, now, *events)
 
 
-def _having(
+def with_devices(
     claims: tuple[Claim, ...], owner_id: str, devices: Collection[str]
 ) -> tuple[Claim, ...]:
-    """The claims that have one of the devices.
+    """Return those claims of an owner that have one of the devices.
 
     :raises PciDevicesNotClaimed: no claim has some of them.
     """

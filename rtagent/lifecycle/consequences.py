@@ -62,17 +62,20 @@ def _attached_ends(state: NodeState, events: Sequence[Event], now: datetime) -> 
     """The ends of attach claims when every main claim older than them has ended.
 
     A main claim that is younger was made by a move, and has their devices itself. How old a
-    quarantined claim is may be unknown: it ends with all main claims.
+    quarantined claim is may be unknown: it ends with all main claims, and so does one that was made
+    before every main claim.
     """
     ended = {event.after.uuid for event in events if event.after.state == RELEASED}
     for owner in sorted({event.after.owner_id for event in events if event.after.uuid in ended}):
         claims = state.claims_of(owner)
-        every_main = all(claim.uuid in ended for claim in claims if claim.kind != ATTACH)
-        all_ended = True
+        every = [claim.uuid for claim in claims if claim.kind != ATTACH]
+        older: list[str] = []
         for claim in claims:
             if claim.kind != ATTACH:
-                all_ended = all_ended and claim.uuid in ended
-            elif claim.uuid not in ended and (every_main if claim.quarantined else all_ended):
+                older.append(claim.uuid)
+                continue
+            mains = every if claim.quarantined else older or every
+            if claim.uuid not in ended and mains and ended.issuperset(mains):
                 after = transition(claim, "release", state, now)
                 reason = "the claim that it was added to has ended"
                 yield Event(before=claim, after=after, action="release", reason=reason)

@@ -39,6 +39,8 @@ LIFE_CYCLE: Mapping[str, Mapping[str, str]] = {
     # The same for some of the devices of an attach claim; the others stay claimed.
     "unclaim_devices": {BUILDING: BUILDING},
     "free_devices": {ACTIVE: ACTIVE},
+    # Any claim: the program that embeds the tracker knows that the guest lacks some of its devices.
+    "give_back": {BUILDING: BUILDING, ACTIVE: ACTIVE, INCOMING: INCOMING, OUTGOING: OUTGOING},
     # Moves, at the source: the guest leaves; it is elsewhere for good; it is back.
     "start_move_out": {ACTIVE: OUTGOING, OUTGOING: OUTGOING},
     "drop_move_claim_at_source": {ACTIVE: RELEASED, OUTGOING: RELEASED},
@@ -73,7 +75,9 @@ METHOD_NAMES: Mapping[str, str] = {
 #: Verbs of attach claims only.
 ATTACH_VERBS = frozenset({"unclaim", "free", "unclaim_devices", "free_devices"})
 #: Verbs that no RPC method has.
-INTERNAL_VERBS = frozenset({"stay", "appear", "expire", "suspect", "trust", "evacuated"})
+INTERNAL_VERBS = frozenset(
+    {"give_back", "stay", "appear", "expire", "suspect", "trust", "evacuated"}
+)
 
 
 def transition(claim: Claim, verb: str, state: NodeState, now: datetime, **other: object) -> Claim:

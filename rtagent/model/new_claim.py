@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rtagent.model.change import Call
-from rtagent.model.claim import BUILDING, Claim
+from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 from rtagent.model.usage import NOTHING, Usage
@@ -20,10 +20,13 @@ def new_claim(
     call: Call,
     now: datetime,
     usage: Usage = NOTHING,
+    *,
+    active: bool = False,
 ) -> Claim:
     """Make a claim in state `building`, leased. Its uuid is the call's operation id.
 
     :param usage: vCPUs, CPUs, memory and disk that it requires.
+    :param active: make it in state `active`, without a lease.
     """
     instance = request.instance
     return Claim(
@@ -32,14 +35,14 @@ def new_claim(
         node=state.node.hypervisor_hostname,
         node_uuid=state.node.uuid,
         owner_id=instance.uuid,
-        state=BUILDING,
+        state=ACTIVE if active else BUILDING,
         vcpus=usage.vcpus,
         pcpus=usage.pcpus,
         memory_mb=usage.memory_mb,
         disk_mb=usage.disk_mb,
         created_at=_after_others(state, instance.uuid, now),
         updated_at=now,
-        expires_at=lease_end(state, now),
+        expires_at=None if active else lease_end(state, now),
         revision=state.revision + 1,
         instance=instance.facts(),
         flavor=instance.flavor,

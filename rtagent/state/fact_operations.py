@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
@@ -28,4 +31,36 @@ class FactOperations:
         """
         return self._operations.change(
             lambda state, now: adopt_claim(state, request, call, now), call
+        )
+
+    def release_claims(
+        self,
+        owner_id: str,
+        call: Call,
+        claim_uuids: Collection[str] | None = None,
+        *,
+        reason: str = "",
+    ) -> None:
+        """Release these claims of an owner in one transaction, in whatever state they are.
+
+        :param claim_uuids: None: all. Claims that have ended are no error.
+        :param reason: for the history.
+        :raises ClaimNotFound: a claim is another owner's.
+        """
+        self._operations.execute(
+            lambda state, now: release_claims(state, owner_id, claim_uuids, call, now, reason), call
+        )
+
+    def give_back_devices(
+        self, owner_id: str, devices: Collection[str], call: Call, claim_uuid: str | None = None
+    ) -> None:
+        """Give back devices of an owner's claims, main and attach claims. An attach claim without
+        any device ends.
+
+        :param devices: addresses. :param claim_uuid: only of this claim; None: of all.
+        :raises PciDevicesNotClaimed: the claims do not have all of them. :raises ClaimNotFound:
+        """
+        self._operations.execute(
+            lambda state, now: give_back_devices(state, owner_id, devices, call, now, claim_uuid),
+            call,
         )

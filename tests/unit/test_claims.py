@@ -147,3 +147,10 @@ def test_refusal_names_every_reason_nearest_miss_first():
     refused = claims.build(host(), request(9, 16385, 300), call(), NOON)
     assert isinstance(refused, Refused)
     assert [r.resource for r in refused.reasons] == ["MEMORY_MB", "VCPU", "DISK_GB"]
+
+
+def test_active_build_has_no_lease():
+    granted = claims.build(host(), request(), call(), NOON, active=True)
+    (claim,) = granted.claims
+    assert (claim.state, claim.expires_at) == (ACTIVE, None)
+    host().fold(granted.change).check()

@@ -6,6 +6,7 @@ import pytest
 
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted, Refused
 from tests.support.hosts import call, host, request
 from tests.support.trackers import claim, release, tracker_on
@@ -65,3 +66,13 @@ def test_concurrent_callers_are_never_granted_more_than_the_host_has():
 def test_repr_shows_the_state_and_whether_claims_are_granted():
     tracker = tracker_on(MemoryStore())
     assert repr(tracker).endswith(" granting>")
+
+
+def test_claim_is_made_and_activated_in_one_call():
+    tracker, asked, same = tracker_on(MemoryStore()), request(), call()
+    before = tracker.snapshot().revision
+    made = tracker.instance_claim(asked, same, active=True)
+    assert (made.state, made.expires_at) == (ACTIVE, None)
+    assert tracker.snapshot().revision == before + 1
+    assert tracker.instance_claim(asked, same, active=True) == made
+    assert not tracker.lapsed()

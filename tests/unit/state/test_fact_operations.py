@@ -64,3 +64,22 @@ def test_node_that_drains_adopts():
         claim(tracker)
     tracker.facts.adopt_claim(stated(), call("adopt"))
     assert len(tracker.snapshot().claims) == 1
+
+
+def test_claims_are_released_and_devices_given_back(store):
+    tracker, owner = tracker_on(store), uid()
+    asked = stated(owner, cpus=(2,), devices=[GPU_0, GPU_1])
+    main = tracker.facts.adopt_claim(asked, call("adopt"))
+    more = tracker.facts.adopt_claim(stated(owner, attached=True), call("adopt"))
+
+    tracker.facts.give_back_devices(owner, [GPU_0], call("give_back"), main.uuid)
+    assert [each.address for each in stored_state(store).claims[main.uuid].pci] == [GPU_1]
+    other = tracker.facts.adopt_claim(stated(devices=[GPU_0]), call("adopt"))
+    tracker.facts.release_claims(owner, call("release"), [more.uuid])
+    assert {*stored_state(store).claims} == {main.uuid, other.uuid}
+    same = call("release")
+    tracker.facts.release_claims(owner, same, reason="deleted")
+    tracker.facts.release_claims(owner, same, reason="deleted")
+    assert [*stored_state(store).claims] == [other.uuid]
+    with pytest.raises(ClaimExpired):
+        tracker.facts.adopt_claim(asked, call("adopt", operation_id=main.uuid))

@@ -1,0 +1,149 @@
+"""Ends of claims and of devices that the embedding program states."""
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent import claims
+from rtagent.errors import ClaimNotFound, PciDevicesNotClaimed
+from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
+from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, OUTGOING, PCI
+from rtagent.model.pci_devices import PciDevices
+from tests.support.device_states import (
+    ONE_TIME,
+    addresses,
+    attached,
+    built,
+    device_host,
+    policy,
+    running,
+)
+from tests.support.hosts import NOON, call, request, uid
+from tests.support.move_host import GUEST, LARGE, Host, facts
+from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, two_gpus_and_a_nic, vf
+
+
+def released(state, owner, uuids=None, **more):
+    decision = release_claims(state, owner, uuids, call("release"), NOON, **more)
+    new = state.fold(decision.change)
+    new.check()
+    return new, decision
+
+
+def gave_back(state, owner, *devices, claim_uuid=None):
+    decision = give_back_devices(state, owner, devices, call("give_back"), NOON, claim_uuid)
+    new = state.fold(decision.change)
+    new.check()
+    return new, decision
+
+
+def moving():
+    """A host on which a guest with a device is being resized, its claims in order."""
+    here = Host().with_devices(two_gpus_and_a_nic())
+    here.build(replace(LARGE, extra_specs={"pci_passthrough:alias": "gpu:1"}))
+    move = facts()
+    here.claim_move(move, replace(LARGE, extra_specs={"pci_passthrough:alias": "gpu:2"}))
+    here.start_move_out(move)
+    return here.state, here.state.claims_of(GUEST)
+
+
+def test_all_claims_of_an_owner_are_released_at_once():
+    state, main = built(device_host(), "gpu:1")
+    state, _ = attached(running(state, main), main, "vf")
+    state, other = built(state)
+    state, decision = released(state, main.owner_id, reason="deleted by the conductor")
+    assert [*state.claims] == [other.uuid]
+    assert not state.units
+    assert {event.reason for event in decision.change.events} == {"deleted by the conductor"}
+
+
+def test_claims_are_released_in_every_state_of_a_move():
+    state, (source, dest) = moving()
+    assert (source.state, dest.state) == (OUTGOING, INCOMING)
+    assert [*released(state, GUEST, [source.uuid])[0].claims] == [dest.uuid]
+    left, _ = released(state, GUEST, [dest.uuid])
+    assert [*left.claims] == [source.uuid]
+    assert left.migrations[dest.migration_uuid].status == "error"
+    assert not released(state, GUEST)[0].claims
+
+
+def test_attach_claims_end_with_the_claim_that_is_named():
+    state, main = built(device_host())
+    state, claim = attached(state, main, "vf")
+    assert [*released(state, main.owner_id, [claim.uuid])[0].claims] == [main.uuid]
+    assert not released(state, main.owner_id, [main.uuid])[0].claims
+
+
+def test_release_is_idempotent_and_may_precede_the_creation():
+    state, main = built(device_host())
+    state, _ = released(state, main.owner_id, [main.uuid])
+    _, decision = released(state, main.owner_id, [main.uuid])
+    assert [each.operation_id for each in decision.change.operations if each.ended] == [main.uuid]
+    assert released(state, uid())[0].claims == state.claims
+
+
+def test_claim_of_another_owner_is_not_found():
+    state, main = built(device_host())
+    with pytest.raises(ClaimNotFound, match=main.uuid):
+        release_claims(state, uid(), [main.uuid], call(), NOON)
+    with pytest.raises(ClaimNotFound, match=main.uuid):
+        give_back_devices(state, uid(), [GPU_0], call(), NOON, main.uuid)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_main_claim_gives_back_one_device_and_keeps_the_rest(active):
+    state, main = built(device_host(), "gpu:2,vf:1")
+    state = running(state, main) if active else state
+    before = state.claims[main.uuid]
+    state, decision = gave_back(state, main.owner_id, GPU_0)
+    left = state.claims[main.uuid]
+    assert addresses(left) == [GPU_1, vf(0)]
+    assert (left.state, left.expires_at) == (before.state, before.expires_at)
+    assert left.state == (ACTIVE if active else BUILDING)
+    assert set(state.units) == {(PCI, GPU_1), (PCI, vf(0))}
+    (event,) = decision.change.events
+    assert (event.action, event.reason) == ("give_back", f"gave back {GPU_0}")
+    assert addresses(built(state, "gpu:1")[1]) == [GPU_0]
+
+
+def test_main_claim_without_devices_stays_and_attach_claim_ends():
+    state, main = built(device_host(), "gpu:1")
+    state, claim = attached(state, main, "gpu", "vf")
+    state, _ = gave_back(state, main.owner_id, GPU_0, GPU_1)
+    assert addresses(state.claims[main.uuid]) == []
+    assert addresses(state.claims[claim.uuid]) == [vf(0)]
+    state, decision = gave_back(state, main.owner_id, vf(0))
+    assert [*state.claims] == [main.uuid]
+    assert [event.action for event in decision.change.events] == ["release"]
+
+
+def test_device_that_two_claims_share_is_given_back_by_one_or_both():
+    state, (source, dest) = moving()
+    assert (addresses(source), addresses(dest)) == ([GPU_0], [GPU_0, GPU_1])
+    one, _ = gave_back(state, GUEST, GPU_0, claim_uuid=source.uuid)
+    assert one.units[PCI, GPU_0] == GUEST
+    both, _ = gave_back(state, GUEST, GPU_0)
+    assert set(both.units) == {(PCI, GPU_1)}
+
+
+def test_device_that_is_not_claimed_is_refused():
+    state, main = built(device_host(), "gpu:1")
+    with pytest.raises(PciDevicesNotClaimed, match=f"^{GPU_1}: the claims of .* have {GPU_0}$"):
+        give_back_devices(state, main.owner_id, [GPU_0, GPU_1], call(), NOON)
+
+
+def test_device_for_one_use_is_quarantined():
+    state = device_host(pci=policy(ONE_TIME + SPECS))
+    tagged = {
+        address: replace(each, tags=replace(each.tags, one_time_use=True))
+        for address, each in state.devices.items()
+    }
+    state, main = built(replace(state, devices=PciDevices(tagged)), "gpu:2")
+    state, _ = gave_back(state, main.owner_id, GPU_0)
+    assert state.devices[GPU_0].quarantine
+    assert state.devices[GPU_1].quarantine is None
+
+
+def test_released_owner_may_claim_again():
+    state, main = built(device_host())
+    state, _ = released(state, main.owner_id)
+    assert claims.build(state, request(owner=main.owner_id), call(), NOON).claims
