@@ -30,7 +30,8 @@ from rtagent.pci.requests import attached_requests
 def claim_devices(
     state: NodeState, request: AttachRequest, call: Call, now: datetime, *, active: bool = False
 ) -> Decision:
-    """Claim devices for a guest that has a claim here: a claim in state `building`, leased.
+    """Claim devices for a guest that has a claim here, or whose cells the request names: a claim in
+    state `building`, leased.
 
     A request's own NUMA policy applies; without one, the guest's does.
 
@@ -45,7 +46,7 @@ def claim_devices(
         raise NodeNotReady("what this host is made of is not known yet")
     owner = request.instance.uuid
     main = next((claim for claim in state.claims_of(owner) if claim.kind != ATTACH), None)
-    if main is None:
+    if main is None and request.cells is None:
         raise ClaimNotFound(owner_id=owner)
     if call.operation_id in state.claims:
         raise ClaimConflict(
@@ -150,15 +151,18 @@ def _without(
     return Event(before=claim, after=after, action=verb, reason=f"gave back {given}")
 
 
-def _fit(state: NodeState, main: Claim, request: AttachRequest) -> FittedDevices | Refused:
-    flavor, owner = main.flavor, main.owner_id
+def _fit(state: NodeState, main: Claim | None, request: AttachRequest) -> FittedDevices | Refused:
+    guest, owner = main or request.instance, request.instance.uuid
+    flavor, cells = guest.flavor, request.cells
     numa = numa_requirements(
-        flavor.vcpus, flavor.memory_mb, flavor.extra_specs, main.image.properties
+        flavor.vcpus, flavor.memory_mb, flavor.extra_specs, guest.image.properties
     )
     policy = numa.pci_numa_affinity_policy
     requests = attached_requests(request.pci_requests, state.policy.pci.aliases, policy)
     shares = attached_shares(state, request, requests)
     devices = device_fit(state, owner, requests, reusable_by(state, owner, ()), shares)
     assert devices is not None, "an attach request names at least one device"
-    cells = (main.numa_topology or Assignment()).cells
-    return devices.fit(frozenset(cell.id for cell in cells))
+    if cells is None:
+        assigned = main.numa_topology if main is not None else None
+        cells = frozenset(cell.id for cell in (assigned or Assignment()).cells)
+    return devices.fit(cells)

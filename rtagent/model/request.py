@@ -81,12 +81,15 @@ class AttachRequest(Value, frozen=True, kw_only=True):
     """Claim devices for a guest that is here.
 
     :ivar allocations: see `BuildRequest`: of the whole guest, with the devices to attach.
+    :ivar cells: the host cells of the guest, as a fact that the embedding program knows; then the
+        guest needs no claim here. Empty: it has no NUMA topology. None: those of its claim.
     """
 
     instance: Instance
     pci_requests: tuple[PciRequest, ...]
     allocations: Allocations | None = None
     provider_mapping: ProviderMapping = {}
+    cells: frozenset[int] | None = None
 
 
 class BuildRequest(Value, frozen=True, kw_only=True):

@@ -18,9 +18,11 @@ from rtagent.errors import (
 from rtagent.lifecycle import attach
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, DAMAGED, PCI
 from rtagent.model.decision import Refused
-from rtagent.model.instance import InstanceUpdate
+from rtagent.model.flavor import Flavor
+from rtagent.model.instance import Instance, InstanceUpdate, PciRequest
 from rtagent.model.node_state import restore
 from rtagent.model.pci_devices import PciDevices
+from rtagent.model.request import AttachRequest
 from tests.support.device_states import (
     ONE_TIME,
     addresses,
@@ -301,3 +303,61 @@ def test_attach_claims_of_other_owners_are_kept():
     state, claim = attached(state, other, "gpu")
     assert claim.uuid in released(state, main).claims
     assert addresses(claim) == [GPU_0]
+
+
+def without_a_claim(cells=frozenset(), *aliases, owner=None, **flavor):
+    """A request for a guest without a claim here."""
+    size = {"vcpus": 1, "memory_mb": 1024, **flavor}
+    return AttachRequest(
+        instance=Instance(uuid=owner or uid(), flavor=Flavor(**size)),
+        pci_requests=tuple(PciRequest(count=1, alias_name=alias) for alias in aliases),
+        cells=cells,
+    )
+
+
+def test_guest_without_a_claim_gets_devices_near_the_cells_that_are_named():
+    required = {"extra_specs": {"hw:pci_numa_affinity_policy": "required"}}
+    for cells, expected in (({0}, [GPU_0]), ({1}, [GPU_1]), (set(), [GPU_0])):
+        asked = without_a_claim(frozenset(cells), "gpu", **required)
+        _, claim = after(device_host(), attach.claim_devices(device_host(), asked, call(), NOON))
+        assert (claim.kind, claim.state, claim.vcpus) == (ATTACH, BUILDING, 0)
+        assert addresses(claim) == expected
+    asked = without_a_claim(frozenset({1}), "vf", **required)
+    assert isinstance(attach.claim_devices(device_host(), asked, call(), NOON), Refused)
+
+
+def test_cells_that_are_named_take_precedence_over_those_of_the_claim():
+    pinned = {"hw:cpu_policy": "dedicated", "hw:pci_numa_affinity_policy": "required"}
+    state, main = built(device_host(), extra_specs=pinned)
+    asked = replace(attaching(main, "gpu"), cells=frozenset({1}))
+    _, claim = after(state, attach.claim_devices(state, asked, call(), NOON))
+    assert addresses(claim) == [GPU_1]
+
+
+def test_devices_are_claimed_and_activated_at_once():
+    state, main = built(device_host())
+    decision = attach.claim_devices(state, attaching(main, "gpu"), call(), NOON, active=True)
+    _, claim = after(state, decision)
+    assert (claim.state, claim.expires_at) == (ACTIVE, None)
+
+
+def test_devices_that_were_claimed_before_the_guest_end_with_it():
+    owner, state = uid(7), device_host()
+    for alias in ("gpu", "vf"):
+        asked = without_a_claim(frozenset(), alias, owner=owner)
+        state, first = after(state, attach.claim_devices(state, asked, call(), NOON, active=True))
+    assert len(ended(state, owner, "free", first.uuid).claims) == 1
+    state, main = built(state, owner=owner)
+    assert len(ended(state, owner, "free", first.uuid).claims) == 2
+    state, third = attached(state, main, "vf")
+    assert len(ended(state, owner, "unclaim", third.uuid).claims) == 3
+    assert not released(state, main).claims
+
+
+def test_devices_without_a_guest_are_counted_and_survive_a_restart():
+    asked = without_a_claim(frozenset(), "gpu")
+    state, claim = after(device_host(), attach.claim_devices(device_host(), asked, call(), NOON))
+    again = restore(stored(state), state.policy)
+    again.check()
+    assert again.units == state.units and again.claims == state.claims
+    assert not ended(again, claim.owner_id, "unclaim").claims
