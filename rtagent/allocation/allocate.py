@@ -74,7 +74,8 @@ def allocate(
 ) -> Allocated | Refused:
     """Choose cells, CPUs, pages, devices and assigned resources for a new claim.
 
-    The resources of the owner's other claims on this host are reused first (a move on one host).
+    The resources of the owner's other claims on this host are reused first (a move on one host),
+    unless ``share_devices`` is off.
     Every step runs even if another one fails, so that a refusal has all reasons.
 
     :param shares: what Placement allocated to the claim; None: the agent chooses.
@@ -82,7 +83,8 @@ def allocate(
     """
     if state.topology is None:
         raise NodeNotReady("the topology of this host is not known yet")
-    reusable = reusable_by(state, owner_id, state.claims_of(owner_id))
+    shared = state.claims_of(owner_id) if state.policy.share_devices else ()
+    reusable = reusable_by(state, owner_id, shared)
     shortfalls = tuple(capacity.shortfalls(state, owner_id, required.usage, required.limits))
     others = foreign(ProviderPools(state), required.assigned_resources)
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
@@ -250,6 +252,7 @@ def _device_fit(
         sockets={cell.id: cell.sockets for cell in state.topology.cells},
         reusable=reusable,
         shares=shares,
+        order=state.policy.pci.order,
     )
 
 

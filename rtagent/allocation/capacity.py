@@ -29,6 +29,7 @@ class Capacity(Value, frozen=True, kw_only=True):
     Free quantities may be negative. A request for none of a resource fits all the same.
 
     :ivar disk_checked: False: the disk is shared, and Placement counts it.
+    :ivar amounts_checked: False: Placement decides on vCPUs, memory and disk.
     """
 
     free_vcpus: int
@@ -40,19 +41,21 @@ class Capacity(Value, frozen=True, kw_only=True):
     total_memory_mb: int
     total_disk_mb: int
     disk_checked: bool = True
+    amounts_checked: bool = True
 
     def fits(self, vcpus: int, pcpus: int, memory_mb: int, disk_mb: int) -> bool:
         """Return whether the host as a whole has enough for a new owner, without limits of its own.
 
         CPUs are not checked if the host has no dedicated ones: the NUMA fit names the option.
         """
-        return (
+        if self.total_pcpus and not _fits(pcpus, self.free_pcpus, self.total_pcpus):
+            return False
+        return not self.amounts_checked or (
             vcpus <= self.total_vcpus
             and (vcpus <= self.free_vcpus or not vcpus)
             and memory_mb <= self.total_memory_mb
             and (memory_mb <= self.free_memory_mb or not memory_mb)
             and (not self.disk_checked or _fits(disk_mb, self.free_disk_mb, self.total_disk_mb))
-            and (not self.total_pcpus or _fits(pcpus, self.free_pcpus, self.total_pcpus))
         )
 
 
@@ -81,6 +84,7 @@ def capacity_of(state: NodeState) -> Capacity:
         total_memory_mb=has.memory_mb.total,
         total_disk_mb=has.disk_mb.total,
         disk_checked=not state.policy.placement.disk_provider,
+        amounts_checked=state.policy.judge_amounts,
     )
 
 
@@ -203,6 +207,8 @@ def _checks(
     after = owner_usage(claims, domain_usage, reuse=reuse, new=usage)
     others = state.usage.minus(state.usage_of(owner_id))
     for resource, field, unit in _RESOURCES:
+        if resource != "PCPU" and not state.policy.judge_amounts:
+            continue  # whatever the limits are: Placement decides
         if resource == "PCPU" and not inventory.pcpus.total:
             continue  # the NUMA fit refuses the claim and names the option
         if resource == "DISK_GB" and state.policy.placement.disk_provider and field not in limits:

@@ -61,13 +61,14 @@ def shares_of(
     pools = ProviderPools(state)
     parts = _Parts(pools, request.allocations)
     lenient = kind in _WITH_SOURCE
+    needed = required.allocated if state.policy.judge_amounts else {}
     devices, mismatches = device_shares.build(
         pools, state, required.devices, request.allocations, request.provider_mapping
     )
     check(
         (
             *parts.misplaced(lenient=lenient),
-            *parts.of_the_host(required.allocated, lenient=lenient),
+            *parts.of_the_host(needed, lenient=lenient),
             *parts.of_resources(state, required.assigned_resources),
             *parts.of_quantities(foreign(pools, required.assigned_resources), lenient=lenient),
             *parts.of_contexts(required.mem_encryption),

@@ -1,10 +1,11 @@
-"""[claims]: the lease of a claim, the retention of records, and how a resize is counted."""
+"""[claims]: leases, the retention of records, and how claims are counted and judged."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 from rtagent.model.base import Value
+from rtagent.model.pci_policy import DeviceOrder
 
 GROUP = "claims"
 
@@ -44,7 +45,45 @@ Count only the larger of the two claims that an instance has while it is resized
   host CPUs, because only one of the two guests ever runs. A resize then fits a host that is nearly
   full.
 
-In both cases the new claim reuses the devices that the instance has already.
+In both cases the new claim reuses the devices that the instance has already, unless
+``same_host_device_reuse`` is false.
+""",
+    ),
+    cfg.BoolOpt(
+        "same_host_device_reuse",
+        default=True,
+        mutable=True,
+        help="""
+Let the two claims that an instance has while it is resized on its own host share devices and other
+assigned resources.
+
+* True: the new claim gets the devices that the instance has already, and further ones.
+* False: the new claim gets devices that no claim has. A resize needs the devices of both claims at
+  the same time, as in Nova.
+""",
+    ),
+    cfg.BoolOpt(
+        "judge_amounts",
+        default=True,
+        mutable=True,
+        help="""
+Refuse a claim for which the host as a whole has too few vCPUs, or too little memory or disk.
+
+False: these amounts are counted and published, and Placement alone decides on them. A claim that
+follows allocations in Placement may then differ from them in VCPU, PCPU, MEMORY_MB and DISK_GB.
+Dedicated CPUs, NUMA cells, pages, devices and assigned resources are judged in both cases.
+""",
+    ),
+    cfg.StrOpt(
+        "device_order",
+        default="first",
+        choices=[
+            ("first", "the lowest addresses"),
+            ("last", "the highest addresses of a pool, as Nova assigns them"),
+        ],
+        mutable=True,
+        help="""
+Which of several PCI devices a claim gets that are equal for its guest.
 """,
     ),
 ]
@@ -56,3 +95,6 @@ class Claims(Value, frozen=True, kw_only=True):
     claim_expiry_time: int
     operation_retention: int
     same_host_resize_reuse: bool
+    same_host_device_reuse: bool
+    judge_amounts: bool
+    device_order: DeviceOrder

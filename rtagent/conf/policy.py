@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from msgspec.structs import replace
+
 from rtagent.conf.claims import Claims
 from rtagent.conf.compute import Compute
 from rtagent.conf.default import Default
@@ -51,11 +53,13 @@ def make_policy(
         reserved_disk_mb=default.reserved_host_disk_mb,
         claim_expiry_time=claims.claim_expiry_time,
         same_host_resize_reuse=claims.same_host_resize_reuse,
+        judge_amounts=claims.judge_amounts,
+        share_devices=claims.same_host_device_reuse,
         cpu_allocation_ratio=ratio("cpu", recorded.cpu),
         ram_allocation_ratio=ratio("ram", recorded.ram),
         disk_allocation_ratio=ratio("disk", recorded.disk),
         numa=numa,
-        pci=pci,
+        pci=replace(pci, order=claims.device_order),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
@@ -38,6 +39,10 @@ class EnabledMdevType(Value, frozen=True, kw_only=True):
     max_instances: int | None
 
 
+#: Which of equal devices a claim gets: the lowest addresses, or the highest (as in Nova).
+DeviceOrder = Literal["first", "last"]
+
+
 class PciPolicy(Value, frozen=True, kw_only=True):
     """Options of PCI devices, parsed.
 
@@ -46,6 +51,7 @@ class PciPolicy(Value, frozen=True, kw_only=True):
     :ivar mdev_types: ``[devices] enabled_mdev_types`` and the sections ``[mdev_<type>]``.
     :ivar pmem: ``[libvirt] pmem_namespaces``.
     :ivar report_in_placement: ``[pci] report_in_placement``.
+    :ivar order: ``[claims] device_order``.
     """
 
     specs: tuple[DeviceSpec, ...] = ()
@@ -53,3 +59,4 @@ class PciPolicy(Value, frozen=True, kw_only=True):
     mdev_types: tuple[EnabledMdevType, ...] = ()
     pmem: tuple[ResourceInventory, ...] = ()
     report_in_placement: bool = False
+    order: DeviceOrder = "first"

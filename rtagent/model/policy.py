@@ -66,6 +66,9 @@ class Policy(Value, frozen=True, kw_only=True):
     :ivar claim_expiry_time: the term of a lease, in seconds.
     :ivar same_host_resize_reuse: the two claims of a resize on one host count as the larger of the
         two, resource by resource. Otherwise they count as their sum.
+    :ivar judge_amounts: vCPUs, memory and disk of the host as a whole can refuse a claim. Otherwise
+        they are counted only, because Placement decides on them.
+    :ivar share_devices: the claims of a resize on one host share devices and assigned resources.
     :ivar max_sev_guests: the most guests with AMD SEV; None: as many as the host supports.
     :ivar numa: CPU sets, pages, packing.
     :ivar pci: which devices are available, and under which aliases.
@@ -80,6 +83,8 @@ class Policy(Value, frozen=True, kw_only=True):
     disk_allocation_ratio: Decimal = Decimal(1)
     claim_expiry_time: int = 300
     same_host_resize_reuse: bool = False
+    judge_amounts: bool = True
+    share_devices: bool = True
     max_sev_guests: int | None = None
     numa: NumaPolicy = NumaPolicy()
     pci: PciPolicy = PciPolicy()

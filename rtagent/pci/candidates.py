@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.device import VF_TYPES, PciDevice
+from rtagent.model.pci_policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.matching import Eligible
-from rtagent.pci.pools import DeviceClass, device_classes
+from rtagent.pci.pools import DeviceClass, device_classes, last_first
 from rtagent.pci.requests import DeviceRequest
 from rtagent.pci.shares import DeviceShares
 
@@ -143,13 +144,16 @@ def candidates(
     owner_id: str,
     reusable: Mapping[str, str],
     shares: DeviceShares | None = None,
+    order: DeviceOrder = "first",
 ) -> tuple[Candidates, ...]:
     """Return the candidates of each request.
 
     :param reusable: the purposes of devices that the owner uses and may reuse, by address.
-    :param shares: see `Candidates`.
+    :param shares: see `Candidates`. :param order: of equal devices.
     """
     available = allocations.available(owner_id, reusable) if requests else ()
+    if order == "last":
+        available = last_first(available)
     return tuple(
         _candidates(request, allocations, available, reusable, shares) for request in requests
     )
@@ -195,7 +199,7 @@ def suits(recorded: PciDevice, request: DeviceRequest) -> bool:
     return any(criteria.matches(recorded) for criteria in request.alternatives)
 
 
-def _preference(recorded: PciDevice, allocations: DeviceAllocations) -> tuple[int, bool, str]:
+def _preference(recorded: PciDevice, allocations: DeviceAllocations) -> tuple[int, bool]:
     """Return a sort key. The devices that other requests are most likely to need come last.
 
     These are devices with many tags, and virtual functions whose physical function has no virtual
@@ -215,4 +219,4 @@ def _preference(recorded: PciDevice, allocations: DeviceAllocations) -> tuple[in
         and parent in allocations.devices
         and not allocations.has_used_vf(parent)
     )
-    return tag_count, first_vf, recorded.address
+    return tag_count, first_vf

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.device import AssignedDevice, PciDevice
+from rtagent.model.pci_policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.candidates import GuestCells, candidates
 from rtagent.pci.matching import Eligible, function_choices, match
@@ -47,6 +48,7 @@ class DeviceFit:
         values are their purposes (`AssignedDevice.purpose`). An attach claim reuses no devices.
     :param shares: the devices that Placement allocated: all of them are assigned, and of reported
         devices no others. None: any devices.
+    :param order: which of equal devices are preferred.
     """
 
     def __init__(
@@ -60,13 +62,16 @@ class DeviceFit:
         sockets: Mapping[int, frozenset[int]] | None = None,
         reusable: Mapping[str, str] | None = None,
         shares: DeviceShares | None = None,
+        order: DeviceOrder = "first",
         max_choices: int = MAX_CHOICES,
     ) -> None:
         self._requests, self._devices, self._where = requests, allocations.devices, where
         self._sockets, self._max_choices = sockets or {}, max_choices
         self._provider_of = provider_of
         self._shares = shares
-        self._candidates = candidates(requests, allocations, owner_id, reusable or {}, shares)
+        self._candidates = candidates(
+            requests, allocations, owner_id, reusable or {}, shares, order
+        )
         self._results: dict[frozenset[int], FittedDevices | Refused] = {}
 
     def fit(self, cells: frozenset[int] = frozenset()) -> FittedDevices | Refused:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
 from rtagent.model.device import PciDevice, Tags
@@ -87,6 +89,17 @@ def pools(available: Iterable[DeviceClass]) -> tuple[Pool, ...]:
     for device_class in available:
         grouped.setdefault(_pool_key(device_class.example), []).append(device_class)
     return tuple(sorted(map(_pool, grouped.values()), key=_first_address))
+
+
+def last_first(available: Iterable[DeviceClass]) -> tuple[DeviceClass, ...]:
+    """Return the classes with the highest addresses of each pool first, as Nova takes them. The
+    order of the pools stays.
+    """
+    return tuple(
+        replace(each, addresses=each.addresses[::-1])
+        for pool in pools(available)
+        for each in reversed(pool.classes)
+    )
 
 
 def _pool(classes: Sequence[DeviceClass]) -> Pool:

@@ -109,13 +109,16 @@ def with_capacity(
     return [
         host
         for host in hosts
-        if vcpus <= (has := host.capacity).total_vcpus
-        and (vcpus <= has.free_vcpus or not vcpus)
-        and memory_mb <= has.total_memory_mb
-        and (memory_mb <= has.free_memory_mb or not memory_mb)
-        and (
-            not has.disk_checked
-            or (disk_mb <= has.total_disk_mb and (disk_mb <= has.free_disk_mb or not disk_mb))
+        if (
+            not (has := host.capacity).amounts_checked
+            or (
+                vcpus <= has.total_vcpus
+                and (vcpus <= has.free_vcpus or not vcpus)
+                and memory_mb <= has.total_memory_mb
+                and (memory_mb <= has.free_memory_mb or not memory_mb)
+                and (not has.disk_checked or disk_mb <= has.total_disk_mb)
+                and (not has.disk_checked or disk_mb <= has.free_disk_mb or not disk_mb)
+            )
         )
         and (not pcpus or has.fits(vcpus, pcpus, memory_mb, disk_mb))
     ]

@@ -153,10 +153,15 @@ def _policy(rng: random.Random, there: Host) -> Policy:
         ram_allocation_ratio=Decimal(rng.choice(RATIOS)),
         disk_allocation_ratio=Decimal(rng.choice(RATIOS)),
         same_host_resize_reuse=rng.choice([False, True]),
+        judge_amounts=not one_in(rng, 5),
+        share_devices=rng.choice([False, True]),
         max_sev_guests=rng.choice([None, 1]),
         numa=numa,
         pci=PciPolicy(
-            aliases=ALIASES, mdev_types=MDEV_TYPES, report_in_placement=rng.choice([False, True])
+            aliases=ALIASES,
+            mdev_types=MDEV_TYPES,
+            report_in_placement=rng.choice([False, True]),
+            order=rng.choice(["first", "last"]),
         ),
         placement=PlacementPolicy(
             disk_provider=uid(99) if one_in(rng, 5) else None,

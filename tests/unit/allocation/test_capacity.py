@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.change import Change
-from rtagent.model.decision import Granted, ReasonCode
+from rtagent.model.decision import Granted, ReasonCode, Refused
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.request import Limits
-from tests.support.hosts import NOON, call, host, request, uid
+from tests.support.hosts import NOON, PINNED, PINNING, call, host, request, uid
 
 
 def decide(state, asked):
@@ -131,3 +131,34 @@ def test_shared_disk_is_not_checked_here_unless_the_request_limits_it():
     assert filled(state, request(1, 1, 101)).usage.disk_mb == 101 * 1024
     refused = decide(state, request(1, 1, 101, limits=Limits(disk_gb=50)))
     assert not isinstance(refused, Granted)
+
+
+UNJUDGED = {"judge_amounts": False, "numa": PINNING}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(900, 1),
+        request(1, 100_000),
+        request(1, 1, 5000),
+        request(2, 1, limits=Limits(vcpu=1, memory_mb=1, disk_gb=0)),
+    ],
+)
+def test_amounts_that_are_not_judged_refuse_nothing_and_are_counted(asked):
+    state = host(**UNJUDGED)
+    assert isinstance(decide(replace(state, policy=host(numa=PINNING).policy), asked), Refused)
+    after = filled(state, asked)
+    assert after.usage.vcpus == asked.instance.flavor.vcpus
+    assert after.usage.memory_mb == asked.instance.flavor.memory_mb
+    assert after.usage.disk_mb == asked.instance.flavor.root_gb * 1024
+
+
+def test_cells_and_cpus_are_judged_although_amounts_are_not():
+    state = host(**UNJUDGED)
+    for specs in ({"hw:cpu_policy": "dedicated"}, {"hw:numa_nodes": "1"}):
+        refused = decide(state, request(9, 1, extra_specs=specs))
+        assert isinstance(refused, Refused)
+    state = filled(state, request(3, 1, extra_specs=PINNED))
+    refused = decide(state, request(4, 1, extra_specs=PINNED))
+    assert "PCPU" in {reason.resource for reason in refused.reasons}

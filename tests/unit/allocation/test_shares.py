@@ -122,6 +122,57 @@ def refused(state, whole, mapping=None, aliases="", **arguments):
     return [str(reason) for reason in decision.reasons]
 
 
+# -- amounts that Placement decides on ------------------------------------------------------------
+
+
+def unjudged(state):
+    return replace(state, policy=replace(state.policy, judge_amounts=False))
+
+
+@pytest.mark.parametrize("root", [{"VCPU": 7}, {"MEMORY_MB": 0}, {"DISK_GB": 5}, {"PCPU": 1}])
+def test_amounts_that_are_not_judged_may_differ_from_the_allocations(root):
+    assert mismatches(device_host(), allocations(**root))
+    claimed(unjudged(device_host()), allocations(**root))
+
+
+def test_device_part_alone_says_how_many_devices_come_from_which_provider():
+    """Each request gets its number of devices from the providers that are named for it."""
+    state = unjudged(pci_host())
+    whole = {
+        pci(PF_0): Allocation(resources={VF_CLASS: 1}),
+        pci(PF_1): Allocation(resources={VF_CLASS: 2}),
+    }
+    ports = tuple(
+        PciRequest(count=count, request_id=name, alias_name="vf", source="neutron_port")
+        for name, count in (("one", 1), ("two", 2))
+    )
+    for mapping, expected in (
+        ({"one": (pci(PF_0),), "two": (pci(PF_1),)}, {"one": {PF_0}, "two": {PF_1}}),
+        ({"one": (pci(PF_1),), "two": (pci(PF_0), pci(PF_1))}, {"one": {PF_1}}),
+    ):
+        instance = {"pci_requests": ports}
+        _, claim = claimed(state, whole, mapping, instance=instance)
+        parents = {
+            name: {each.parent_addr for each in claim.pci if each.request_id == name}
+            for name in expected
+        }
+        assert parents == expected
+        assert sorted(each.parent_addr for each in claim.pci) == [PF_0, PF_1, PF_1]
+    assert mismatches(state, whole, instance={"pci_requests": ports[:1]})
+
+
+def test_attached_devices_come_from_the_providers_that_are_named():
+    state, main = built(unjudged(pci_host()))
+    asked = replace(
+        attaching(main, "vf"),
+        pci_requests=(PciRequest(count=2, request_id="r", alias_name="vf"),),
+        allocations={pci(address): Allocation(resources={VF_CLASS: 1}) for address in (PF_0, PF_1)},
+        provider_mapping={"r": (pci(PF_0), pci(PF_1))},
+    )
+    _, claim = after(state, attach.claim_devices(state, asked, call(), NOON))
+    assert [each.parent_addr for each in claim.pci] == [PF_0, PF_1]
+
+
 # -- quantities of the host -----------------------------------------------------------------------
 
 

@@ -307,3 +307,11 @@ def test_group_of_a_network_that_is_listed_at_a_reload_is_read(tmp_path):
     conf_.mutate_config_files()
 
     assert read(conf_).numa_policy.networks == NetworkPolicy(physnets={"other": frozenset({1})})
+
+
+def test_claims_are_judged_and_share_devices_as_the_options_say(tmp_path: Path):
+    policy = settings(tmp_path, "").policy(Ratios())
+    assert (policy.judge_amounts, policy.share_devices, policy.pci.order) == (True, True, "first")
+    text = "[claims]\njudge_amounts = no\nsame_host_device_reuse = no\ndevice_order = last\n"
+    policy = settings(tmp_path, text).policy(Ratios())
+    assert (policy.judge_amounts, policy.share_devices, policy.pci.order) == (False, False, "last")

@@ -9,8 +9,11 @@ from tests.support.pci_hosts import (
     addresses,
     device_fit,
     gpu,
+    nic,
     record,
     requests_for,
+    used_by,
+    vf,
 )
 
 #: By cell: two cells share a socket, and the sockets of the last are unknown.
@@ -64,3 +67,37 @@ def test_preferred_leaves_near_devices_to_required():
     requests = (preferring, replace(requiring, request_id="second"))
     devices = record([gpu(GPU_0, 0), gpu(GPU_1, 1)])
     assert addresses(device_fit(devices, requests).fit(frozenset({0}))) == [GPU_1, GPU_0]
+
+
+def test_last_of_equal_devices_are_preferred_on_request():
+    devices = record([gpu(f"0000:0{number}:00.0") for number in range(1, 6)])
+    for order, expected in (
+        ("first", ["0000:01:00.0", "0000:02:00.0"]),
+        ("last", ["0000:04:00.0", "0000:05:00.0"]),
+    ):
+        assert addresses(device_fit(devices, requests_for("gpu:2"), order=order).fit()) == expected
+
+
+def test_near_devices_come_before_the_last_ones():
+    devices = record([gpu("0000:01:00.0", 0), gpu("0000:02:00.0", 0), gpu("0000:03:00.0", 1)])
+    requests = requests_for("gpu:1", "preferred")
+    fit = device_fit(devices, requests, order="last").fit(frozenset({0}))
+    assert addresses(fit) == ["0000:02:00.0"]
+
+
+def test_last_device_is_of_the_first_pool():
+    """The pools keep their order, and virtual functions of several cards are one pool."""
+    cards = [*nic("0000:20:00.0", 2, numa_node=0), *nic("0000:21:00.0", 2, numa_node=0)]
+    functions = [replace(each, parent_ifname=None) for each in cards if each.parent_addr]
+    far = [each for each in nic("0000:a0:00.0", 2, numa_node=1) if each.parent_addr]
+    devices = record([*functions, *far])
+    fit = device_fit(devices, requests_for("vf:3"), order="last").fit()
+    assert addresses(fit) == [vf(1), vf(0, "0000:21:00.0"), vf(1, "0000:21:00.0")]
+
+
+def test_devices_that_are_reused_come_before_the_last_ones():
+    devices = record([gpu(GPU_0), gpu(GPU_1)])
+    used = used_by("me", GPU_0)
+    requests = requests_for("gpu:1")
+    fit = device_fit(devices, requests, used, order="last", reusable={GPU_0: "gpu"}).fit()
+    assert addresses(fit) == [GPU_0]

@@ -1,8 +1,10 @@
 """A resize on one host: both claims are here, and one guest is."""
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.errors import ClaimConflict, IllegalTransition
+from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.change import Change
 from rtagent.model.decision import Refused
 from rtagent.model.flavor import Flavor
@@ -153,6 +155,32 @@ def test_devices_of_the_owner_are_reused_and_shared_by_both_claims():
     here.finish_move(again)
     here.drop_at_source(again)
     assert here.allocated() == {GPU_0: GUEST, GPU_1: GUEST}
+
+
+def test_devices_are_not_shared_if_the_policy_says_so():
+    three = record([gpu(GPU_0), gpu(GPU_1), gpu("0000:89:00.0")])
+    here = Host.named(1, share_devices=False).with_devices(three)
+    here.build(gpus("gpu:1"))
+    migration = facts()
+    grown = here.claim_move(migration, gpus("gpu:2"), old=gpus("gpu:1"))
+    assert [device.address for device in grown.pci] == [GPU_1, "0000:89:00.0"]
+    here.drop_at_dest(migration)
+    assert here.allocated() == {GPU_0: GUEST}
+    refused = here.try_move(facts(), gpus("gpu:3"))
+    assert isinstance(refused, Refused)
+    assert [(reason.resource, reason.available) for reason in refused.reasons] == [("PCI gpu", 2)]
+
+
+def test_assigned_resources_are_not_shared_if_the_policy_says_so():
+    for share, expected in ((True, ["ns0"]), (False, ["ns1"])):
+        here = Host.named(1, share_devices=share)
+        inventory = ResourceInventory(
+            provider="", resource_class="CUSTOM_PMEM_NAMESPACE_4GB", identifiers=("ns0", "ns1")
+        )
+        here.state = replace(here.state, resource_inventories=(inventory,))
+        here.build(replace(SMALL, extra_specs={"hw:pmem": "4GB"}))
+        grown = here.claim_move(facts(), replace(LARGE, extra_specs={"hw:pmem": "4GB"}))
+        assert [unit.identifier for unit in grown.resources] == expected
 
 
 def test_attach_claim_ends_with_its_main_claim_and_the_move_keeps_its_device():
