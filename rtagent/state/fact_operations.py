@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
+from rtagent.lifecycle import moves
 from rtagent.lifecycle.adopt_claim import adopt_claim
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
+from rtagent.model.decision import Granted
+from rtagent.model.migration import MigrationFacts
+from rtagent.model.node_state import NodeState
 from rtagent.state.operations import Operations
 
 
@@ -64,3 +69,21 @@ class FactOperations:
             lambda state, now: give_back_devices(state, owner_id, devices, call, now, claim_uuid),
             call,
         )
+
+    def settle_move(
+        self, owner_id: str, facts: MigrationFacts, outcome: moves.Outcome, call: Call
+    ) -> None:
+        """Record the outcome of a move, whatever steps of it were reported.
+
+        :param facts: with the nodes of the move, so that a claim which the guest has at its
+            destination is not taken for the one that it leaves.
+        :raises IllegalTransition: the move had another outcome.
+        :raises ClaimNotFound: ClaimExpired: the guest has arrived, and the move has no claim here.
+        :raises ClaimConflict: the migration is another instance's, or of another type.
+        """
+
+        def rule(state: NodeState, now: datetime) -> Granted:
+            move = moves.move_context(state, owner_id, facts, "settle_move", call, now)
+            return moves.settle(move, outcome)
+
+        self._operations.execute(rule, call)

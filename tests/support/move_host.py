@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.lifecycle import attach, moves
-from rtagent.lifecycle.moves import MoveContext
+from rtagent.lifecycle.moves import MoveContext, Outcome
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.decision import Decision, Granted
@@ -144,6 +144,9 @@ class Host:
 
     def drop(self, migration: MigrationFacts, owner: str = GUEST) -> None:
         self.moved(moves.drop_move_claim, "drop_move_claim", migration, owner)
+
+    def settle(self, migration: MigrationFacts, outcome: Outcome, owner: str = GUEST) -> None:
+        self.moved(lambda move: moves.settle(move, outcome), "settle_move", migration, owner)
 
     def update(self, vm_state: str, task_state: str | None = None, owner: str = GUEST) -> None:
         update = InstanceUpdate(uuid=owner, vm_state=vm_state, task_state=task_state)

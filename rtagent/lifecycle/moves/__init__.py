@@ -12,11 +12,13 @@ from rtagent.lifecycle.moves.finish import (
     drop_move_claim_at_dest,
     drop_move_claim_at_source,
 )
+from rtagent.lifecycle.moves.outcome import Outcome, settle
 from rtagent.lifecycle.moves.records import ended, purge
 from rtagent.lifecycle.moves.source import finish_revert, start_move_out
 
 __all__ = [
     "MoveContext",
+    "Outcome",
     "drop_move_claim",
     "drop_move_claim_at_dest",
     "drop_move_claim_at_source",
@@ -26,5 +28,6 @@ __all__ = [
     "move_claim",
     "move_context",
     "purge",
+    "settle",
     "start_move_out",
 ]

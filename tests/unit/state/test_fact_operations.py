@@ -6,10 +6,16 @@ from rtagent.db.engine import open_engine
 from rtagent.db.memory import MemoryStore
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
-from rtagent.errors import ClaimConflict, ClaimExpired, NodeDraining, UnitConflict
+from rtagent.errors import (
+    ClaimConflict,
+    ClaimExpired,
+    IllegalTransition,
+    NodeDraining,
+    UnitConflict,
+)
 from rtagent.model.claim import RESIZE
 from rtagent.model.migration import MigrationFacts
-from tests.support.hosts import call, uid
+from tests.support.hosts import NODE, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1
 from tests.support.stated_claims import stated
 from tests.support.trackers import claim, release, stored_state, tracker_on
@@ -83,3 +89,23 @@ def test_claims_are_released_and_devices_given_back(store):
     assert [*stored_state(store).claims] == [other.uuid]
     with pytest.raises(ClaimExpired):
         tracker.facts.adopt_claim(asked, call("adopt", operation_id=main.uuid))
+
+
+def test_outcome_of_a_move_is_recorded(store):
+    tracker, owner = tracker_on(store), uid()
+    facts = MigrationFacts(
+        uuid=uid(),
+        migration_type=RESIZE,
+        source_node=NODE.hypervisor_hostname,
+        dest_node=NODE.hypervisor_hostname,
+    )
+    tracker.facts.adopt_claim(stated(owner), call("adopt"))
+    new = tracker.facts.adopt_claim(stated(owner, migration=facts), call("adopt"))
+    same = call("settle_move")
+    for _ in range(2):
+        tracker.facts.settle_move(owner, facts, "confirmed", same)
+    found = stored_state(store)
+    assert [*found.claims] == [new.uuid]
+    assert found.migrations[facts.uuid].status == "confirmed"
+    with pytest.raises(IllegalTransition):
+        tracker.facts.settle_move(owner, facts, "reverted", call("settle_move"))
