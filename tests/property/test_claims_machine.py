@@ -22,8 +22,10 @@ from rtagent.errors import (
     CommitUnknown,
     ComputeResourcesUnavailable,
     StoreUnavailable,
+    UnitConflict,
 )
 from rtagent.model.instance import InstanceUpdate
+from rtagent.model.migration import MigrationFacts
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import (
@@ -37,6 +39,7 @@ from tests.support.hosts import (
     request,
     uid,
 )
+from tests.support.stated_claims import stated
 from tests.support.trackers import enroll
 
 MEMORY_ROOM = math.floor((16384 - 500) * Fraction(11, 10))
@@ -66,7 +69,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.make = lambda: ResourceTracker(self.store, self.clock, enroll(self.store, self.policy))
         self.tracker = self.make()
         self.audit_now()
-        self.book = {}  # claim uuid -> {owner, state, vcpus, memory_mb, disk_mb}
+        self.book = {}  # claim uuid -> {owner, kind, state, vcpus, memory_mb, disk_mb}
         self.ended = set()
         self.lapses = {}  # claim uuid -> when the lease ends
         self.foreign = {}  # domain uuid -> (vcpus, memory_mb) that the last audit counted
@@ -120,20 +123,60 @@ class ClaimsMachine(RuleBasedStateMachine):
         memory_mb=st.sampled_from([100, 4000, 9000]),
         root_gb=st.sampled_from([0, 30]),
         pinned=st.booleans(),
+        active=st.booleans(),
     )
-    def claim(self, owner, vcpus, memory_mb, root_gb, pinned):
+    def claim(self, owner, vcpus, memory_mb, root_gb, pinned, active):
         build = request(vcpus, memory_mb, root_gb, owner=owner)
         if pinned and self.dedicated:
             build = request(vcpus, 100, owner=owner, extra_specs=PINNED)
         uuid = uid()
-        self.try_claim(build, uuid)
+        self.try_claim(build, uuid, active)
         return build, uuid
 
     @rule(again=asked)
     def claim_again(self, again):
         self.try_claim(*again)
 
-    def try_claim(self, build, uuid):
+    @rule(
+        target=asked,
+        owner=st.sampled_from(OWNERS),
+        cpus=st.sets(st.sampled_from(sorted(range(8))), max_size=3),
+        memory_mb=st.sampled_from([100, 4000, 9000]),
+        moved=st.booleans(),
+    )
+    def adopt(self, owner, cpus, memory_mb, moved):
+        """State what an instance has, whatever the host has left, alone or for a move."""
+        pins, uuid = frozenset(cpus) & self.dedicated, uid()
+        memory_mb = 100 if pins else memory_mb
+        facts = MigrationFacts(uuid=uid(), migration_type="resize") if moved else None
+        asked = stated(owner, cpus=sorted(pins), memory_mb=memory_mb, migration=facts)
+        live = [c for c in self.book.values() if c["owner"] == owner]
+        blocked = len(live) > 1 or (not moved and any(c["kind"] == "build" for c in live))
+        taken = sorted(pins - self.free_pins(owner))
+        try:
+            made = self.tracker.facts.adopt_claim(asked, call("adopt", operation_id=uuid))
+        except UnitConflict as error:
+            assert not blocked
+            conflicts = error.kwargs["conflicts"]
+            assert [each["name"] for each in conflicts] == [str(cpu) for cpu in taken]
+            assert all(each["owner_id"] != owner for each in conflicts)
+        except ClaimConflict:
+            assert blocked
+        else:
+            assert not blocked and not taken
+            assert pinned_to(made) == pins
+            self.book[uuid] = {
+                "owner": owner,
+                "kind": "resize" if moved else "build",
+                "state": "active",
+                "pins": pins,
+                "vcpus": 0 if pins else 1,
+                "memory_mb": memory_mb,
+                "disk_mb": 0,
+            }
+        return request(1, 100, owner=owner), uuid
+
+    def try_claim(self, build, uuid, active=False):
         owner, flavor = build.instance.uuid, build.instance.flavor
         pinned = bool(flavor.extra_specs)
         quantities = {
@@ -146,7 +189,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         )
         live = [u for u, c in self.book.items() if c["owner"] == owner]
         try:
-            made = self.tracker.instance_claim(build, call(operation_id=uuid))
+            made = self.tracker.instance_claim(build, call(operation_id=uuid), active=active)
         except ClaimExpired:
             assert uuid in self.ended
         except ClaimConflict:
@@ -160,8 +203,15 @@ class ClaimsMachine(RuleBasedStateMachine):
                 pins = pinned_to(made)
                 assert len(pins) == (flavor.vcpus if pinned else 0)
                 assert pins <= self.free_pins(owner), "given out twice"
-                self.book[uuid] = {"owner": owner, "state": "building", "pins": pins, **quantities}
-                self.lapses[uuid] = self.clock.monotonic() + 300
+                self.book[uuid] = {
+                    "owner": owner,
+                    "kind": "build",
+                    "state": "active" if active else "building",
+                    "pins": pins,
+                    **quantities,
+                }
+                if not active:
+                    self.lapses[uuid] = self.clock.monotonic() + 300
 
     @rule(claim=asked)
     def activate(self, claim):
@@ -194,6 +244,15 @@ class ClaimsMachine(RuleBasedStateMachine):
         _, uuid = claim
         getattr(self.tracker, verb)(uuid, call(verb))
         self.forget(uuid)
+
+    @rule(claim=asked, every=st.booleans())
+    def release_by_owner(self, claim, every):
+        build, uuid = claim
+        owner, asked = build.instance.uuid, call("release_claims")
+        self.tracker.facts.release_claims(owner, asked, None if every else [uuid])
+        mine = [u for u, c in self.book.items() if c["owner"] == owner]
+        for each in mine if every else [uuid]:
+            self.forget(each)
 
     @rule(owner=st.sampled_from(OWNERS), vm_state=st.sampled_from(["active", "deleted"]))
     def update(self, owner, vm_state):
@@ -276,6 +335,7 @@ class ClaimsMachine(RuleBasedStateMachine):
             self.tracker.instance_claim(build, call(operation_id=uuid))
         self.book[uuid] = {
             "owner": owner,
+            "kind": "build",
             "state": "building",
             "pins": frozenset(),
             **quantities,
@@ -291,6 +351,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         listed = {
             uuid: {
                 "owner": c.owner_id,
+                "kind": c.kind,
                 "state": c.state,
                 "vcpus": c.vcpus,
                 "memory_mb": c.memory_mb,

@@ -295,6 +295,24 @@ class DevicesMachine(RuleBasedStateMachine):
             self.model.end([uuid])
         self.model.quarantine_released(before)
 
+    def with_devices(self):
+        return sorted(uuid for uuid, claim in self.model.claims.items() if claim.devices)
+
+    @precondition(lambda self: self.with_devices())
+    @rule(data=st.data(), named=st.booleans())
+    def give_back(self, data, named):
+        """Give back some devices of any claim; an attach claim ends with its last one."""
+        uuid = data.draw(st.sampled_from(self.with_devices()))
+        claim = self.model.claims[uuid]
+        given = data.draw(st.sets(st.sampled_from(sorted(claim.devices)), min_size=1))
+        before = self.model.claimed()
+        asked = call("give_back_devices")
+        self.tracker.facts.give_back_devices(claim.owner, given, asked, uuid if named else None)
+        claim.devices -= given
+        if claim.kind == "attach" and not claim.devices:
+            self.model.end([uuid])
+        self.model.quarantine_released(before)
+
     @precondition(lambda self: self.model.devices)
     @rule(data=st.data(), reason=st.sampled_from(["for the operator", None, None]))
     def quarantine_or_clear(self, data, reason):
