@@ -29,7 +29,6 @@ class Capacity(Value, frozen=True, kw_only=True):
     Free quantities may be negative. A request for none of a resource fits all the same.
 
     :ivar disk_checked: False: the disk is shared, and Placement counts it.
-    :ivar amounts_checked: False: Placement decides on vCPUs, memory and disk.
     """
 
     free_vcpus: int
@@ -41,16 +40,19 @@ class Capacity(Value, frozen=True, kw_only=True):
     total_memory_mb: int
     total_disk_mb: int
     disk_checked: bool = True
-    amounts_checked: bool = True
 
-    def fits(self, vcpus: int, pcpus: int, memory_mb: int, disk_mb: int) -> bool:
+    def fits(
+        self, vcpus: int, pcpus: int, memory_mb: int, disk_mb: int, *, judged: bool = True
+    ) -> bool:
         """Return whether the host as a whole has enough for a new owner, without limits of its own.
 
         CPUs are not checked if the host has no dedicated ones: the NUMA fit names the option.
+
+        :param judged: the policy's ``judge_amounts``.
         """
         if self.total_pcpus and not _fits(pcpus, self.free_pcpus, self.total_pcpus):
             return False
-        return not self.amounts_checked or (
+        return not judged or (
             vcpus <= self.total_vcpus
             and (vcpus <= self.free_vcpus or not vcpus)
             and memory_mb <= self.total_memory_mb
@@ -84,7 +86,6 @@ def capacity_of(state: NodeState) -> Capacity:
         total_memory_mb=has.memory_mb.total,
         total_disk_mb=has.disk_mb.total,
         disk_checked=not state.policy.placement.disk_provider,
-        amounts_checked=state.policy.judge_amounts,
     )
 
 
@@ -149,7 +150,7 @@ def shortfalls(
     """
     if not limits and state.is_new(owner_id):
         required = usage.vcpus, usage.pcpus, usage.memory_mb, usage.disk_mb
-        if capacity_of(state).fits(*required):
+        if capacity_of(state).fits(*required, judged=state.policy.judge_amounts):
             return
     for check in _checks(state, owner_id, usage, limits):
         reason = check.shortfall(state.node.hypervisor_hostname)

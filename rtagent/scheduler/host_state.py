@@ -88,6 +88,16 @@ class HostState(Value, frozen=True, kw_only=True, weakref=True):
         return self.base
 
     @property
+    def judges_amounts(self) -> bool:
+        """Whether the agent refuses a claim for want of vCPUs, memory or disk."""
+        return self.replica.policy.judge_amounts
+
+    def fits(self, vcpus: int, pcpus: int, memory_mb: int, disk_mb: int) -> bool:
+        """Return whether the host as a whole has enough, see `Capacity.fits`."""
+        judged = self.judges_amounts
+        return self.capacity.fits(vcpus, pcpus, memory_mb, disk_mb, judged=judged)
+
+    @property
     def numa_topology(self) -> dict[str, Any] | None:
         """The cells, see `rtagent.state.compute_node.numa_topology`."""
         return numa_topology(self.replica)
@@ -105,20 +115,20 @@ class HostState(Value, frozen=True, kw_only=True, weakref=True):
 def with_capacity(
     hosts: Iterable[HostState], vcpus: int, pcpus: int, memory_mb: int, disk_mb: int
 ) -> list[HostState]:
-    """Return the hosts of which `Capacity.fits` is true, in one pass without calls."""
+    """Return the hosts of which `HostState.fits` is true, in one pass, mostly without calls."""
     return [
         host
         for host in hosts
         if (
-            not (has := host.capacity).amounts_checked
-            or (
-                vcpus <= has.total_vcpus
+            (
+                vcpus <= (has := host.capacity).total_vcpus
                 and (vcpus <= has.free_vcpus or not vcpus)
                 and memory_mb <= has.total_memory_mb
                 and (memory_mb <= has.free_memory_mb or not memory_mb)
                 and (not has.disk_checked or disk_mb <= has.total_disk_mb)
                 and (not has.disk_checked or disk_mb <= has.free_disk_mb or not disk_mb)
             )
+            or not host.judges_amounts
         )
-        and (not pcpus or has.fits(vcpus, pcpus, memory_mb, disk_mb))
+        and (not pcpus or host.fits(vcpus, pcpus, memory_mb, disk_mb))
     ]

@@ -86,7 +86,7 @@ class Search:
             return passing
         full = list[HostState]()
         for host in hosts:
-            if host.capacity.fits(*wanted):
+            if host.fits(*wanted):
                 continue
             if owner not in host.instance_uuids:
                 full.append(host)

@@ -63,19 +63,18 @@ def with_idle_domain(state: NodeState) -> NodeState:
 @given(policies, topologies, usages, usages)
 def test_capacity_is_the_agents_rule(policy, topology, used, wanted):
     state = NodeState(node=NODE, policy=policy, topology=topology, usage=used)
-    capacity = capacity_of(state)
+    seen = replace(HOST, capacity=capacity_of(state), replica=state)
     asked = wanted.vcpus, wanted.pcpus, wanted.memory_mb, wanted.disk_mb
     # An owner with a domain that uses nothing, so that each resource is judged by itself.
-    assert capacity.fits(*asked) == (not list(shortfalls(with_idle_domain(state), OWNER, wanted)))
-    assert capacity.fits(*asked) == (not list(shortfalls(state, OWNER, wanted)))
-    hosts = [replace(HOST, capacity=capacity)]
-    assert with_capacity(hosts, *asked) == [each for each in hosts if each.capacity.fits(*asked)]
+    assert seen.fits(*asked) == (not list(shortfalls(with_idle_domain(state), OWNER, wanted)))
+    assert seen.fits(*asked) == (not list(shortfalls(state, OWNER, wanted)))
+    assert with_capacity([seen], *asked) == ([seen] if seen.fits(*asked) else [])
 
 
 @given(policies, topologies, usages)
 def test_exactly_what_is_free_fits(policy, topology, used):
     state = NodeState(node=NODE, policy=policy, topology=topology, usage=used)
-    free = capacity_of(state)
+    free, judged = capacity_of(state), policy.judge_amounts
     wanted = Usage(
         vcpus=max(0, min(free.free_vcpus, free.total_vcpus)),
         memory_mb=max(0, min(free.free_memory_mb, free.total_memory_mb)),
@@ -83,6 +82,6 @@ def test_exactly_what_is_free_fits(policy, topology, used):
     )
     assert free.fits(wanted.vcpus, 0, wanted.memory_mb, wanted.disk_mb)
     more = replace(wanted, memory_mb=wanted.memory_mb + 1)
-    judged = policy.judge_amounts
-    assert free.fits(more.vcpus, 0, more.memory_mb, more.disk_mb) is not judged
+    fits = free.fits(more.vcpus, 0, more.memory_mb, more.disk_mb, judged=judged)
+    assert fits is not judged
     assert bool(list(shortfalls(state, OWNER, more))) is judged

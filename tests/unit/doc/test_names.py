@@ -102,4 +102,4 @@ def test_every_action_of_a_claims_history_is_explained():
     actions = {
         name for row in re.findall(r"\* - (.*)", table) for name in re.findall(r"``(\w+)``", row)
     }
-    assert actions == {"create", *LIFE_CYCLE}
+    assert actions == {"create", "adopt", *LIFE_CYCLE}
