@@ -7,13 +7,11 @@
     │   │   └── InvalidPciRequest          PciRequestAliasNotDefined
     │   ├── ClaimNotFound, NodeNotFound, PciDeviceNotFound, PciDevicesNotClaimed, RestoreNotFound,
     │   │   ConsumerNotFound               nothing here has that name
-    │   ├── ClaimConflict                  UnitConflict
-    │   ├── ClaimExpired, IllegalTransition, GuestRunning, DomainNotAdoptable,
-    │   │   ConsumerInUse, NodeDraining    the state of the claim or the domain does not allow it
+    │   ├── ClaimConflict (UnitConflict), ClaimExpired, IllegalTransition, GuestRunning,
+    │   │   DomainNotAdoptable, ConsumerInUse, NodeDraining   the state of the claim or the domain
     │   └── AllocationMismatch, ComputeResourcesUnavailable  refused, with reasons
     ├── Unavailable                        the same call may succeed later; crosses RPC
-    │   ├── NodeNotReady                   StoreRestored, DuplicateHost
-    │   ├── StoreUnavailable, StoreDamaged   the database is away, or damaged
+    │   ├── NodeNotReady (StoreRestored, DuplicateHost), StoreUnavailable, StoreDamaged
     │   ├── TakeoverPending, TrackerBusy, TooManyRequests   other agents or calls come first
     │   ├── AllocationNotWritten           the allocation of a new claim is not in Placement
     │   ├── HypervisorUnavailable, CpuPowerFailed   libvirt, or a host CPU for a guest
@@ -22,8 +20,7 @@
     │   └── CommitUnknown, RevisionConflict, WriterFenced, ChangeRejected, SchemaMismatch, ...
     ├── IdentityError                      this process must not write for this node
     ├── ConfigError                        the value of an option violates its rule
-    │   ├── PciConfigError                 PciConfigInvalidSpec, PciInvalidAlias
-    │   └── ProviderFileError              a provider file is invalid
+    │   └── PciConfigError (PciConfigInvalidSpec, PciInvalidAlias), ProviderFileError
     ├── PlacementError                     PlacementConflict, PlacementUnavailable
     └── InvariantViolated                  a defect in rtagent: granting stops
 
@@ -303,8 +300,7 @@ class CpuPowerFailed(HypervisorUnavailable):
 
 
 class AgentUnreachable(Unavailable):
-    """Raised by a client: no agent, or no scheduler, answers. It is unknown whether the call had an
-    effect."""
+    """Raised by a client: no server answers. It is unknown whether the call had an effect."""
 
     template = "no answer from {where} ({why}): {remedy}"
 
@@ -361,10 +357,8 @@ class ConfigError(RtAgentError):
 
 
 class PciConfigError(ConfigError):
-    """A JSON document in an option of [pci] is invalid.
-
-    :ivar kwargs: ``index``: of the option's value, from 0, and of the document in a list
-        (``1[0]``); ``key`` in the document, or ""; its ``value``; the violated ``rule``.
+    """A JSON document in an option of [pci] is invalid. :ivar kwargs: ``index`` of the value and of
+    the document in a list (``1[0]``, from 0); ``key`` in it, or ""; ``value``; violated ``rule``.
     """
 
     template = "[{group}] {option} {index}: {key} = {value}: {rule}"
