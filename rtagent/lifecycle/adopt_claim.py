@@ -112,12 +112,13 @@ def _claim(state: NodeState, request: AdoptRequest, call: Call, now: datetime) -
     usage = NOTHING if request.attached else _usage(request, assignment or Assignment())
     build = BuildRequest(instance=request.instance)
     claim = new_claim(state, build, call, now, usage, active=True)
-    at_source = request.migration is not None and request.role == SOURCE
+    facts = None if request.attached else request.migration
+    at_source = facts is not None and request.role == SOURCE
     return replace(
         claim,
         state=OUTGOING if at_source else claim.state,
         kind=_kind(state, request),
-        migration_uuid=request.migration.uuid if request.migration is not None else None,
+        migration_uuid=facts.uuid if facts is not None else None,
         numa_topology=assignment,
         pci=tuple(completed_device(state, each) for each in request.devices),
         resources=tuple(completed_resource(state, each) for each in request.resources),

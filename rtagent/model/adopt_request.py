@@ -21,7 +21,8 @@ class AdoptRequest(Value, frozen=True, kw_only=True):
     :ivar migration: the move that the claim takes part in, or None.
     :ivar role: of this claim in that move: the guest's at its destination, or the one that is held
         at the source for its return.
-    :ivar attached: the request is for devices that were attached to the guest, alone.
+    :ivar attached: the request is for devices that were attached to the guest, alone: its claim
+        has neither CPUs and memory nor a move.
     """
 
     instance: Instance

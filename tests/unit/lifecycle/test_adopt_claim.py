@@ -222,6 +222,13 @@ def test_attached_devices_are_adopted_with_and_without_a_main_claim():
     assert [*released(state, main).claims] == [other.uuid]
 
 
+def test_attached_devices_take_part_in_no_move():
+    asked = stated(cpus=(2,), devices=[GPU_0], attached=True, migration=facts(), role=SOURCE)
+    state, claim = adopted(device_host(), asked)
+    assert (claim.state, claim.migration_uuid, claim.numa_topology) == (ACTIVE, None, None)
+    assert not state.migrations
+
+
 def test_adopted_claim_is_released_like_any_other():
     state, claim = adopted(device_host(), stated(cpus=(2, 3), devices=[GPU_0]))
     state = released(state, claim)
