@@ -5,15 +5,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from functools import partial
 
-from tests.chaos.callers.adversary import NAME, AdversaryLife, HostileRecorder
+import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
+
+# isort: split
+import oslo_messaging
+
+from rtagent.rpc.trust.private_key import PrivateKey
+from tests.chaos.callers.adversary import FORGER, REPLAYER, forgeries, replays
 from tests.chaos.callers.caller import Caller
 from tests.chaos.callers.domains import Domains
 from tests.chaos.callers.guest_life import GuestLife
+from tests.chaos.callers.hostile_recorder import HostileRecorder
 from tests.chaos.callers.operator_life import OperatorLife
 from tests.chaos.callers.recorder import Recorder
 from tests.chaos.callers.step import Life, Step
 from tests.chaos.history import History
+from tests.chaos.world.keys import CALLERS
 from tests.chaos.world.world import World
 
 #: Seconds within which every call of a client has ended, whatever is at fault: three attempts,
@@ -33,12 +42,17 @@ class Callers:
     def __init__(self, world: World, history: History, seed: int, number: int = 8) -> None:
         files = {name: world.agents[name].directory / "host.xml" for name in world.simulated}
         self.domains = Domains(files, world.qemu, history)
-        self._transport = world.open_transport()
-        recorder = Recorder(self._transport, history)
+        self._transports: list[oslo_messaging.RPCTransport] = []
+        recorder = Recorder(self._opened(world, CALLERS), history)
         hosts = list(world.agents)
         self._callers = [self._caller(n, recorder, hosts, seed) for n in range(1, number + 1)]
         if world.keys is not None:
-            self._callers.append(self._adversary(history, hosts, seed))
+            unknown, known = PrivateKey.generate(CALLERS), world.keys.callers
+            for name, calls, key in ((FORGER, forgeries, unknown), (REPLAYER, replays, known)):
+                hostile = HostileRecorder(self._opened(world, name), history)
+                rng = random.Random(f"{name} {seed}")
+                life = partial(calls, rng, hosts, key)
+                self._callers.append(Caller(name, hostile, rng, life))
 
     def start(self) -> None:
         for caller in self._callers:
@@ -84,12 +98,13 @@ class Callers:
             caller.pause()
         for caller in self._callers:
             caller.end()
-        self._transport.cleanup()
+        for transport in self._transports:
+            transport.cleanup()
 
-    def _adversary(self, history: History, hosts: Sequence[str], seed: int) -> Caller:
-        rng = random.Random(f"adversary {seed}")
-        recorder = HostileRecorder(self._transport, history)
-        return Caller(NAME, recorder, rng, AdversaryLife(rng, hosts, self._transport).run)
+    def _opened(self, world: World, client: str) -> oslo_messaging.RPCTransport:
+        """Return a new transport, which has a reply queue of its own, and is closed at the end."""
+        self._transports.append(world.open_transport(client))
+        return self._transports[-1]
 
     def _caller(self, number: int, recorder: Recorder, hosts: Sequence[str], seed: int) -> Caller:
         rng = random.Random(f"caller {seed} {number}")

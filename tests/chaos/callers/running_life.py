@@ -9,7 +9,8 @@ from tests.chaos.callers.step import Life, Outcome, Step
 
 
 class RunningLife:
-    """Goes through the steps of a life; a step whose outcome is unknown is made again.
+    """Goes through the steps of a life; a step whose outcome is unknown is made again, unless it
+    is a read or is made once.
 
     A refusal is no outcome if an earlier attempt is unknown and would create a claim: then the
     claim is aborted, so that a late arrival of that attempt is refused.
@@ -35,7 +36,7 @@ class RunningLife:
         """
         step = self.pending
         assert step is not None
-        if outcome.state == "info" and step.operation_id is None:
+        if outcome.state == "info" and (step.once or step.operation_id is None):
             outcome = Outcome(state="fail", error=outcome.error)
         if outcome.state == "info":
             self.doubtful = True

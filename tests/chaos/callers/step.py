@@ -17,6 +17,7 @@ class Step:
     :ivar host: or `SCHEDULER`. :ivar operation_id: None: the method changes nothing.
     :ivar creates: it creates a claim, whose uuid is the operation id. A caller that gives up such
         a call has to abort it.
+    :ivar once: it is not made again if its outcome is unknown.
     """
 
     host: str
@@ -24,6 +25,7 @@ class Step:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     operation_id: str | None = None
     creates: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from tests.chaos.planted.defect import Defect, Replacement
 STORE, RECOVERY = "rtagent/db/store.py", "rtagent/state/recovery.py"
 CLAIMS, CELLS = "rtagent/claims.py", "rtagent/numa/host_cells.py"
 CAPACITY = "rtagent/allocation/capacity.py"
-AUTHENTICATION = "rtagent/rpc/trust/authentication.py"
+AUTHENTICATION, REPLAYS = "rtagent/rpc/trust/authentication.py", "rtagent/rpc/trust/replays.py"
 #: Of so many commits, the rows of one are lost; of so many, one answer is.
 EVERY_WRITE, EVERY_ANSWER = 10, 40
 
@@ -102,6 +102,8 @@ DEFECTS = (
                 "        if abs(skew) <= window:\n",
                 "        if skew <= window:\n",
             ),
+            # What is too old need not be remembered, because it was refused before.
+            Replacement(REPLAYS, "return EXPIRED\n", 'return ""\n'),
         ),
         promises=("Trust",),
         signed=True,

@@ -21,12 +21,15 @@ def is_signed(seed: int) -> bool:
 
 
 class Keys:
-    """Files of keys for everything that signs. Every call must be signed."""
+    """Files of keys for everything that signs. Every call must be signed.
+
+    :ivar callers: the key of callers and observers.
+    """
 
     def __init__(self, directory: Path, agents: Iterable[str], schedulers: Iterable[str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.files = KeyFiles(directory)
-        self.files.add(CALLERS, "operator")
+        self.callers = self.files.add(CALLERS, "operator")
         for name in agents:
             self.files.add(name, "agent", host=name)
         for name in schedulers:

@@ -11,6 +11,7 @@ OK, REFUSED, UNKNOWN = Outcome(state="ok"), Outcome(state="fail"), Outcome(state
 CREATE = Step(host="h", method="instance_claim", operation_id="a", creates=True)
 RENEW = Step(host="h", method="renew_claim", operation_id="b")
 READ = Step(host="h", method="ping")
+ONCE = Step(host="h", method="drain_node", operation_id="c", once=True)
 
 
 class Lived:
@@ -42,8 +43,9 @@ def test_a_step_with_an_unknown_outcome_is_repeated_under_its_operation_id():
     assert life.got == ["ok"]
 
 
-def test_a_read_without_an_answer_is_over():
-    life = Lived(READ)
+@pytest.mark.parametrize("step", [READ, ONCE], ids=["read", "once"])
+def test_a_step_that_is_not_repeated_is_over_without_an_answer(step: Step):
+    life = Lived(step)
     life.running.take(UNKNOWN)
     assert life.got == ["fail"]
     assert not life.running.doubtful
