@@ -17,7 +17,7 @@ LIVES = 4
 TIMEOUTS = (2.0, 4.0, 8.0)
 #: The same while nothing is at fault.
 QUIET_TIMEOUT = 10.0
-#: The mean of the seconds between two calls.
+#: The mean of the seconds between two calls, by default.
 PAUSE = 0.1
 
 
@@ -28,12 +28,18 @@ class Caller:
     """
 
     def __init__(
-        self, name: str, recorder: Recorder, rng: random.Random, new_life: Callable[[], Life]
+        self,
+        name: str,
+        recorder: Recorder,
+        rng: random.Random,
+        new_life: Callable[[], Life],
+        pause: float = PAUSE,
     ) -> None:
-        """:param new_life: draws a life."""
+        """:param new_life: draws a life. :param pause: the mean seconds between two calls."""
         self.name = name
         self.error: Exception | None = None
         self._recorder, self._rng, self._new_life = recorder, rng, new_life
+        self._pause = pause
         self._lives: list[RunningLife] = []
         #: Calls that were answered, which may be repeated.
         self._answered: list[Step] = []
@@ -87,7 +93,7 @@ class Caller:
                     self._going.wait()
                     continue
                 self._one()
-                time.sleep(self._rng.expovariate(1 / PAUSE))
+                time.sleep(self._rng.expovariate(1 / self._pause))
         except Exception as error:
             self.error = error
         finally:

@@ -30,6 +30,8 @@ from tests.chaos.world.world import World
 LONGEST_CALL = 180.0
 #: The share of operators' work in the lives of the first caller; the others have guests only.
 OPERATORS = 0.5
+#: The mean of the seconds between two calls of an adversary: most calls are those of the others.
+HOSTILE_PAUSE = 0.5
 
 
 class CallFailed(Exception):
@@ -52,7 +54,7 @@ class Callers:
                 hostile = HostileRecorder(self._opened(world, name), history)
                 rng = random.Random(f"{name} {seed}")
                 life = partial(calls, rng, hosts, key)
-                self._callers.append(Caller(name, hostile, rng, life))
+                self._callers.append(Caller(name, hostile, rng, life, HOSTILE_PAUSE))
 
     def start(self) -> None:
         for caller in self._callers:
