@@ -46,6 +46,8 @@ _FILES = [
     ("/etc/machine-id", ""),
     ("/etc/modules-load.d/lab.conf", "acpi_cpufreq\ncpufreq_powersave\nvfio_pci\n"),
     ("/etc/systemd/journald.conf.d/lab.conf", "[Journal]\nStorage=volatile\n"),
+    # A network device may appear late on a busy machine.
+    ("/etc/systemd/system.conf.d/lab.conf", "[Manager]\nDefaultDeviceTimeoutSec=10min\n"),
     ("/etc/systemd/system/lab-network.service", _NETWORK),
 ]
 #: Units that take time at a start and are of no use on a lab host.

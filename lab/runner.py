@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -39,9 +40,21 @@ def main(number: int, profile: str) -> None:
         for host in hosts:
             stack.callback(host.close)
             stack.callback((HOSTS / host.hostname).unlink, missing_ok=True)
-        with ThreadPoolExecutor(number) as threads:
-            list(threads.map(_boot, hosts))
+        _boot_all(hosts)
         signal.pause()
+
+
+def _boot_all(hosts: Sequence[Host]) -> None:
+    """Boot the hosts at once. After SIGTERM none goes on booting, which may take minutes."""
+    with ThreadPoolExecutor(len(hosts)) as threads:
+        booting = [threads.submit(_boot, host) for host in hosts]
+        try:
+            for each in booting:
+                each.result()
+        finally:
+            for host, each in zip(hosts, booting, strict=True):
+                if not each.done():
+                    host.stop()
 
 
 def _boot(host: Host) -> None:
