@@ -12,14 +12,25 @@ STORE, RECOVERY = "rtagent/db/store.py", "rtagent/state/recovery.py"
 CLAIMS, CELLS = "rtagent/claims.py", "rtagent/numa/host_cells.py"
 CAPACITY = "rtagent/allocation/capacity.py"
 AUTHENTICATION, REPLAYS = "rtagent/rpc/trust/authentication.py", "rtagent/rpc/trust/replays.py"
-#: Of so many commits, the rows of one are lost; of so many, one answer is.
-EVERY_WRITE, EVERY_ANSWER = 10, 40
+#: Of so many commits, the rows of one are lost.
+EVERY_WRITE = 10
 
 _WRITE = "            self._writer.write(connection, before.node.uuid, batch)\n"
 _COMMITTED = """\
             write_drain(connection, before, after)
 
     def position("""
+# The first answer of a commit that ends an active claim. A second one would be noticed: a reload
+# compares the claims in use with those of the store.
+_UNANSWERED = """
+        ended = [each for uuid, each in before.claims.items() if uuid not in after.claims]
+        if any(each.state == "active" for each in ended) and not hasattr(self, "_unanswered"):
+            from rtagent.errors import CommitUnknown
+
+            self._unanswered = after.revision
+            raise CommitUnknown("the connection was lost")
+
+"""
 _LOADED = """\
         if revision is None:
             return loaded
@@ -71,16 +82,7 @@ DEFECTS = (
         name="stale-reload",
         meaning="After a commit whose answer was lost, the claims of before it are in use.",
         replacements=(
-            Replacement(
-                STORE,
-                _COMMITTED,
-                _COMMITTED.replace(
-                    "\n\n",
-                    f"\n        if after.revision % {EVERY_ANSWER} == 0:\n"
-                    "            from rtagent.errors import CommitUnknown\n\n"
-                    "            raise CommitUnknown('the connection was lost')\n\n",
-                ),
-            ),
+            Replacement(STORE, _COMMITTED, _COMMITTED.replace("\n\n", _UNANSWERED)),
             Replacement(
                 RECOVERY,
                 _LOADED,
