@@ -48,9 +48,12 @@ def parse(
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            # oslo.config finds rtagent.conf twice, if project and program have the same name.
-            files = list(dict.fromkeys(cfg.find_config_files(PROJECT, prog)))
-            conf(args, PROJECT, prog, __version__, default_config_files=files)
+            # oslo.config finds both twice, if project and program have the same name.
+            files, directories = (
+                list(dict.fromkeys(find(PROJECT, prog)))
+                for find in (cfg.find_config_files, cfg.find_config_dirs)
+            )
+            conf(args, PROJECT, prog, __version__, None, files, directories)
     except (cfg.Error, OSError, UnicodeError) as exc:
         raise _unusable(args, str(exc)) from exc
     except SystemExit as exc:

@@ -33,3 +33,16 @@ def test_a_file_that_program_and_project_share_is_read_once(tmp_path, monkeypatc
     file = tmp_path / "rtagent.conf"
     file.write_text("[DEFAULT]\nhost = cn1\n")
     assert load.parse(cfg.ConfigOpts(), [], "rtagent").config_file == [str(file)]
+
+
+def test_a_directory_that_program_and_project_share_is_read_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    directory = tmp_path / ".rtagent" / "rtagent.conf.d"
+    directory.mkdir(parents=True)
+    pages = "node:0,size:2048,count:64"
+    (directory / "pages.conf").write_text(f"[DEFAULT]\nreserved_huge_pages = {pages}\n")
+
+    conf = load.parse(cfg.ConfigOpts(), [], "rtagent")
+
+    assert conf.config_dir == [str(directory)]
+    assert len(conf.reserved_huge_pages) == 1
