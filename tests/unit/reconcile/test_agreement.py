@@ -15,6 +15,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.plan import plan
+from tests.support import device_states
 from tests.support.audits import CLAIM, active, audited, building, domain, seen
 from tests.support.function_calls import function_calls
 from tests.support.hosts import NOON, call, host, request, uid
@@ -76,6 +77,26 @@ def test_domain_that_is_recorded_meanwhile_is_compared():
     recorded = state.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
     (step,) = plan(recorded, observation, frozenset(), agreement=agreement)
     assert step.removes_domain_usage
+
+
+def test_attach_claim_whose_device_is_not_there_expires_although_nothing_changed():
+    state, main = device_states.built(device_states.device_host())
+    state, added = device_states.attached(device_states.running(state, main), main, "gpu")
+    observation = device_states.seen(state, device_states.guest(main))
+    agreement = Agreement()
+    assert plan(state, observation, frozenset(), agreement=agreement) == ()
+    (step,) = plan(state, observation, frozenset({added.uuid}), agreement=agreement)
+    assert [transition.verb for transition in step.transitions] == ["expire"]
+
+
+def test_domains_that_have_gone_are_forgotten():
+    state, agreement = active(), Agreement()
+    owner = state.claims[CLAIM].owner_id
+    pair = state.claims_of(owner), domain()
+    plan(state, seen(domain()), frozenset(), agreement=agreement)
+    assert agreement.has(owner, *pair)
+    plan(state, seen(), frozenset(), agreement=agreement)
+    assert not agreement.has(owner, *pair)
 
 
 def test_guests_that_stay_as_they_are_cost_little():

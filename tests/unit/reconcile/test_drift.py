@@ -7,7 +7,8 @@ from rtagent.model.change import Change
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.reconcile.drift import ABSENT, Drift, absent, drifts, orphans, suspects
-from tests.support.hosts import NOON, call, host, request, uid, with_claims
+from tests.support.encrypted_guests import SEV, encrypted, sev_host
+from tests.support.hosts import NOON, TOPOLOGY, call, host, request, uid, with_claims
 from tests.support.numa_hosts import NO_SMT
 from tests.support.pinned_claims import pinned_claim
 
@@ -51,6 +52,14 @@ def test_absent_cpu_is_not_drift_and_is_printed_as_a_sentence():
 
 def test_nothing_is_absent_on_a_host_that_was_never_observed():
     assert lines(state_with({4}, topology=None)) == []
+
+
+def test_encryption_that_the_host_does_not_support_any_more_is_absent():
+    state = sev_host(SEV)
+    state = state.fold(claims.build(state, encrypted(), call(), NOON).change)
+    assert lines(state) == []
+    (line,) = lines(replace(state, topology=TOPOLOGY))
+    assert line[2:] == ("MEM_ENCRYPTION_CONTEXT amd-sev", ABSENT)
 
 
 def with_domain_usage(state, owner, vcpus=1, memory_mb=1):

@@ -116,6 +116,16 @@ def test_documents_are_read_once_in_ten_observations(domains):
     assert [guest.reads for guest in guests] == [2] * 30
 
 
+def test_a_dropped_document_is_kept_again_although_it_is_still_the_same(domains):
+    session = Session(Libvirt(Guest(A)), ())
+    domains.look(session, ONLINE, {})
+    domains.documents.retain(())
+    assert domains.documents.get(A) is None
+    domains.mark(A)
+    domains.look(session, ONLINE, {})
+    assert domains.documents.get(A) is not None
+
+
 def test_a_marked_domain_is_read_at_the_next_observation(domains):
     a, b = Guest(A), Guest(B)
     session = Session(Libvirt(a, b), ())
