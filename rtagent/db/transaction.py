@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Engine, RootTransaction, text
@@ -36,9 +37,20 @@ class Transactions:
         self._backend: Backend = backend(engine.dialect.name)
         self._errors = errors_of(engine)
         self._plain = engine
-        self._snapshot = engine.execution_options(**self._backend.snapshot)
-        self._writing = engine.execution_options(writes=True)
-        self._serial = engine.execution_options(writes=True, **self._backend.serial)
+
+    # SQLAlchemy takes longer to make one of these engines than to execute a statement.
+
+    @cached_property
+    def _snapshot(self) -> Engine:
+        return self._plain.execution_options(**self._backend.snapshot)
+
+    @cached_property
+    def _writing(self) -> Engine:
+        return self._plain.execution_options(writes=True)
+
+    @cached_property
+    def _serial(self) -> Engine:
+        return self._plain.execution_options(writes=True, **self._backend.serial)
 
     @contextmanager
     def query(self) -> Iterator[Connection]:
