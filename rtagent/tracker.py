@@ -353,9 +353,11 @@ class ResourceTracker:
         """Let every lease run a full term again: store or hypervisor were away."""
         self._writer.leases.restart(self.snapshot().policy.claim_expiry_time)
 
-    def wait_stale(self, timeout: float) -> bool:
-        """Wait at most that many seconds until the tracker is stale; whether it is."""
-        return self._writer.status.wait_stale(timeout)
+    def listen_status(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when the tracker becomes `stale`, or has a `fault`. It must return at
+        once, and may be called with locks of the tracker held.
+        """
+        self._writer.status.listen(listener)
 
     def recover(self) -> bool:
         """Reload the state once, if it is stale. The caller repeats this, with back-off, until it

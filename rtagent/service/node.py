@@ -120,6 +120,7 @@ class NodeAgent:
         )
         self._host_reports = self._make_host_reports(context)
         self._make_event_parts(context)
+        self._recovery = Recovery(context, node)
         self._claim_log = ClaimLog(telemetry)
         self._draining = Draining(node.tracker.snapshot, self._clock, telemetry)
         self.in_flight = InFlight(self._clock)
@@ -178,7 +179,7 @@ class NodeAgent:
         tracker, store = self._node.tracker, self._adapters.database.store
         turns = {
             "heartbeat": self._build_failures.beat,
-            "recovery": Recovery(context, self._node).turn,
+            "recovery": self._recovery.turn,
             "housekeeping": Housekeeping(context, store, tracker).turn,
             "log": self._write_log,
             "power": self._power.turn,
@@ -193,6 +194,7 @@ class NodeAgent:
         loops = {
             name: Loop(name, turn, context.clock, context.reporter) for name, turn in turns.items()
         }
+        self._recovery.attach(loops["recovery"].wake)
         self._allocation_calls.attach(loops["allocation-calls"].wake)
         self._host_reports.attach(loops["host-reports"].wake)
         self._build_failures.attach(loops["heartbeat"].wake)
@@ -292,11 +294,9 @@ class NodeAgent:
         """React to new settings, which are already in force."""
         self._authentication.reload()
         reload_credentials()
-        self._loops["heartbeat"].wake()
-        self._loops["power"].wake()
-        self._loops["monitors"].wake()
+        for name in ("heartbeat", "recovery", "power", "monitors", "allocation-audit"):
+            self._loops[name].wake()
         self._host_reports.changed()
-        self._loops["allocation-audit"].wake()
         self._audit("reload")
         self.publisher.reread()
         self.allocation_writes.recheck()

@@ -4,17 +4,22 @@ up to date.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import StoreUnavailable, TrackerBusy, WriterFenced
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Backoff, Rest, every
 
-#: Seconds for which a turn waits for the tracker to become stale.
-PATIENCE = 0.5
+#: Seconds between two turns at most.
+INTERVAL = 10.0
+#: Seconds between two turns at least. With provider files, each change of the state needs one.
+GATHER = 0.5
 
 
 class Recovery:
-    """The turns of the thread ``recovery``.
+    """The turns of the thread ``recovery``. It is woken when the tracker becomes stale or has a
+    fault, and when the policy may have changed.
 
     Each turn sets the policy, even if it has not changed. The change passes through the tracker's
     queue, which shows the watchdog that the queue makes progress.
@@ -24,15 +29,27 @@ class Recovery:
         self._context, self._node, self._tracker = context, node, node.tracker
         self._reporter = context.reporter.named(__name__)
         self._backoff = Backoff()
+        # Whether the policy was set after the first audit. Before, the row cannot be written.
+        self._complete = False
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """:param wake: runs the next turn soon."""
+
+        def published(*_: object) -> None:
+            files = self._context.settings.current.provider_files
+            if files.entries or not self._complete:
+                wake()
+
+        self._tracker.listen_status(wake)
+        self._tracker.listen(published)
 
     def turn(self) -> Rest:
-        """Wait for the tracker to become stale. Recover it, or else set the policy."""
-        stale = self._tracker.wait_stale(PATIENCE)
+        """Recover the tracker if it is stale, or else set the policy."""
         fault = self._tracker.fault
         if isinstance(fault, WriterFenced):
             self._context.events.fatal(fault)
             return Rest()
-        return self._recover() if stale else self._set_policy()
+        return self._recover() if self._tracker.stale else self._set_policy()
 
     def _recover(self) -> Rest:
         if not self._tracker.recover():
@@ -42,12 +59,13 @@ class Recovery:
         return every(0.0)
 
     def _set_policy(self) -> Rest:
-        before = self._tracker.snapshot().policy
+        state = self._tracker.snapshot()
         try:
             self._node.apply(self._context.settings.current)
         except (StoreUnavailable, TrackerBusy) as error:
             self._reporter.log("warning", f"the policy is not in force yet: {error.message}")
-        else:
-            if self._tracker.snapshot().policy != before:
-                self._context.events.policy_changed()
-        return every(0.0)
+            return every(GATHER)
+        self._complete = state.topology is not None
+        if self._tracker.snapshot().policy != state.policy:
+            self._context.events.policy_changed()
+        return Rest(at_least=GATHER, at_most=INTERVAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from rtagent.errors import RtAgentError, WriterFenced
 
@@ -14,6 +15,13 @@ class WriterStatus:
         self._changed = threading.Condition()
         self._stale = ""
         self._fault: RtAgentError | None = None
+        self._listener: Callable[[], None] = _nothing
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when the state becomes stale, or a fault is set. It must return at
+        once.
+        """
+        self._listener = listener
 
     @property
     def stale(self) -> str:
@@ -35,6 +43,7 @@ class WriterStatus:
         with self._changed:
             self._stale = why or "the database does not answer"
             self._changed.notify_all()
+        self._listener()
 
     def reloaded(self) -> None:
         """The state is the database's again."""
@@ -48,13 +57,13 @@ class WriterStatus:
             if not isinstance(self._fault, WriterFenced):
                 self._fault = error
             self._changed.notify_all()
-
-    def wait_stale(self, timeout: float) -> bool:
-        """Wait at most that many seconds until the state is stale; whether it is."""
-        with self._changed:
-            return self._changed.wait_for(lambda: bool(self._stale), timeout)
+        self._listener()
 
     def wait_up(self, timeout: float) -> bool:
         """Wait at most that many seconds until decisions are accepted; whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.down, timeout)
+
+
+def _nothing() -> None:
+    """Do nothing: no thread recovers the state yet."""

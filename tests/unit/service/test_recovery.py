@@ -1,12 +1,14 @@
 """The tracker recovers with its store, and its policy is that of the settings."""
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.errors import StoreUnavailable
 from rtagent.model.policy import Policy
 from rtagent.service.recovery import Recovery
-from tests.support.hosts import call, request
+from tests.support.hosts import NODE, call, request
 from tests.support.pauses import assert_pauses
+from tests.support.provider_files import CLASS, entry, provider_files
 
 
 @pytest.fixture
@@ -86,3 +88,48 @@ def test_newer_writer_is_fatal(world, recovery):
     (error,) = world.events.errors
     assert "a newer writer has epoch 2, ours is 1" in str(error)
     assert "make sure that no other agent serves the node before you start this one" in str(error)
+
+
+def woken(world) -> list[None]:
+    """Return the wake-ups of a thread that has had its first turn, as they come."""
+    wakeups: list[None] = []
+    recovery = Recovery(world.context, world.node)
+    recovery.attach(lambda: wakeups.append(None))
+    recovery.turn()
+    wakeups.clear()
+    return wakeups
+
+
+def test_thread_rests_until_something_happens(world, recovery):
+    wakeups = woken(world)
+    world.tracker.instance_claim(request(), call())
+    assert not wakeups
+    assert recovery.turn().at_most > 1
+
+
+def test_stale_tracker_wakes_the_thread(world, recovery):
+    wakeups = woken(world)
+    go_down(world)
+    assert wakeups
+
+
+def test_newer_writer_wakes_the_thread(world, recovery):
+    wakeups = woken(world)
+    world.open()
+    world.tracker.check_position()
+    assert wakeups
+
+
+def test_first_audit_wakes_the_thread(world):
+    """Only then can the row of the node be written."""
+    wakeups = woken(world)
+    world.auditor.run("start")
+    assert wakeups
+
+
+def test_changes_wake_the_thread_if_provider_files_depend_on_the_state(world, recovery, tmp_path):
+    wakeups = woken(world)
+    files = provider_files(tmp_path / "files", entry({"uuid": NODE.uuid}, {CLASS: {"total": 1}}))
+    world.settings.current = replace(world.settings.current, provider_files=files)
+    world.tracker.instance_claim(request(), call())
+    assert wakeups
