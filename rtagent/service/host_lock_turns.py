@@ -12,8 +12,9 @@ from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, Outcome
 from rtagent.service.loop import Rest, every
 from rtagent.service.rpc_health import RpcHealth
 
-#: Seconds of a turn that keeps the lock.
-TURN = 1.0
+#: Seconds of a turn that keeps the lock. It is less than half an interval of the heartbeats, each of
+#: which begins it anew.
+TURN = 2.0
 #: Seconds between two attempts to take a lock that another connection has.
 RETRY = 3.0
 #: Seconds between two attempts to reach the broker.
