@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, bindparam, insert, select, update
 
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.db.schema import services
@@ -21,6 +21,11 @@ VERSION = 2
 
 _COLUMNS = Service.__struct_fields__
 _CHECKED = CheckedColumns(services, _COLUMNS, None)
+#: Made once: SQLAlchemy takes as long to make a query as to execute it.
+_ALL = select(*_CHECKED.selected).order_by(services.c.host, services.c.binary)
+_ONE = select(*_CHECKED.selected).where(
+    services.c.host == bindparam("name"), services.c.binary == BINARY
+)
 
 
 class SqlServiceRegistry:
@@ -50,9 +55,8 @@ class SqlServiceRegistry:
             return connection.scalars(select(database_now(self._dialect, now))).one()
 
     def services(self) -> Sequence[Service]:
-        query = _select().order_by(services.c.host, services.c.binary)
         with self._transactions.query() as connection:
-            return [_service(row) for row in connection.execute(query)]
+            return [_service(row) for row in connection.execute(_ALL)]
 
     def _write(
         self, host: str, fields: dict[str, Any], new: Service, more: Mapping[str, Any] = {}
@@ -67,11 +71,7 @@ class SqlServiceRegistry:
             if changed.rowcount == 0:
                 row = {name: getattr(new, name) for name in _COLUMNS}
                 connection.execute(insert(services).values({**row, **more}))
-            return _service(connection.execute(_select().where(*key)).one())
-
-
-def _select() -> Any:
-    return select(*_CHECKED.selected)
+            return _service(connection.execute(_ONE, {"name": host}).one())
 
 
 def _service(row: Sequence[Any]) -> Service:

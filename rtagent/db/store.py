@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from uuid import uuid4
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, Engine, and_, case, or_, select, update
+from sqlalchemy import Connection, Engine, and_, bindparam, case, or_, select, update
 
 from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
@@ -46,6 +46,12 @@ from rtagent.ports import Enroll
 
 def _ignore(_: str) -> None:
     """Pass a boundary without a failpoint."""
+
+
+#: Each heartbeat executes it.
+_POSITION = select(compute_nodes.c.epoch, compute_nodes.c.revision).where(
+    compute_nodes.c.uuid == bindparam("node")
+)
 
 
 class SqlStore:
@@ -104,10 +110,8 @@ class SqlStore:
             write_drain(connection, before, after)
 
     def position(self, node_uuid: str) -> Position | None:
-        node = compute_nodes.c
-        query = select(node.epoch, node.revision).where(node.uuid == node_uuid)
         with self._transactions.query() as connection:
-            row = connection.execute(query).one_or_none()
+            row = connection.execute(_POSITION, {"node": node_uuid}).one_or_none()
         return None if row is None else Position(epoch=row.epoch, revision=row.revision)
 
     def operation(self, node_uuid: str, operation_id: str) -> Operation | None:

@@ -12,8 +12,8 @@ from rtagent.rpc.host_lock import HEARTBEAT, Attempt, HostLock, Outcome
 from rtagent.service.loop import Rest, every
 from rtagent.service.rpc_health import RpcHealth
 
-#: Seconds of a turn that keeps the lock. It is less than half an interval of the heartbeats, each of
-#: which begins it anew.
+#: Seconds of a turn that keeps the lock. Each heartbeat of the broker, which come twice in an
+#: interval, begins it anew: it has to be shorter than the time between two of them.
 TURN = 2.0
 #: Seconds between two attempts to take a lock that another connection has.
 RETRY = 3.0
