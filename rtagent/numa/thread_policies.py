@@ -108,15 +108,18 @@ def _filled(cores: Sequence[Core], number: int) -> list[tuple[int, ...]]:
     which they leave the fewest idle threads, so that whole cores stay free for guests that need
     them.
     """
-    fullest = sorted(cores, key=lambda core: -len(core.free))
+    by_size: dict[int, list[Core]] = {}
+    for core in cores:
+        by_size.setdefault(len(core.free), []).append(core)
     selected: list[tuple[int, ...]] = []
-    for place, core in enumerate(fullest):
-        if number <= len(core.free):
-            large_enough = (other for other in fullest[place:] if len(other.free) >= number)
-            tightest = min(large_enough, key=lambda other: len(other.free))
-            return [*selected, tightest.free[:number]] if number else selected
-        selected.append(core.free)
-        number -= len(core.free)
+    for size in sorted(by_size, reverse=True):
+        for core in by_size[size]:
+            if number <= size:
+                tightest = min(other for other in by_size if number <= other <= size)
+                last = core if tightest == size else by_size[tightest][0]
+                return [*selected, last.free[:number]] if number else selected
+            selected.append(core.free)
+            number -= size
     return selected
 
 
@@ -147,6 +150,8 @@ def _for_emulator(cores: Sequence[Core], pcpus: Sequence[int], number: int) -> f
     """Select this number of free threads in addition to those of the vCPUs, on other cores if
     possible. There must be enough.
     """
+    if not number:
+        return frozenset()
     selected = frozenset(pcpus)
     others = [
         (not selected.isdisjoint(core.free), len(core.free), thread)
