@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from rtagent.allocation import capacity
+from rtagent.allocation.device_fits import device_fit
 from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
+from rtagent.allocation.hosts import host_for
 from rtagent.allocation.provider_pools import ProviderPools
 from rtagent.allocation.quantities import FittedQuantities, fit_quantities
 from rtagent.allocation.requirements import Requirements
+from rtagent.allocation.reusable import Reusable, reusable_by
 from rtagent.allocation.shares import Shares, foreign
 from rtagent.errors import NodeNotReady
 from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
 from rtagent.model.decision import Reason, Refused, refuse
-from rtagent.model.derived import derived
 from rtagent.model.device import AssignedDevice
 from rtagent.model.mem_encryption import MemEncryption
 from rtagent.model.node_state import NodeState
-from rtagent.model.owners import owner_usage
-from rtagent.model.usage import Usage
 from rtagent.numa.fit import Fitted, fit
-from rtagent.numa.host_cells import Host
-from rtagent.pci.allocations import DeviceAllocations, device_allocations
 from rtagent.pci.assigned_resources import (
     FittedResources,
     ResourceRequest,
     allocatable_inventories,
     resource_choices,
     resource_users,
-    resources_of,
 )
-from rtagent.pci.fit import DeviceFit, FittedDevices
-from rtagent.pci.requests import DeviceRequest
-from rtagent.pci.resource_providers import device_providers, provider_of_resource
-from rtagent.pci.shares import DeviceShares
+from rtagent.pci.fit import FittedDevices
+from rtagent.pci.resource_providers import provider_of_resource
 
 #: The maximum number of choices of parent devices to try.
 MAX_CHOICES = 64
-#: The maximum number of device requests of which a state keeps the fit.
-MAX_DEVICE_FITS = 16
 
 
 class Allocated(Value, frozen=True, kw_only=True):
@@ -56,17 +48,6 @@ class Allocated(Value, frozen=True, kw_only=True):
     resources: tuple[AssignedResource, ...] = ()
     quantities: tuple[AssignedQuantity, ...] = ()
     mem_encryption: MemEncryption | None = None
-
-
-class Reusable(Value, frozen=True, kw_only=True):
-    """The resources that an owner already has on this host and that its new claim may reuse.
-
-    :ivar devices: the purpose of each PCI device, by address.
-    :ivar identifiers: of assigned resources.
-    """
-
-    devices: Mapping[str, str] = {}
-    identifiers: frozenset[str] = frozenset()
 
 
 def allocate(
@@ -105,24 +86,6 @@ def allocate(
     )
 
 
-def reusable_by(state: NodeState, owner_id: str, claims: Sequence[Claim]) -> Reusable:
-    """Return the resources of these claims of an owner, and those that its domain uses without a
-    claim.
-
-    An orphan that is adopted keeps its devices. If its domain is shut off, it keeps only those that
-    have not been assigned to another owner in the meantime.
-    """
-    devices = {device.address: device.purpose for claim in claims for device in claim.pci}
-    identifiers = {unit.identifier for claim in claims for unit in claim.resources}
-    domain_usage = state.domain_usages.get(owner_id)
-    if domain_usage is None:
-        return Reusable(devices=devices, identifiers=frozenset(identifiers))
-    claimed = {device.address for claim in state.claims_of(owner_id) for device in claim.pci}
-    unclaimed = dict.fromkeys(domain_usage.occupancy.devices - claimed, "")
-    used = resources_of(state, owner_id)
-    return Reusable(devices={**unclaimed, **devices}, identifiers=used | identifiers)
-
-
 class _Placed(Value, frozen=True, kw_only=True):
     """Cells, devices and assigned resources that were fitted together."""
 
@@ -151,7 +114,7 @@ def _place(
     :returns: the first placement that fits; if none does, the first.
     """
     assert state.topology is not None
-    host, first = _host(state, owner_id), None
+    host, first = host_for(state, owner_id), None
     for resources in itertools.islice(choices, MAX_CHOICES):
         parents = _parents(resources) if required.devices else frozenset[str]()
         devices = shares.devices if shares else None
@@ -177,112 +140,6 @@ def _parents(resources: FittedResources | Refused) -> frozenset[str]:
     """Return the parent devices of assigned resources."""
     units = resources.resources if isinstance(resources, FittedResources) else ()
     return frozenset(unit.parent_addr for unit in units if unit.parent_addr is not None)
-
-
-def device_fit(
-    state: NodeState,
-    owner_id: str,
-    requests: Sequence[DeviceRequest],
-    reusable: Reusable,
-    shares: DeviceShares | None = None,
-    parents: Collection[str] = (),
-) -> DeviceFit | None:
-    """Prepare the fit of an owner's device requests; None: there are no requests, and the host has
-    no devices.
-
-    The NUMA fit prefers cells without devices for a guest without device requests.
-
-    :param parents: devices of which the same claim gets mediated devices.
-    """
-    if not requests and not state.devices:
-        return None
-    if shares is None and not parents and state.is_new(owner_id):
-        return _device_fit_for_new_owners(state, tuple(requests))
-    allocations = device_allocations(state) if requests else DeviceAllocations(state.devices, ())
-    if parents:
-        allocations = allocations.with_parents(parents, owner_id)
-    return _device_fit(state, owner_id, requests, allocations, reusable.devices, shares)
-
-
-def _device_fit_for_new_owners(state: NodeState, requests: tuple[DeviceRequest, ...]) -> DeviceFit:
-    """Return the fit of these requests for any owner that has nothing here. Guests of different
-    sizes often request the same devices.
-    """
-    known = _fits_for_new_owners(state)
-    fit = known.get(requests)
-    if fit is None:
-        allocations = (
-            device_allocations(state) if requests else DeviceAllocations(state.devices, ())
-        )
-        fit = _device_fit(state, "", requests, allocations, {}, None)
-        if len(known) < MAX_DEVICE_FITS:
-            known[requests] = fit
-    return fit
-
-
-@derived
-def _fits_for_new_owners(state: NodeState) -> dict[tuple[DeviceRequest, ...], DeviceFit]:
-    """Return an empty table, which is filled as requests come."""
-    return {}
-
-
-def carry_device_views(before: NodeState, after: NodeState) -> None:
-    """Use what was derived from the devices of one state for a later one, of a node on which
-    nothing about the devices and their users has changed.
-    """
-    device_allocations.carry(before, after)
-    _fits_for_new_owners.carry(before, after)
-
-
-def _device_fit(
-    state: NodeState,
-    owner_id: str,
-    requests: Sequence[DeviceRequest],
-    allocations: DeviceAllocations,
-    reusable: Mapping[str, str],
-    shares: DeviceShares | None,
-) -> DeviceFit:
-    assert state.topology is not None
-    return DeviceFit(
-        requests,
-        allocations,
-        owner_id,
-        where=state.node.hypervisor_hostname,
-        provider_of=device_providers(state),
-        sockets={cell.id: cell.sockets for cell in state.topology.cells},
-        reusable=reusable,
-        shares=shares,
-        order=state.policy.pci.order,
-    )
-
-
-def _host(state: NodeState, owner_id: str) -> Host:
-    """Return the host with the usage of others.
-
-    The usage of an orphan that is adopted is not counted. The owner's other claims are counted,
-    unless ``same_host_resize_reuse`` lets the owner reuse their resources.
-    """
-    if state.is_new(owner_id):
-        return _host_for_new_owners(state)
-    usage = state.usage.minus(state.usage_of(owner_id))
-    if not state.policy.same_host_resize_reuse:
-        usage = usage.plus(owner_usage(state.claims_of(owner_id), None))
-    return _host_with(state, usage)
-
-
-@derived
-def _host_for_new_owners(state: NodeState) -> Host:
-    return _host_with(state, state.usage)
-
-
-def _host_with(state: NodeState, usage: Usage) -> Host:
-    assert state.topology is not None
-    return Host(
-        name=state.node.hypervisor_hostname,
-        topology=state.topology,
-        usage=usage.numa,
-        policy=state.policy.numa,
-    )
 
 
 def _host_cells(cells: Fitted | Refused) -> frozenset[int]:

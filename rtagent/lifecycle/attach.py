@@ -10,7 +10,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from rtagent.allocation.allocate import device_fit, reusable_by
+from rtagent.allocation.device_fits import device_fit
+from rtagent.allocation.reusable import reusable_by
 from rtagent.allocation.shares import attached_shares
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, PciDevicesNotClaimed
 from rtagent.lifecycle.consequences import granted

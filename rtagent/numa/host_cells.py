@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from rtagent.model.base import Value
@@ -69,6 +69,7 @@ class CellCapacity(Value, frozen=True, kw_only=True):
     """One host cell: its total and its free capacity.
 
     :ivar cores: its cores that have a thread free for pinning, by their lowest thread.
+    :ivar free_pcpus: the number of its CPUs that are free for pinning.
     :ivar dedicated: the number of its CPUs for pinning, used or not.
     :ivar shared: its CPUs on which shared vCPUs float. :ivar vcpus: the shared vCPUs in use.
     :ivar memory_mb: MB in total. :ivar memory_used: MB.
@@ -78,6 +79,7 @@ class CellCapacity(Value, frozen=True, kw_only=True):
 
     id: int
     cores: tuple[Core, ...]
+    free_pcpus: int
     dedicated: int
     shared: frozenset[int]
     vcpus: int
@@ -89,11 +91,6 @@ class CellCapacity(Value, frozen=True, kw_only=True):
     def where(self) -> str:
         """The name of the cell in a refusal."""
         return f"cell {self.id}"
-
-    @property
-    def free_pcpus(self) -> int:
-        """The number of its CPUs that are free for pinning."""
-        return sum(len(core.free) for core in self.cores)
 
     @property
     def small_pages_mb(self) -> tuple[int, int]:
@@ -111,32 +108,79 @@ def host_cells(host: Host) -> tuple[CellCapacity, ...]:
     return cell_capacities(host.topology, host.usage, host.policy)
 
 
+def keep_cells(before: Host, after: Host, changed: Iterable[NumaUsage]) -> None:
+    """Derive the cells of a host from those of the host before a change, if they are known: a cell
+    of which no usage has changed stays as it is.
+
+    :param after: with the topology and the policy of `before`.
+    :param changed: the usage of every owner that has changed, before and after the change.
+    """
+    known = host_cells.known(before)
+    if known is None:
+        return
+    cells = _cells_of(changed, after.topology)
+    host_cells.keep(
+        after,
+        tuple(
+            _capacity(cell, cores, after.usage, after.policy) if cell.id in cells else capacity
+            for capacity, cell, cores in zip(
+                known, after.topology.cells, _idle_cores(after.topology), strict=True
+            )
+        ),
+    )
+
+
+def _cells_of(changed: Iterable[NumaUsage], topology: Topology) -> set[int]:
+    """Return the ids of the cells in which these usages count something."""
+    cells, cell_of = set[int](), _cell_of_cpu(topology)
+    for usage in changed:
+        cells.update(usage.vcpus, usage.memory_mb, (cell for cell, _ in usage.pages))
+        cells.update(cell_of[cpu] for cpu in (*usage.pinned, *usage.kept) if cpu in cell_of)
+    return cells
+
+
+@derived
+def _cell_of_cpu(topology: Topology) -> Mapping[int, int]:
+    return {cpu: cell.id for cell in topology.cells for cpu in cell.cpus}
+
+
 def cell_capacities(
     topology: Topology, usage: NumaUsage, policy: NumaPolicy
 ) -> tuple[CellCapacity, ...]:
     """Return the capacity of every host cell, in the order of the topology."""
-    used = usage.pinned.keys() | usage.kept.keys()
-    shared, dedicated = policy.shared(topology.cpus), policy.dedicated(topology.cpus)
     return tuple(
-        CellCapacity(
-            id=cell.id,
-            cores=tuple(_cores(threads, dedicated - used)),
-            dedicated=len(dedicated & cell.cpus),
-            # A guest may be pinned to a CPU that was added to the shared set later.
-            shared=shared & cell.cpus - used,
-            vcpus=usage.vcpus.get(cell.id, 0),
-            memory_mb=cell.memory_mb,
-            memory_used=usage.memory_mb.get(cell.id, 0),
-            pages=page_pools(cell, usage, policy),
-        )
-        for cell, threads in zip(topology.cells, _threads(topology), strict=True)
+        _capacity(cell, cores, usage, policy)
+        for cell, cores in zip(topology.cells, _idle_cores(topology), strict=True)
+    )
+
+
+def _capacity(
+    cell: Cell, cores: Iterable[Core], usage: NumaUsage, policy: NumaPolicy
+) -> CellCapacity:
+    """Return the capacity of one cell. :param cores: all its cores, with all threads free."""
+    dedicated = policy.dedicated(cell.cpus)
+    free = dedicated.difference(usage.pinned, usage.kept)
+    return CellCapacity(
+        id=cell.id,
+        cores=tuple(_with_free_threads(cores, free)),
+        free_pcpus=len(free),
+        dedicated=len(dedicated),
+        # A guest may be pinned to a CPU that was added to the shared set later.
+        shared=policy.shared(cell.cpus).difference(usage.pinned, usage.kept),
+        vcpus=usage.vcpus.get(cell.id, 0),
+        memory_mb=cell.memory_mb,
+        memory_used=usage.memory_mb.get(cell.id, 0),
+        pages=page_pools(cell, usage, policy),
     )
 
 
 @derived
-def _threads(topology: Topology) -> tuple[tuple[frozenset[int], ...], ...]:
-    """Return the threads of the cores of each cell, by their lowest thread."""
-    return tuple(tuple(_threads_of(cell)) for cell in topology.cells)
+def _idle_cores(topology: Topology) -> tuple[tuple[Core, ...], ...]:
+    """Return all cores of each cell, by their lowest thread, as if all threads were free."""
+    return tuple(
+        tuple(Core(tuple(sorted(threads)), len(threads)) for threads in _threads_of(cell))
+        for cell in topology.cells
+    )
 
 
 def _threads_of(cell: Cell) -> Iterator[frozenset[int]]:
@@ -145,11 +189,13 @@ def _threads_of(cell: Cell) -> Iterator[frozenset[int]]:
     yield from sorted((*cell.siblings, *single), key=min)
 
 
-def _cores(threads: Iterable[frozenset[int]], free: frozenset[int]) -> Iterator[Core]:
-    for siblings in threads:
-        here = siblings & free
-        if here:
-            yield Core(tuple(sorted(here)), len(siblings))
+def _with_free_threads(cores: Iterable[Core], free: frozenset[int]) -> Iterator[Core]:
+    for core in cores:
+        here = free.intersection(core.free)
+        if len(here) == core.threads:
+            yield core
+        elif here:
+            yield Core(tuple(sorted(here)), core.threads)
 
 
 def page_pools(cell: Cell, usage: NumaUsage, policy: NumaPolicy) -> dict[int, tuple[int, int]]:

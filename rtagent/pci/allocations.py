@@ -6,13 +6,14 @@ are never used by two owners, because they could reach each other's memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 
 from msgspec.structs import replace
 
-from rtagent.model.base import Value
 from rtagent.model.claim import LEASED_STATES, Claim
 from rtagent.model.derived import derived
 from rtagent.model.device import PciDevice
@@ -30,20 +31,21 @@ from rtagent.pci.device_states import (
     absence_reason,
     own_unavailability,
 )
-from rtagent.pci.pools import DeviceClass, device_classes
-from rtagent.pci.relations import group_by, iommu_groups, physical_functions, with_related
-
-
-class DeviceAllocation(Value, frozen=True, kw_only=True):
-    """The use of one device by one owner.
-
-    :ivar owner_id: an instance's uuid, which is also its domain's.
-    :ivar allocated: the guest runs, or may run; False: the guest is being built.
-    """
-
-    address: str
-    owner_id: str
-    allocated: bool
+from rtagent.pci.device_users import DeviceAllocation, users_of
+from rtagent.pci.pools import (
+    DeviceClass,
+    Pool,
+    class_places,
+    device_classes,
+    pool_of,
+    pool_places,
+)
+from rtagent.pci.relations import (
+    group_by,
+    iommu_groups,
+    physical_functions,
+    with_related,
+)
 
 
 class DeviceAllocations:
@@ -54,14 +56,8 @@ class DeviceAllocations:
 
     def __init__(self, devices: PciDevices, allocations: Iterable[DeviceAllocation]) -> None:
         self.devices = devices
-        self._by_address: dict[str, list[DeviceAllocation]] = {}
-        self._owners: set[str] = set()
-        for allocation in allocations:
-            self._by_address.setdefault(allocation.address, []).append(allocation)
-            self._owners.add(allocation.owner_id)
-        used = sorted(self._by_address)
-        self._used_vfs = group_by(physical_functions(devices), used)
-        self._used_in_group = group_by(iommu_groups(devices), used)
+        self._parents, self._groups = physical_functions(devices), iommu_groups(devices)
+        self._users = users_of(devices, allocations)
         self._states: dict[str, DeviceState] = {}
 
     def with_parents(self, addresses: Collection[str], owner_id: str) -> DeviceAllocations:
@@ -70,12 +66,21 @@ class DeviceAllocations:
             DeviceAllocation(address=address, owner_id=owner_id, allocated=False)
             for address in sorted(addresses)
         )
-        return DeviceAllocations(self.devices, chain(*self._by_address.values(), parents))
+        return DeviceAllocations(self.devices, chain(*self._users.by_device.values(), parents))
 
-    @property
-    def used(self) -> Set[str]:
-        """The addresses of all devices in use, recorded or not."""
-        return self._by_address.keys()
+    def changed(self, allocations: Mapping[str, tuple[DeviceAllocation, ...]]) -> DeviceAllocations:
+        """Return the allocations after those of some devices have changed. What is known about all
+        other devices stays, so that the costs do not grow with their number.
+
+        :param allocations: by address: all allocations of each of these devices, or none.
+        """
+        after = copy(self)
+        after._users = self._users.changed(self.devices, allocations)
+        after._states = {}
+        related = with_related(self.devices, allocations)
+        after._available_to_new_owners = after._made_anew(self._available_to_new_owners, related)
+        after._pools = after._pools_after(self)
+        return after
 
     def allocations_of(self, address: str) -> Sequence[DeviceAllocation]:
         """Return the allocations of one device.
@@ -83,20 +88,15 @@ class DeviceAllocations:
         There can be several: two claims of one owner may share a device, and a domain may use a
         device that another owner's claim has.
         """
-        return self._by_address.get(address, ())
+        return self._users.by_device.get(address, ())
 
     def used_by(self, owners: Collection[str]) -> frozenset[str]:
         """Return the addresses of the devices that any of these owners uses."""
-        return frozenset(
-            allocation.address
-            for allocations in self._by_address.values()
-            for allocation in allocations
-            if allocation.owner_id in owners
-        )
+        return frozenset[str]().union(*(self._users.by_owner.get(owner, ()) for owner in owners))
 
     def has_used_vf(self, address: str) -> bool:
         """Whether a virtual function of this physical function is in use."""
-        return address in self._used_vfs
+        return address in self._users.by_function
 
     def of_functions(self, address: str) -> Iterator[DeviceAllocation]:
         """Yield the allocations that exclude one of this device, by whatever owner: those of its
@@ -105,7 +105,7 @@ class DeviceAllocations:
         physical_function = physical_functions(self.devices).get(address)
         if physical_function is not None:
             yield from self.allocations_of(physical_function)
-        for virtual_function in self._used_vfs.get(address, ()):
+        for virtual_function in self._users.by_function.get(address, ()):
             yield from self.allocations_of(virtual_function)
 
     def state(self, address: str) -> DeviceState:
@@ -123,7 +123,7 @@ class DeviceAllocations:
         """
         recorded = self.devices[address]
         own = own_unavailability(recorded)
-        if own is None and address in self._affected:
+        if own is None and self._has_related_in_use(address):
             return next(self._unavailable_by_relation(recorded, owner_id), None)
         return own
 
@@ -135,48 +135,79 @@ class DeviceAllocations:
         :param owner_id: as for `unavailability`.
         :param reusable: addresses of devices that the owner uses and may reuse.
         """
-        if reusable or owner_id in self._owners:
-            return self._available(owner_id, reusable)
-        return self._available_to_new_owners
+        classes = self._available_to_new_owners
+        own = frozenset[str]() if owner_id is None else self.used_by([owner_id])
+        if own or reusable:
+            related = with_related(self.devices, own.union(reusable))
+            classes = self._made_anew(classes, related, owner_id, reusable)
+        return tuple(each for each in classes if each.addresses)
+
+    def pools(self) -> tuple[Pool, ...]:
+        """Return the pools of the devices that are available to new owners, in a stable order."""
+        pools = (each for each in self._pools if each is not None)
+        return tuple(sorted(pools, key=attrgetter("first_address")))
+
+    @cached_property
+    def _pools(self) -> tuple[Pool | None, ...]:
+        """The pool of each of `pool_places`, None where no device is available."""
+        classes = self._available_to_new_owners
+        return tuple(
+            pool_of(classes[place] for place in places) for places in pool_places(self.devices)
+        )
+
+    def _pools_after(self, before: DeviceAllocations) -> tuple[Pool | None, ...]:
+        """Return the pools, of which those stay whose classes are those of `before`."""
+        had, have = before._available_to_new_owners, self._available_to_new_owners
+        return tuple(
+            known
+            if all(have[place] is had[place] for place in places)
+            else pool_of(have[place] for place in places)
+            for known, places in zip(before._pools, pool_places(self.devices), strict=True)
+        )
 
     @cached_property
     def _available_to_new_owners(self) -> tuple[DeviceClass, ...]:
-        return self._available(None, ())
-
-    def _available(
-        self, owner_id: str | None, reusable: Collection[str]
-    ) -> tuple[DeviceClass, ...]:
-        available = (
-            replace(each, addresses=self._available_of_class(each, owner_id, reusable))
+        """The available devices of each class of `device_classes`, possibly none."""
+        classes = tuple(
+            each if own_unavailability(each.example) is None else replace(each, addresses=())
             for each in device_classes(self.devices)
         )
-        return tuple(each for each in available if each.addresses)
+        return self._made_anew(classes, with_related(self.devices, self._users.by_device))
 
-    def _available_of_class(
-        self, device_class: DeviceClass, owner_id: str | None, reusable: Collection[str]
-    ) -> tuple[str, ...]:
-        if own_unavailability(device_class.example) is not None:
-            return ()
-        used, affected = self.used, self._affected
-        if affected.isdisjoint(device_class.addresses):
-            return device_class.addresses
-        return tuple(
-            address
-            for address in device_class.addresses
-            if address not in affected
-            or ((address not in used or address in reusable) and self._can_get(address, owner_id))
-        )
+    def _made_anew(
+        self,
+        classes: Sequence[DeviceClass],
+        addresses: Iterable[str],
+        owner_id: str | None = None,
+        reusable: Collection[str] = (),
+    ) -> tuple[DeviceClass, ...]:
+        """Return the available devices by class, with these recorded devices examined anew.
 
-    @cached_property
-    def _affected(self) -> frozenset[str]:
-        """The devices in use and the devices related to them. All other devices have the same state
-        for every owner.
+        :param classes: the available devices by class, as far as the others are concerned.
         """
-        return frozenset(with_related(self.devices, self.used))
+        after, places = list(classes), class_places(self.devices)
+        for place, members in group_by(places, addresses).items():
+            others = set(after[place].addresses).difference(members)
+            available = (each for each in members if self._can_get(each, owner_id, reusable))
+            after[place] = replace(after[place], addresses=tuple(sorted(others.union(available))))
+        return tuple(after)
 
-    def _can_get(self, address: str, owner_id: str | None) -> bool:
-        own = all(each.owner_id == owner_id for each in self.allocations_of(address))
+    def _can_get(self, address: str, owner_id: str | None, reusable: Collection[str]) -> bool:
+        allocations = self.allocations_of(address)
+        if allocations and address not in reusable:
+            return False
+        own = all(each.owner_id == owner_id for each in allocations)
         return own and self.unavailability(address, owner_id) is None
+
+    def _has_related_in_use(self, address: str) -> bool:
+        """Whether the physical function, a virtual function or a device of the IOMMU group is in
+        use, or the device itself. Otherwise the device has the same state for every owner.
+        """
+        return (
+            self._parents.get(address) in self._users.by_device
+            or address in self._users.by_function
+            or self._groups.get(address) in self._users.by_group
+        )
 
     def _state(self, address: str) -> DeviceState:
         recorded = self.devices[address]
@@ -198,10 +229,10 @@ class DeviceAllocations:
     def _unavailable_by_relation(
         self, recorded: PciDevice, owner_id: str | None
     ) -> Iterator[Unavailability]:
-        physical_function = physical_functions(self.devices).get(recorded.address)
+        physical_function = self._parents.get(recorded.address)
         if physical_function is not None:
             yield from self._unavailable_by_function([physical_function], "its physical function")
-        used_vfs = self._used_vfs.get(recorded.address, ())
+        used_vfs = self._users.by_function.get(recorded.address, ())
         yield from self._unavailable_by_function(used_vfs, "its virtual function")
         yield from self._unavailable_by_iommu_group(recorded, owner_id)
 
@@ -218,13 +249,13 @@ class DeviceAllocations:
     def _unavailable_by_iommu_group(
         self, recorded: PciDevice, owner_id: str | None
     ) -> Iterator[Unavailability]:
-        group = iommu_groups(self.devices).get(recorded.address)
-        related = self._used_in_group.get(group, ()) if group is not None else ()
+        group = self._groups.get(recorded.address)
+        related = self._users.by_group.get(group, ()) if group is not None else ()
         blocking = _most_lasting(
             allocation
             for address in related
             if address != recorded.address
-            for allocation in self._by_address[address]
+            for allocation in self._users.by_device[address]
             if allocation.owner_id != owner_id
         )
         if blocking is not None:
@@ -238,33 +269,73 @@ def device_allocations(state: NodeState) -> DeviceAllocations:
     return DeviceAllocations(state.devices, all_allocations(state))
 
 
+def allocations_after(
+    known: DeviceAllocations, after: NodeState, owners: Collection[str]
+) -> DeviceAllocations:
+    """Return `device_allocations` of a state, derived from those of the state before it.
+
+    :param known: those of the state before. They are returned if none of the owners uses a device.
+    :param after: with the same devices. :param owners: those whose claims or domains differ.
+    """
+    own = (each.address for each in _allocations_by(after, owners))
+    changed: dict[str, list[DeviceAllocation]] = {
+        address: [] for address in known.used_by(owners).union(own)
+    }
+    if not changed:
+        return known
+    others = {each.owner_id for address in changed for each in known.allocations_of(address)}
+    for allocation in _allocations_by(after, others.union(owners)):
+        if allocation.address in changed:
+            changed[allocation.address].append(allocation)
+    return known.changed({address: tuple(each) for address, each in changed.items()})
+
+
 def all_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
     """Yield every device allocation. A user of one mdev also uses its parent device.
 
     Allocations of whole devices come first, and claims before domains, each ordered by owner.
     """
-    yield from whole_device_allocations(state)
-    yield from mdev_parent_allocations(state)
+    claims, domains = state.claims.values(), state.domain_usages.values()
+    yield from _whole_devices(claims, domains)
+    yield from _mdev_parents(claims, domains)
 
 
 def mdev_parent_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
     """Yield the allocations of devices of which mediated devices are in use."""
-    for claim in _by_owner(claim for claim in state.claims.values() if claim.resources):
-        for resource in claim.resources:
-            if resource.parent_addr:
-                yield _allocation_of_claim(claim, resource.parent_addr)
-    with_mdevs = (each for each in state.domain_usages.values() if each.occupancy.mdev_parents)
-    for usage in _by_uuid(with_mdevs):
-        yield from _allocations_of_domain(usage, usage.occupancy.mdev_parents)
+    return _mdev_parents(state.claims.values(), state.domain_usages.values())
 
 
 def whole_device_allocations(state: NodeState) -> Iterator[DeviceAllocation]:
     """Yield the allocations of whole devices, not of their mdevs."""
-    for claim in _by_owner(claim for claim in state.claims.values() if claim.pci):
+    return _whole_devices(state.claims.values(), state.domain_usages.values())
+
+
+def _allocations_by(state: NodeState, owners: Collection[str]) -> Iterator[DeviceAllocation]:
+    """Yield the allocations of these owners, in the order of `all_allocations`."""
+    claims = [claim for owner in owners for claim in state.claims_of(owner)]
+    domains = [state.domain_usages[each] for each in owners if each in state.domain_usages]
+    yield from _whole_devices(claims, domains)
+    yield from _mdev_parents(claims, domains)
+
+
+def _mdev_parents(
+    claims: Iterable[Claim], domains: Iterable[DomainUsage]
+) -> Iterator[DeviceAllocation]:
+    for claim in _by_owner(claim for claim in claims if claim.resources):
+        for resource in claim.resources:
+            if resource.parent_addr:
+                yield _allocation_of_claim(claim, resource.parent_addr)
+    for usage in _by_uuid(each for each in domains if each.occupancy.mdev_parents):
+        yield from _allocations_of_domain(usage, usage.occupancy.mdev_parents)
+
+
+def _whole_devices(
+    claims: Iterable[Claim], domains: Iterable[DomainUsage]
+) -> Iterator[DeviceAllocation]:
+    for claim in _by_owner(claim for claim in claims if claim.pci):
         for device in claim.pci:
             yield _allocation_of_claim(claim, device.address)
-    with_devices = (each for each in state.domain_usages.values() if each.occupancy.devices)
-    for usage in _by_uuid(with_devices):
+    for usage in _by_uuid(each for each in domains if each.occupancy.devices):
         yield from _allocations_of_domain(usage, usage.occupancy.devices)
 
 

@@ -11,7 +11,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from rtagent.model.derived import derived
 from rtagent.model.device import VF_TYPES, PciDevice
+from rtagent.model.device_criteria import DeviceCriteria
+from rtagent.model.pci_devices import PciDevices
 from rtagent.model.pci_policy import DeviceOrder
 from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.matching import Eligible
@@ -32,6 +35,9 @@ SAME_PURPOSE, OTHER_PURPOSE, FREE = 0, 1, 2
 #: Added to the ranks of devices that are not reported to Placement, for a claim that follows an
 #: allocation: the devices that were allocated come first, because the claim must get all of them.
 NOT_ALLOCATED: Final = 100
+
+#: The maximum number of different alternatives of which the suitable devices are kept.
+MAX_ALTERNATIVES: Final = 64
 
 
 class GuestCells(Value, frozen=True):
@@ -166,10 +172,8 @@ def _candidates(
     reusable: Mapping[str, str],
     shares: DeviceShares | None,
 ) -> Candidates:
-    suitable = (
-        each for each in device_classes(allocations.devices) if suits(each.example, request)
-    )
-    fitting = tuple(each for each in available if suits(each.example, request))
+    suitable = _suitable(allocations.devices, request)
+    fitting = tuple(each for each in available if each.example.address in suitable.examples)
     if shares is not None:
         fitting = tuple(_accepted(fitting, request, shares))
     return Candidates(
@@ -179,9 +183,42 @@ def _candidates(
             address: SAME_PURPOSE if purpose == request.purpose else OTHER_PURPOSE
             for address, purpose in reusable.items()
         },
-        total=sum(len(each.addresses) for each in suitable),
+        total=suitable.total,
         shares=shares,
     )
+
+
+class _Suitable(Value, frozen=True, kw_only=True):
+    """The classes whose devices suit a request.
+
+    :ivar examples: the address of the example of each. :ivar total: the number of the devices.
+    """
+
+    examples: frozenset[str]
+    total: int
+
+
+def _suitable(devices: PciDevices, request: DeviceRequest) -> _Suitable:
+    """Return the classes of recorded devices that suit a request. Most requests name one of a few
+    aliases.
+    """
+    known = _known_suitable(devices)
+    found = known.get(request.alternatives)
+    if found is None:
+        classes = [each for each in device_classes(devices) if suits(each.example, request)]
+        found = _Suitable(
+            examples=frozenset(each.example.address for each in classes),
+            total=sum(len(each.addresses) for each in classes),
+        )
+        if len(known) < MAX_ALTERNATIVES:
+            known[request.alternatives] = found
+    return found
+
+
+@derived
+def _known_suitable(devices: PciDevices) -> dict[tuple[DeviceCriteria, ...], _Suitable]:
+    """Return an empty table, which is filled as requests come."""
+    return {}
 
 
 def _accepted(

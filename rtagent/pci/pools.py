@@ -6,14 +6,14 @@ available devices that a scheduler cannot distinguish, of one or more classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.derived import derived
-from rtagent.model.device import PciDevice, Tags
+from rtagent.model.device import Device, PciDevice, Tags
 from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.specs import tags_as_dict
 
@@ -29,7 +29,12 @@ class DeviceClass(Value, frozen=True, kw_only=True):
 
 
 class Pool(Value, frozen=True, kw_only=True):
-    """Available devices that a scheduler cannot distinguish. :ivar classes: of these devices."""
+    """Available devices that a scheduler cannot distinguish.
+
+    :ivar classes: of these devices.
+    :ivar description: JSON primitives: Nova's PciDevicePool without its count, and without tags
+        that have defaults.
+    """
 
     vendor_id: str
     product_id: str
@@ -38,6 +43,7 @@ class Pool(Value, frozen=True, kw_only=True):
     parent_ifname: str | None
     tags: Tags
     classes: tuple[DeviceClass, ...]
+    description: Mapping[str, Any]
 
     @property
     def count(self) -> int:
@@ -49,22 +55,17 @@ class Pool(Value, frozen=True, kw_only=True):
         """The addresses of the devices, in order."""
         return tuple(sorted(address for each in self.classes for address in each.addresses))
 
+    @property
+    def first_address(self) -> str:
+        """The first of the addresses."""
+        return min(each.addresses[0] for each in self.classes)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON primitives: Nova's PciDevicePool, without tags that have defaults."""
-        parent = {} if self.parent_ifname is None else {"parent_ifname": self.parent_ifname}
-        tags = {
-            "dev_type": self.dev_type,
-            **parent,
-            "remote_managed": "false",
-            **tags_as_dict(self.tags),
-        }
-        return {
-            "vendor_id": self.vendor_id,
-            "product_id": self.product_id,
-            "numa_node": self.numa_node,
-            "tags": tags,
-            "count": self.count,
-        }
+        """Return JSON primitives: Nova's PciDevicePool, without tags that have defaults.
+
+        All documents of a pool share the tags.
+        """
+        return {**self.description, "count": self.count}
 
 
 @derived
@@ -79,44 +80,74 @@ def device_classes(devices: PciDevices) -> tuple[DeviceClass, ...]:
     )
 
 
-def pools(available: Iterable[DeviceClass]) -> tuple[Pool, ...]:
-    """Group the classes of `DeviceAllocations.available` into pools, in a stable order.
+@derived
+def class_places(devices: PciDevices) -> Mapping[str, int]:
+    """Return the place in `device_classes` of the class of each device."""
+    return {
+        address: place
+        for place, each in enumerate(device_classes(devices))
+        for address in each.addresses
+    }
+
+
+@derived
+def pool_places(devices: PciDevices) -> tuple[tuple[int, ...], ...]:
+    """Return the classes of each pool, as their places in `device_classes`.
 
     Each device is in exactly one pool: the key consists of exactly the properties that a pool shows
     (LP2098496: with a longer key, devices were counted twice).
     """
-    grouped: dict[tuple[Any, ...], list[DeviceClass]] = {}
-    for device_class in available:
-        grouped.setdefault(_pool_key(device_class.example), []).append(device_class)
-    return tuple(sorted(map(_pool, grouped.values()), key=_first_address))
+    grouped: dict[tuple[Any, ...], list[int]] = {}
+    for place, each in enumerate(device_classes(devices)):
+        grouped.setdefault(_pool_key(each.example), []).append(place)
+    return tuple(map(tuple, grouped.values()))
 
 
 def last_first(available: Iterable[DeviceClass]) -> tuple[DeviceClass, ...]:
     """Return the classes with the highest addresses of each pool first, as Nova takes them. The
     order of the pools stays.
     """
+    grouped: dict[tuple[Any, ...], list[DeviceClass]] = {}
+    for each in available:
+        grouped.setdefault(_pool_key(each.example), []).append(each)
     return tuple(
         replace(each, addresses=each.addresses[::-1])
-        for pool in pools(available)
-        for each in reversed(pool.classes)
+        for classes in grouped.values()
+        for each in reversed(classes)
     )
 
 
-def _pool(classes: Sequence[DeviceClass]) -> Pool:
-    first = classes[0].example
+def pool_of(classes: Iterable[DeviceClass]) -> Pool | None:
+    """Return the pool of the available devices of these classes; None if there are none."""
+    available = tuple(each for each in classes if each.addresses)
+    if not available:
+        return None
+    device, tags = available[0].example.device, available[0].example.tags
     return Pool(
-        vendor_id=first.device.vendor_id,
-        product_id=first.device.product_id,
-        numa_node=first.device.numa_node,
-        dev_type=first.device.dev_type,
-        parent_ifname=first.device.parent_ifname,
-        tags=first.tags,
-        classes=tuple(classes),
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        numa_node=device.numa_node,
+        dev_type=device.dev_type,
+        parent_ifname=device.parent_ifname,
+        tags=tags,
+        classes=available,
+        description=_description(device, tags),
     )
 
 
-def _first_address(pool: Pool) -> str:
-    return min(each.addresses[0] for each in pool.classes)
+def _description(device: Device, tags: Tags) -> dict[str, Any]:
+    parent = {} if device.parent_ifname is None else {"parent_ifname": device.parent_ifname}
+    return {
+        "vendor_id": device.vendor_id,
+        "product_id": device.product_id,
+        "numa_node": device.numa_node,
+        "tags": {
+            "dev_type": device.dev_type,
+            **parent,
+            "remote_managed": "false",
+            **tags_as_dict(tags),
+        },
+    }
 
 
 def _pool_key(recorded: PciDevice) -> tuple[Any, ...]:

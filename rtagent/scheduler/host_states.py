@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rtagent.allocation.allocate import carry_device_views
 from rtagent.allocation.capacity import capacity_of
+from rtagent.allocation.device_fits import carry_device_views
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import Value
 from rtagent.model.host_report import InstanceInfo, ServiceState

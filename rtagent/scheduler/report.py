@@ -29,12 +29,9 @@ from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.model.usage import NumaUsage
-from rtagent.pci.allocations import (
-    DeviceAllocation,
-    mdev_parent_allocations,
-    whole_device_allocations,
-)
+from rtagent.pci.allocations import mdev_parent_allocations, whole_device_allocations
 from rtagent.pci.assigned_resources import resource_uses
+from rtagent.pci.device_users import DeviceAllocation
 
 #: The state of a service that no operator changed.
 ENABLED = ServiceState()

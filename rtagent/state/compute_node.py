@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rtagent.model import stats
+from rtagent.model.derived import derived
 from rtagent.model.inventory import memory_mb
 from rtagent.model.metric import Metric, documents
 from rtagent.model.node_state import NodeState
@@ -16,7 +17,6 @@ from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.model.usage import NumaUsage
 from rtagent.numa.host_cells import page_pools
 from rtagent.pci.allocations import device_allocations
-from rtagent.pci.pools import pools
 
 
 def compute_node(state: NodeState, metrics: Sequence[Metric] = ()) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
     grants no more than the agent. ``cpuset`` leaves out shared CPUs that a guest is pinned to.
     ``cpu_usage`` counts shared vCPUs. ``pinned_cpus`` includes the idle thread siblings. Memory is
     in MB. Memory without an explicit page size uses pages of the smallest size. A guest without
-    NUMA cells uses nothing of a cell.
+    NUMA cells uses nothing of a cell. All documents of a host share ``siblings``.
     """
     if state.topology is None or not state.topology.cells:
         return None
@@ -114,20 +114,26 @@ def numa_topology(state: NodeState) -> dict[str, Any] | None:
                 "pcpuset": sorted(numa.dedicated(cell.cpus)),
                 "cpu_usage": used.vcpus.get(cell.id, 0),
                 "pinned_cpus": sorted(pinned & (cell.cpus | cell.offline)),
-                "siblings": [sorted(threads) for threads in cell.siblings],
+                "siblings": siblings,
                 "memory": cell.memory_mb,
                 "memory_usage": used.memory_mb.get(cell.id, 0),
                 "mempages": list(_mempages(cell, used, numa)),
                 "network_metadata": _network_metadata(cell.id, numa.networks),
             }
-            for cell in state.topology.cells
+            for cell, siblings in zip(state.topology.cells, _siblings(state.topology), strict=True)
         ]
     }
 
 
+@derived
+def _siblings(topology: Topology) -> tuple[list[list[int]], ...]:
+    """Return the threads of the cores of each cell."""
+    return tuple([sorted(threads) for threads in cell.siblings] for cell in topology.cells)
+
+
 def pci_device_pools(state: NodeState) -> list[dict[str, Any]]:
     """Return the available devices, counted by their properties, as Nova's PciDevicePools."""
-    return [pool.as_dict() for pool in pools(device_allocations(state).available())]
+    return [pool.as_dict() for pool in device_allocations(state).pools()]
 
 
 def _mempages(cell: Cell, used: NumaUsage, numa: NumaPolicy) -> Iterator[dict[str, int]]:

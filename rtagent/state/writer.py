@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rtagent.allocation.kept_views import keep_views
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -248,6 +249,7 @@ class StateWriter:
                 change = with_notifications(state, change)
                 after = state.fold(change)
                 after.check_owners(change.owners)
+                keep_views(state, after, change)
             pending.change, pending.answer, pending.error = change, answer, None
         except InvariantViolated as error:
             self.status.fail(error)

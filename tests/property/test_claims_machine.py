@@ -39,6 +39,7 @@ from tests.support.hosts import (
     request,
     uid,
 )
+from tests.support.kept_views import check_views
 from tests.support.stated_claims import stated
 from tests.support.trackers import enroll
 
@@ -367,6 +368,10 @@ class ClaimsMachine(RuleBasedStateMachine):
             use["memory_mb"],
             use["disk_mb"],
         )
+
+    @invariant()
+    def kept_views_equal_views_made_anew(self):
+        check_views(self.tracker.snapshot())
 
     @invariant()
     def a_restart_would_find_the_same(self):

@@ -47,6 +47,7 @@ from tests.property.device_model import (
     mdev_uuid,
 )
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid
+from tests.support.kept_views import check_views
 from tests.support.trackers import enroll
 
 OWNERS = [uid(n) for n in range(1, 5)]
@@ -603,6 +604,10 @@ class DevicesMachine(RuleBasedStateMachine):
         for pool in pci_device_pools(self.tracker.snapshot()):
             pools[pool["product_id"], pool["numa_node"]] += pool["count"]
         assert pools == self.model.available_counts()
+
+    @invariant()
+    def kept_views_equal_views_made_anew(self):
+        check_views(self.tracker.snapshot())
 
     @invariant()
     def rows_show_states_and_owners(self):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, PciDevice, Tags
 from rtagent.model.device_criteria import DeviceCriteria
-from rtagent.pci.allocations import DeviceAllocation
+from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import FittedDevices
 from rtagent.pci.requests import DeviceRequest
 from rtagent.pci.shares import DeviceShares

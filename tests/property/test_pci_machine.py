@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from rtagent.model.device import PciDevice
 from rtagent.model.pci_devices import PciDevices
-from rtagent.pci.allocations import DeviceAllocation, DeviceAllocations
+from rtagent.pci.allocations import DeviceAllocations
 from rtagent.pci.device_states import ALLOCATED, AVAILABLE, CLAIMED
+from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import DeviceFit, FittedDevices
 from rtagent.pci.inventory import USED_ONCE, quarantine_used, refresh
-from rtagent.pci.pools import pools
 from rtagent.pci.specs import parse_specs
 from tests.support.pci_hosts import (
     GPU_0,
@@ -255,9 +255,7 @@ class DevicesMachine(RuleBasedStateMachine):
     @invariant()
     def pools_count_the_available_devices(self):
         allocations = self.device_allocations()
-        counted = Counter(
-            address for pool in pools(allocations.available()) for address in pool.addresses
-        )
+        counted = Counter(address for pool in allocations.pools() for address in pool.addresses)
         available = {address for address in ADDRESSES if self.available(address)}
         assert counted == Counter(available)
         states = {

@@ -12,10 +12,11 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.instance import PciRequest
 from rtagent.model.pci_devices import PciDevices
 from rtagent.pci.aliases import parse_aliases
-from rtagent.pci.allocations import DeviceAllocation, DeviceAllocations
+from rtagent.pci.allocations import DeviceAllocations
+from rtagent.pci.device_users import DeviceAllocation
 from rtagent.pci.fit import DeviceFit
 from rtagent.pci.inventory import refresh
-from rtagent.pci.pools import Pool, pools
+from rtagent.pci.pools import Pool
 from rtagent.pci.requests import DeviceRequest, device_requests
 from rtagent.pci.specs import parse_specs
 
@@ -116,7 +117,7 @@ def pools_of(
     devices: Mapping[str, PciDevice], allocations: Iterable[DeviceAllocation] = ()
 ) -> tuple[Pool, ...]:
     """Return the pools of the available devices."""
-    return pools(DeviceAllocations(PciDevices(devices), allocations).available())
+    return DeviceAllocations(PciDevices(devices), allocations).pools()
 
 
 def addresses(result) -> list[str]:

@@ -59,8 +59,8 @@ DEFECTS = (
             ),
             Replacement(
                 CELLS,
-                "            pages=page_pools(cell, usage, policy),\n",
-                "            pages=page_pools(cell, NumaUsage(), policy),\n",
+                "        pages=page_pools(cell, usage, policy),\n",
+                "        pages=page_pools(cell, NumaUsage(), policy),\n",
             ),
         ),
         promises=("P6",),

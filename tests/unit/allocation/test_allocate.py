@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.allocation.allocate import reusable_by
+from rtagent.allocation.reusable import reusable_by
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.decision import ReasonCode, Refused
 from rtagent.model.device import MdevType
@@ -210,12 +210,6 @@ def test_owner_may_reuse_what_its_claims_have():
     state, second = built(device_host(), "gpu:1,vf:1")
     reusable = reusable_by(state, second.owner_id, [second])
     assert reusable.devices == {GPU_0: "gpu", vf(0): "vf"}
-
-
-def test_owner_may_reuse_the_devices_that_its_domain_uses_without_a_claim():
-    state = audited(device_host(), seen(device_host(), domain(uid(77), [GPU_0])))
-    assert reusable_by(state, uid(77), ()).devices == {GPU_0: ""}
-    assert reusable_by(state, uid(78), ()).devices == {}
 
 
 def test_resource_class_that_the_host_does_not_have():

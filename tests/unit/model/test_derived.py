@@ -68,6 +68,17 @@ def test_a_result_is_carried_to_an_equal_value():
     assert calls == ["a", "b"]
 
 
+def test_a_result_that_is_kept_is_not_computed():
+    @derived
+    def upper(word: Word) -> str:
+        raise AssertionError(word)
+
+    word, other = Word("a"), Word("a")
+    assert upper.known(word) is None
+    upper.keep(word, "A")
+    assert (upper(word), upper.known(word), upper.known(other)) == ("A", "A", None)
+
+
 def test_a_view_is_freed_with_its_value():
     class Result:
         pass

@@ -1,0 +1,49 @@
+"""Views of a state that are derived from those of the state before it.
+
+A claim changes little of what a host with hundreds of CPUs and thousands of devices has. What
+claims are decided by is derived from the change, where the views of the state before are known, and
+equals what is derived from the state itself.
+"""
+
+from __future__ import annotations
+
+from rtagent.allocation.device_fits import carry_device_views
+from rtagent.allocation.hosts import host_for_new_owners
+from rtagent.model.change import Change
+from rtagent.model.node_state import NodeState
+from rtagent.numa.host_cells import keep_cells
+from rtagent.pci.allocations import allocations_after, device_allocations
+
+
+def keep_views(before: NodeState, after: NodeState, change: Change) -> None:
+    """Derive the views of the state after a change from those of the state before it.
+
+    After a change of the host, its devices or its policy, they are derived anew.
+    """
+    if change.topology is not None or change.policy is not None or after.topology is None:
+        return
+    _keep_host(before, after, change)
+    if after.devices and after.devices is before.devices:
+        _keep_devices(before, after, change)
+
+
+def _keep_host(before: NodeState, after: NodeState, change: Change) -> None:
+    host = host_for_new_owners.known(before)
+    if host is None:
+        return
+    if after.usage.numa is before.usage.numa:
+        host_for_new_owners.keep(after, host)
+        return
+    usages = [state.usage_of(owner).numa for state in (before, after) for owner in change.owners]
+    keep_cells(host, host_for_new_owners(after), usages)
+
+
+def _keep_devices(before: NodeState, after: NodeState, change: Change) -> None:
+    known = device_allocations.known(before)
+    if known is None:
+        return
+    kept = allocations_after(known, after, change.owners)
+    if kept is known:
+        carry_device_views(before, after)
+    else:
+        device_allocations.keep(after, kept)

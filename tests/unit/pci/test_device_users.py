@@ -1,0 +1,46 @@
+"""Users of devices, by what they are looked up by."""
+
+import pytest
+
+from rtagent.model.pci_devices import PciDevices
+from rtagent.pci.device_users import DeviceAllocation, users_of
+from tests.support.pci_hosts import GPU_0, GPU_1, PF_0, gpu, nic, record, vf
+
+DEVICES = PciDevices(record([gpu(GPU_0, 0, iommu_group=1), gpu(GPU_1, 1, iommu_group=1), *nic()]))
+
+
+def use(address, owner):
+    return DeviceAllocation(address=address, owner_id=owner, allocated=False)
+
+
+BEFORE = (use(GPU_1, "a"), use(vf(1), "a"), use(vf(0), "b"), use(vf(0), "c"))
+
+
+def test_allocations_are_found_by_each_key():
+    users = users_of(DEVICES, BEFORE)
+    assert users.by_device[vf(0)] == (use(vf(0), "b"), use(vf(0), "c"))
+    assert dict(users.by_owner) == {"a": {GPU_1, vf(1)}, "b": {vf(0)}, "c": {vf(0)}}
+    assert dict(users.by_function) == {PF_0: [vf(0), vf(1)]}
+    assert dict(users.by_group) == {1: [GPU_1]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {vf(0): ()},
+        {vf(0): ("c",), vf(2): ("a",)},
+        {vf(0): (), vf(1): (), GPU_1: ()},
+        {GPU_0: ("a", "b"), vf(1): ("d",)},
+        {PF_0: ("e",)},
+        {"0000:99:00.0": ("a",)},  # a device that is not recorded
+    ],
+)
+def test_users_after_a_change_equal_those_made_anew(changed):
+    allocations = {
+        address: tuple(use(address, owner) for owner in owners)
+        for address, owners in changed.items()
+    }
+    others = [each for each in BEFORE if each.address not in changed]
+    anew = users_of(DEVICES, [*others, *(e for of in allocations.values() for e in of)])
+    assert users_of(DEVICES, BEFORE).changed(DEVICES, allocations) == anew
