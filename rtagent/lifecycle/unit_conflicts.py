@@ -8,12 +8,9 @@ from rtagent.model.base import Value
 from rtagent.model.claim import PCI, PCPU, RESOURCE, Claim, Unit
 from rtagent.model.device import VF_TYPES
 from rtagent.model.node_state import NodeState
-from rtagent.pci.allocations import (
-    DeviceAllocation,
-    device_allocations,
-    whole_device_allocations,
-)
+from rtagent.pci.allocations import device_allocations, whole_device_allocations
 from rtagent.pci.assigned_resources import resource_users
+from rtagent.pci.device_users import DeviceAllocation
 
 _NOUNS = {PCPU: "host CPU", PCI: "PCI device", RESOURCE: "resource"}
 
