@@ -29,7 +29,7 @@ def test_idle_server_does_not_poll(rabbitmq: RabbitMQ, station_on: Callable[...,
     client.ping(station.context)
     before = switches()
     time.sleep(WAIT / 2)
-    assert switches() - before < 10
+    assert switches() - before < 40  # one that polls makes a hundred
     client.ping(station.context)
 
 
@@ -40,7 +40,7 @@ def test_idle_server_stops_at_once(rabbitmq: RabbitMQ, station_on: Callable[...,
     station.client().ping(station.context)
     began = time.monotonic()
     assert station.server.stop(30)
-    assert time.monotonic() - began < WAIT / 2
+    assert time.monotonic() - began < WAIT
 
 
 def test_connection_waits_until_a_heartbeat_is_due(
