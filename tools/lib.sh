@@ -4,6 +4,7 @@
 
 : "${root:?}"
 venv="$root/.venv"
+nova_venv="$root/.venv-nova"
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 70; }
@@ -77,6 +78,25 @@ install_venv() {
         --disable-pip-version-check --constraint "$root/constraints.txt" --editable "$root[doc,test]" \
         </dev/null || die "pip failed"
     echo "$want $root" >"$stamp"
+}
+
+# A second virtual environment, with Nova, for tests/nova. Its list of versions is complete, so that
+# pip need not look for versions that fit.
+install_nova_venv() {
+    local stamp="$nova_venv/.installed" want python
+    want=$(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/constraints-nova.txt" | sha256sum)
+    if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$want $root" ]; then return 0; fi
+    python=$(find_python) || exit
+    say "Installing into ${nova_venv} (${python})"
+    [ -x "$nova_venv/bin/python" ] || "$python" -m venv "$nova_venv" || die "cannot make $nova_venv"
+    pip_nova --requirement "$root/constraints-nova.txt"
+    pip_nova --editable "$root"
+    echo "$want $root" >"$stamp"
+}
+
+pip_nova() {
+    PYTHONWARNINGS=ignore "$nova_venv/bin/python" -m pip install -qq --use-pep517 --no-deps \
+        --disable-pip-version-check "$@" </dev/null || die "pip failed"
 }
 
 # What everything needs, and what the profile that is named needs.

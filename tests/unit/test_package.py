@@ -13,7 +13,9 @@ def test_version_is_that_of_the_distribution():
 
 def test_every_module_imports():
     names = [module.name for module in pkgutil.walk_packages(rtagent.__path__, "rtagent.")]
-    product = [name for name in names if not name.startswith("rtagent.migrations.")]
+    # Those of rtagent.nova need Nova, and tests/nova imports them.
+    others = ("rtagent.migrations.", "rtagent.nova.")
+    product = [name for name in names if not name.startswith(others)]
 
     for name in product:
         importlib.import_module(name)

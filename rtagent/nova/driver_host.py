@@ -1,0 +1,46 @@
+"""DriverHost: a `Hypervisor` that knows what the virt driver reported last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtagent.errors import HypervisorUnavailable
+from rtagent.model.cpu_use import CpuUse
+from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.observation import Observation
+from rtagent.ports import HostIdentity
+
+
+class DriverHost:
+    """Asks nothing by itself: nova-compute asks its driver.
+
+    :ivar observation: None: the driver has reported nothing yet.
+    """
+
+    def __init__(self, hostname: str) -> None:
+        self._hostname = hostname
+        self.observation: Observation | None = None
+
+    def identity(self) -> HostIdentity:
+        return HostIdentity(hostname=self._hostname, host_uuid="")
+
+    def observe(self) -> Observation:
+        if self.observation is None:
+            raise HypervisorUnavailable("the virt driver has reported nothing yet")
+        return self.observation
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        return None
+
+    def cpu_use(self) -> CpuUse:
+        return CpuUse()
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        return None
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        """Do nothing: nova-compute starts the audits."""
+
+    def stop(self) -> None:
+        """Do nothing."""

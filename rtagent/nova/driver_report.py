@@ -1,0 +1,87 @@
+"""What the virt driver reports of its host, as rtagent's topology and devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nova import objects
+
+from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.device import Device
+from rtagent.model.topology import Cell, Topology
+from rtagent.model.units import MB_IN_GB
+
+_KIB = 1024
+
+
+def host_cells(resources: Mapping[str, Any]) -> list[Any]:
+    """Return the NUMACells of the driver's report; none if it has no cells."""
+    numa = resources.get("numa_topology")
+    return list(objects.NUMATopology.obj_from_db_obj(numa).cells) if numa else []
+
+
+def topology(resources: Mapping[str, Any]) -> Topology:
+    """Return the host. :param resources: of the driver's ``get_available_resource``."""
+    cells = tuple(map(_cell, host_cells(resources)))
+    in_cells = frozenset[int]().union(*(cell.cpus for cell in cells))
+    return Topology(
+        cpus=in_cells or frozenset(range(resources["vcpus"])),
+        memory_mb=resources["memory_mb"],
+        disk_mb=resources["local_gb"] * MB_IN_GB,
+        cells=cells,
+    )
+
+
+def devices(resources: Mapping[str, Any]) -> tuple[Device, ...] | None:
+    """Return the host's PCI devices; None: the driver does not list them."""
+    text = resources.get("pci_passthrough_devices")
+    return None if text is None else tuple(map(_device, json.loads(text)))
+
+
+def namespaces(resources: Iterable[Any]) -> tuple[PmemNamespace, ...]:
+    """Return the persistent memory among the Resource objects of the driver's provider tree."""
+    return tuple(sorted(_namespaces(resources), key=lambda each: each.name))
+
+
+def _namespaces(resources: Iterable[Any]) -> Iterator[PmemNamespace]:
+    for each in resources:
+        if isinstance(each.metadata, objects.LibvirtVPMEMDevice):
+            yield PmemNamespace(
+                name=each.identifier,
+                path=each.metadata.devpath,
+                size_kb=each.metadata.size // _KIB,
+                align_kb=each.metadata.align // _KIB,
+            )
+
+
+def _cell(nova: Any) -> Cell:
+    cpus = frozenset(nova.cpuset | nova.pcpuset)
+    cores = [frozenset(each) & cpus for each in nova.siblings]
+    alone = cpus.difference(*cores)
+    cores += [frozenset({cpu}) for cpu in alone]
+    return Cell(
+        id=nova.id,
+        cpus=cpus,
+        memory_mb=nova.memory,
+        siblings=tuple(sorted(filter(None, cores), key=min)),
+        sockets=frozenset() if nova.socket is None else frozenset({nova.socket}),
+        pages={page.size_kb: page.total for page in nova.mempages},
+    )
+
+
+def _device(row: Mapping[str, Any]) -> Device:
+    capabilities = row.get("capabilities") or {}
+    return Device(
+        address=row["address"].lower(),
+        vendor_id=row["vendor_id"],
+        product_id=row["product_id"],
+        dev_type=row["dev_type"],
+        parent_addr=row.get("parent_addr"),
+        numa_node=row.get("numa_node"),
+        capabilities={"network": tuple(capabilities.get("network", ()))},
+        parent_ifname=row.get("parent_ifname"),
+        mac=row.get("mac_address"),
+        card_serial_number=capabilities.get("vpd", {}).get("card_serial_number"),
+    )

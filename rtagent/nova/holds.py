@@ -1,0 +1,74 @@
+"""Holds: what Nova's database says that an instance has on a node."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.nova.guest_cells import fingerprint
+
+#: The fields of a MigrationContext of a hold begin with this.
+Prefix = Literal["old_", "new_"]
+
+
+class Hold(Value, frozen=True, kw_only=True):
+    """What an instance has on a node: as a guest of it, or at one end of a move.
+
+    :ivar instance: Nova's. :ivar flavor: Nova's, of this hold. :ivar numa_topology: Nova's, or
+        None.
+    :ivar migration: Nova's, of a hold of a move; None: the guest is here.
+    :ivar prefix: the end of the move, for a hold of a move.
+    :ivar is_volume_backed: its root disk is a volume.
+    """
+
+    instance: Any
+    flavor: Any
+    numa_topology: Any
+    migration: Any = None
+    prefix: Prefix | None = None
+    is_volume_backed: bool = False
+
+    @property
+    def resources(self) -> list[Any]:
+        """The Resource objects that it has."""
+        if self.prefix is None:
+            return list(self.instance.resources or ())
+        return list(of_context(self.instance, "resources", self.prefix) or ())
+
+    @property
+    def owner_id(self) -> str:
+        """The instance's uuid."""
+        return str(self.instance.uuid)
+
+    def matches(self, claim: Claim) -> bool:
+        """Whether a claim has what the hold has."""
+        cells = claim.numa_topology.cells if claim.numa_topology else ()
+        pins = tuple((each.id, frozenset(each.cpu_pinning.values()), each.memory) for each in cells)
+        mine, theirs = claim.flavor, self.flavor
+        return (mine.vcpus, mine.memory_mb, mine.root_gb, pins) == (
+            theirs.vcpus,
+            theirs.memory_mb,
+            theirs.root_gb,
+            fingerprint(self.numa_topology),
+        )
+
+
+def end_here(instance: Any, migration: Any, host: str, nodename: str) -> Prefix:
+    """Return which end of a move a node is. Of a move on one node it is the end that the instance
+    is not at.
+    """
+    source = (migration.source_compute, migration.source_node) == (host, nodename)
+    dest = (migration.dest_compute, migration.dest_node) == (host, nodename)
+    if source and dest:
+        arrived = instance["instance_type_id"] != migration.old_instance_type_id
+        return "old_" if arrived else "new_"
+    return "old_" if source else "new_"
+
+
+def of_context(instance: Any, name: str, prefix: Prefix) -> Any:
+    """Return what a migration context says of one end of the move; None: nothing."""
+    context = instance.migration_context
+    if context is None or f"{prefix}{name}" not in context:
+        return None
+    return getattr(context, f"{prefix}{name}")

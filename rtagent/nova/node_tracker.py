@@ -1,0 +1,143 @@
+"""NodeTracker: Nova's tracker with a node of rtagent's for each of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nova import objects
+from nova.compute import resource_tracker
+
+from rtagent.model.claim import Claim
+from rtagent.nova import compute_row
+from rtagent.nova.device_requests import DeviceRequests, device_requests
+from rtagent.nova.device_rows import DeviceRows, pools
+from rtagent.nova.holds import Hold, of_context
+from rtagent.nova.node_settings import node_settings
+from rtagent.nova.nova_node import NovaNode
+
+CONF = resource_tracker.CONF
+
+
+class NodeTracker(resource_tracker.ResourceTracker):
+    """Observes the nodes, and writes Nova's rows from their states.
+
+    :ivar nodes: by hypervisor hostname.
+    """
+
+    def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
+        super().__init__(host, driver, reportclient)
+        self.nodes: dict[str, NovaNode] = {}
+        # During an audit, until claims and rows agree: what Nova's database says is held.
+        self._holds: list[Hold] | None = None
+
+    def remove_node(self, nodename: str) -> None:
+        super().remove_node(nodename)
+        if node := self.nodes.pop(nodename, None):
+            node.close()
+
+    # -- what is observed -----------------------------------------------------------------------
+
+    def _init_compute_node(self, context: Any, resources: Any) -> bool:
+        self._holds = []
+        report = dict(resources)  # Nova's method removes the devices
+        is_new: bool = super()._init_compute_node(context, resources)
+        nodename = resources["hypervisor_hostname"]
+        if nodename in self.compute_nodes:
+            compute_node = self.compute_nodes[nodename]
+            settings = node_settings(CONF, compute_node, report)
+            if nodename not in self.nodes:
+                self.nodes[nodename] = NovaNode(compute_node, settings)
+            self.nodes[nodename].observe(settings, report)
+        return is_new
+
+    def _update_to_placement(self, context: Any, compute_node: Any, startup: bool) -> None:
+        super()._update_to_placement(context, compute_node, startup)
+        # A node that comes from another host is saved before it is known.
+        if node := self.nodes.get(compute_node.hypervisor_hostname):
+            node.set_namespaces(self._resources(compute_node.hypervisor_hostname))
+            if CONF.pci.report_in_placement and self._has_devices(node):
+                node.set_providers(self._rows.providers)
+
+    def _resources(self, nodename: str | None = None) -> Iterator[Any]:
+        """Yield the Resource objects of the driver's provider tree."""
+        tree = self.provider_tree
+        for uuid in tree.get_provider_uuids(nodename) if tree else ():
+            for members in (tree.data(uuid).resources or {}).values():
+                yield from members
+
+    # -- what is written ------------------------------------------------------------------------
+
+    def _update_usage(self, usage: Any, nodename: str, sign: int = 1) -> None:
+        """Do nothing: rtagent counts."""
+
+    def _report_final_resource_view(self, nodename: str) -> None:
+        self._project(nodename)
+        super()._report_final_resource_view(nodename)
+
+    def _update(self, context: Any, compute_node: Any, startup: bool = False) -> None:
+        self._project(compute_node.hypervisor_hostname)
+        super()._update(context, compute_node, startup)
+
+    def _project(self, nodename: str) -> None:
+        """Give back the devices that Nova has freed, and set the used quantities of Nova's row."""
+        if node := self.nodes.get(nodename):
+            if self._holds is None and self._has_devices(node):
+                self._rows.settle(node)
+            compute_node = self.compute_nodes[nodename]
+            compute_row.project(node, compute_node, self.stats[nodename])
+            compute_node.pci_device_pools = pools(self.pci_tracker)
+
+    # -- devices --------------------------------------------------------------------------------
+
+    @property
+    def _rows(self) -> DeviceRows:
+        return DeviceRows(self.pci_tracker)
+
+    def _has_devices(self, node: NovaNode) -> bool:
+        """Whether Nova tracks the devices of a node: it does for the first one."""
+        return bool(self.pci_tracker) and node is self._device_node()
+
+    def _device_node(self) -> NovaNode | None:
+        """Return the node whose devices Nova tracks; None: it is gone."""
+        names = (
+            name for name, each in self.compute_nodes.items() if each.id == self.pci_tracker.node_id
+        )
+        return self.nodes.get(next(names, ""))
+
+    def _device_requests(self, node: NovaNode, nova: Any) -> DeviceRequests:
+        addresses = self._rows.providers if self.pci_tracker else {}
+        devices = node.state.devices
+        classes = {
+            uuid: devices[address].resource_class
+            for address, uuid in addresses.items()
+            if address in devices
+        }
+        return device_requests(nova, classes)
+
+    # -- what an instance has -------------------------------------------------------------------
+
+    def _hold(self, instance: Any, flavor: Any, migration: Any = None, prefix: Any = None) -> Hold:
+        return Hold(
+            instance=instance,
+            flavor=flavor,
+            numa_topology=of_context(instance, "numa_topology", prefix)
+            if prefix
+            else instance.numa_topology,
+            migration=migration,
+            prefix=prefix,
+            is_volume_backed=self._is_volume_backed(instance),
+        )
+
+    def _is_volume_backed(self, instance: Any) -> bool:
+        self._get_usage_dict(instance, instance)  # it notes that
+        return bool(self.is_bfv[instance.uuid])
+
+    def _members(self, allocations: Any, given: Claim) -> Any:
+        """Return the ResourceList of what a claim was given, or None."""
+        if not given.resources:
+            return self._claim_resources(allocations)
+        names = {each.identifier for each in given.resources}
+        found = [each for each in self._resources() if each.identifier in names]
+        self._add_assigned_resources(found)
+        return objects.ResourceList(objects=found)

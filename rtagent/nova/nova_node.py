@@ -1,0 +1,193 @@
+"""NovaNode: the embedded tracker of one of nova-compute's nodes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from rtagent.conf.settings import Settings
+from rtagent.embedded import SystemClock, open_node
+from rtagent.identity import machine
+from rtagent.identity.enrollment import Claimant
+from rtagent.identity.node_identity import GivenNodeIdentity
+from rtagent.lifecycle.moves import Outcome
+from rtagent.model.adopt_request import AdoptRequest
+from rtagent.model.assigned_resources import PmemNamespace
+from rtagent.model.change import Call
+from rtagent.model.claim import INCOMING, LIVE_MIGRATION, OUTGOING, Claim
+from rtagent.model.instance import InstanceUpdate
+from rtagent.model.migration import MigrationFacts, MigrationType
+from rtagent.model.move import MoveRequest
+from rtagent.model.node import Node
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import Observation
+from rtagent.model.owners import main_claims
+from rtagent.model.provider_names import device_suffix
+from rtagent.model.request import AttachRequest, BuildRequest
+from rtagent.nova import driver_report
+from rtagent.nova.driver_host import DriverHost
+from rtagent.nova.store_file import open_store
+from rtagent.placement.adoption import Adoption, adoption_of
+
+#: The outcome of a move whose instance is here, by the state of its claim.
+_OUTCOMES: Mapping[str, Outcome] = {INCOMING: "arrived", OUTGOING: "reverted"}
+#: The actor of all changes.
+ACTOR = "nova-compute"
+
+
+class NovaNode:
+    """Claims, gives back and adopts for Nova's tracker, which calls it under its own lock.
+
+    :ivar report: the driver's last report.
+    """
+
+    def __init__(self, compute_node: Any, settings: Settings) -> None:
+        """Open the node's store and become its writer.
+
+        :param compute_node: Nova's ComputeNode, saved.
+        :raises IdentityError: StoreUnavailable:
+        """
+        node = Node(
+            uuid=compute_node.uuid,
+            host=compute_node.host,
+            hypervisor_hostname=compute_node.hypervisor_hostname,
+        )
+        state_path = settings.default.state_path
+        self._settings = settings
+        self._host = DriverHost(node.hypervisor_hostname)
+        self._namespaces: tuple[PmemNamespace, ...] = ()
+        self.report: Mapping[str, Any] = {}
+        clock = SystemClock()
+        store, close = open_store(Path(state_path), node.uuid, settings.database.operation_timeout)
+        claimant = Claimant(
+            node=node,
+            writer=machine.writer(state_path),
+            compute_id=f"{state_path}/{node.uuid}.sqlite",
+            service_down_time=settings.default.service_down_time,
+        )
+        identity = GivenNodeIdentity(claimant)
+        self._node = open_node(settings, self._host, store, clock, identity=identity)
+        self._node.closing.callback(close)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._node.close()
+
+    @property
+    def state(self) -> NodeState:
+        """The last published state."""
+        return self._node.state
+
+    def mains(self, owner_id: str) -> tuple[Claim, ...]:
+        """Return the claims of an instance, without those of attached devices."""
+        return main_claims(self.state.claims_of(owner_id))
+
+    # -- the host -------------------------------------------------------------------------------
+
+    def observe(self, settings: Settings, report: Mapping[str, Any]) -> None:
+        """Audit the host. :param report: of the virt driver's ``get_available_resource``."""
+        self._settings, self.report = settings, report
+        self._audit()
+
+    def set_namespaces(self, resources: Iterable[Any]) -> None:
+        """Record the persistent memory among the resources of the driver's provider tree."""
+        found = driver_report.namespaces(resources)
+        if found != self._namespaces:
+            self._namespaces = found
+            self._audit()
+
+    def set_providers(self, providers: Mapping[str, str]) -> None:
+        """Record which uuids Placement's providers of devices have, by address."""
+        children = {device_suffix(address): uuid for address, uuid in providers.items()}
+        if children != dict(adoption_of(self.state).children):
+            self._node.adopt(Adoption(node=self.state.node.uuid, children=children))
+
+    def _audit(self) -> None:
+        tracker = self._node.tracker
+        if tracker.stale:
+            tracker.recover()
+        self._host.observation = Observation(
+            domains={},
+            complete=False,  # Nova's database says which guests are here
+            topology=driver_report.topology(self.report),
+            devices=driver_report.devices(self.report),
+            namespaces=self._namespaces,
+        )
+        self._node.apply(self._settings)
+        self._node.auditor.run("periodic")
+
+    # -- claims ---------------------------------------------------------------------------------
+
+    def build(self, request: BuildRequest) -> Claim:
+        """Claim for an instance that is built here. What it had here before is released."""
+        self.release(request.instance.uuid)
+        return self._node.tracker.instance_claim(request, _call("instance_claim"), active=True)
+
+    def move(self, request: MoveRequest) -> Claim:
+        """Claim for an instance that is to arrive. What an earlier move has left is released."""
+        owner_id = request.build.instance.uuid
+        left = [claim for claim in self.mains(owner_id) if claim.state == INCOMING]
+        left += [claim for claim in self.mains(owner_id) if claim not in left][1:]
+        self.release(owner_id, left)
+        return self._node.tracker.moves.move_claim(request, _call("move_claim"))
+
+    def attach(self, request: AttachRequest) -> Claim:
+        """Claim devices for an instance."""
+        call = _call("claim_pci_devices")
+        return self._node.tracker.claim_pci_devices(request, call, active=True)
+
+    def adopt(self, request: AdoptRequest) -> Claim:
+        """Record what an instance has here already."""
+        return self._node.tracker.facts.adopt_claim(request, _call("adopt_claim"))
+
+    def release(self, owner_id: str, claims: Collection[Claim] | None = None) -> None:
+        """Release claims of an instance; None: all."""
+        if claims is None:
+            claims = self.state.claims_of(owner_id)
+        if claims:
+            uuids = [claim.uuid for claim in claims]
+            self._node.tracker.facts.release_claims(owner_id, _call("release_claims"), uuids)
+
+    def give_back(self, claim: Claim, addresses: Sequence[str]) -> None:
+        """Give back devices of a claim."""
+        self._node.tracker.facts.give_back_devices(
+            claim.owner_id, addresses, _call("give_back_devices"), claim.uuid
+        )
+
+    def update(self, facts: InstanceUpdate) -> None:
+        """Record an instance's new state."""
+        self._node.tracker.update_usage(facts, _call("update_usage"))
+
+    def settle(self, claim: Claim) -> None:
+        """Note that the instance of a main claim is here, whatever state a move left it in.
+
+        :raises IllegalTransition: the move had another outcome.
+        """
+        outcome = _OUTCOMES.get(claim.state)
+        record = self.state.migrations.get(claim.migration_uuid or "")
+        if outcome is None or record is None:
+            return
+        facts = MigrationFacts(
+            uuid=record.uuid,
+            migration_type=cast(MigrationType, record.migration_type),
+            source_compute=record.source_compute,
+            source_node=record.source_node,
+            dest_compute=record.dest_compute,
+            dest_node=record.dest_node,
+        )
+        call = _call("settle_move")
+        self._node.tracker.facts.settle_move(claim.owner_id, facts, outcome, call)
+
+
+def awaits_devices(claim: Claim) -> bool:
+    """Return whether Nova has not claimed the devices of a live migration's claim yet.
+
+    Nova claims them one by one, after the rest.
+    """
+    return claim.state == INCOMING and claim.kind == LIVE_MIGRATION
+
+
+def _call(method: str) -> Call:
+    return Call(method=method, operation_id=str(uuid.uuid4()), digest="", actor=ACTOR)

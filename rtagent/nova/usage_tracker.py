@@ -1,0 +1,83 @@
+"""UsageTracker: the claims follow what Nova's database says of instances and migrations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.compute import vm_states
+
+from rtagent.nova import guests
+from rtagent.nova.holds import end_here
+from rtagent.nova.node_tracker import NodeTracker
+from rtagent.nova.reconciliation import adopt, reconcile
+
+
+class UsageTracker(NodeTracker):
+    """Nova's audits and updates, which adopt and release claims."""
+
+    def _update_usage_from_instances(self, context: Any, instances: Any, nodename: str) -> Any:
+        by_uuid = super()._update_usage_from_instances(context, instances, nodename)
+        self._holds = [
+            self._hold(instance, instance.flavor)
+            for instance in instances
+            if instance.uuid in self.tracked_instances
+        ]
+        return by_uuid
+
+    def _update_usage_from_migrations(self, context: Any, migrations: Any, nodename: str) -> None:
+        super()._update_usage_from_migrations(context, migrations, nodename)
+        holds, self._holds = self._holds or [], None
+        node = self.nodes[nodename]
+        reconcile(node, holds)
+        if self._has_devices(node):
+            here = {hold.owner_id: hold.instance for hold in holds if hold.prefix is None}
+            self._rows.repair(node, here)
+
+    def _update_usage_from_instance(
+        self, context: Any, instance: Any, nodename: str, is_removed: bool = False
+    ) -> None:
+        uuid, node = instance["uuid"], self.nodes[nodename]
+        is_new = uuid not in self.tracked_instances
+        is_gone = not is_new and (
+            is_removed
+            or vm_states.allow_resource_removal(
+                vm_state=instance["vm_state"], task_state=instance.task_state
+            )
+        )
+        if is_gone:
+            self.tracked_instances.remove(uuid)
+            self._release_assigned_resources(instance.resources)
+            node.release(uuid)
+        else:
+            self.tracked_instances.add(uuid)
+            if is_new and not node.mains(uuid):
+                adopt(node, self._hold(instance, instance.flavor))
+            node.update(guests.update(instance))
+        self.stats[nodename].update_stats_for_instance(instance, is_gone)
+        if (is_new or is_gone) and self.pci_tracker:
+            sign = -1 if is_gone else 1
+            self.pci_tracker.update_pci_for_instance(context, instance, sign=sign)
+        if is_gone:
+            self.is_bfv.pop(uuid, None)
+        self._project(nodename)
+
+    def _update_usage_from_migration(
+        self, context: Any, instance: Any, migration: Any, nodename: str
+    ) -> None:
+        """Note a hold of a move. Nova's method decides whether there is one."""
+        uuid, node = migration.instance_uuid, self.nodes[nodename]
+        before = self.tracked_migrations.pop(uuid, None)
+        super()._update_usage_from_migration(context, instance, migration, nodename)
+        if uuid not in self.tracked_migrations:
+            if before is not None:
+                self.tracked_migrations[uuid] = before
+            return
+        prefix = end_here(instance, migration, self.host, nodename)
+        hold = self._hold(
+            instance, self._get_flavor(instance, prefix, migration), migration, prefix
+        )
+        if len(node.mains(uuid)) < 1 + (uuid in self.tracked_instances):
+            adopt(node, hold)
+        if self._holds is not None:
+            self._holds.append(hold)
+        self._project(nodename)

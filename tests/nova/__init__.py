@@ -1,0 +1,1 @@
+"""Nova's own functional tests, with the tracker of nova-compute replaced."""

@@ -1,0 +1,119 @@
+"""Run Nova's own functional tests in this process, with Nova's tracker or with rtagent's.
+
+A program of the virtual environment with Nova, which `tests.nova.environment` names::
+
+    python tests/nova/runner.py [--plain] LIST RESULTS
+
+LIST contains the names of tests, one per line. Each test appends one JSON line to RESULTS:
+``{"name", "status", "seconds", "cpu_seconds", "text"}``. A test that RESULTS has is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Results(unittest.TestResult):
+    """Appends the outcome of each test to a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._state = _state_directory()
+        self._status, self._text = "", ""
+        self._began, self._cpu = 0.0, 0.0
+
+    def startTest(self, test: Any) -> None:
+        super().startTest(test)
+        self._state = _state_directory()
+        self._status, self._text = "passed", ""
+        self._began, self._cpu = time.monotonic(), time.process_time()
+
+    def addError(self, test: Any, err: Any = None, details: Any = None) -> None:
+        self._note("error", err, details)
+
+    def addFailure(self, test: Any, err: Any = None, details: Any = None) -> None:
+        self._note("failed", err, details)
+
+    def addSkip(self, test: Any, reason: Any = None, details: Any = None) -> None:
+        self._status, self._text = "skipped", str(reason or details)
+
+    def stopTest(self, test: Any) -> None:
+        super().stopTest(test)
+        self._state.cleanup()
+        line = {
+            "name": test.id(),
+            "status": self._status,
+            "seconds": round(time.monotonic() - self._began, 1),
+            "cpu_seconds": round(time.process_time() - self._cpu, 1),
+            "text": self._text,
+        }
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _note(self, status: str, err: Any, details: Any) -> None:
+        self._status = status
+        if details:
+            parts = {key: value.as_text() for key, value in details.items()}
+            self._text = "\n".join(f"{key}: {text}" for key, text in sorted(parts.items()))
+        elif err:
+            self._text = "".join(traceback.format_exception(*err))
+
+
+def _state_directory() -> tempfile.TemporaryDirectory[str]:
+    """Make a state directory of Nova's, in which it finds its files of the API, and let Nova's
+    configuration have it: it reads options from the environment, too.
+    """
+    directory = tempfile.TemporaryDirectory(prefix="nova-state-")
+    Path(directory.name, "etc").symlink_to(Path(sys.prefix, "etc"))
+    os.environ["OS_DEFAULT__STATE_PATH"] = directory.name
+    return directory
+
+
+def flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    """Yield the tests of a suite and of its parts."""
+    for each in suite:
+        if isinstance(each, unittest.TestSuite):
+            yield from flat(each)
+        else:
+            yield each
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plain", action="store_true", help="with Nova's own tracker")
+    parser.add_argument("list", type=Path)
+    parser.add_argument("results", type=Path)
+    options = parser.parse_args()
+    # Nova's tests read the arguments of the process.
+    sys.argv = sys.argv[:1]
+    # It replaces blocking functions, and must be imported before anything that uses them.
+    import nova.tests.functional  # noqa: F401
+
+    if not options.plain:
+        from rtagent.nova import hook
+
+        hook.install()
+    done = set()
+    if options.results.exists():
+        done = {json.loads(line)["name"] for line in options.results.read_text().splitlines()}
+    names = [name for name in options.list.read_text().split() if name not in done]
+    results = Results(options.results)
+    for test in flat(unittest.TestLoader().loadTestsFromNames(names)):
+        test.run(results)
+    # Threads of Nova's services may still run, and nothing of them is needed.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Nova's own functional tests, and those of restarts, with rtagent's tracker in Nova's place.
+
+They run in the virtual environment with Nova, which `tools/test` makes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+PYTHON = ROOT / ".venv-nova/bin/python"
+#: Processes that run the tests side by side: one for each CPU of the smallest machine.
+PROCESSES = 2
+#: Seconds for all tests. On idle CPUs they need a small part of it.
+PATIENCE = 3000
+QUICK = tuple((HERE / "quick.txt").read_text().split())
+OWN = tuple((HERE / "own.txt").read_text().split())
+NAMES = (*QUICK, *OWN)
+
+Outcomes = Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """The outcome of each test, by its name."""
+    directory = tmp_path_factory.mktemp("nova")
+    with ExitStack() as stack:
+        running = [stack.enter_context(started(directory, n)) for n in range(PROCESSES)]
+        for process in running:
+            process.wait(PATIENCE)
+    return {line["name"]: line for line in results(directory)}
+
+
+@contextmanager
+def started(directory: Path, number: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs its share of the tests."""
+    names, log = directory / f"names-{number}", directory / f"log-{number}"
+    names.write_text("\n".join(NAMES[number::PROCESSES]))
+    command = [PYTHON, HERE / "runner.py", names, directory / f"results-{number}"]
+    environment = {
+        **os.environ,
+        "OS_STDOUT_CAPTURE": "1",
+        "OS_STDERR_CAPTURE": "1",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "ignore",
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def results(directory: Path) -> Iterator[Mapping[str, Any]]:
+    for file in directory.glob("results-*"):
+        yield from map(json.loads, file.read_text().splitlines())
+
+
+@pytest.mark.timeout(PATIENCE + 60)
+@pytest.mark.parametrize("name", NAMES)
+def test_passes_with_our_tracker(outcomes: Outcomes, name: str) -> None:
+    assert name in outcomes, "it did not run"
+    assert outcomes[name]["status"] == "passed", outcomes[name]["text"]
