@@ -13,7 +13,7 @@ NUMA_WITH_DEVICES = (
     " host NUMA topology"
 )
 DEVICES = "Claim pci failed"
-PAGE_SIZE = "Requested page size is different from current page size"
+PAGE_SIZE = "Requested page size is different from current page size."
 
 #: Resources of a host as a whole, which may be short without regard to its cells.
 _AMOUNTS = frozenset({"VCPU", "MEMORY_MB", "DISK_GB"})
@@ -32,7 +32,9 @@ def nova_reason(reasons: Sequence[Mapping[str, Any]], *, live_migration: bool = 
     """
     numbers = "; ".join(str(each["message"]) for each in reasons)
     sentence = _sentence(reasons, live_migration)
-    return f"{sentence}: {numbers}" if sentence else numbers
+    if not sentence:
+        return numbers
+    return f"{sentence} {numbers}" if sentence.endswith(".") else f"{sentence}: {numbers}"
 
 
 def _sentence(reasons: Sequence[Mapping[str, Any]], live_migration: bool) -> str:

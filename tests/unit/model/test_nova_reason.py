@@ -82,5 +82,5 @@ def test_page_size_of_a_live_migration():
     )
     decision = allocate(state, build.instance.uuid, from_move(asked, state.policy))
     reasons = [reason.as_dict() for reason in decision.reasons]
-    assert nova_reason(reasons, live_migration=True).startswith(f"{PAGE_SIZE}: 2MiB pages")
+    assert nova_reason(reasons, live_migration=True).startswith(f"{PAGE_SIZE} 2MiB pages")
     assert nova_reason(reasons).startswith(f"{NUMA}: ")
