@@ -14,6 +14,7 @@ from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.claim import Claim
 from rtagent.model.device import VF_TYPES, AssignedDevice
 from rtagent.model.instance import Instance
+from rtagent.model.pci_devices import PciDevices
 from rtagent.nova import guests
 from rtagent.nova.device_requests import request_id
 from rtagent.nova.nova_node import NovaNode, awaits_devices
@@ -36,6 +37,17 @@ class DeviceRows:
             _provider_address(row): row.extra_info["rp_uuid"]
             for row in self._tracker.pci_devs
             if row.extra_info.get("rp_uuid")
+        }
+
+    def classes(self, devices: PciDevices) -> dict[str, str]:
+        """Return the resource class of each of these providers, by uuid.
+
+        :param devices: of the node. Those of one provider have the same class.
+        """
+        return {
+            row.extra_info["rp_uuid"]: devices[row.address].resource_class
+            for row in self._tracker.pci_devs
+            if row.extra_info.get("rp_uuid") and row.address in devices
         }
 
     def take(

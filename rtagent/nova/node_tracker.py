@@ -106,13 +106,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
         return self.nodes.get(next(names, ""))
 
     def _device_requests(self, node: NovaNode, nova: Any) -> DeviceRequests:
-        addresses = self._rows.providers if self.pci_tracker else {}
-        devices = node.state.devices
-        classes = {
-            uuid: devices[address].resource_class
-            for address, uuid in addresses.items()
-            if address in devices
-        }
+        classes = self._rows.classes(node.state.devices) if self.pci_tracker else {}
         return device_requests(nova, classes)
 
     # -- what an instance has -------------------------------------------------------------------
