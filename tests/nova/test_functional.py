@@ -20,8 +20,8 @@ HERE = Path(__file__).parent
 PYTHON = ROOT / ".venv-nova/bin/python"
 #: Processes that run the tests side by side: one for each CPU of the smallest machine.
 PROCESSES = 2
-#: Seconds for all tests. On idle CPUs they need a small part of it.
-PATIENCE = 3000
+#: Seconds for all tests, and for one. On idle CPUs they need a small part of it.
+PATIENCE, PATIENCE_OF_ONE = 3000, 600
 QUICK = tuple((HERE / "quick.txt").read_text().split())
 OWN = tuple((HERE / "own.txt").read_text().split())
 NAMES = (*QUICK, *OWN)
@@ -50,6 +50,7 @@ def started(directory: Path, number: int) -> Iterator[subprocess.Popen[bytes]]:
         **os.environ,
         "OS_STDOUT_CAPTURE": "1",
         "OS_STDERR_CAPTURE": "1",
+        "OS_TEST_TIMEOUT": str(PATIENCE_OF_ONE),
         "PYTHONPATH": str(ROOT),
         "PYTHONWARNINGS": "ignore",
     }
