@@ -56,7 +56,7 @@ def allocate(
     """Choose cells, CPUs, pages, devices and assigned resources for a new claim.
 
     The resources of the owner's other claims on this host are reused first (a move on one host),
-    unless ``share_devices`` is off.
+    unless ``shares_devices`` is false.
     Every step runs even if another one fails, so that a refusal has all reasons.
 
     :param shares: what Placement allocated to the claim; None: the agent chooses.
@@ -64,7 +64,7 @@ def allocate(
     """
     if state.topology is None:
         raise NodeNotReady("the topology of this host is not known yet")
-    shared = state.claims_of(owner_id) if state.policy.share_devices else ()
+    shared = state.claims_of(owner_id) if state.policy.shares_devices else ()
     reusable = reusable_by(state, owner_id, shared)
     shortfalls = tuple(capacity.shortfalls(state, owner_id, required.usage, required.limits))
     others = foreign(ProviderPools(state), required.assigned_resources)

@@ -48,7 +48,7 @@ class Capacity(Value, frozen=True, kw_only=True):
 
         CPUs are not checked if the host has no dedicated ones: the NUMA fit names the option.
 
-        :param judged: the policy's ``judge_amounts``.
+        :param judged: the policy's ``judges_amounts``.
         """
         if self.total_pcpus and not _fits(pcpus, self.free_pcpus, self.total_pcpus):
             return False
@@ -150,7 +150,7 @@ def shortfalls(
     """
     if not limits and state.is_new(owner_id):
         required = usage.vcpus, usage.pcpus, usage.memory_mb, usage.disk_mb
-        if capacity_of(state).fits(*required, judged=state.policy.judge_amounts):
+        if capacity_of(state).fits(*required, judged=state.policy.judges_amounts):
             return
     for check in _checks(state, owner_id, usage, limits):
         reason = check.shortfall(state.node.hypervisor_hostname)
@@ -208,7 +208,7 @@ def _checks(
     after = owner_usage(claims, domain_usage, reuse=reuse, new=usage)
     others = state.usage.minus(state.usage_of(owner_id))
     for resource, field, unit in _RESOURCES:
-        if resource != "PCPU" and not state.policy.judge_amounts:
+        if resource != "PCPU" and not state.policy.judges_amounts:
             continue  # whatever the limits are: Placement decides
         if resource == "PCPU" and not inventory.pcpus.total:
             continue  # the NUMA fit refuses the claim and names the option

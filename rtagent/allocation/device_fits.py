@@ -90,5 +90,5 @@ def _device_fit(
         sockets={cell.id: cell.sockets for cell in state.topology.cells},
         reusable=reusable,
         shares=shares,
-        order=state.policy.pci.order,
+        order=state.policy.pci.order or "first",
     )

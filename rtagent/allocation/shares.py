@@ -61,7 +61,7 @@ def shares_of(
     pools = ProviderPools(state)
     parts = _Parts(pools, request.allocations)
     lenient = kind in _WITH_SOURCE
-    needed = required.allocated if state.policy.judge_amounts else {}
+    needed = required.allocated if state.policy.judges_amounts else {}
     devices, mismatches = device_shares.build(
         pools, state, required.devices, request.allocations, request.provider_mapping
     )

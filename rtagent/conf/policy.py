@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.conf.claims import Claims
@@ -53,13 +54,13 @@ def make_policy(
         reserved_disk_mb=default.reserved_host_disk_mb,
         claim_expiry_time=claims.claim_expiry_time,
         same_host_resize_reuse=claims.same_host_resize_reuse,
-        judge_amounts=claims.judge_amounts,
-        share_devices=claims.same_host_device_reuse,
+        judge_amounts=UNSET if claims.judge_amounts else False,
+        share_devices=UNSET if claims.same_host_device_reuse else False,
         cpu_allocation_ratio=ratio("cpu", recorded.cpu),
         ram_allocation_ratio=ratio("ram", recorded.ram),
         disk_allocation_ratio=ratio("disk", recorded.disk),
         numa=numa,
-        pci=replace(pci, order=claims.device_order),
+        pci=replace(pci, order=UNSET if claims.device_order == "first" else claims.device_order),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from rtagent.model.assigned_resources import ResourceInventory
 from rtagent.model.base import Value
 from rtagent.model.device_criteria import DeviceCriteria
@@ -51,7 +53,8 @@ class PciPolicy(Value, frozen=True, kw_only=True):
     :ivar mdev_types: ``[devices] enabled_mdev_types`` and the sections ``[mdev_<type>]``.
     :ivar pmem: ``[libvirt] pmem_namespaces``.
     :ivar report_in_placement: ``[pci] report_in_placement``.
-    :ivar order: ``[claims] device_order``.
+    :ivar order: ``[claims] device_order``; unset if it is ``first``, as the release before this
+        one does not have the field.
     """
 
     specs: tuple[DeviceSpec, ...] = ()
@@ -59,4 +62,4 @@ class PciPolicy(Value, frozen=True, kw_only=True):
     mdev_types: tuple[EnabledMdevType, ...] = ()
     pmem: tuple[ResourceInventory, ...] = ()
     report_in_placement: bool = False
-    order: DeviceOrder = "first"
+    order: DeviceOrder | UnsetType = UNSET

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from msgspec import UNSET, UnsetType
+
 from rtagent.model.base import Value
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.placement_policy import PlacementPolicy
@@ -66,9 +68,9 @@ class Policy(Value, frozen=True, kw_only=True):
     :ivar claim_expiry_time: the term of a lease, in seconds.
     :ivar same_host_resize_reuse: the two claims of a resize on one host count as the larger of the
         two, resource by resource. Otherwise they count as their sum.
-    :ivar judge_amounts: vCPUs, memory and disk of the host as a whole can refuse a claim. Otherwise
-        they are counted only, because Placement decides on them.
-    :ivar share_devices: the claims of a resize on one host share devices and assigned resources.
+    :ivar judge_amounts: see `judges_amounts`; unset if true. The release before this one does not
+        have the field, and refuses a report whose digest covers it.
+    :ivar share_devices: see `shares_devices`; likewise.
     :ivar max_sev_guests: the most guests with AMD SEV; None: as many as the host supports.
     :ivar numa: CPU sets, pages, packing.
     :ivar pci: which devices are available, and under which aliases.
@@ -83,9 +85,21 @@ class Policy(Value, frozen=True, kw_only=True):
     disk_allocation_ratio: Decimal = Decimal(1)
     claim_expiry_time: int = 300
     same_host_resize_reuse: bool = False
-    judge_amounts: bool = True
-    share_devices: bool = True
+    judge_amounts: bool | UnsetType = UNSET
+    share_devices: bool | UnsetType = UNSET
     max_sev_guests: int | None = None
     numa: NumaPolicy = NumaPolicy()
     pci: PciPolicy = PciPolicy()
     placement: PlacementPolicy = PlacementPolicy()
+
+    @property
+    def judges_amounts(self) -> bool:
+        """Whether vCPUs, memory and disk of the host as a whole can refuse a claim. Otherwise they
+        are counted only, because Placement decides on them.
+        """
+        return self.judge_amounts is not False
+
+    @property
+    def shares_devices(self) -> bool:
+        """Whether the claims of a resize on one host share devices and assigned resources."""
+        return self.share_devices is not False

@@ -90,7 +90,7 @@ class HostState(Value, frozen=True, kw_only=True, weakref=True):
     @property
     def judges_amounts(self) -> bool:
         """Whether the agent refuses a claim for want of vCPUs, memory or disk."""
-        return self.replica.policy.judge_amounts
+        return self.replica.policy.judges_amounts
 
     def fits(self, vcpus: int, pcpus: int, memory_mb: int, disk_mb: int) -> bool:
         """Return whether the host as a whole has enough, see `Capacity.fits`."""

@@ -6,7 +6,6 @@ that has changed: `rtagent.db.migrate` says what such a change needs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +24,6 @@ from tests.support.stored_forms import BUILT, CREATED, NODE, OPERATION
 #: What migrations write, and what commits do not write.
 OTHERS = ("alembic_version", "schema_compatibility")
 NOT_OF_COMMITS = ("metrics",)
-#: The digest of a policy's text, which differs with the fields below.
-DIGEST = "policy_digest"
-#: Fields of a policy that the previous release does not have, with the values by which this release
-#: decides as that one does. The previous release ignores them.
-NEW_OF_POLICY = {"judge_amounts": True, "share_devices": True}
-NEW_OF_PCI = {"order": "first"}
 
 Rows = Mapping[str, Sequence[Sequence[Any]]]
 
@@ -71,25 +64,11 @@ def rows(engine: Engine, tables: MetaData) -> Rows:
     found = {}
     with engine.connect() as connection:
         for table in tables.sorted_tables:
-            left_out = (*NOT_OF_COMMITS, DIGEST)
-            columns = [column for column in table.c if column.name not in left_out]
+            columns = [column for column in table.c if column.name not in NOT_OF_COMMITS]
             if table.name not in OTHERS:
-                lines = connection.execute(select(*columns)).mappings()
-                found[table.name] = sorted(map(_comparable, lines), key=repr)
+                lines = connection.execute(select(*columns))
+                found[table.name] = sorted((tuple(line) for line in lines), key=repr)
     return found
-
-
-def _comparable(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a row, its policy without the fields that are new and have their defaults."""
-    return tuple(_old(json.loads(v)) if c == "policy" and v else v for c, v in line.items())
-
-
-def _old(policy: dict[str, Any]) -> dict[str, Any]:
-    for document, new in ((policy, NEW_OF_POLICY), (policy["pci"], NEW_OF_PCI)):
-        for field, default in new.items():
-            if document.get(field) == default:
-                del document[field]
-    return policy
 
 
 def test_both_releases_write_the_same_rows(written: Written):
