@@ -311,7 +311,9 @@ def test_group_of_a_network_that_is_listed_at_a_reload_is_read(tmp_path):
 
 def test_claims_are_judged_and_share_devices_as_the_options_say(tmp_path: Path):
     policy = settings(tmp_path, "").policy(Ratios())
-    assert (policy.judge_amounts, policy.share_devices, policy.pci.order) == (True, True, "first")
+    assert (policy.judges_amounts, policy.shares_devices) == (True, True)
+    assert policy.pci.order is UNSET
     text = "[claims]\njudge_amounts = no\nsame_host_device_reuse = no\ndevice_order = last\n"
     policy = settings(tmp_path, text).policy(Ratios())
-    assert (policy.judge_amounts, policy.share_devices, policy.pci.order) == (False, False, "last")
+    assert (policy.judges_amounts, policy.shares_devices) == (False, False)
+    assert policy.pci.order == "last"
