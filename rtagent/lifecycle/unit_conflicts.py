@@ -46,7 +46,7 @@ class HeldUnit(Value, frozen=True, kw_only=True):
 def held_by_others(state: NodeState, claim: Claim) -> tuple[HeldUnit, ...]:
     """Return the units of a new claim that claims or running domains of others hold.
 
-    A physical function and its virtual functions exclude each other, whoever holds them.
+    A physical function and its virtual functions exclude each other, also if one owner holds both.
 
     :param state: without the claim, with a record of each of its devices.
     """
