@@ -91,10 +91,7 @@ def net_devices(before: NodeState, after: NodeState, changes: Sequence[Change]) 
 def affects_devices(before: NodeState, changes: Sequence[Change]) -> bool:
     """Return whether the changes may affect a device or its owner."""
     return any(
-        change.devices
-        or change.device_removals
-        or change.resource_inventories is not None
-        or any(claim.pci or claim.resources for claim in change.puts + change.ends)
+        change.concerns_devices
         or any(
             usage.occupancy.devices or usage.occupancy.mdevs
             for usage in _domain_usages(before, change)

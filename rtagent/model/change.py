@@ -139,3 +139,17 @@ class Change(Value, frozen=True, kw_only=True):
         claims = (claim.owner_id for claim in self.puts + self.ends)
         domains = (domain_usage.domain_uuid for domain_usage in self.domain_usages)
         return frozenset((*claims, *domains, *self.domain_usage_removals))
+
+    @property
+    def concerns_devices(self) -> bool:
+        """Whether it changes a device, an assigned resource, or a claim's share of either.
+
+        A claim may have given back its last one.
+        """
+        before = tuple(event.before for event in self.events if event.before is not None)
+        return bool(
+            self.devices
+            or self.device_removals
+            or self.resource_inventories is not None
+            or any(claim.pci or claim.resources for claim in self.puts + self.ends + before)
+        )

@@ -77,7 +77,7 @@ def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
         or change.policy is not None
         or change.drain is not None
         or change.undrained
-        or _changes_devices(change)
+        or change.concerns_devices
         or _writes_one_time_devices(state, change)
         or change.domain_usage_removals
         or any(owner in state.domain_usages for owner in change.owners)
@@ -105,13 +105,6 @@ def unallocatable_cpus(state: NodeState, topology: Topology) -> int:
     occupied = used.pinned.keys() | used.kept.keys()
     allocated = (_allocated_cpus(claim) for claim in state.claims.values())
     return len(state.policy.numa.dedicated(topology.cpus) & occupied.difference(*allocated))
-
-
-def _changes_devices(change: Change) -> bool:
-    """Whether it changes a device, an assigned resource, or a claim's share of either."""
-    devices = change.devices or change.device_removals or change.resource_inventories is not None
-    claimed = (claim.pci or claim.resources for claim in change.puts + change.ends)
-    return bool(devices) or any(claimed)
 
 
 def _writes_one_time_devices(state: NodeState, change: Change) -> bool:

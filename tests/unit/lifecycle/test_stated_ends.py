@@ -4,10 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent import claims
+from rtagent.db.device_rows import net_devices
 from rtagent.errors import ClaimNotFound, PciDevicesNotClaimed
 from rtagent.lifecycle.stated_ends import give_back_devices, release_claims
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, OUTGOING, PCI
 from rtagent.model.pci_devices import PciDevices
+from rtagent.placement.tree import affects_tree
 from tests.support.device_states import (
     ONE_TIME,
     addresses,
@@ -114,6 +116,15 @@ def test_main_claim_without_devices_stays_and_attach_claim_ends():
     state, decision = gave_back(state, main.owner_id, vf(0))
     assert [*state.claims] == [main.uuid]
     assert [event.action for event in decision.change.events] == ["release"]
+
+
+def test_giving_back_the_last_device_concerns_devices():
+    state, main = built(device_host(), "gpu:1")
+    _, decision = gave_back(state, main.owner_id, GPU_0)
+    change = decision.change
+    assert change.concerns_devices  # so that its row and its pool are written
+    assert affects_tree(state.fold(change), [change])
+    assert net_devices(state, state.fold(change), [change]).changed[0].status == "available"
 
 
 def test_device_that_two_claims_share_is_given_back_by_one_or_both():
