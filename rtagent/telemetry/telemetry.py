@@ -64,11 +64,15 @@ class Telemetry:
         self.metrics.counted(name, label, number)
 
     def health(self, part: str, status: str, output: str = "") -> None:
-        """Record the status of a part, and log it if it has changed."""
+        """Record the status of a part, and log it if it has changed.
+
+        Every change is logged, so that the last line about a part says how it is.
+        """
         if self._health.note(part, status, output):
             self.timeline.health(part, Status(status), output)
             why = f": {output}" if output else ""
-            self.log(STATUS_LEVELS[Status(status)], f"health of {part} is {status}{why}")
+            level = LEVELS[STATUS_LEVELS[Status(status)]]
+            self._log.log(level, f"health of {part} is {status}{why}")
 
     def log(self, level: str, sentence: str) -> None:
         """Log a line, unless the same warning or error was logged within `WINDOW` seconds."""

@@ -49,6 +49,15 @@ def test_change_of_health_is_logged_once(telemetry, caplog):
     ]
 
 
+def test_every_change_of_a_part_that_fails_again_and_again_is_logged(telemetry, caplog):
+    with caplog.at_level("DEBUG"):
+        for status, output in (("fail", "gone"), ("pass", "")) * 2 + (("fail", "gone"),):
+            telemetry.health("store", status, output)
+
+    assert caplog.messages[-2:] == ["health of store is pass", "health of store is fail: gone"]
+    assert len(caplog.messages) == 5
+
+
 def test_repeated_warning_is_logged_once_and_counted(telemetry, caplog):
     with caplog.at_level("DEBUG"):
         for _ in range(3):
