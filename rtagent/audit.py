@@ -25,6 +25,8 @@ from rtagent.reconcile.steps import Outcome
 from rtagent.state.resource_views import resource_views
 from rtagent.tracker import ResourceTracker
 
+#: The part of health that shows audits.
+PART = "audit"
 #: The part of health that shows awaited guests.
 GUESTS = "guests"
 
@@ -101,7 +103,11 @@ class Auditor:
         hypervisor: Hypervisor,
         clock: Clock,
         reporter: Reporter | None = None,
+        *,
+        part: str = PART,
     ) -> None:
+        """:param part: of the health that it reports."""
+        self._part = part
         self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         # Its write lock is first come, first served. With a plain lock, callers that audit without
@@ -146,7 +152,7 @@ class Auditor:
                 self._end_wait()
                 seen = self._hypervisor.observe()
                 outcome, refused = self._apply(base, seen, lapsed)
-            if seen.complete:
+            if seen.complete and seen.has_domains:
                 self.domains = seen.domains
                 self._note_awaited(seen)
             seconds = self._clock.monotonic() - began
@@ -192,7 +198,7 @@ class Auditor:
         self._reporter.timed("audit", summary.cause, summary.seconds)
         self._reporter.counted("audit_skipped", summary.cause, summary.skipped)
         status = "pass" if summary.good and not summary.problems else "warn"
-        self._reporter.health("audit", status, "" if status == "pass" else str(summary))
+        self._reporter.health(self._part, status, "" if status == "pass" else str(summary))
         quiet = status == "pass" and not summary.applied
         self._reporter.log("debug" if quiet else "info", str(summary))
         for listener in self._listeners:

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
-from oslo_config import cfg
 
-from rtagent.conf import opts
 from rtagent.conf.default import Default
-from rtagent.conf.settings import Settings, read_options
+from rtagent.conf.settings import Settings
 from rtagent.conf.types import ReservedPages
 from rtagent.nova.driver_report import host_cells
 from rtagent.nova.store_file import state_directory
 
 
-def node_settings(nova: Any, compute_node: Any, resources: Mapping[str, Any]) -> Settings:
+def node_settings(
+    nova: Any, compute_node: Any, resources: Mapping[str, Any], base: Settings
+) -> Settings:
     """Return the settings of a node.
 
     CPU sets, reserved pages and networks are those of the cells that the driver reports, because
     the driver applies Nova's rules for these options.
 
     :param nova: Nova's configuration. :param compute_node: its ComputeNode, with its ratios.
-    :param resources: the driver's report.
+    :param resources: the driver's report. :param base: rtagent's own options.
     """
-    base, cells = _defaults(), host_cells(resources)
+    cells = host_cells(resources)
     physnets = _physnets(cells)
     tunnels = tuple(cell.id for cell in cells if _networks(cell) and _networks(cell).tunneled)
     return replace(
@@ -85,15 +84,6 @@ def _default(base: Default, nova: Any, compute_node: Any, cells: Sequence[Any]) 
             if page.reserved
         ],
     )
-
-
-@functools.cache
-def _defaults() -> Settings:
-    """The defaults of rtagent's options. No file is read."""
-    conf = cfg.ConfigOpts()
-    opts.register_opts(conf)
-    conf([], "rtagent", default_config_files=[], default_config_dirs=[], use_env=False)
-    return read_options(conf)
 
 
 def _union(sets: Any) -> frozenset[int]:

@@ -8,13 +8,15 @@ from typing import Any
 from nova import objects
 from nova.compute import resource_tracker
 
+from rtagent.conf.settings import Settings
 from rtagent.model.claim import Claim
-from rtagent.nova import compute_row
+from rtagent.nova import compute_row, own_options
 from rtagent.nova.device_requests import DeviceRequests, device_requests
 from rtagent.nova.device_rows import DeviceRows, pools
 from rtagent.nova.holds import Hold, of_context
 from rtagent.nova.node_settings import node_settings
 from rtagent.nova.nova_node import NovaNode
+from rtagent.nova.store_file import state_directory
 
 CONF = resource_tracker.CONF
 
@@ -22,8 +24,10 @@ CONF = resource_tracker.CONF
 class NodeTracker(resource_tracker.ResourceTracker):
     """Observes the nodes, and writes Nova's rows from their states.
 
-    :ivar nodes: by hypervisor hostname.
+    :ivar nodes: by hypervisor hostname. :cvar options: rtagent's own.
     """
+
+    options = own_options.defaults()
 
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
@@ -45,11 +49,15 @@ class NodeTracker(resource_tracker.ResourceTracker):
         nodename = resources["hypervisor_hostname"]
         if nodename in self.compute_nodes:
             compute_node = self.compute_nodes[nodename]
-            settings = node_settings(CONF, compute_node, report)
+            own = own_options.settings_in(self.options, state_directory(CONF))
+            settings = node_settings(CONF, compute_node, report, own)
             if nodename not in self.nodes:
-                self.nodes[nodename] = NovaNode(compute_node, settings)
+                self.nodes[nodename] = self._open_node(compute_node, settings)
             self.nodes[nodename].observe(settings, report)
         return is_new
+
+    def _open_node(self, compute_node: Any, settings: Settings) -> NovaNode:
+        return NovaNode(compute_node, settings)
 
     def _update_to_placement(self, context: Any, compute_node: Any, startup: bool) -> None:
         super()._update_to_placement(context, compute_node, startup)

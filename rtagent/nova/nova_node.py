@@ -30,6 +30,7 @@ from rtagent.nova import driver_report
 from rtagent.nova.driver_host import DriverHost
 from rtagent.nova.store_file import open_store
 from rtagent.placement.adoption import Adoption, adoption_of
+from rtagent.ports import Reporter
 
 #: The outcome of a move whose instance is here, by the state of its claim.
 _OUTCOMES: Mapping[str, Outcome] = {INCOMING: "arrived", OUTGOING: "reverted"}
@@ -40,13 +41,16 @@ ACTOR = "nova-compute"
 class NovaNode:
     """Claims, gives back and adopts for Nova's tracker, which calls it under its own lock.
 
-    :ivar report: the driver's last report.
+    :ivar report: the driver's last report. :ivar host: what was observed with it.
+    :ivar stored: the node's database. :ivar embedded: the node itself.
     """
 
-    def __init__(self, compute_node: Any, settings: Settings) -> None:
+    def __init__(
+        self, compute_node: Any, settings: Settings, reporter: Reporter | None = None
+    ) -> None:
         """Open the node's store and become its writer.
 
-        :param compute_node: Nova's ComputeNode, saved.
+        :param compute_node: Nova's ComputeNode, saved. :param reporter: None: nothing is reported.
         :raises IdentityError: StoreUnavailable:
         """
         node = Node(
@@ -56,29 +60,42 @@ class NovaNode:
         )
         state_path = settings.default.state_path
         self._settings = settings
-        self._host = DriverHost(node.hypervisor_hostname)
+        self.host = DriverHost(node.hypervisor_hostname)
+        # The observation and the state's revision that were compared last.
+        self._compared: tuple[Observation, int] | None = None
         self._namespaces: tuple[PmemNamespace, ...] = ()
         self.report: Mapping[str, Any] = {}
         clock = SystemClock()
-        store, close = open_store(Path(state_path), node.uuid, settings.database.operation_timeout)
+        self.stored = open_store(
+            Path(state_path),
+            node.uuid,
+            settings.database.operation_timeout,
+            settings.events.kept,
+        )
         claimant = Claimant(
             node=node,
             writer=machine.writer(state_path),
             compute_id=f"{state_path}/{node.uuid}.sqlite",
             service_down_time=settings.default.service_down_time,
         )
-        identity = GivenNodeIdentity(claimant)
-        self._node = open_node(settings, self._host, store, clock, identity=identity)
-        self._node.closing.callback(close)
+        self.embedded = open_node(
+            settings,
+            self.host,
+            self.stored.store,
+            clock,
+            identity=GivenNodeIdentity(claimant),
+            reporter=reporter,
+        )
+        self.embedded.closing.callback(self.stored.close)
 
     def close(self) -> None:
         """Close the store."""
-        self._node.close()
+        self.embedded.close()
 
     @property
     def state(self) -> NodeState:
         """The last published state."""
-        return self._node.state
+        return self.embedded.state
 
     def mains(self, owner_id: str) -> tuple[Claim, ...]:
         """Return the claims of an instance, without those of attached devices."""
@@ -102,28 +119,31 @@ class NovaNode:
         """Record which uuids Placement's providers of devices have, by address."""
         children = {device_suffix(address): uuid for address, uuid in providers.items()}
         if children != dict(adoption_of(self.state).children):
-            self._node.adopt(Adoption(node=self.state.node.uuid, children=children))
+            self.embedded.adopt(Adoption(node=self.state.node.uuid, children=children))
 
     def _audit(self) -> None:
-        tracker = self._node.tracker
+        tracker = self.embedded.tracker
         if tracker.stale:
             tracker.recover()
-        self._host.observation = Observation(
+        seen = self.host.observation = Observation(
             domains={},
-            complete=False,  # Nova's database says which guests are here
+            has_domains=False,  # Nova's database says which guests are here
+            complete=True,
             topology=driver_report.topology(self.report),
             devices=driver_report.devices(self.report),
             namespaces=self._namespaces,
         )
-        self._node.apply(self._settings)
-        self._node.auditor.run("periodic")
+        self.embedded.apply(self._settings)
+        if self._compared != (seen, self.state.revision):
+            self.embedded.auditor.run("host")
+            self._compared = seen, self.state.revision
 
     # -- claims ---------------------------------------------------------------------------------
 
     def build(self, request: BuildRequest) -> Claim:
         """Claim for an instance that is built here. What it had here before is released."""
         self.release(request.instance.uuid)
-        return self._node.tracker.instance_claim(request, _call("instance_claim"), active=True)
+        return self.embedded.tracker.instance_claim(request, _call("instance_claim"), active=True)
 
     def move(self, request: MoveRequest) -> Claim:
         """Claim for an instance that is to arrive. What an earlier move has left is released."""
@@ -131,16 +151,16 @@ class NovaNode:
         left = [claim for claim in self.mains(owner_id) if claim.state == INCOMING]
         left += [claim for claim in self.mains(owner_id) if claim not in left][1:]
         self.release(owner_id, left)
-        return self._node.tracker.moves.move_claim(request, _call("move_claim"))
+        return self.embedded.tracker.moves.move_claim(request, _call("move_claim"))
 
     def attach(self, request: AttachRequest) -> Claim:
         """Claim devices for an instance."""
         call = _call("claim_pci_devices")
-        return self._node.tracker.claim_pci_devices(request, call, active=True)
+        return self.embedded.tracker.claim_pci_devices(request, call, active=True)
 
     def adopt(self, request: AdoptRequest) -> Claim:
         """Record what an instance has here already."""
-        return self._node.tracker.facts.adopt_claim(request, _call("adopt_claim"))
+        return self.embedded.tracker.facts.adopt_claim(request, _call("adopt_claim"))
 
     def release(self, owner_id: str, claims: Collection[Claim] | None = None) -> None:
         """Release claims of an instance; None: all."""
@@ -148,17 +168,17 @@ class NovaNode:
             claims = self.state.claims_of(owner_id)
         if claims:
             uuids = [claim.uuid for claim in claims]
-            self._node.tracker.facts.release_claims(owner_id, _call("release_claims"), uuids)
+            self.embedded.tracker.facts.release_claims(owner_id, _call("release_claims"), uuids)
 
     def give_back(self, claim: Claim, addresses: Sequence[str]) -> None:
         """Give back devices of a claim."""
-        self._node.tracker.facts.give_back_devices(
+        self.embedded.tracker.facts.give_back_devices(
             claim.owner_id, addresses, _call("give_back_devices"), claim.uuid
         )
 
     def update(self, facts: InstanceUpdate) -> None:
         """Record an instance's new state."""
-        self._node.tracker.update_usage(facts, _call("update_usage"))
+        self.embedded.tracker.update_usage(facts, _call("update_usage"))
 
     def settle(self, claim: Claim) -> None:
         """Note that the instance of a main claim is here, whatever state a move left it in.
@@ -178,7 +198,7 @@ class NovaNode:
             dest_node=record.dest_node,
         )
         call = _call("settle_move")
-        self._node.tracker.facts.settle_move(claim.owner_id, facts, outcome, call)
+        self.embedded.tracker.facts.settle_move(claim.owner_id, facts, outcome, call)
 
 
 def awaits_devices(claim: Claim) -> bool:

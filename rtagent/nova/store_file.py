@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
+from rtagent.db.event_log import SqlEventLog
+from rtagent.db.sql_errors import errors_of
 from rtagent.db.store import SqlStore
-from rtagent.ports import Store
+from rtagent.model.base import Value
+from rtagent.ports import EventLog, Store
 
-#: The directory of the databases in ``[DEFAULT] state_path``.
+#: The directory of rtagent's files in ``[DEFAULT] state_path``.
 DIRECTORY = "rtagent"
+
+
+class NodeStore(Value, frozen=True, kw_only=True):
+    """:ivar store: claims. :ivar events: what was recorded of them.
+    :ivar sql_errors: failed transactions by kind. :ivar close: closes every connection.
+    """
+
+    store: Store
+    events: EventLog
+    sql_errors: Callable[[], Mapping[str, int]]
+    close: Callable[[], None]
 
 
 def state_directory(nova: Any) -> Path:
@@ -21,14 +35,19 @@ def state_directory(nova: Any) -> Path:
 
 
 def open_store(
-    directory: Path, node_uuid: str, operation_timeout: float
-) -> tuple[Store, Callable[[], None]]:
-    """Open the database of a node, and return its store with the function that closes it.
+    directory: Path, node_uuid: str, operation_timeout: float, events_kept: int
+) -> NodeStore:
+    """Open the database of a node.
 
-    :param operation_timeout: seconds.
+    :param operation_timeout: seconds. :param events_kept: how many of the last events stay.
     :raises StoreUnavailable: SchemaMismatch:
     """
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     engine = open_engine(f"sqlite:///{directory / node_uuid}.sqlite", operation_timeout)
     migrate.ready(engine)
-    return SqlStore(engine), engine.dispose
+    return NodeStore(
+        store=SqlStore(engine, events_kept=events_kept),
+        events=SqlEventLog(engine),
+        sql_errors=errors_of(engine).counts,
+        close=engine.dispose,
+    )

@@ -46,8 +46,11 @@ def plan(
     taken = taken_over(base, evacuated or {})
     devices = {step.key: step for step in device_steps(base, seen)}
     agreement = Agreement() if agreement is None else agreement
-    agreement.retain(seen.domains)
-    for owner in sorted(_to_compare(base, seen, taken, agreement)):
+    owners: list[str] = []
+    if seen.has_domains:
+        agreement.retain(seen.domains)
+        owners = sorted(_to_compare(base, seen, taken, agreement))
+    for owner in owners:
         step = _owner_step(base, seen, owner, lapsed, taken, reboot)
         if step is None:
             _note_agreement(base, seen, owner, agreement)

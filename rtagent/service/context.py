@@ -1,4 +1,4 @@
-"""NodeContext: what the parts of a node agent share, and the events that they report."""
+"""What the parts of a node's process share, and the events that they report."""
 
 from __future__ import annotations
 
@@ -44,12 +44,17 @@ class NodeEvents(Protocol):
         ...
 
 
-class NodeContext(Value, frozen=True, kw_only=True):
-    """The objects that every part of a node agent uses. :ivar events: the receiver of events that
-    concern other parts.
-    """
+class PartContext(Value, frozen=True, kw_only=True):
+    """The objects that every part uses."""
 
     settings: SettingsHolder
     clock: Clock
     reporter: Reporter
+
+
+class NodeContext(PartContext, frozen=True, kw_only=True):
+    """The objects that every part of a node agent uses. :ivar events: the receiver of events that
+    concern other parts.
+    """
+
     events: NodeEvents

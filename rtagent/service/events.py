@@ -9,7 +9,7 @@ from rtagent.api.event_tail import EventTail
 from rtagent.errors import StoreUnavailable, TrackerBusy
 from rtagent.model.event_log import credible
 from rtagent.ports import EventLog
-from rtagent.service.context import NodeContext
+from rtagent.service.context import PartContext
 from rtagent.service.loop import Rest
 from rtagent.tracker import ResourceTracker
 
@@ -31,7 +31,7 @@ class Events:
 
     def __init__(
         self,
-        context: NodeContext,
+        context: PartContext,
         log: EventLog,
         tracker: ResourceTracker,
         kept: int,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 PYTHON = ROOT / ".venv-nova/bin/python"
-#: Processes that run the tests side by side: one for each CPU of the smallest machine.
+#: Processes that run Nova's tests side by side: one for each CPU of the smallest machine.
 PROCESSES = 2
 #: Seconds for all tests, and for one. On idle CPUs they need a small part of it.
 PATIENCE, PATIENCE_OF_ONE = 3000, 600
 QUICK = tuple((HERE / "quick.txt").read_text().split())
 OWN = tuple((HERE / "own.txt").read_text().split())
-NAMES = (*QUICK, *OWN)
+SERVED = tuple((HERE / "served.txt").read_text().split())
+NAMES = (*QUICK, *OWN, *SERVED)
+#: The environment of tests for which Nova must not replace threads by greenlets.
+THREADS = {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"}
 
 Outcomes = Mapping[str, Mapping[str, Any]]
 
@@ -33,21 +36,29 @@ Outcomes = Mapping[str, Mapping[str, Any]]
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """The outcome of each test, by its name."""
     directory = tmp_path_factory.mktemp("nova")
+    greenlets = (*QUICK, *OWN)
+    parts = [(greenlets[n::PROCESSES], {}) for n in range(PROCESSES)] + [(SERVED, THREADS)]
     with ExitStack() as stack:
-        running = [stack.enter_context(started(directory, n)) for n in range(PROCESSES)]
+        running = [
+            stack.enter_context(started(directory, str(number), *part))
+            for number, part in enumerate(parts)
+        ]
         for process in running:
             process.wait(PATIENCE)
     return {line["name"]: line for line in results(directory)}
 
 
 @contextmanager
-def started(directory: Path, number: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs its share of the tests."""
-    names, log = directory / f"names-{number}", directory / f"log-{number}"
-    names.write_text("\n".join(NAMES[number::PROCESSES]))
-    command = [PYTHON, HERE / "runner.py", names, directory / f"results-{number}"]
+def started(
+    directory: Path, part: str, tests: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs these tests."""
+    names, log = directory / f"names-{part}", directory / f"log-{part}"
+    names.write_text("\n".join(tests))
+    command = [PYTHON, HERE / "runner.py", names, directory / f"results-{part}"]
     environment = {
         **os.environ,
+        **environment,
         "OS_STDOUT_CAPTURE": "1",
         "OS_STDERR_CAPTURE": "1",
         "OS_TEST_TIMEOUT": str(PATIENCE_OF_ONE),

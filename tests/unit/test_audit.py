@@ -195,3 +195,11 @@ def test_root_ports_stay_known_while_the_devices_cannot_be_listed(auditor, world
     world.unlisted, world.root_ports = False, Map()
     auditor.run("periodic")
     assert dict(auditor.root_ports) == {}
+
+
+def test_auditor_reports_the_health_of_its_part(store, world):
+    reports, clock = Reports(), ManualClock()
+    tracker = ResourceTracker(store, clock, enroll(store, host().policy))
+    world.incomplete = True
+    Auditor(tracker, world, clock, reports, part="domains").run("start")
+    assert {part: status for part, (status, _) in reports.parts.items()} == {"domains": "warn"}

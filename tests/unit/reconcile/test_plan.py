@@ -82,6 +82,14 @@ def test_incomplete_observation_concludes_nothing_from_absence():
     assert plan(orphan, seen(complete=False), frozenset()) == ()
 
 
+def test_observation_of_the_host_alone_concludes_nothing_about_domains():
+    state, _ = audited(building(), seen(domain(uid(9))))
+    alone = replace(seen(topology=replace(TOPOLOGY, memory_mb=1)), has_domains=False)
+    after, _ = audited(state, alone, lapsed=[CLAIM])
+    assert (after.claims, after.domain_usages) == (state.claims, state.domain_usages)
+    assert after.topology == alone.topology
+
+
 def test_unreadable_domain_is_present_and_keeps_its_recorded_usage():
     unreadable = replace(domain(), vcpus=None, memory_mb=None)
     assert plan(active(), seen(unreadable), frozenset()) == ()

@@ -1,0 +1,42 @@
+"""DomainAudits: the thread that compares the claims of a node with libvirt's domains."""
+
+from __future__ import annotations
+
+from rtagent.audit import PERIODIC, Auditor
+from rtagent.embedded import EmbeddedNode
+from rtagent.errors import HypervisorUnavailable, StoreUnavailable, TrackerBusy
+from rtagent.nova.live_domains import LiveDomains
+from rtagent.ports import Hypervisor
+from rtagent.service.context import PartContext
+from rtagent.service.loop import Backoff, Rest, every
+
+#: The part of health that shows these audits.
+PART = "domains"
+#: Seconds between two audits: at least, and without an event of libvirt's.
+GAP, INTERVAL = 1.0, 60.0
+
+
+class DomainAudits:
+    """They hold no lock of Nova's. :ivar auditor: for listeners, and for what it awaits."""
+
+    def __init__(self, context: PartContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
+        self._reporter = context.reporter.named(__name__)
+        live = LiveDomains(hypervisor, node.tracker.snapshot)
+        self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)
+        self._backoff = Backoff()
+        self._cause = "start"
+
+    def add_cause(self, cause: str) -> None:
+        """Name what causes the next audit."""
+        self._cause = cause
+
+    def turn(self) -> Rest:
+        """Run one audit."""
+        cause, self._cause = self._cause, PERIODIC
+        try:
+            summary = self.auditor.run(cause)
+        except (HypervisorUnavailable, StoreUnavailable, TrackerBusy) as error:
+            self._reporter.log("warning", f"the domains are not compared: {error.message}")
+            return every(self._backoff.pause())
+        self._backoff.reset()
+        return Rest(at_least=max(GAP, summary.seconds), at_most=INTERVAL)

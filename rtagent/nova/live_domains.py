@@ -1,0 +1,88 @@
+"""LiveDomains: a `Hypervisor` that observes nothing but libvirt's domains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rtagent.conf.settings import Settings
+from rtagent.model.cpu_use import CpuUse
+from rtagent.model.guest_comparison import DomainDocument
+from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.node_state import NodeState
+from rtagent.model.observation import Domain, Observation
+from rtagent.ports import HostIdentity, Hypervisor, Reporter
+from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
+from rtagent.virt.ndctl import Ndctl
+
+#: Nova's drivers on libvirt begin with this word.
+_LIBVIRT = "libvirt."
+#: The URI of each type of guests; all others have that of QEMU.
+_URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
+_QEMU = "qemu:///system"
+
+
+def libvirt_of(nova: Any, settings: Settings, reporter: Reporter) -> LibvirtHypervisor | None:
+    """Return the libvirt of Nova's driver, not connected yet; None: it has another driver.
+
+    :param nova: Nova's configuration. :param settings: of the node.
+    """
+    if not str(nova.compute_driver).startswith(_LIBVIRT):
+        return None
+    uri = nova.libvirt.connection_uri or _URIS.get(nova.libvirt.virt_type, _QEMU)
+    return LibvirtHypervisor(
+        uri,
+        nova.instances_path,
+        call_timeout=settings.libvirt.call_timeout,
+        reporter=reporter,
+        pmem=Ndctl(),
+    )
+
+
+class LiveDomains:
+    """What the host has besides is observed by Nova's driver."""
+
+    def __init__(self, hypervisor: Hypervisor, snapshot: Callable[[], NodeState]) -> None:
+        self._hypervisor, self._snapshot = hypervisor, snapshot
+
+    def identity(self) -> HostIdentity:
+        return self._hypervisor.identity()
+
+    def observe(self) -> Observation:
+        """Return the domains. Of a guest that Nova is at work on, absence says nothing: its domain
+        counts as one that could not be read.
+        """
+        seen = self._hypervisor.observe()
+        unknown = set(_in_work(self._snapshot())) - seen.domains.keys()
+        return Observation(
+            domains={**seen.domains, **{uuid: _unreadable(uuid) for uuid in unknown}},
+            complete=seen.complete,
+            mdevs=seen.mdevs,
+            problems=seen.problems,
+        )
+
+    def document(self, uuid: str) -> DomainDocument | None:
+        return self._hypervisor.document(uuid)
+
+    def cpu_use(self) -> CpuUse:
+        return self._hypervisor.cpu_use()
+
+    def guest(self, uuid: str) -> GuestLayout | None:
+        return self._hypervisor.guest(uuid)
+
+    def start(self, on_event: Callable[[str], None]) -> None:
+        self._hypervisor.start(on_event)
+
+    def stop(self) -> None:
+        self._hypervisor.stop()
+
+
+def _in_work(state: NodeState) -> Iterator[str]:
+    """Yield the instances that Nova builds, moves or changes at this moment."""
+    for claim in state.claims.values():
+        if claim.instance.vm_state == "building" or claim.instance.task_state is not None:
+            yield claim.owner_id
+
+
+def _unreadable(uuid: str) -> Domain:
+    return Domain(uuid=uuid, name="", active=False, vcpus=None, memory_mb=None)

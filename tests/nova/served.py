@@ -1,0 +1,118 @@
+"""What operators see of a nova-compute with rtagent's tracker: read API, page, drift and orphans.
+
+Tests for `tests.nova.runner`, as those of `tests.nova.restarts`, with native threads. libvirt has
+two sides here: Nova's driver has a fake one, and rtagent one that reads a file (``test://``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nova.conf import CONF
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.libvirt import test_pci_sriov_servers as base
+
+from rtagent.api.address import parse
+from rtagent.api.client import ReadClient
+from rtagent.nova import hook, own_options
+from rtagent.nova.store_file import state_directory
+
+HOST = "compute1"
+FOREIGN = "6c6dd5a4-8f8b-4c59-a3b6-7a7b1f1c9d11"
+PINNED = {
+    "hw:cpu_policy": "dedicated",
+    "pci_passthrough:alias": f"{base.PCIServersTest.ALIAS_NAME}:1",
+}
+_DOMAIN = """
+<domain type="test"><name>{name}</name><uuid>{uuid}</uuid><memory unit="MiB">{memory}</memory>
+<vcpu>{vcpus}</vcpu><os><type>hvm</type></os></domain>
+"""
+#: Seconds until what was changed is seen.
+PATIENCE = 120.0
+
+
+class ServedTest(base._PCIServersTestBase):
+    """One host, on which a server without pins and one with a device run."""
+
+    ADMIN_API = True
+    microversion = "latest"
+    PCI_DEVICE_SPEC = base.PCIServersTest.PCI_DEVICE_SPEC
+    PCI_ALIAS = base.PCIServersTest.PCI_ALIAS
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(hook.install)
+        hook.install(own_options.defaults())
+        self.flags(report_in_placement=True, group="pci")
+        self.flags(pci_in_placement=True, group="filter_scheduler")
+        self.flags(cpu_shared_set="0-1", cpu_dedicated_set="2-7", group="compute")
+        self.file = Path(CONF.state_path, "host.xml")
+        self._domains()
+        self.flags(connection_uri=f"test://{self.file}", group="libvirt")
+        self.start_compute(pci_info=fakelibvirt.HostPCIDevicesInfo(num_pci=2, numa_node=0))
+        self.addCleanup(self._close)
+        plain = self._create_flavor(name="plain", vcpu=1, memory_mb=512)
+        pinned = self._create_flavor(name="pinned", extra_spec=PINNED)
+        self.plain = self._create_server(flavor_id=plain, networks="none")["id"]
+        self.pinned = self._create_server(flavor_id=pinned, networks="none")["id"]
+        self.api = ReadClient(parse(str(state_directory(CONF) / "rtagent.sock")))
+
+    def test_operators_read_claims_cells_metrics_and_the_page(self) -> None:
+        claims = {each["owner_id"]: each for each in self.api.get("claims")["claims"]}
+        self.assertEqual({self.plain, self.pinned}, set(claims))
+        (cell,) = claims[self.pinned]["numa_topology"]["cells"]
+        cpus = set(cell["cpu_pinning"].values())
+        node = self.computes[HOST].manager.rt.compute_nodes[HOST]
+        cells = self.api.get("numa", HOST)["numa"]["cells"]
+        shown = [cpu for each in cells for core in each["cores"] for cpu in core]
+        self.assertEqual(cpus, {cpu["id"] for cpu in shown if cpu["owner_id"] == self.pinned})
+        self.assertIn(str(min(cpus)), node.numa_topology)
+        metrics = self.api.text("metrics")
+        self.assertIn("rtagent_build_info{", metrics)
+        self.assertIn('service="nova-compute"', metrics)
+        self.assertIn("<html", self.api.text())
+        history = self.api.get("claims", claims[self.pinned]["uuid"], "history")
+        self.assertEqual("create", history["history"][-1]["action"])
+
+    def test_domains_are_compared_with_the_claims(self) -> None:
+        self._run_periodics()  # Nova's tracker learns that the servers are built
+        self._domains((FOREIGN, 1, 256))
+        self._until(lambda: self._suspects() == {self.plain, self.pinned})
+
+        self._domains((self.plain, 1, 512), (FOREIGN, 2, 256))
+
+        self._until(lambda: self._suspects() == {self.pinned})
+        self._until(lambda: self._listed("orphans", "domain_uuid") == [FOREIGN])
+        self.assertEqual([], self._listed("drift", "owner_id"))
+        self._domains((self.plain, 3, 512))
+        self._until(lambda: [self.plain] == self._listed("drift", "owner_id"))
+        self._until(lambda: self._listed("orphans", "domain_uuid") == [])
+
+    def _suspects(self) -> set[str]:
+        claims = self.api.get("claims")["claims"]
+        return {each["owner_id"] for each in claims if each["suspect"]}
+
+    def _listed(self, name: str, key: str) -> list[Any]:
+        return [each[key] for each in self.api.get(name)[name]]
+
+    def _domains(self, *domains: tuple[str, int, int]) -> None:
+        """Let the host have these domains: uuid, vCPUs, MiB."""
+        documents = [
+            _DOMAIN.format(name=f"domain-{n}", uuid=uuid, vcpus=vcpus, memory=memory)
+            for n, (uuid, vcpus, memory) in enumerate(domains)
+        ]
+        written = self.file.with_suffix(".new")
+        written.write_text(f"<node>{''.join(documents)}</node>")
+        written.rename(self.file)
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), end, "what was waited for did not come to be")
+            time.sleep(0.1)
+
+    def _close(self) -> None:
+        self.computes[HOST].manager.rt.remove_node(HOST)
