@@ -30,6 +30,10 @@ NAMES = (*QUICK, *OWN, *SERVED)
 THREADS = {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"}
 
 Outcomes = Mapping[str, Mapping[str, Any]]
+#: Tests, and what their environment has besides.
+Part = tuple[Sequence[str], Mapping[str, str]]
+#: What a test raises that has taken longer than `PATIENCE_OF_ONE`.
+TIMED_OUT = "TimeoutException"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +42,20 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     directory = tmp_path_factory.mktemp("nova")
     greenlets = (*QUICK, *OWN)
     parts = [(greenlets[n::PROCESSES], {}) for n in range(PROCESSES)] + [(SERVED, THREADS)]
+    run(directory / "first", parts)
+    found = results(directory / "first")
+    # On a busy machine a thread of Nova's may starve in a process with many earlier tests.
+    late = [name for name, line in found.items() if TIMED_OUT in line["text"]]
+    again = [([name], THREADS if name in SERVED else {}) for name in late]
+    for number, part in enumerate(again):
+        run(directory / f"again-{number}", [part])
+        found |= results(directory / f"again-{number}")
+    return found
+
+
+def run(directory: Path, parts: Sequence[Part]) -> None:
+    """Run tests, each part in a process of its own, side by side."""
+    directory.mkdir()
     with ExitStack() as stack:
         running = [
             stack.enter_context(started(directory, str(number), *part))
@@ -45,7 +63,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         ]
         for process in running:
             process.wait(PATIENCE)
-    return {line["name"]: line for line in results(directory)}
 
 
 @contextmanager
@@ -76,9 +93,10 @@ def started(
         process.wait()
 
 
-def results(directory: Path) -> Iterator[Mapping[str, Any]]:
-    for file in directory.glob("results-*"):
-        yield from map(json.loads, file.read_text().splitlines())
+def results(directory: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the outcome of each test that has ended, by its name."""
+    lines = (line for file in directory.glob("results-*") for line in file.read_text().splitlines())
+    return {line["name"]: line for line in map(json.loads, lines)}
 
 
 @pytest.mark.timeout(PATIENCE + 60)
