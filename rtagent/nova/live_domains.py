@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from rtagent.conf.settings import Settings
 from rtagent.model.cpu_use import CpuUse
 from rtagent.model.guest_comparison import DomainDocument
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
-from rtagent.ports import HostIdentity, Hypervisor, Reporter
+from rtagent.ports import HostIdentity, Hypervisor, PersistentMemory, Reporter
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
-from rtagent.virt.ndctl import Ndctl
 
 #: Nova's drivers on libvirt begin with this word.
 _LIBVIRT = "libvirt."
@@ -22,25 +23,39 @@ _URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
 _QEMU = "qemu:///system"
 
 
-def libvirt_of(nova: Any, settings: Settings, reporter: Reporter) -> LibvirtHypervisor | None:
-    """Return the libvirt of Nova's driver, not connected yet; None: it has another driver.
+def uri_of(nova: Any) -> str | None:
+    """Return the URI of the driver's libvirt; None: it is another driver.
 
-    :param nova: Nova's configuration. :param settings: of the node.
+    :param nova: Nova's configuration.
     """
     if not str(nova.compute_driver).startswith(_LIBVIRT):
         return None
-    uri = nova.libvirt.connection_uri or _URIS.get(nova.libvirt.virt_type, _QEMU)
+    return str(nova.libvirt.connection_uri or _URIS.get(nova.libvirt.virt_type, _QEMU))
+
+
+def libvirt_of(
+    nova: Any, settings: Settings, reporter: Reporter, memory: PersistentMemory
+) -> LibvirtHypervisor | None:
+    """Return the libvirt of Nova's driver, not connected yet; None: it has another driver.
+
+    :param nova: Nova's configuration. :param settings: of the node. :param memory: of the host.
+    """
+    uri = uri_of(nova)
+    if uri is None:
+        return None
     return LibvirtHypervisor(
         uri,
         nova.instances_path,
         call_timeout=settings.libvirt.call_timeout,
         reporter=reporter,
-        pmem=Ndctl(),
+        pmem=memory,
     )
 
 
 class LiveDomains:
-    """What the host has besides is observed by Nova's driver."""
+    """What the host has besides is observed by Nova's driver. Mediated devices and encryption are
+    left out, because Nova keeps their assignment in the driver and in Placement.
+    """
 
     def __init__(self, hypervisor: Hypervisor, snapshot: Callable[[], NodeState]) -> None:
         self._hypervisor, self._snapshot = hypervisor, snapshot
@@ -53,11 +68,11 @@ class LiveDomains:
         counts as one that could not be read.
         """
         seen = self._hypervisor.observe()
-        unknown = set(_in_work(self._snapshot())) - seen.domains.keys()
+        domains = {uuid: _comparable(domain) for uuid, domain in seen.domains.items()}
+        unknown = set(_in_work(self._snapshot())) - domains.keys()
         return Observation(
-            domains={**seen.domains, **{uuid: _unreadable(uuid) for uuid in unknown}},
+            domains={**domains, **{uuid: _unreadable(uuid) for uuid in unknown}},
             complete=seen.complete,
-            mdevs=seen.mdevs,
             problems=seen.problems,
         )
 
@@ -82,6 +97,11 @@ def _in_work(state: NodeState) -> Iterator[str]:
     for claim in state.claims.values():
         if claim.instance.vm_state == "building" or claim.instance.task_state is not None:
             yield claim.owner_id
+
+
+def _comparable(domain: Domain) -> Domain:
+    occupancy = replace(domain.occupancy, mdevs=frozenset(), mem_encryption=None)
+    return replace(domain, occupancy=occupancy)
 
 
 def _unreadable(uuid: str) -> Domain:

@@ -108,6 +108,10 @@ class NovaNode:
         self._settings, self.report = settings, report
         self._audit()
 
+    def namespaces(self) -> tuple[PmemNamespace, ...]:
+        """Return the host's persistent memory, as the driver listed it last."""
+        return self._namespaces
+
     def set_namespaces(self, resources: Iterable[Any]) -> None:
         """Record the persistent memory among the resources of the driver's provider tree."""
         found = driver_report.namespaces(resources)

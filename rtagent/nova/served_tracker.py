@@ -31,7 +31,7 @@ class ServedTracker(ResourceTracker):
         telemetry = Telemetry(SystemClock())
         node = NovaNode(compute_node, settings, telemetry)
         if self._served is None:
-            libvirt = libvirt_of(CONF, settings, telemetry)
+            libvirt = libvirt_of(CONF, settings, telemetry, node)
             service = NodeService(node, settings, telemetry, libvirt)
             service.start()
             self._served = compute_node.hypervisor_hostname, service
