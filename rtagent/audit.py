@@ -164,7 +164,8 @@ class Auditor:
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
             summary = self.last
         self._report(summary)
-        self._log_views(state)
+        if seen.topology is not None:
+            self._log_views(state)
         return summary
 
     def _end_wait(self) -> None:

@@ -84,6 +84,7 @@ class NodeService:
             self._audits.auditor.listen(self._telemetry.timeline.audited)
             self._libvirt.start(self._noticed)
             self._parts.callback(self._libvirt.stop)
+        self._telemetry.health("store", "pass")
         for loop in loops.values():
             self._parts.start_loop(loop)
         try:

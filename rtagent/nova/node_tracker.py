@@ -7,6 +7,7 @@ from typing import Any
 
 from nova import objects
 from nova.compute import resource_tracker
+from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devname
 
 from rtagent.conf.settings import Settings
 from rtagent.model.claim import Claim
@@ -49,6 +50,9 @@ class NodeTracker(resource_tracker.ResourceTracker):
         nodename = resources["hypervisor_hostname"]
         if nodename in self.compute_nodes:
             compute_node = self.compute_nodes[nodename]
+            if CONF.pci.report_in_placement and self.pci_tracker:
+                # Nova ends with this error, and would log one of ours.
+                ensure_no_dev_spec_with_devname(self.pci_tracker.dev_filter.specs)
             own = own_options.settings_in(self.options, state_directory(CONF))
             settings = node_settings(CONF, compute_node, report, own)
             if nodename not in self.nodes:
