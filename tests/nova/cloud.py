@@ -36,7 +36,7 @@ compute_driver = libvirt.LibvirtDriver
 state_path = {directory}/state
 instances_path = {directory}/instances
 report_interval = 2
-service_down_time = 60
+service_down_time = 900
 initial_disk_allocation_ratio = 1.0
 update_resources_interval = 5
 [oslo_concurrency]
