@@ -15,13 +15,15 @@ _AMOUNTS = frozenset(
     {"resources:VCPU", "resources:PCPU", "resources:MEMORY_MB", "resources:DISK_GB"}
 )
 _OTHERS = ("resources", "trait", "group_policy", "pci_passthrough:alias", "aggregate_")
+#: Placement has the contexts of encrypted memory, and Nova's driver knows the models.
+_ENCRYPTION = "hw:mem_encryption"
 #: Of a guest with devices alone: an attached device counts for nothing of its flavor.
 NO_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 #: Image properties about CPUs, cells, pages and devices begin with one of these.
 _OF_THE_HOST = (
     "hw_cpu",
     "hw_numa",
-    "hw_mem",
+    "hw_mem_page_size",
     "hw_pci",
     "hw_emulator",
     "hw_locked",
@@ -47,7 +49,7 @@ def flavor(nova: Any, *, has_cells: bool = True) -> Flavor:
         extra_specs={
             key: str(value)
             for key, value in specs.items()
-            if key in _AMOUNTS or not key.startswith(_OTHERS)
+            if key in _AMOUNTS or not key.startswith((*_OTHERS, _ENCRYPTION))
         },
     )
 
