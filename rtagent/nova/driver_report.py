@@ -23,13 +23,16 @@ def host_cells(resources: Mapping[str, Any]) -> list[Any]:
 
 
 def topology(resources: Mapping[str, Any]) -> Topology:
-    """Return the host. :param resources: of the driver's ``get_available_resource``."""
+    """Return the host.
+
+    :param resources: of the driver's ``get_available_resource``; numbers of any type.
+    """
     cells = tuple(map(_cell, host_cells(resources)))
     in_cells = frozenset[int]().union(*(cell.cpus for cell in cells))
     return Topology(
-        cpus=in_cells or frozenset(range(resources["vcpus"])),
-        memory_mb=resources["memory_mb"],
-        disk_mb=resources["local_gb"] * MB_IN_GB,
+        cpus=in_cells or frozenset(range(int(resources["vcpus"]))),
+        memory_mb=int(resources["memory_mb"]),
+        disk_mb=int(resources["local_gb"]) * MB_IN_GB,
         cells=cells,
     )
 
