@@ -18,6 +18,7 @@ CPUS, RATIO = 4, 16
 CONFIG = {
     "DEFAULT": {"cpu_allocation_ratio": RATIO, "disk_allocation_ratio": RATIO},
     "claims": {"claim_expiry_time": 3600},  # no lease must expire during the test
+    "libvirt": {"guests_start_timeout": 0},  # a guest that a boot has ended is missed at once
 }
 RESERVED_MB = 512
 #: Answers between two crashes; seconds for which a caller repeats a call, since a boot takes long.
