@@ -45,15 +45,24 @@ class Host(Server):
     start_timeout = 600.0
 
     def __init__(
-        self, hostname: str, profile: Profile, image: Image, broker_port: int, config: Config
+        self,
+        hostname: str,
+        profile: Profile,
+        image: Image,
+        broker_port: int,
+        config: Config,
+        placement_port: int | None = None,
     ) -> None:
         """:param broker_port: of the broker, on this machine's loopback interface.
         :param config: options of the agent, added to those of the profile.
+        :param placement_port: of Placement, on that interface; None: the host does not reach it.
         """
         super().__init__()
         self.hostname, self.profile = hostname, profile
         self.guest = Guest(self.directory / "guest.sock")
-        self._image, self._broker_port = image, broker_port
+        self._image, self._servers = image, {machine.BROKER: broker_port}
+        if placement_port is not None:
+            self._servers[machine.PLACEMENT] = placement_port
         self.libvirt_port = free_port()
         self._uuid = str(uuid.uuid4())
         self._config = _with(profile, config)
@@ -72,7 +81,7 @@ class Host(Server):
         return [
             *("qemu-system-x86_64", "-name", self.hostname, "-uuid", self._uuid),
             *machine.hardware(self.profile),
-            *machine.peripherals(self._broker_port, self.libvirt_port),
+            *machine.peripherals(self._servers, self.libvirt_port),
             *("-acpitable", "file=frequencies.aml"),
             *("-chardev", f"file,id=console,path={self.console},append=on"),
             *("-serial", "chardev:console"),
@@ -126,7 +135,7 @@ class Host(Server):
     def reset(self) -> None:
         """Reset the machine, and wait until the guest agent answers again."""
         self.monitor("system_reset")
-        self._wait()
+        self.wait_answers()
 
     def boot_id(self) -> str:
         """Return the Linux kernel's boot id, which differs after each boot."""

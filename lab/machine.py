@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lab.profile import Profile
 
@@ -14,8 +14,8 @@ _ROOT_BUS = "bus=pcie.0"
 NVME = {"vendor_id": "1b36", "product_id": "0010"}
 EDU = {"vendor_id": "1234", "product_id": "11e8"}
 
-#: Address of the broker on a lab host.
-BROKER = "10.0.2.100:5672"
+#: Addresses of the broker and of Placement on a lab host.
+BROKER, PLACEMENT = "10.0.2.100:5672", "10.0.2.101:8778"
 #: The port at which libvirt listens on a lab host.
 LIBVIRT = 16509
 
@@ -80,23 +80,26 @@ def sriov(profile: Profile) -> dict[str, str | int]:
     }
 
 
-def peripherals(broker_port: int, libvirt_port: int) -> list[str]:
+def peripherals(servers: Mapping[str, int], libvirt_port: int) -> list[str]:
     """Return the arguments that all hosts share: disk, network, and sockets for commands.
 
     Paths of sockets are relative to QEMU's directory.
 
-    :param broker_port: of the broker, on this machine's loopback interface.
+    :param servers: the ports of servers on this machine's loopback interface, by address on a host.
     :param libvirt_port: the port of that interface that reaches the host's libvirt, if it listens.
     """
-    broker = f"guestfwd=tcp:{BROKER}-cmd:socat STDIO TCP:127.0.0.1:{broker_port}"
+    reached = ",".join(
+        f"guestfwd=tcp:{address}-cmd:socat STDIO TCP:127.0.0.1:{port}"
+        for address, port in servers.items()
+    )
     libvirt = f"hostfwd=tcp:127.0.0.1:{libvirt_port}-:{LIBVIRT}"
     return [
         *("-nodefaults", "-no-user-config", "-display", "none"),
         # Data that the guest has flushed is in the file and survives the end of QEMU.
         *("-drive", "file=disk.qcow2,if=none,id=disk,cache=writeback"),
         *("-device", f"virtio-blk-pci,drive=disk,{_ROOT_BUS}"),
-        # A restricted network: the guest reaches only the broker.
-        *("-netdev", f"user,id=net,restrict=on,ipv6=off,{broker},{libvirt}"),
+        # A restricted network: the guest reaches only these servers.
+        *("-netdev", f"user,id=net,restrict=on,ipv6=off,{reached},{libvirt}"),
         *("-device", f"virtio-net-pci,netdev=net,{_ROOT_BUS}"),
         *("-device", f"virtio-serial-pci,{_ROOT_BUS}"),
         *("-chardev", "socket,id=guest,path=guest.sock,server=on,wait=off"),

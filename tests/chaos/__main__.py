@@ -7,7 +7,6 @@ for example because a fault could not be injected or ended.
 from __future__ import annotations
 
 import logging
-import random
 import shutil
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.options import parser
+from tests.chaos.options import plan as planned
 from tests.chaos.run import Plan, interrupt_at_sigterm
 from tests.chaos.shrink import repeated, shrink
 from tests.chaos.trial import FAILED, NO_VIOLATION, VIOLATED, Trial, make_trial
@@ -27,15 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     logging.disable()  # clients log every lost connection
     interrupt_at_sigterm()
-    seed = random.randrange(10**6) if options.seed is None else options.seed
-    plan = Plan(
-        seed=seed,
-        seconds=options.minutes * 60,
-        callers=options.callers,
-        hosts=options.hosts,
-        faults=options.faults,
-        database=options.database,
-    )
+    plan = planned(options)
     directory = options.keep or Path(tempfile.mkdtemp(prefix="chaos-"))
     keep = options.keep is not None
     try:

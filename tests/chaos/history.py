@@ -3,6 +3,7 @@
 Each line has `t` (monotonic seconds) and `type`. The other fields are:
 
 ======== =================================================================================
+begin    patience: how many times as long as usual everything may take
 invoke   process, call, host, method, arguments, operation_id
 ok       process, call, reply
 fail     process, call, error: the call certainly had no effect
@@ -70,6 +71,10 @@ class History:
         self._lock = threading.Lock()
         self._calls = itertools.count(1)
         self._counts: dict[str, int] = {}
+
+    def begin(self, patience: float) -> None:
+        """Record that a run begins. :param patience: the limits of time are multiplied by it."""
+        self._append("begin", patience=patience)
 
     # -- calls -------------------------------------------------------------------------------------
 

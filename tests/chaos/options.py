@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 from collections.abc import Collection
 from pathlib import Path
 
 from tests.chaos.nemesis import FAULTS
+from tests.chaos.run import Plan
 from tests.chaos.world.world import DATABASES
 
 
@@ -21,12 +23,28 @@ def parser() -> argparse.ArgumentParser:
     add("--minutes", type=minutes, default=10.0, help="of calls and faults (10)")
     add("--seed", type=int, help="of everything that is drawn; default: random")
     add("--keep", type=new_directory, help="keep history, logs and state in this directory")
-    add("--callers", type=count, default=8, help="how many (8)")
-    add("--hosts", type=count, default=3, help="how many (3)")
+    add("--callers", type=count, help="how many (8; with --lab: 4)")
+    add("--hosts", type=count, help="how many (3; with --lab: 1)")
     add("--faults", type=fault_names, help="names joined by commas, or none; default: all")
-    add("--database", choices=DATABASES, help="default: drawn from the seed")
+    world = made.add_mutually_exclusive_group()
+    world.add_argument("--database", choices=DATABASES, help="default: drawn from the seed")
+    world.add_argument("--lab", action="store_true", help="on lab hosts instead of simulated ones")
     add("--shrink", action="store_true", help="search a smaller plan that violates")
     return made
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """Return what a run with these options does."""
+    callers, hosts = (4, 1) if options.lab else (8, 3)
+    return Plan(
+        seed=random.randrange(10**6) if options.seed is None else options.seed,
+        seconds=options.minutes * 60,
+        callers=options.callers or callers,
+        hosts=options.hosts or hosts,
+        faults=options.faults,
+        database=options.database,
+        lab=options.lab,
+    )
 
 
 def minutes(text: str) -> float:

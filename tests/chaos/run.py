@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from tests.chaos.callers.callers import Callers
 from tests.chaos.history import History
 from tests.chaos.nemesis.nemesis import Nemesis
 from tests.chaos.observation.quiet import Quiet
+from tests.chaos.world.lab import LabWorld
 from tests.chaos.world.world import World
 
-#: Seconds of faults between two quiet periods, drawn at random.
+#: Seconds of faults between two quiet periods, drawn at random, for a `speed` of 1.
 BETWEEN_QUIET = (45.0, 75.0)
 
 
@@ -25,6 +26,7 @@ class Plan:
 
     :ivar seconds: of calls and faults, without the start and quiet periods.
     :ivar faults: the names of the faults that may occur; None: all.
+    :ivar lab: on lab hosts, whose database is their own.
     """
 
     seed: int
@@ -33,11 +35,13 @@ class Plan:
     hosts: int = 3
     faults: tuple[str, ...] | None = None
     database: str | None = None
+    lab: bool = False
 
     @property
     def command(self) -> str:
         """The command that makes such a run."""
         options = [
+            *(["--lab"] if self.lab else []),
             f"--minutes {self.seconds / 60:g} --seed {self.seed}",
             f"--callers {self.callers} --hosts {self.hosts}",
         ]
@@ -81,18 +85,18 @@ def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Resu
 
     :param say: gets a line about each step.
     """
-    rng = random.Random(f"run {plan.seed}")
     with (
-        World(directory, plan.seed, hosts=plan.hosts, database=plan.database) as world,
+        _world(plan, directory) as world,
         History(directory / "history.jsonl") as history,
     ):
+        history.begin(world.patience)
         say(f"seed {plan.seed}: {plan.hosts} hosts, {_described(world)}, in {directory}")
         callers = Callers(world, history, plan.seed, plan.callers)
         quiet = Quiet(world, history, callers)
         nemesis = None if plan.faults == () else Nemesis(world, plan.seed, history, plan.faults)
         try:
             callers.start()
-            _alternate(plan.seconds, rng, callers, nemesis, quiet, say)
+            _alternate(_periods(plan, world), callers, nemesis, quiet, say)
         finally:
             if nemesis is not None:
                 nemesis.close()
@@ -105,29 +109,40 @@ def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Resu
         )
 
 
+def _world(plan: Plan, directory: Path) -> World:
+    if plan.lab:
+        return LabWorld(directory, plan.seed, hosts=plan.hosts)
+    return World(directory, plan.seed, hosts=plan.hosts, database=plan.database)
+
+
+def _periods(plan: Plan, world: World) -> Iterator[tuple[float, float]]:
+    """Yield the seconds of each period of faults, and those that are left after it."""
+    rng, left = random.Random(f"run {plan.seed}"), plan.seconds
+    while left > 0:
+        period = min(left, rng.uniform(*BETWEEN_QUIET) / world.speed)
+        left -= period
+        yield period, left
+
+
 def _described(world: World) -> str:
     return ", ".join([world.database_kind, *sorted(world.features)])
 
 
 def _alternate(
-    seconds: float,
-    rng: random.Random,
+    periods: Iterable[tuple[float, float]],
     callers: Callers,
     nemesis: Nemesis | None,
     quiet: Quiet,
     say: Callable[[str], None],
 ) -> None:
     """Alternate between faults and quiet periods, and end with a quiet period."""
-    left = seconds
-    while left > 0:
-        period = min(left, rng.uniform(*BETWEEN_QUIET))
+    for period, left in periods:
         if nemesis is not None:
             nemesis.start()
         until = time.monotonic() + period
         while time.monotonic() < until:
             callers.check()
             time.sleep(0.5)
-        left -= period
         began = time.monotonic()
         recovered = quiet.run(nemesis.end_all if nemesis is not None else lambda: None)
         say(f"quiet after {time.monotonic() - began:.0f} s; {left:.0f} s of faults to come")

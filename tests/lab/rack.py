@@ -16,6 +16,7 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging, for which it chooses th
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from lab import agent
 from lab.host import Config, Host
 from lab.image import Image
 from lab.profile import PROFILES, Profile
@@ -28,15 +29,6 @@ CALL, PATIENCE = 120.0, 600.0
 
 CONTEXT = RequestContext(user_id="conductor", roles=["operator"], overwrite=False)
 FLAVOR: dict[str, object] = {"vcpus": 2, "memory_mb": 128, "root_gb": 0}
-
-# No library for HTTP: its import takes as long as everything else.
-_READ = """
-import socket, sys
-agent = socket.socket(socket.AF_UNIX)
-agent.connect("/var/lib/rtagent/rtagent.sock")
-agent.sendall(f"GET {sys.argv[1]} HTTP/1.0\\r\\n\\r\\n".encode())
-print(agent.makefile().read().split("\\n\\n", 1)[1])
-"""
 
 _CLEAR = """
 for domain in $(virsh list --name); do virsh destroy $domain; done
@@ -70,7 +62,7 @@ class Served(Host):
 
     def read(self, path: str) -> Any:
         """Return a document of the read API."""
-        return json.loads(self.output("python3", "-I", "-S", "-c", _READ, path))
+        return json.loads(agent.get(self, path))
 
     def claim(self, owner: str, devices: str = "", **extra_specs: str) -> dict[str, Any]:
         """Make a claim of `FLAVOR`; extra specs are without their ``hw:``.

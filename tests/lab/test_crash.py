@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from pathlib import Path
 from typing import Any
 
+from lab.agent import DATABASE, copy_database
 from tests.lab.guests import create
 from tests.lab.rack import CONTEXT, FLAVOR, Rack, Served
 from tests.support.workload.caller import Stream, attempt
@@ -18,19 +18,15 @@ CPUS, RATIO = 4, 16
 CONFIG = {
     "DEFAULT": {"cpu_allocation_ratio": RATIO, "disk_allocation_ratio": RATIO},
     "claims": {"claim_expiry_time": 3600},  # no lease must expire during the test
+    "libvirt": {"guests_start_timeout": 0},  # a guest that a boot has ended is missed at once
 }
 RESERVED_MB = 512
 #: Answers between two crashes; seconds for which a caller repeats a call, since a boot takes long.
 ANSWERS, PATIENCE = 30, 900.0
 
-_COPY = """
+_WRITER = f"""
 import sqlite3
-copy = sqlite3.connect("/tmp/copy.sqlite")
-sqlite3.connect("/var/lib/rtagent/rtagent.sqlite").backup(copy)
-"""
-_WRITER = """
-import sqlite3
-database = sqlite3.connect("/var/lib/rtagent/rtagent.sqlite")
+database = sqlite3.connect("{DATABASE}")
 print(*database.execute("SELECT epoch, writer_boot_id FROM compute_nodes").fetchone())
 """
 
@@ -70,9 +66,8 @@ def restart(host: Served) -> None:
 
 def check(host: Served, stream: Stream, directory: Path) -> None:
     """Check that the host's database and agent agree with the ledger."""
-    host.output("python3", "-c", _COPY)
     copy = directory / "copy.sqlite"
-    copy.write_bytes(base64.b64decode(host.output("base64", "/tmp/copy.sqlite")))
+    copy_database(host, copy)
     checker = Checker(f"sqlite:///{copy}", vcpus=CPUS * RATIO)
     checker.check(stream.ledger)
     checker.close()

@@ -69,16 +69,19 @@ class Server(ABC):
 
     def start(self) -> Self:
         """Start the server, unless it runs, and return when it answers."""
-        if self.running:
-            return self
+        if not self.running:
+            self.launch()
+            self.wait_answers()
+        return self
+
+    def launch(self) -> None:
+        """Start the server, which must not run. `answers` shows when it is ready."""
         if not self._prepared:
             self.prepare()
             self._prepared = True
         self._process = Process(
             self.command(), self.environment(), self.directory, self.log, self.stop_signal
         )
-        self._wait()
-        return self
 
     def stop(self) -> None:
         """Shut the server down cleanly, as a package upgrade does."""
@@ -148,7 +151,8 @@ class Server(ABC):
             raise ServerFailed(f"{command[0]} exited with {result.returncode}: {result.stdout}")
         return result.stdout
 
-    def _wait(self) -> None:
+    def wait_answers(self) -> None:
+        """Wait until a server that was launched answers. :raises ServerFailed: it does not."""
         deadline = time.monotonic() + self.start_timeout
         while not self.answers():
             if not self.running:

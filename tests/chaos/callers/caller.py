@@ -15,6 +15,8 @@ from tests.chaos.callers.step import Life, Step
 LIVES = 4
 #: Seconds for each attempt of a call, drawn at random.
 TIMEOUTS = (2.0, 4.0, 8.0)
+#: The same for a call that was answered before.
+REPEATED = 4.0
 #: The same while nothing is at fault.
 QUIET_TIMEOUT = 10.0
 #: The mean of the seconds between two calls, by default.
@@ -34,12 +36,15 @@ class Caller:
         rng: random.Random,
         new_life: Callable[[], Life],
         pause: float = PAUSE,
+        patience: int = 1,
     ) -> None:
-        """:param new_life: draws a life. :param pause: the mean seconds between two calls."""
+        """:param new_life: draws a life. :param pause: the mean seconds between two calls.
+        :param patience: the limits of time are multiplied by it.
+        """
         self.name = name
         self.error: Exception | None = None
         self._recorder, self._rng, self._new_life = recorder, rng, new_life
-        self._pause = pause
+        self._pause, self._patience = pause, patience
         self._lives: list[RunningLife] = []
         #: Calls that were answered, which may be repeated.
         self._answered: list[Step] = []
@@ -67,7 +72,7 @@ class Caller:
         """End the thread, after a `pause`."""
         self._ending = True
         self._going.set()
-        self._thread.join(QUIET_TIMEOUT)
+        self._thread.join(QUIET_TIMEOUT * self._patience)
         for life in self._lives:
             life.close()
 
@@ -78,7 +83,7 @@ class Caller:
         """
         for life in self._lives:
             while life.doubtful and life.pending is not None and time.monotonic() < deadline:
-                self._make(life, QUIET_TIMEOUT, attempts=1)
+                self._make(life, QUIET_TIMEOUT * self._patience, attempts=1)
                 if life.doubtful:
                     time.sleep(0.2)
         return [life.pending for life in self._lives if life.doubtful and life.pending is not None]
@@ -103,14 +108,15 @@ class Caller:
         """Make one call: the next one of a life, or an earlier one again."""
         self._lives = [life for life in self._lives if not life.over]
         if self._answered and self._rng.random() < 0.05:
-            self._recorder.make(self.name, self._rng.choice(self._answered), timeout=4.0)
+            again = self._rng.choice(self._answered)
+            self._recorder.make(self.name, again, timeout=REPEATED * self._patience)
             return
         if len(self._lives) < LIVES and (not self._lives or self._rng.random() < 0.2):
             self._lives.append(RunningLife(self._new_life(), self._rng))
         life = self._rng.choice(self._lives)
         if not life.over:
             attempts = 3 if self._rng.random() < 0.2 else 1
-            self._make(life, self._rng.choice(TIMEOUTS), attempts)
+            self._make(life, self._rng.choice(TIMEOUTS) * self._patience, attempts)
 
     def _make(self, life: RunningLife, timeout: float, attempts: int) -> None:
         step = life.pending

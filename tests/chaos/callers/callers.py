@@ -14,7 +14,7 @@ import oslo_messaging
 
 from rtagent.rpc.trust.private_key import PrivateKey
 from tests.chaos.callers.adversary import FORGER, REPLAYER, forgeries, replays
-from tests.chaos.callers.caller import Caller
+from tests.chaos.callers.caller import PAUSE, Caller
 from tests.chaos.callers.domains import Domains
 from tests.chaos.callers.guest_life import GuestLife
 from tests.chaos.callers.hostile_recorder import HostileRecorder
@@ -44,6 +44,7 @@ class Callers:
     def __init__(self, world: World, history: History, seed: int, number: int = 8) -> None:
         files = {name: world.agents[name].directory / "host.xml" for name in world.simulated}
         self.domains = Domains(files, world.qemu, history)
+        self._patience, self._pause = world.patience, PAUSE / world.speed
         self._transports: list[oslo_messaging.RPCTransport] = []
         recorder = Recorder(self._opened(world, CALLERS), history)
         hosts = list(world.agents)
@@ -63,12 +64,12 @@ class Callers:
     def pause(self) -> list[str]:
         """Begin no new calls, and wait for the last ones.
 
-        :return: the callers whose calls have not ended within `LONGEST_CALL`.
+        :return: the callers whose calls have not ended in time.
         :raises CallFailed: a caller has ended.
         """
         for caller in self._callers:
             caller.pause()
-        deadline = time.monotonic() + LONGEST_CALL
+        deadline = time.monotonic() + LONGEST_CALL * self._patience
         waiting = [
             caller.name
             for caller in self._callers
@@ -116,4 +117,5 @@ class Callers:
                 return OperatorLife(rng, hosts, self.domains).run()
             return GuestLife(rng, hosts, self.domains).run()
 
-        return Caller(f"caller-{number}", recorder, rng, new_life)
+        name = f"caller-{number}"
+        return Caller(name, recorder, rng, new_life, self._pause, self._patience)

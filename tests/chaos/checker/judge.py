@@ -22,7 +22,7 @@ from tests.chaos.checker.rules import (
 from tests.chaos.checker.run import Run
 from tests.chaos.checker.violation import Violation
 
-#: Seconds within which every call ends.
+#: Seconds within which every call ends, for a `patience` of 1.
 BOUND = 300.0
 #: The rules that need the claims.
 RULES: tuple[Callable[[Run, Claims], Iterator[Violation]], ...] = (
@@ -44,9 +44,9 @@ RULES: tuple[Callable[[Run, Claims], Iterator[Violation]], ...] = (
 def judge(run: Run, bound: float = BOUND) -> list[Violation]:
     """Return every violation, in the order of the history.
 
-    :param bound: seconds within which every call has to end.
+    :param bound: seconds within which every call has to end, for a `patience` of 1.
     """
     claims = Claims(run)
     found = {each for rule in RULES for each in rule(run, claims)}
-    found.update(waiting.check(run, bound))
+    found.update(waiting.check(run, bound * run.patience))
     return sorted(found, key=lambda each: (each.lines[-1:], each))

@@ -73,9 +73,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class DomainAction:
-    """A caller has started or removed a domain. :ivar claim: under which it was started, or ""."""
+    """A caller has started or removed a domain.
+
+    :ivar t: seconds, afterwards. :ivar claim: under which it was started, or "".
+    """
 
     line: int
+    t: float
     host: str
     uuid: str
     runs: bool
@@ -108,13 +112,18 @@ class Period:
 
 @dataclass
 class Run:
-    """A whole history. :ivar calls: by number. :ivar end: seconds of the last line."""
+    """A whole history.
+
+    :ivar calls: by number. :ivar patience: how many times as long as usual everything may take.
+    :ivar end: seconds of the last line.
+    """
 
     calls: dict[int, Call] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     domain_actions: list[DomainAction] = field(default_factory=list)
     periods: list[Period] = field(default_factory=list)
     unmatched: list[int] = field(default_factory=list)
+    patience: float = 1.0
     end: float = 0.0
 
     @classmethod
@@ -132,6 +141,8 @@ class Run:
         """Add an entry."""
         self.end = t = float(entry["t"])
         match entry["type"]:
+            case "begin":
+                self.patience = float(entry["patience"])
             case "invoke":
                 self.calls[entry["call"]] = Call(
                     line,
@@ -152,8 +163,8 @@ class Run:
                 self.faults.append(Fault(line, t, *fields))
             case "domain":
                 runs = entry["action"] == RUN
-                action = DomainAction(line, entry["host"], entry["uuid"], runs, entry["claim"])
-                self.domain_actions.append(action)
+                of = entry["host"], entry["uuid"]
+                self.domain_actions.append(DomainAction(line, t, *of, runs, entry["claim"]))
             case "quiet":
                 self.periods.append(Period(line, t))
             case "observed":

@@ -30,7 +30,7 @@ class DuplicateAgent(Fault):
 
     def begin(self, world: World, random: Random) -> None:
         self.target = one_agent(world, random)
-        original = world.agents[self.target]
+        original = world.local_agent(self.target)
         directory = Path(tempfile.mkdtemp(prefix="clone-", dir=world.directory))
         for file in ("compute_id", "host.xml", "host.xml.capabilities"):
             if (original.directory / file).exists():

@@ -10,6 +10,7 @@ from tests.chaos.world.world import World
 
 #: The values of the detail ``lenient``: what the checker may accept because of a fault.
 RESTORED = "restored"  # claims later than the copy may be missing, if the agent says StoreRestored
+POWERLESS = "powerless"  # the domains that ran on the target before do not run
 
 
 class NotYet(Exception):
@@ -22,12 +23,14 @@ class Fault(ABC):
     :ivar name: in the history and on the command line.
     :ivar family: of two faults of a family only one goes on at a time, because the second would
         change what the first ends with.
+    :ivar excludes: the families of faults that need what this one takes away.
     :ivar target: what it was injected into; known after `begin`.
     :ivar details: what the history records with its begin, or with its end.
     """
 
     name: ClassVar[str]
     family: ClassVar[str]
+    excludes: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         self.target = ""

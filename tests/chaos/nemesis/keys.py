@@ -40,7 +40,7 @@ class RevokedKey(Fault):
             self._read(world, str(world.keys.files.path))
 
     def _read(self, world: World, keys_file: str) -> None:
-        agent = world.agents[self.target]
+        agent = world.local_agent(self.target)
         agent.configure({"rpc": {"keys_file": keys_file}})
         agent.process.reload()
 

@@ -21,7 +21,8 @@ LOG = logging.getLogger(__name__)
 AT_ONCE = 2
 #: Seconds from the begin of a fault to the next begin, and to its own end.
 PAUSES, DURATIONS = (1.0, 8.0), (1.0, 12.0)
-#: Seconds after which a fault that could not end is tried again, and for how long.
+#: Seconds after which a fault that could not end is tried again, and for how long, which is
+#: multiplied by the `patience` of the world.
 AGAIN, RECOVERY = 2.0, 180.0
 
 
@@ -74,7 +75,7 @@ class Nemesis:
         speed: float = 1.0,
     ) -> None:
         """:param names: of the faults that may occur; None: all.
-        :param speed: pauses and durations are divided by it.
+        :param speed: pauses and durations are divided by it, in addition to the world's.
 
         :raises ValueError: a name is not that of a fault, or no fault is left.
         """
@@ -87,7 +88,7 @@ class Nemesis:
         if not chosen:
             raise ValueError(f"this world, on {world.database_kind}, can have none of {names}")
         self._world, self._history, self._registry = world, history, registry
-        self._plan, self._speed = plan(seed, chosen), speed
+        self._plan, self._speed = plan(seed, chosen), speed * world.speed
         self._next: Planned | None = None
         self._going: list[tuple[float, Fault]] = []
         self._stopping = threading.Event()
@@ -105,11 +106,10 @@ class Nemesis:
         self.close()
         for link in self._world.links.values():
             link.heal()
-        processes = [part.process for part in self._world.servers]
-        for process in [*processes, *(part.process for part in self._world.daemons)]:
-            process.resume()
-            process.start()
-        deadline = time.monotonic() + RECOVERY
+        for part in self._world.parts:
+            part.process.resume()
+            part.process.start()
+        deadline = time.monotonic() + RECOVERY * self._world.patience
         while self._going:
             self._end_now(time.monotonic() > deadline)
             if self._going:
@@ -147,8 +147,10 @@ class Nemesis:
 
     def _blocks(self, fault: Fault) -> bool:
         """Return whether the fault must wait for the end of another one."""
-        families = {going.family for _, going in self._going}
-        return len(self._going) >= AT_ONCE or fault.family in families
+        return len(self._going) >= AT_ONCE or any(
+            fault.family in {going.family, *going.excludes} or going.family in fault.excludes
+            for _, going in self._going
+        )
 
     def _wait(self, until: float) -> None:
         """Wait until that time, and end what is due meanwhile."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import ClassVar
 
 from tests.chaos.nemesis.fault import Fault
-from tests.chaos.world.part import DaemonPart, ServerPart
+from tests.chaos.world.part import Part
 from tests.chaos.world.world import World
 
 
@@ -24,7 +25,7 @@ class ProcessFault(Fault):
         self.target = random.choice(sorted(parts))
         self._begin(parts[self.target])
 
-    def _begin(self, part: ServerPart | DaemonPart) -> None:
+    def _begin(self, part: Part) -> None:
         raise NotImplementedError
 
     def end(self, world: World) -> None:
@@ -34,9 +35,10 @@ class ProcessFault(Fault):
 
 
 class Kill(ProcessFault):
-    """SIGKILL to the process and its children. It is started again at the end."""
+    """SIGKILL to the process and its children. It is started again at the end; on a lab host,
+    systemd starts it at once."""
 
-    def _begin(self, part: ServerPart | DaemonPart) -> None:
+    def _begin(self, part: Part) -> None:
         self.details["pid"] = part.process.pid
         part.process.kill()
 
@@ -44,7 +46,7 @@ class Kill(ProcessFault):
 class Pause(ProcessFault):
     """SIGSTOP to the process and its children, SIGCONT at the end."""
 
-    def _begin(self, part: ServerPart | DaemonPart) -> None:
+    def _begin(self, part: Part) -> None:
         self.details["pid"] = part.process.pid
         part.process.pause()
 
@@ -52,22 +54,19 @@ class Pause(ProcessFault):
 class Stop(ProcessFault):
     """A clean end of the process. It is started again at the end."""
 
-    def _begin(self, part: ServerPart | DaemonPart) -> None:
+    def _begin(self, part: Part) -> None:
         part.process.stop()
 
 
-def parts_named(world: World, part: str) -> dict[str, ServerPart | DaemonPart]:
+def parts_named(world: World, part: str) -> Mapping[str, Part]:
     """Return the parts of a name by their own names."""
     if part == "agent":
-        return dict(world.agents)
+        return world.agents
     if part == "scheduler":
-        return dict(world.schedulers)
-    servers = {
-        "broker": world.broker,
-        "placement": world.placement,
-        "libvirtd": world.libvirtd,
-        "database": world.database,
-    }
+        return world.schedulers
+    if part == "libvirtd":
+        return world.libvirtds
+    servers = {"broker": world.broker, "placement": world.placement, "database": world.database}
     server = servers[part]
     return {part: server} if server is not None else {}
 

@@ -13,6 +13,7 @@ from tests.chaos.nemesis import (
     keys,
     network,
     placement,
+    power,
     processes,
     restore,
 )
@@ -31,6 +32,7 @@ _FAMILIES: list[list[type[Fault]]] = [
     keys.FAULTS,
     certificates.FAULTS,
     duplicate.FAULTS,
+    power.FAULTS,
 ]
 
 #: Every fault, by name.

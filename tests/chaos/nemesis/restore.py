@@ -17,7 +17,7 @@ from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.client import AgentAPI
 from tests.chaos.nemesis.database import FAMILY
 from tests.chaos.nemesis.fault import RESTORED, Fault, NotYet, one_agent
-from tests.chaos.world.world import World
+from tests.chaos.world.world import DATABASES, World
 from tests.support.store_copies import SqlCopies
 
 CONTEXT = RequestContext(user_id="operator", roles=["admin"], overwrite=False)
@@ -42,6 +42,10 @@ class Restore(Fault):
         super().__init__()
         self.details = {"lenient": RESTORED, "reported": {}}
         self._unseen: set[str] = set()
+
+    @classmethod
+    def applies(cls, world: World) -> bool:
+        return world.database_kind in DATABASES
 
     def begin(self, world: World, random: Random) -> None:
         host = one_agent(world, random)

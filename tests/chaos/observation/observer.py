@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from oslo_context.context import RequestContext
 from sqlalchemy import create_engine, text
 
-from rtagent.api.client import ReadClient
 from rtagent.api.event_stream import EventStream
 from rtagent.rpc.client import AgentAPI
 from tests.chaos.history import History
 from tests.chaos.observation.domains import domains_below, domains_of
-from tests.chaos.world.part import DaemonPart
 from tests.chaos.world.world import World
 from tests.servers.placement import Placement
 
@@ -42,9 +39,7 @@ class Observer:
         self._read: dict[tuple[str, str], Any] = {}
         #: Events come once, and are kept until they are recorded.
         self._unrecorded: dict[str, list[Any]] = {host: [] for host in world.agents}
-        self._streams = {
-            host: EventStream(partial(_read_events, part)) for host, part in world.agents.items()
-        }
+        self._streams = {host: EventStream(part.events) for host, part in world.agents.items()}
 
     def api(self, host: str, timeout: float = 60.0) -> AgentAPI:
         """Return the client of an agent."""
@@ -66,15 +61,15 @@ class Observer:
             self._unrecorded[host] += self._events(host)
             self._read |= {
                 ("claims", host): api.get_claims_for_host(CONTEXT),
-                ("node", host): part.daemon.read("nodes", host),
+                ("node", host): part.read("nodes", host),
                 ("units", host): self.rows(host, uuid, TABLES),
                 ("events", host): list(self._unrecorded[host]),
                 ("placement", host): self._placement(uuid),
                 ("domains", host): self._domains(host),
-                ("health", host): part.daemon.read("health"),
+                ("health", host): part.read("health"),
             }
         for scheduler in self._world.schedulers.values():
-            hosts = {name: scheduler.daemon.read("hosts", name) for name in self._world.agents}
+            hosts = {name: scheduler.read("hosts", name) for name in self._world.agents}
             self._read["scheduler", scheduler.name] = hosts
 
     def record(self) -> None:
@@ -110,7 +105,8 @@ class Observer:
         :raises TimeoutError: they do not end in time.
         """
         found: list[Any] = []
-        deadline = time.monotonic() + EVENTS_TIMEOUT
+        timeout = EVENTS_TIMEOUT * self._world.patience
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             received = self._streams[host].next()
             found += [{"gap": received.gap}] if received.gap is not None else []
@@ -118,7 +114,7 @@ class Observer:
             if received.complete:
                 return found
             time.sleep(received.retry)
-        raise TimeoutError(f"{host}: the events do not end within {EVENTS_TIMEOUT:g} s")
+        raise TimeoutError(f"{host}: the events do not end within {timeout:g} s")
 
     def _domains(self, host: str) -> list[dict[str, Any]]:
         if (qemu := self._world.qemu.get(host)) is not None:
@@ -142,7 +138,3 @@ class Observer:
             }
             for each in tree
         }
-
-
-def _read_events(part: DaemonPart, filters: Mapping[str, str]) -> str:
-    return ReadClient(part.daemon.address).text("events", **filters)

@@ -13,11 +13,12 @@ from tests.chaos.callers.callers import Callers
 from tests.chaos.history import History
 from tests.chaos.observation.observer import CONTEXT, Observer
 from tests.chaos.observation.orphans import delete_orphans
+from tests.chaos.world.part import DaemonPart
 from tests.chaos.world.world import World
-from tests.servers.daemon import DaemonProcess
 
 #: Seconds within which everything must have recovered after the end of all faults. Nothing waits
-#: for ever: a part that takes longer is a violation.
+#: for ever: a part that takes longer is a violation. This and the next are multiplied by the
+#: `patience` of the world.
 RECOVERY = 180.0
 #: Seconds within which every call must get its answer then.
 SETTLEMENT = 120.0
@@ -33,6 +34,7 @@ class Quiet:
     def __init__(self, world: World, history: History, callers: Callers) -> None:
         self._world, self._history, self._callers = world, history, callers
         self._observer = Observer(world, history)
+        self._recovery = RECOVERY * world.patience
         self.stuck: list[str] = []
 
     def run(self, end_faults: Callable[[], None]) -> bool:
@@ -44,14 +46,13 @@ class Quiet:
         for each in self._world.parts:
             each.process.ensure_running()
         self.stuck += [f"a call of {name} has not ended" for name in self._callers.pause()]
-        deadline = time.monotonic() + RECOVERY
-        self._wait_for_agents(deadline)
+        self._wait_for_agents()
         self.stuck += [
             f"{step.method} of {step.host or 'a scheduler'} has no definite answer:"
             f" {step.operation_id}"
-            for step in self._callers.settle(SETTLEMENT)
+            for step in self._callers.settle(SETTLEMENT * self._world.patience)
         ]
-        self._wait_for_agents(time.monotonic() + RECOVERY)
+        self._wait_for_agents()
         if self.stuck:
             return False
         self._history.quiet()
@@ -63,8 +64,9 @@ class Quiet:
     def close(self) -> None:
         self._observer.close()
 
-    def _wait_for_agents(self, deadline: float) -> None:
+    def _wait_for_agents(self) -> None:
         """Have each agent audit its host, and publish to Placement."""
+        deadline = time.monotonic() + self._recovery
         for host in self._world.agents:
             self._until(deadline, f"{host} is not audited", partial(self._audited, host))
 
@@ -82,13 +84,13 @@ class Quiet:
 
         Return whether that is so in time.
         """
-        deadline = time.monotonic() + RECOVERY
+        deadline = time.monotonic() + self._recovery
         for scheduler in self._world.schedulers.values():
             for host in self._world.agents:
                 self._until(
                     deadline,
                     f"{scheduler.name} does not know the state of {host}",
-                    partial(self._behind, host, scheduler.daemon),
+                    partial(self._behind, host, scheduler),
                 )
 
         for host in sorted(self._world.restored):
@@ -104,7 +106,7 @@ class Quiet:
 
     def _orphaned(self, host: str) -> str:
         """Delete what an older copy left behind, guests too, and return ""."""
-        config_file = self._world.agents[host].daemon.config_file
+        config_file = self._world.local_agent(host).daemon.config_file
         delete_orphans(config_file, partial(self._callers.domains.stop, host))
         self._world.restored.discard(host)
         return ""
@@ -118,13 +120,13 @@ class Quiet:
         rows = self._observer.rows(host, node, ["allocation_outbox"])["allocation_outbox"]
         if rows:
             return f"{len(rows)} are to be written"
-        at = str(self._world.agents[host].daemon.read("allocations")["at"])
+        at = str(self._world.agents[host].read("allocations")["at"])
         if at not in compared:
             compared.append(at)
         # The first one may have begun before the last write.
         return "" if len(compared) > COMPARISONS else "they are not compared yet"
 
-    def _behind(self, host: str, scheduler: DaemonProcess) -> str:
+    def _behind(self, host: str, scheduler: DaemonPart) -> str:
         """Return "" if the scheduler has the last state of a host, or what is wrong."""
         known = scheduler.read("hosts", host)["host"]
         node = self._observer.api(host).get_node(CONTEXT)
@@ -145,7 +147,7 @@ class Quiet:
             if not found:
                 return
             if time.monotonic() > deadline:
-                self.stuck.append(f"{sentence} after {RECOVERY:g} s: {found}")
+                self.stuck.append(f"{sentence} after {self._recovery:g} s: {found}")
                 return
             time.sleep(0.5)
 

@@ -7,9 +7,17 @@ import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 _SOURCE = Path(__file__).with_name("clock.c")
 _STEP = struct.Struct("=q")
+
+
+class Steps(Protocol):
+    """A clock of an agent, which can be stepped."""
+
+    def step(self, seconds: int) -> None:
+        """Set it to the time of this machine plus so many seconds; negative: back."""
 
 
 class Clock:

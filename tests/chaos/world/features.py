@@ -14,6 +14,8 @@ KEYS = "keys"
 TLS = "tls"
 #: The last host runs QEMU under a libvirtd of its own; the others are simulated.
 QEMU = "qemu"
+#: Every host is a lab host. No seed draws this.
+LAB = "lab"
 #: The fewest hosts of which one may run QEMU: the others have enough to claim.
 HOSTS_WITH_QEMU = 3
 

@@ -62,7 +62,19 @@ def qemu_config(name: str) -> Config:
     return {**_any_host(name), "compute": {**dedicated, **shared}}
 
 
-def _any_host(name: str) -> Config:
+def lab_config(name: str, patience: int) -> Config:
+    """Return the options of an agent on a lab host. :param patience: see `World`."""
+    config = {group: dict(options) for group, options in _any_host(name, patience).items()}
+    # For some guests per caller. They use little of it, because their CPUs stand still.
+    config["DEFAULT"] |= {
+        "cpu_allocation_ratio": 8,
+        "ram_allocation_ratio": 3,
+        "disk_allocation_ratio": 8,
+    }
+    return config
+
+
+def _any_host(name: str, patience: int = 1) -> Config:
     return {
         "DEFAULT": {
             "host": name,
@@ -70,10 +82,14 @@ def _any_host(name: str) -> Config:
             "ram_allocation_ratio": 1,
             "disk_allocation_ratio": 1,
             "reserved_host_memory_mb": 512,
-            "update_resources_interval": 10,
-            "report_interval": 2,
-            "service_down_time": 20,
+            "update_resources_interval": 10 * patience,
+            "report_interval": 2 * patience,
+            "service_down_time": 20 * patience,
         },
-        "placement": {"manage_allocations": "yes", "allocation_audit_interval": 3},
-        "claims": {"claim_expiry_time": 60},
+        "placement": {
+            "manage_allocations": "yes",
+            "allocation_audit_interval": 3 * patience,
+            "timeout": 5 * patience,
+        },
+        "claims": {"claim_expiry_time": 60 * patience},
     }

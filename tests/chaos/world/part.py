@@ -5,10 +5,62 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
+from rtagent.api.client import ReadClient
 from tests.servers import Libvirtd, MariaDB, Placement, PostgreSQL, RabbitMQ
 from tests.servers.daemon import Config, DaemonProcess
 from tests.servers.server import Server
+
+
+class Controls(Protocol):
+    """What is done to the process of a part. Thread-safe."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def start(self) -> None:
+        """Start it, unless it runs. A server answers when this returns, and a daemon starts."""
+
+    def stop(self) -> None:
+        """End it cleanly, as a service manager does. It stays down until `start`."""
+
+    def kill(self) -> None:
+        """End it as a power failure does."""
+
+    def pause(self) -> None:
+        """Suspend it: its connections stay open, and nothing answers."""
+
+    def resume(self) -> None:
+        """End a `pause`."""
+
+    def ensure_running(self) -> bool:
+        """Start it if it has ended by itself. Return whether it had."""
+
+
+class Part(Protocol):
+    """A part that has a process."""
+
+    @property
+    def process(self) -> Controls: ...
+
+
+class Agent(Part, Protocol):
+    """The agent of a host. :ivar name: of the host. :ivar directory: what a run keeps of it."""
+
+    name: str
+    directory: Path
+
+    def read(self, *segments: str) -> Any:
+        """Return a document of the read API: ``read("nodes")``. :raises RtAgentError:"""
+
+    def events(self, filters: Mapping[str, str]) -> str:
+        """Return the text at ``/events``. :raises RtAgentError:"""
+
+    def wait_ready(self, timeout: float) -> Any:
+        """Wait until it can grant claims. :param timeout: seconds."""
+
+    def close(self) -> None: ...
 
 
 class PartProcess:
@@ -135,6 +187,18 @@ class DaemonPart:
     @property
     def config(self) -> Mapping[str, Mapping[str, object]]:
         return self.daemon.config
+
+    def read(self, *segments: str) -> Any:
+        """Return a document of the read API: ``read("nodes")``. :raises RtAgentError:"""
+        return self.daemon.read(*segments)
+
+    def events(self, filters: Mapping[str, str]) -> str:
+        """Return the text at ``/events`` of an agent. :raises RtAgentError:"""
+        return ReadClient(self.daemon.address).text("events", **filters)
+
+    def wait_ready(self, timeout: float) -> None:
+        """Wait for READY=1. :raises DaemonFailed:"""
+        self.daemon.wait_ready(timeout)
 
     def configure(self, config: Config) -> None:
         """Change options; the daemon reads them at a reload or a start."""

@@ -48,16 +48,20 @@ def _sizes() -> list[Path]:
 class Qemu:
     """The domains of a host. Thread-safe. Everything is idempotent, and waits for libvirtd."""
 
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
+    def __init__(self, uri: str, outage: float = LONGEST_OUTAGE) -> None:
+        """:param outage: seconds for which libvirtd may be unreachable."""
+        self._uri, self._outage = uri, outage
         libvirt.registerErrorHandler(lambda *_: None, None)  # the default one prints
 
     def run(self, uuid: str, document: str) -> None:
-        """Define and start a domain, in place of one with the same uuid."""
+        """Define and start a domain, in place of one with the same uuid.
+
+        Its CPUs stand still: a firmware that finds nothing to boot would take all their time.
+        """
 
         def replace(connection: libvirt.virConnect) -> None:
             _remove(connection, uuid)
-            connection.defineXML(document).create()
+            connection.defineXML(document).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
 
         self._attempt(replace)
 
@@ -80,7 +84,7 @@ class Qemu:
 
     def _attempt(self, action: Callable[[libvirt.virConnect], Any]) -> Any:
         """Call until libvirtd answers. :raises libvirt.libvirtError: it still does not."""
-        deadline = time.monotonic() + LONGEST_OUTAGE
+        deadline = time.monotonic() + self._outage
         while True:
             try:
                 with _connected(self._uri) as connection:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
@@ -20,14 +20,14 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.rpc.transport import get_transport
 from tests.chaos.world.broker import TlsRabbitMQ
-from tests.chaos.world.clock import Clock
+from tests.chaos.world.clock import Clock, Steps
 from tests.chaos.world.features import KEYS, QEMU, TLS
 from tests.chaos.world.features import features as drawn_features
 from tests.chaos.world.hosts import agent_config, make_host, qemu_config
 from tests.chaos.world.keys import CALLERS, Keys
 from tests.chaos.world.link import Link
 from tests.chaos.world.mariadb_replica import USER, LoggingMariaDB
-from tests.chaos.world.part import DaemonPart, ServerPart
+from tests.chaos.world.part import Agent, DaemonPart, Part, ServerPart
 from tests.chaos.world.qemu import NamedLibvirtd, Qemu
 from tests.chaos.world.volume import Volume, mountable
 from tests.servers import Libvirtd, MariaDB, Placement, PostgreSQL, RabbitMQ
@@ -39,6 +39,8 @@ START_TIMEOUT = 180.0
 VOLUME, SMALL_VOLUME = 1024, 64
 #: The databases of agents. With SQLite each agent has its own, and the scheduler has none.
 DATABASES = ("postgresql", "mariadb", "sqlite")
+#: SQLite in a file of another operating system, which only its agent reaches.
+EMBEDDED = "embedded"
 
 #: The host name of the scheduler.
 SCHEDULER = "scheduler-1"
@@ -47,12 +49,15 @@ SCHEDULER = "scheduler-1"
 class World:
     """Everything that a run needs, from `start` to `close`.
 
+    :ivar patience: how many times as long as usual everything may take.
+    :ivar speed: durations of faults, and pauses between faults or calls, are divided by it.
     :ivar seed: from which the database and the features are drawn.
     :ivar features: see `tests.chaos.world.features`.
-    :ivar database_kind: one of `DATABASES`.
+    :ivar database_kind: one of `DATABASES`, or `EMBEDDED`.
     :ivar broker: RabbitMQ. :ivar placement: Placement.
     :ivar database: the database server, or None with SQLite.
-    :ivar libvirtd: of the host with QEMU, or None. :ivar qemu: the domains of such hosts, by host.
+    :ivar libvirtd: the server of the host with QEMU, or None.
+    :ivar qemu: the domains of hosts with QEMU, by host.
     :ivar keys: of callers and daemons; None: nothing is signed.
     :ivar database_url: as an administrator connects, not through a link; "" with SQLite.
     :ivar agents: by host. :ivar schedulers: by host.
@@ -65,6 +70,9 @@ class World:
         none if this process may not mount.
     """
 
+    patience: ClassVar[int] = 1
+    speed: ClassVar[float] = 1.0
+
     def __init__(
         self,
         directory: Path,
@@ -74,7 +82,7 @@ class World:
         database: str | None = None,
         features: Collection[str] | None = None,
     ) -> None:
-        """:param database: one of `DATABASES`. :param features: of the world.
+        """:param database: one of `DATABASES`, or `EMBEDDED`. :param features: of the world.
 
         None: they are drawn from the seed.
         """
@@ -86,10 +94,10 @@ class World:
         signed = KEYS in self.features
         self.keys = Keys(directory / "keys", self.names, [SCHEDULER]) if signed else None
         self.qemu: dict[str, Qemu] = {}
-        self.agents: dict[str, DaemonPart] = {}
+        self.agents: dict[str, Agent] = {}
         self.schedulers: dict[str, DaemonPart] = {}
         self.links: dict[tuple[str, str], Link] = {}
-        self.clocks: dict[str, Clock] = {}
+        self.clocks: dict[str, Steps] = {}
         self.restored: set[str] = set()
         self.volumes: dict[str, Volume] = {}
         self._volume_of: dict[Path, Volume] = {}
@@ -118,10 +126,11 @@ class World:
         self.schedulers[SCHEDULER] = self._scheduler(SCHEDULER)
         for part in self.daemons:
             part.process.start()
+        timeout = START_TIMEOUT * self.patience
         for part in self.daemons:
-            part.daemon.wait_ready(START_TIMEOUT)
-        scheduler = self.schedulers[SCHEDULER].daemon
-        wait_until(lambda: self._knows_all(scheduler.read("hosts")), START_TIMEOUT)
+            part.wait_ready(timeout)
+        scheduler = self.schedulers[SCHEDULER]
+        wait_until(lambda: self._knows_all(scheduler.read("hosts")), timeout)
         return self
 
     def close(self) -> None:
@@ -164,14 +173,25 @@ class World:
         return [name for name in self.names if name not in self.qemu]
 
     @property
-    def daemons(self) -> list[DaemonPart]:
+    def libvirtds(self) -> Mapping[str, Part]:
+        """Each libvirtd that is a process, by the name that faults have for it."""
+        return {} if self.libvirtd is None else {"libvirtd": self.libvirtd}
+
+    @property
+    def daemons(self) -> list[Agent]:
         """Agents and schedulers."""
         return [*self.agents.values(), *self.schedulers.values()]
 
     @property
-    def parts(self) -> list[ServerPart | DaemonPart]:
+    def parts(self) -> list[Part]:
         """Servers, and the daemons that have been made."""
         return [*self.servers, *self.daemons]
+
+    def local_agent(self, host: str) -> DaemonPart:
+        """Return the agent of a host, which is a process of this machine."""
+        agent = self.agents[host]
+        assert isinstance(agent, DaemonPart), f"the agent of {host} runs elsewhere"
+        return agent
 
     def link(self, client: str, server: str) -> Link:
         """Return the link from a client to a server; it is made when it is first needed."""
@@ -226,7 +246,7 @@ class World:
         return ServerPart(server)
 
     def _database(self) -> ServerPart | None:
-        if self.database_kind == "sqlite":
+        if self.database_kind in ("sqlite", EMBEDDED):
             return None
         server = PostgreSQL() if self.database_kind == "postgresql" else LoggingMariaDB()
         part = self._server(server)
@@ -253,7 +273,7 @@ class World:
             self._open.callback(volume.close, keep=True)
         return f"sqlite:///{file}"
 
-    def _agent(self, name: str) -> DaemonPart:
+    def _agent(self, name: str) -> Agent:
         directory = self.directory / name
         uri = self._hypervisor(directory, name)
         if self.database is None:
@@ -264,11 +284,10 @@ class World:
         daemon.configure(qemu_config(name) if uri else agent_config(name))
         daemon.configure(self._common(name))
         endpoint = f"http://127.0.0.1:{self.link(name, 'placement').port}"
-        login = {"auth_type": "admin_token", "endpoint": endpoint, "token": Placement.token}
-        daemon.configure({"placement": {**login, "timeout": 5}})
+        daemon.configure({"placement": login(endpoint)})
         part = DaemonPart(daemon)
-        self.clocks[name] = Clock(directory)
-        part.process.environment.update(self.clocks[name].environment)
+        self.clocks[name] = clock = Clock(directory)
+        part.process.environment.update(clock.environment)
         return part
 
     def _named_libvirtd(self) -> ServerPart:
@@ -294,8 +313,15 @@ class World:
         daemon = SchedulerServer(self.directory / name, self._broker_url(name), database_url=url)
         daemon.configure(
             {
-                "DEFAULT": {"host": name, "report_interval": 2, "service_down_time": 20},
-                "scheduler": {"assume_timeout": 10, "start_grace": 10},
+                "DEFAULT": {
+                    "host": name,
+                    "report_interval": 2 * self.patience,
+                    "service_down_time": 20 * self.patience,
+                },
+                "scheduler": {
+                    "assume_timeout": 10 * self.patience,
+                    "start_grace": 10 * self.patience,
+                },
             }
         )
         daemon.configure(self._common(name))
@@ -305,10 +331,10 @@ class World:
         """Return the options of every daemon: outages are noticed within seconds."""
         return {
             "rpc": {} if self.keys is None else self.keys.options(name),
-            "database": {"operation_timeout": 5},
+            "database": {"operation_timeout": 5 * self.patience},
             "oslo_messaging_rabbit": {
                 "rabbit_interval_max": 1,
-                "heartbeat_timeout_threshold": 10,
+                "heartbeat_timeout_threshold": 10 * self.patience,
                 **self._certificate(name),
             },
         }
@@ -324,6 +350,11 @@ class World:
 
     def _knows_all(self, document: Any) -> bool:
         return {each["host"] for each in document["hosts"]} >= set(self.names)
+
+
+def login(endpoint: str) -> dict[str, str]:
+    """Return the options with which an agent reaches Placement at this URL."""
+    return {"auth_type": "admin_token", "endpoint": endpoint, "token": Placement.token}
 
 
 def _sqlite(directory: Path) -> Path:

@@ -117,8 +117,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_parts_can_be_cut_off_and_killed(site: Site):
-    agent, link = site.world.agents[HOST], site.world.links[HOST, "broker"]
-    assert not agent.daemon.read("nodes")["stale"]
+    agent, link = site.world.local_agent(HOST), site.world.links[HOST, "broker"]
+    assert not agent.read("nodes")["stale"]
     assert link.connections > 0
     link.cut()
     assert link.connections == 0
@@ -164,7 +164,7 @@ def test_what_a_restored_copy_left_in_placement_can_be_deleted(site: Site):
     wait_until(lambda: site.agent().get_restore(CONTEXT)["restore"] is not None)
     restore = site.agent().get_restore(CONTEXT)["restore"]
     site.agent().accept_restore(CONTEXT, revision=restore["revision"])
-    config_file = site.world.agents[HOST].daemon.config_file
+    config_file = site.world.local_agent(HOST).daemon.config_file
     site.agent().update_available_resource(CONTEXT)
     with pytest.raises(OSError, match=f"its domain {lost} is on this node"):
         delete_orphans(config_file)
@@ -187,7 +187,7 @@ class ClaimsMeanwhile(Random):
 
 def ends_guests(site: Site) -> bool:
     """Delete orphans and their guests. Return whether the agent has seen that they are gone."""
-    config_file = site.world.agents[HOST].daemon.config_file
+    config_file = site.world.local_agent(HOST).daemon.config_file
     try:
         delete_orphans(config_file, partial(site.domains.stop, HOST))
     except OSError:
@@ -205,7 +205,7 @@ def test_a_restored_copy_is_accepted_after_the_agent_has_noticed_it(site: Site):
     wait_until(lambda: ends(fault, site.world))
     assert fault.details["reported"]
     site.wait_granted()
-    delete_orphans(site.world.agents[HOST].daemon.config_file)
+    delete_orphans(site.world.local_agent(HOST).daemon.config_file)
 
 
 def ends(fault: Fault, world: World) -> bool:

@@ -95,7 +95,7 @@ def test_the_domain_of_a_claim_is_as_claimed_and_outlives_libvirtd(site: Site, g
     (seen,) = domains_below(site.world.qemu[HOST])
     assert (seen["uuid"], seen["active"], seen["vcpus"], seen["memory_mb"]) == (guest, True, 1, 64)
     wait_until(site.audited)
-    node = site.world.agents[HOST].daemon.read("nodes", HOST)["node"]
+    node = site.world.agents[HOST].read("nodes", HOST)["node"]
     assert (node["orphans"], node["drifts"]) == (0, 0)
     outlives(site, guest, "kill-libvirtd")
 

@@ -19,7 +19,7 @@ from tests.chaos.nemesis.nemesis import AT_ONCE, plan
 from tests.servers.daemon import wait_until
 
 #: A world that cannot break.
-WORLD: Any = SimpleNamespace(links={}, servers=[], daemons=[], database_kind="none")
+WORLD: Any = SimpleNamespace(links={}, parts=[], database_kind="none", patience=1, speed=1.0)
 
 
 class Going(Fault):
@@ -103,6 +103,24 @@ def test_faults_are_injected_in_the_order_of_the_plan_and_end(tmp_path: Path):
     assert names == [each.name for each in islice(plan(3, REGISTRY), len(names))]
     assert sorted(each["name"] for each in faults if each["state"] == "end") == sorted(names)
     assert all(each["target"].startswith("target ") for each in faults)
+
+
+def test_a_fault_waits_for_the_end_of_those_that_it_excludes(tmp_path: Path):
+    excluding = {"name": "six", "family": "e", "excludes": frozenset({"a", "b"})}
+    names = ("one", "three", "five")
+    registry = {"six": type("six", (Going,), excluding), **{n: REGISTRY[n] for n in names}}
+    with History(tmp_path / "history.jsonl") as history:
+        nemesis = Nemesis(WORLD, 3, history, registry=registry, speed=25)
+        nemesis.start()
+        wait_until(lambda: history.count("fault") > 60)
+        nemesis.end_all()
+    going: set[str] = set()
+    seen: set[frozenset[str]] = set()
+    for each in read(history.path):
+        going ^= {each["name"]}
+        seen.add(frozenset(going))
+    assert {"five", "six"} in seen
+    assert not [each for each in seen if "six" in each and each & {"one", "three"}]
 
 
 def test_a_fault_that_cannot_begin_is_a_failure_of_the_run(tmp_path: Path):

@@ -365,6 +365,18 @@ def test_a_bad_history_is_found(spoil, promise, message):
     assert all(each.lines for each in found)
 
 
+@pytest.mark.parametrize(("spoil", "promise"), [(lapsed, "P4"), (waits, "P5")])
+def test_everything_may_take_longer_where_the_run_says_so(spoil, promise):
+    def promises(patience: float) -> set[str]:
+        story = good()
+        story.entries.insert(0, {"type": "begin", "patience": patience})
+        spoil(story)
+        return {each.promise[:2] for each in story.violations()}
+
+    assert promise in promises(1)
+    assert promise not in promises(6)
+
+
 def test_the_command_prints_violations_and_what_is_no_history(tmp_path):
     def run(path):
         command = [sys.executable, "-m", "tests.chaos.checker", path]

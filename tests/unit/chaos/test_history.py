@@ -12,6 +12,7 @@ from tests.chaos.history import History, read
 def test_entries_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "run" / "history.jsonl"
     with History(path) as history:
+        history.begin(2)
         call = history.invoke("caller-1", "host-1", "release_claim", {"claim_uuid": "c"}, "o")
         history.ok("caller-1", call, {"state": "released"})
         history.fault("kill", "begin", "host-1", {})
@@ -19,6 +20,7 @@ def test_entries_are_read_as_they_were_written(tmp_path):
         history.observed("claims", "host-1", [])
         assert history.count("invoke") == 1
     entries = list(read(path))
+    assert entries.pop(0)["patience"] == 2
     assert [entry["type"] for entry in entries] == ["invoke", "ok", "fault", "quiet", "observed"]
     assert entries[0]["call"] == entries[1]["call"] == call
     assert entries[0]["operation_id"] == "o"

@@ -32,6 +32,17 @@ def test_only_one_profile_has_no_virtual_functions_and_no_group():
     assert plain == ["no-sriov"]
 
 
+def test_a_host_reaches_the_servers_that_are_named_and_no_other():
+    arguments = machine.peripherals({machine.BROKER: 5001, machine.PLACEMENT: 5002}, 5003)
+    (network,) = (each for each in arguments if each.startswith("user,"))
+    reached = [each for each in network.split(",") if each.startswith("guestfwd=")]
+    assert "restrict=on" in network
+    assert reached == [
+        f"guestfwd=tcp:{address}-cmd:socat STDIO TCP:127.0.0.1:{port}"
+        for address, port in ((machine.BROKER, 5001), (machine.PLACEMENT, 5002))
+    ]
+
+
 def test_a_file_at_boot_is_what_systemd_unescapes():
     given = machine.file_at_boot("/etc/file", "[a]\nb = 50%\\\n")
     encoded = given.removeprefix("type=11,value=io.systemd.credential.binary:tmpfiles.extra=")

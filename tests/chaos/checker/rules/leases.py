@@ -12,7 +12,8 @@ from tests.chaos.checker.run import Period, Run, rows
 from tests.chaos.checker.violation import Violation
 
 PROMISE = "P4, a lapsed lease ends its claim"
-#: Seconds within which an agent has recovered from a fault, and has audited its host.
+#: Seconds within which an agent has recovered from a fault, and has audited its host, for a
+#: `patience` of 1.
 RECOVERY = 120.0
 #: Targets whose faults leave leases alone. Others may be the agent's, its store's or its host's.
 ELSEWHERE = ("broker", "placement", "scheduler")
@@ -57,7 +58,7 @@ def _lapsed(run: Run, claim: Claim, period: Period) -> float:
         elsewhere = parts[-1:] and (parts[-1].startswith(ELSEWHERE) or set(parts) <= others)
         if fault.t < period.t and not elsewhere:
             begins.append(fault.t)
-    return max(begins) + length + RECOVERY
+    return max(begins) + length + RECOVERY * run.patience
 
 
 def _runs(period: Period, host: str, owner: str) -> bool:
