@@ -1,0 +1,73 @@
+"""What Nova's rows and the claims of a host say, and whether they agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova import context, objects
+from testtools import TestCase
+
+from rtagent.model.claim import ATTACH, Claim
+
+
+def rows(host: str) -> dict[str, Any]:
+    """Return what Nova's rows say is used on a host."""
+    node = objects.ComputeNode.get_by_nodename(context.get_admin_context(), host)
+    cells = objects.NUMATopology.obj_from_db_obj(node.numa_topology).cells
+    return {
+        "vcpus": node.vcpus_used,
+        "memory_mb": node.memory_mb_used,
+        "disk_gb": node.local_gb_used,
+        "guests": node.running_vms,
+        "pinned": {cpu for cell in cells for cpu in cell.pinned_cpus},
+        "cpu_usage": [cell.cpu_usage for cell in cells],
+        "devices": _devices(node),
+    }
+
+
+def _devices(node: Any) -> dict[str, str]:
+    """The instance of each device that is not available, by address."""
+    found = objects.PciDeviceList.get_by_compute_node(context.get_admin_context(), node.id)
+    return {row.address: row.instance_uuid for row in found if row.instance_uuid}
+
+
+def owners(compute: Any) -> set[str]:
+    """Return the instances that have claims on the host of a compute service."""
+    return set(_state(compute).owners)
+
+
+def assert_agreement(test: TestCase, compute: Any) -> None:
+    """Assert that the claims are what Nova's rows say, and that Nova's own tracker, which counts
+    instances and migrations anew, would write the same rows.
+    """
+    state, found = _state(compute), rows(compute.host)
+    mains = [claim for claim in state.claims.values() if claim.kind != ATTACH]
+    pins = [cpu for claim in mains for cpu in _pins(claim)]
+    test.assertEqual(len(set(pins)), len(pins))
+    test.assertEqual(found["pinned"], set(pins))
+    test.assertEqual(found["vcpus"], sum(claim.flavor.vcpus for claim in mains))
+    test.assertEqual(
+        found["devices"],
+        {device.address: claim.owner_id for claim in state.claims.values() for device in claim.pci},
+    )
+    _audit_by_nova(compute)
+    test.assertEqual(found, rows(compute.host))
+
+
+def _audit_by_nova(compute: Any) -> None:
+    tracker = compute.manager.rt
+    (nova,) = (
+        each for each in type(tracker).__mro__ if each.__module__ == "nova.compute.resource_tracker"
+    )
+    nova(compute.host, compute.driver).update_available_resource(
+        context.get_admin_context(), compute.host
+    )
+
+
+def _state(compute: Any) -> Any:
+    return compute.manager.rt.nodes[compute.host].state
+
+
+def _pins(claim: Claim) -> set[int]:
+    cells = claim.numa_topology.cells if claim.numa_topology else ()
+    return {cpu for cell in cells for cpu in cell.cpu_pinning.values()}

@@ -1,0 +1,182 @@
+"""CrashCase: the base of tests in which a compute service ends in the middle of a step."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import fixtures
+from nova import utils
+from nova.compute import resource_tracker
+from nova.conf import CONF
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.libvirt import test_pci_sriov_servers as base
+
+from rtagent.nova.store_file import state_directory
+from tests.nova.agreement import assert_agreement, owners, rows
+from tests.nova.interruption import Interruption, Killed
+
+HERE, THERE = "compute1", "compute2"
+PATIENCE = 180.0  # seconds
+QUIET = 0.5  # seconds
+
+#: What Nova's API returns of a server.
+Server = Any
+
+
+class CrashCase(base._PCIServersTestBase):
+    """Two hosts with three devices each.
+
+    :cvar IN_PLACEMENT: the devices are in Placement, too. :cvar RPC_TIMEOUT: seconds.
+    """
+
+    ADMIN_API = True
+    CAST_AS_CALL = False
+    IN_PLACEMENT = True
+    RPC_TIMEOUT = 60
+    microversion = "latest"
+    PCI_DEVICE_SPEC = base.PCIServersTest.PCI_DEVICE_SPEC
+    PCI_ALIAS = base.PCIServersTest.PCI_ALIAS
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.flags(report_in_placement=self.IN_PLACEMENT, group="pci")
+        self.flags(pci_in_placement=self.IN_PLACEMENT, group="filter_scheduler")
+        self.flags(cpu_dedicated_set="0-7", group="compute")
+        # Seconds. A service that has ended does not answer.
+        self.flags(rpc_response_timeout=self.RPC_TIMEOUT, long_rpc_timeout=self.RPC_TIMEOUT)
+        for host in (HERE, THERE):
+            self.start_compute(hostname=host, pci_info=self._devices())
+        self.idle = {host: rows(host) for host in (HERE, THERE)}
+
+    def _devices(self) -> Any:
+        return fakelibvirt.HostPCIDevicesInfo(num_pci=3, numa_node=0)
+
+    def _at_each_write(
+        self,
+        host: str,
+        prepare: Callable[[], Server],
+        step: Callable[[Server], Server | None],
+        is_complete: Callable[[Server], bool],
+    ) -> None:
+        """Let a host end during a step: in the first transaction in which its tracker writes to
+        Nova's database, then in the second one, and so on, until the step is complete. Each time
+        it starts again, and claims and rows agree.
+        """
+        for number in itertools.count(1):
+            if self._ends_at(number, host, prepare(), step, is_complete):
+                continue
+            self.assertGreater(number, 1)
+            return
+
+    def _ends_at(
+        self,
+        number: int,
+        host: str,
+        server: Server,
+        step: Callable[[Server], Server | None],
+        is_complete: Callable[[Server], bool],
+    ) -> bool:
+        """Return whether the step has a transaction of that number."""
+        saved = Path(self.useFixture(fixtures.TempDir()).path)
+        manager = self.computes[host].manager
+        with Interruption(manager, number, Killed, lambda: self._save(host, saved)) as crash:
+            changed = step(server) or server
+            self._wait(lambda: crash.happened or is_complete(changed))
+            settle()
+        if crash.happened:
+            self._restart(host, saved)
+        self._check_and_delete(changed)
+        return crash.happened
+
+    def _check_and_delete(self, *servers: Server) -> None:
+        self._run_periodics()
+        for compute in self.computes.values():
+            assert_agreement(self, compute)
+        for server in itertools.filterfalse(self._is_gone, servers):
+            self.api.delete_server(server["id"])
+            self._wait_until(self._is_gone, server)
+        self._run_periodics()
+        self._delete_allocations()
+        for host, compute in self.computes.items():
+            self.assertEqual(set(), owners(compute))
+            self.assertEqual(self.idle[host], rows(host))
+
+    def _delete_allocations(self) -> None:
+        """Delete what Nova leaves in Placement of a migration that has never ended."""
+        for uuid in [each["uuid"] for each in self._get_all_providers()]:
+            for consumer in self._get_allocations_by_provider_uuid(uuid):
+                self._delete_server_allocations(consumer)
+
+    def _save(self, host: str, directory: Path) -> None:
+        """Copy the claims of a host as they are on disk."""
+        store = self._store(host)
+        with (
+            closing(sqlite3.connect(store)) as source,
+            closing(sqlite3.connect(directory / store.name)) as target,
+        ):
+            source.backup(target)
+
+    def _restart(self, host: str, saved: Path) -> None:
+        """Start a service with the claims that its predecessor had on disk when it ended."""
+        self.computes[host].manager.rt.nodes[host].close()
+        store = self._store(host)
+        for file in store.parent.glob(f"{store.name}*"):
+            file.unlink()
+        shutil.copy(saved / store.name, store)
+        self.restart_compute_service(host)
+
+    def _store(self, host: str) -> Path:
+        return state_directory(CONF) / f"{self.compute_rp_uuids[host]}.sqlite"
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "the step has not ended")
+            time.sleep(0.05)
+
+    def _wait_until(self, condition: Callable[[Server], bool], server: Server) -> Server:
+        self._wait(lambda: condition(server))
+        return server
+
+    def _post(self, flavor: str, **options: Any) -> Server:
+        """Ask for a server at the first host."""
+        body = self._build_server(flavor_id=flavor, **{"networks": "none", "host": HERE, **options})
+        return self.api.post_server({"server": body})
+
+    def _action(self, action: dict[str, Any]) -> Callable[[Server], None]:
+        return lambda server: self.api.post_server_action(server["id"], action)
+
+    def _is_active(self, server: Server) -> bool:
+        return self._has_status(server, "ACTIVE")
+
+    def _is_resized(self, server: Server) -> bool:
+        return self._has_status(server, "VERIFY_RESIZE")
+
+    def _has_status(self, server: Server, status: str) -> bool:
+        found = self._show_server(server)
+        return bool(found["status"] == status and found["OS-EXT-STS:task_state"] is None)
+
+    def _are_over(self, *servers: Server) -> bool:
+        """Whether no server is being built."""
+        return "BUILD" not in [self._show_server(each)["status"] for each in servers]
+
+    def _is_gone(self, server: Server) -> bool:
+        return server["id"] not in [each["id"] for each in self.api.get_servers(detail=False)]
+
+
+@utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+def _tracker_is_idle() -> None:
+    """Return when no thread is in the tracker."""
+
+
+def settle() -> None:
+    """Wait for threads that have something left to do."""
+    time.sleep(QUIET)
+    _tracker_is_idle()
