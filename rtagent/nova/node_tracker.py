@@ -33,6 +33,8 @@ class NodeTracker(resource_tracker.ResourceTracker):
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
         self.nodes: dict[str, NovaNode] = {}
+        # Nodes whose audit has still to write to Placement.
+        self._due: set[str] = set()
         # During an audit, until claims and rows agree: what Nova's database says is held.
         self._holds: list[Hold] | None = None
 
@@ -48,6 +50,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
         report = dict(resources)  # Nova's method removes the devices
         is_new: bool = super()._init_compute_node(context, resources)
         nodename = resources["hypervisor_hostname"]
+        self._due.add(nodename)
         if nodename in self.compute_nodes:
             compute_node = self.compute_nodes[nodename]
             if CONF.pci.report_in_placement and self.pci_tracker:
@@ -64,11 +67,17 @@ class NodeTracker(resource_tracker.ResourceTracker):
         return NovaNode(compute_node, settings)
 
     def _update_to_placement(self, context: Any, compute_node: Any, startup: bool) -> None:
+        nodename = compute_node.hypervisor_hostname
+        devices = CONF.pci.report_in_placement
+        # Nova reads the allocations of all guests. Of a claim, only its devices concern Placement.
+        if nodename in self.nodes and not (startup or devices or nodename in self._due):
+            return
         super()._update_to_placement(context, compute_node, startup)
+        self._due.discard(nodename)
         # A node that comes from another host is saved before it is known.
-        if node := self.nodes.get(compute_node.hypervisor_hostname):
-            node.set_namespaces(self._resources(compute_node.hypervisor_hostname))
-            if CONF.pci.report_in_placement and self._has_devices(node):
+        if node := self.nodes.get(nodename):
+            node.set_namespaces(self._resources(nodename))
+            if devices and self._has_devices(node):
                 node.set_providers(self._rows.providers)
 
     def _resources(self, nodename: str | None = None) -> Iterator[Any]:

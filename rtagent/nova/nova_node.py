@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec.structs import asdict
+
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock, open_node
 from rtagent.identity import machine
@@ -16,7 +18,7 @@ from rtagent.lifecycle.moves import Outcome
 from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.change import Call
-from rtagent.model.claim import INCOMING, LIVE_MIGRATION, OUTGOING, Claim
+from rtagent.model.claim import ACTIVE, INCOMING, LIVE_MIGRATION, OUTGOING, Claim
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import MigrationFacts, MigrationType
 from rtagent.model.move import MoveRequest
@@ -181,7 +183,10 @@ class NovaNode:
         )
 
     def update(self, facts: InstanceUpdate) -> None:
-        """Record an instance's new state."""
+        """Record an instance's new state. What the claims have already is not written again."""
+        claims = self.state.claims_of(facts.uuid)
+        if claims and all(claim.state == ACTIVE and _has(claim, facts) for claim in claims):
+            return
         self.embedded.tracker.update_usage(facts, _call("update_usage"))
 
     def settle(self, claim: Claim) -> None:
@@ -203,6 +208,16 @@ class NovaNode:
         )
         call = _call("settle_move")
         self.embedded.tracker.facts.settle_move(claim.owner_id, facts, outcome, call)
+
+
+def _has(claim: Claim, facts: InstanceUpdate) -> bool:
+    """Return whether a claim has the state of its instance already."""
+    known, update = asdict(claim.instance), asdict(facts)
+    return all(
+        known[name] == value
+        for name, value in update.items()
+        if name in known and (value is not None or name == "task_state")
+    )
 
 
 def awaits_devices(claim: Claim) -> bool:

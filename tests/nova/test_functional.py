@@ -24,6 +24,7 @@ PROCESSES = 2
 PATIENCE, PATIENCE_OF_ONE = 3000, 600
 QUICK = tuple((HERE / "quick.txt").read_text().split())
 OWN = tuple((HERE / "own.txt").read_text().split())
+LONG = tuple((HERE / "long.txt").read_text().split())
 SERVED = tuple((HERE / "served.txt").read_text().split())
 NAMES = (*QUICK, *OWN, *SERVED)
 #: The environment of tests for which Nova must not replace threads by greenlets.
@@ -40,16 +41,28 @@ TIMED_OUT = "TimeoutException"
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """The outcome of each test, by its name."""
     directory = tmp_path_factory.mktemp("nova")
-    greenlets = (*QUICK, *OWN)
-    parts = [(greenlets[n::PROCESSES], {}) for n in range(PROCESSES)] + [(SERVED, THREADS)]
-    run(directory / "first", parts)
+    return outcomes_of(directory, (*QUICK, *OWN), SERVED)
+
+
+@pytest.fixture(scope="module")
+def long_outcomes(tmp_path_factory: pytest.TempPathFactory, long: bool) -> Outcomes:
+    """The outcome of each test that only a long run has."""
+    if not long:
+        pytest.skip("--long: the process ends at each write to Nova's database")
+    return outcomes_of(tmp_path_factory.mktemp("nova-long"), LONG)
+
+
+def outcomes_of(directory: Path, greenlets: Sequence[str], threads: Sequence[str] = ()) -> Outcomes:
+    """Run tests with greenlets and tests with threads, and return the outcome of each."""
+    parts: list[Part] = [(greenlets[n::PROCESSES], {}) for n in range(PROCESSES)]
+    run(directory / "first", [*parts, (threads, THREADS)] if threads else parts)
     found = results(directory / "first")
     # On a busy machine a thread of Nova's may starve in a process with many earlier tests.
     late = [name for name, line in found.items() if TIMED_OUT in line["text"]]
-    again = [([name], THREADS if name in SERVED else {}) for name in late]
-    for number, part in enumerate(again):
-        run(directory / f"again-{number}", [part])
-        found |= results(directory / f"again-{number}")
+    for number, name in enumerate(late):
+        again = directory / f"again-{number}"
+        run(again, [([name], THREADS if name in threads else {})])
+        found |= results(again)
     return found
 
 
@@ -104,3 +117,10 @@ def results(directory: Path) -> dict[str, Mapping[str, Any]]:
 def test_passes_with_our_tracker(outcomes: Outcomes, name: str) -> None:
     assert name in outcomes, "it did not run"
     assert outcomes[name]["status"] == "passed", outcomes[name]["text"]
+
+
+@pytest.mark.timeout(PATIENCE + 60)
+@pytest.mark.parametrize("name", LONG)
+def test_passes_in_a_long_run(long_outcomes: Outcomes, name: str) -> None:
+    assert name in long_outcomes, "it did not run"
+    assert long_outcomes[name]["status"] == "passed", long_outcomes[name]["text"]
