@@ -14,7 +14,7 @@ from tests.chaos.planted.defect import Defect, NotPlanted
 #: The root of the source that is copied.
 ROOT = Path(__file__).resolve().parents[3]
 #: What a run needs of it.
-PARTS = ("rtagent", "tests", "migrations", "etc", "tools", "setup.cfg", "pyproject.toml")
+PARTS = ("rtagent", "tests", "lab", "migrations", "etc", "tools", "setup.cfg", "pyproject.toml")
 
 
 def plant(defect: Defect, directory: Path) -> None:
