@@ -8,13 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.conf.settings import Settings
-from rtagent.model.cpu_use import CpuUse
-from rtagent.model.guest_comparison import DomainDocument
-from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
-from rtagent.ports import HostIdentity, Hypervisor, PersistentMemory, Reporter
+from rtagent.ports import Hypervisor, PersistentMemory, Reporter
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
+from rtagent.virt.wrapped import WrappedHypervisor
 
 #: Nova's drivers on libvirt begin with this word.
 _LIBVIRT = "libvirt."
@@ -52,16 +50,14 @@ def libvirt_of(
     )
 
 
-class LiveDomains:
+class LiveDomains(WrappedHypervisor):
     """What the host has besides is observed by Nova's driver. Mediated devices and encryption are
     left out, because Nova keeps their assignment in the driver and in Placement.
     """
 
     def __init__(self, hypervisor: Hypervisor, snapshot: Callable[[], NodeState]) -> None:
-        self._hypervisor, self._snapshot = hypervisor, snapshot
-
-    def identity(self) -> HostIdentity:
-        return self._hypervisor.identity()
+        super().__init__(hypervisor)
+        self._snapshot = snapshot
 
     def observe(self) -> Observation:
         """Return the domains. Of a guest that Nova is at work on, absence says nothing: its domain
@@ -75,21 +71,6 @@ class LiveDomains:
             complete=seen.complete,
             problems=seen.problems,
         )
-
-    def document(self, uuid: str) -> DomainDocument | None:
-        return self._hypervisor.document(uuid)
-
-    def cpu_use(self) -> CpuUse:
-        return self._hypervisor.cpu_use()
-
-    def guest(self, uuid: str) -> GuestLayout | None:
-        return self._hypervisor.guest(uuid)
-
-    def start(self, on_event: Callable[[str], None]) -> None:
-        self._hypervisor.start(on_event)
-
-    def stop(self) -> None:
-        self._hypervisor.stop()
 
 
 def _in_work(state: NodeState) -> Iterator[str]:

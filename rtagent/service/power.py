@@ -13,17 +13,15 @@ from msgspec.structs import replace
 
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.claim import Claim
-from rtagent.model.cpu_use import CpuUse
 from rtagent.model.cpuset import format_cpu_spec
-from rtagent.model.guest_comparison import DomainDocument
-from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Observation
 from rtagent.model.topology import Topology
 from rtagent.numa.offline_cpus import cells_contain, cpus_without_cell, with_managed_cpus
-from rtagent.ports import CpuPower, HostIdentity, Hypervisor
+from rtagent.ports import CpuPower, Hypervisor
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
+from rtagent.virt.wrapped import WrappedHypervisor
 
 PART = "power"
 #: How many calls may switch CPUs on at once. Linux switches one CPU after the other, in some ten
@@ -155,7 +153,7 @@ def _groups(cpus: frozenset[int]) -> Iterator[list[int]]:
     return (ordered[at : at + GROUP] for at in range(0, len(ordered), GROUP))
 
 
-class PoweredHypervisor:
+class PoweredHypervisor(WrappedHypervisor):
     """A `Hypervisor` on which managed CPUs that are off count as online.
 
     They are switched on before they are needed.
@@ -163,11 +161,9 @@ class PoweredHypervisor:
 
     def __init__(self, hypervisor: Hypervisor, power: Power) -> None:
         """:param hypervisor: the real hypervisor, which reports no details of offline CPUs."""
-        self._hypervisor, self._power = hypervisor, power
+        super().__init__(hypervisor)
+        self._power = power
         self._known: Topology | None = None
-
-    def identity(self) -> HostIdentity:
-        return self._hypervisor.identity()
 
     def observe(self) -> Observation:
         if self._known is None:
@@ -198,18 +194,3 @@ class PoweredHypervisor:
                 " started: restart its service"
             )
         return last
-
-    def document(self, uuid: str) -> DomainDocument | None:
-        return self._hypervisor.document(uuid)
-
-    def cpu_use(self) -> CpuUse:
-        return self._hypervisor.cpu_use()
-
-    def guest(self, uuid: str) -> GuestLayout | None:
-        return self._hypervisor.guest(uuid)
-
-    def start(self, on_event: Callable[[str], None]) -> None:
-        self._hypervisor.start(on_event)
-
-    def stop(self) -> None:
-        self._hypervisor.stop()
