@@ -53,7 +53,9 @@ class NodeService:
         )
         self._clock = clock
         self._claim_log = ClaimLog(telemetry)
-        self._events = Events(context, node.stored.events, tracker, settings.events.kept, bool)
+        self._events = Events(
+            context, node.stored.events, tracker, settings.events.kept, congested=lambda: False
+        )
         purge = Housekeeping(context, node.stored.store, tracker)
         turns: dict[str, Callable[[], Rest]] = {
             "claim-log": self._write_log,

@@ -63,8 +63,6 @@ class NovaNode:
         state_path = settings.default.state_path
         self._settings = settings
         self.host = DriverHost(node.hypervisor_hostname)
-        # The observation and the state's revision that were compared last.
-        self._compared: tuple[Observation, int] | None = None
         self._namespaces: tuple[PmemNamespace, ...] = ()
         self.report: Mapping[str, Any] = {}
         clock = SystemClock()
@@ -131,7 +129,7 @@ class NovaNode:
         tracker = self.embedded.tracker
         if tracker.stale:
             tracker.recover()
-        seen = self.host.observation = Observation(
+        self.host.observation = Observation(
             domains={},
             has_domains=False,  # Nova's database says which guests are here
             complete=True,
@@ -140,9 +138,7 @@ class NovaNode:
             namespaces=self._namespaces,
         )
         self.embedded.apply(self._settings)
-        if self._compared != (seen, self.state.revision):
-            self.embedded.auditor.run("host")
-            self._compared = seen, self.state.revision
+        self.embedded.auditor.run("host")
 
     # -- claims ---------------------------------------------------------------------------------
 
