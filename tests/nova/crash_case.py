@@ -16,11 +16,11 @@ from nova import utils
 from nova.compute import resource_tracker
 from nova.conf import CONF
 from nova.tests.fixtures import libvirt as fakelibvirt
-from nova.tests.functional.libvirt import test_pci_sriov_servers as base
 
 from rtagent.nova.store_file import state_directory
 from tests.nova.agreement import assert_agreement, owners, rows
 from tests.nova.interruption import Interruption, Killed
+from tests.nova.pci_case import PciCase
 
 HERE, THERE = "compute1", "compute2"
 PATIENCE = 180.0  # seconds
@@ -30,25 +30,17 @@ QUIET = 0.5  # seconds
 Server = Any
 
 
-class CrashCase(base._PCIServersTestBase):
+class CrashCase(PciCase):
     """Two hosts with three devices each.
 
-    :cvar IN_PLACEMENT: the devices are in Placement, too. :cvar RPC_TIMEOUT: seconds.
+    :cvar RPC_TIMEOUT: seconds.
     """
 
-    ADMIN_API = True
     CAST_AS_CALL = False
-    IN_PLACEMENT = True
     RPC_TIMEOUT = 60
-    microversion = "latest"
-    PCI_DEVICE_SPEC = base.PCIServersTest.PCI_DEVICE_SPEC
-    PCI_ALIAS = base.PCIServersTest.PCI_ALIAS
 
     def setUp(self) -> None:
         super().setUp()
-        self.flags(report_in_placement=self.IN_PLACEMENT, group="pci")
-        self.flags(pci_in_placement=self.IN_PLACEMENT, group="filter_scheduler")
-        self.flags(cpu_dedicated_set="0-7", group="compute")
         # Seconds. A service that has ended does not answer.
         self.flags(rpc_response_timeout=self.RPC_TIMEOUT, long_rpc_timeout=self.RPC_TIMEOUT)
         for host in (HERE, THERE):

@@ -12,7 +12,7 @@ import fixtures
 from nova.tests.functional.libvirt import base
 
 from tests.nova.crash_case import HERE, THERE, CrashCase, Server
-from tests.nova.restarts import PINNED
+from tests.nova.pci_case import PINNED
 
 CONFIRM: dict[str, Any] = {"confirmResize": None}
 REVERT: dict[str, Any] = {"revertResize": None}

@@ -14,7 +14,7 @@ from oslo_messaging import MessagingTimeout
 from tests.nova.agreement import assert_agreement, owners, rows
 from tests.nova.crash_case import HERE, PATIENCE, CrashCase, Server, settle
 from tests.nova.interruption import Interruption
-from tests.nova.restarts import PINNED
+from tests.nova.pci_case import PINNED
 
 #: Transactions of the tracker at which it begins: of the first build and of the second one.
 NUMBERS = (1, 2, 3, 5)

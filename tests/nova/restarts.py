@@ -13,40 +13,29 @@ from nova import objects
 from nova.conf import CONF
 from nova.objects import fields
 from nova.tests.fixtures import libvirt as fakelibvirt
-from nova.tests.functional.libvirt import test_pci_sriov_servers as base
 
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
 from rtagent.model.request import BuildRequest
 from rtagent.nova.store_file import state_directory
+from tests.nova.agreement import rows
+from tests.nova.pci_case import PINNED, PciCase
 
 HOST = "compute1"
 ABSENT = "6c6dd5a4-8f8b-4c59-a3b6-7a7b1f1c9d11"
-PINNED = {
-    "hw:cpu_policy": "dedicated",
-    "pci_passthrough:alias": f"{base.PCIServersTest.ALIAS_NAME}:1",
-}
 
 
-class RestartTest(base._PCIServersTestBase):
+class RestartTest(PciCase):
     """One host with two devices, on which a pinned server with one of them runs."""
-
-    ADMIN_API = True
-    microversion = "latest"
-    PCI_DEVICE_SPEC = base.PCIServersTest.PCI_DEVICE_SPEC
-    PCI_ALIAS = base.PCIServersTest.PCI_ALIAS
 
     def setUp(self) -> None:
         super().setUp()
-        self.flags(report_in_placement=True, group="pci")
-        self.flags(pci_in_placement=True, group="filter_scheduler")
-        self.flags(cpu_dedicated_set="0-7", group="compute")
         self.start_compute(pci_info=fakelibvirt.HostPCIDevicesInfo(num_pci=2, numa_node=0))
         self.flavor = self._create_flavor(extra_spec=PINNED)
         self.server = self._create_server(flavor_id=self.flavor, networks="none")
 
     def test_rows_of_a_claim_that_was_not_written_are_put_right(self) -> None:
-        before = self._rows()
+        before = rows(HOST)
         (taken,) = (row for row in self._device_rows() if not row.is_available())
         # The process ends after the claim is durable, and before Nova's rows are.
         taken.status, taken.instance_uuid = fields.PciDeviceStatus.AVAILABLE, None
@@ -55,15 +44,15 @@ class RestartTest(base._PCIServersTestBase):
         node = self._compute_node()
         node.vcpus_used, node.memory_mb_used = 0, 0
         node.save()
-        self.assertNotEqual(before, self._rows())
+        self.assertNotEqual(before, rows(HOST))
 
         self.restart_compute_service(HOST)
 
-        self.assertEqual(before, self._rows())
+        self.assertEqual(before, rows(HOST))
         self.assertEqual([self.server["id"]], self._owners())
 
     def test_claim_of_an_instance_that_nova_does_not_have_here_is_released(self) -> None:
-        before = self._rows()
+        before = rows(HOST)
         flavor = Flavor(vcpus=2, memory_mb=512, extra_specs={"hw:cpu_policy": "dedicated"})
         instance = Instance(uuid=ABSENT, flavor=flavor)
         self._node().build(BuildRequest(instance=instance))
@@ -72,7 +61,7 @@ class RestartTest(base._PCIServersTestBase):
         self.restart_compute_service(HOST)
 
         self.assertEqual([self.server["id"]], self._owners())
-        self.assertEqual(before, self._rows())
+        self.assertEqual(before, rows(HOST))
 
     def test_host_whose_claims_are_lost_adopts_pins_and_devices(self) -> None:
         claims = self._held()
@@ -109,11 +98,3 @@ class RestartTest(base._PCIServersTestBase):
 
     def _device_rows(self) -> Any:
         return objects.PciDeviceList.get_by_compute_node(self.ctxt, self._compute_node().id)
-
-    def _rows(self) -> list[Any]:
-        """What Nova's rows say is used."""
-        node = self._compute_node()
-        devices = [(row.address, row.status, row.instance_uuid) for row in self._device_rows()]
-        cells = objects.NUMATopology.obj_from_db_obj(node.numa_topology).cells
-        pinned = [cell.pinned_cpus for cell in cells]
-        return [node.vcpus_used, node.memory_mb_used, node.local_gb_used, pinned, devices]

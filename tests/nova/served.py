@@ -13,19 +13,15 @@ from typing import Any
 
 from nova.conf import CONF
 from nova.tests.fixtures import libvirt as fakelibvirt
-from nova.tests.functional.libvirt import test_pci_sriov_servers as base
 
 from rtagent.api.address import parse
 from rtagent.api.client import ReadClient
 from rtagent.nova import hook, own_options
 from rtagent.nova.store_file import state_directory
+from tests.nova.pci_case import PINNED, PciCase
 
 HOST = "compute1"
 FOREIGN = "6c6dd5a4-8f8b-4c59-a3b6-7a7b1f1c9d11"
-PINNED = {
-    "hw:cpu_policy": "dedicated",
-    "pci_passthrough:alias": f"{base.PCIServersTest.ALIAS_NAME}:1",
-}
 _DOMAIN = """
 <domain type="test"><name>{name}</name><uuid>{uuid}</uuid><memory unit="MiB">{memory}</memory>
 <vcpu>{vcpus}</vcpu><os><type>hvm</type></os></domain>
@@ -34,21 +30,16 @@ _DOMAIN = """
 PATIENCE = 120.0
 
 
-class ServedTest(base._PCIServersTestBase):
+class ServedTest(PciCase):
     """One host, on which a server without pins and one with a device run."""
 
-    ADMIN_API = True
-    microversion = "latest"
-    PCI_DEVICE_SPEC = base.PCIServersTest.PCI_DEVICE_SPEC
-    PCI_ALIAS = base.PCIServersTest.PCI_ALIAS
+    DEDICATED = "2-7"
 
     def setUp(self) -> None:
         super().setUp()
         self.addCleanup(hook.install)
         hook.install(own_options.defaults())
-        self.flags(report_in_placement=True, group="pci")
-        self.flags(pci_in_placement=True, group="filter_scheduler")
-        self.flags(cpu_shared_set="0-1", cpu_dedicated_set="2-7", group="compute")
+        self.flags(cpu_shared_set="0-1", group="compute")
         self.file = Path(CONF.state_path, "host.xml")
         self._domains()
         self.flags(connection_uri=f"test://{self.file}", group="libvirt")
