@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from nova import objects
+from nova import objects, utils
 from nova.compute import resource_tracker
 from nova.compute.pci_placement_translator import ensure_no_dev_spec_with_devname
 
@@ -22,6 +23,13 @@ from rtagent.nova.store_file import state_directory
 CONF = resource_tracker.CONF
 
 
+class Migrations(dict[str, Any]):
+    """Nova's migrations, by the instance: one thread reads them while another writes."""
+
+    def values(self) -> Any:
+        return list(super().values())
+
+
 class NodeTracker(resource_tracker.ResourceTracker):
     """Observes the nodes, and writes Nova's rows from their states.
 
@@ -33,8 +41,9 @@ class NodeTracker(resource_tracker.ResourceTracker):
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
         self.nodes: dict[str, NovaNode] = {}
-        # Nodes whose audit has still to write to Placement.
-        self._due: set[str] = set()
+        # What the audit of a node has still to do with Placement, by the name of the node.
+        self._due: dict[str, list[Callable[[], None]]] = {}
+        self.tracked_migrations = Migrations()
         # During an audit, until claims and rows agree: what Nova's database says is held.
         self._holds: list[Hold] | None = None
 
@@ -50,7 +59,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
         report = dict(resources)  # Nova's method removes the devices
         is_new: bool = super()._init_compute_node(context, resources)
         nodename = resources["hypervisor_hostname"]
-        self._due.add(nodename)
+        self._due[nodename] = []
         if nodename in self.compute_nodes:
             compute_node = self.compute_nodes[nodename]
             if CONF.pci.report_in_placement and self.pci_tracker:
@@ -61,29 +70,53 @@ class NodeTracker(resource_tracker.ResourceTracker):
             if nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)
             self.nodes[nodename].observe(settings, report)
+            self._record_providers(nodename)
         return is_new
 
     def _open_node(self, compute_node: Any, settings: Settings) -> NovaNode:
         return NovaNode(compute_node, settings)
 
+    def update_available_resource(self, context: Any, nodename: str, startup: bool = False) -> None:
+        """Audit a node. Claims do not wait while Placement is read and written."""
+        super().update_available_resource(context, nodename, startup=startup)
+        self._settle_with_placement(nodename)
+
+    @utils.synchronized("rtagent_placement", fair=True)
+    def _settle_with_placement(self, nodename: str) -> None:
+        for each in self._due.pop(nodename, ()):
+            each()
+
+    def _remove_deleted_instances_allocations(self, *arguments: Any) -> None:
+        _, compute_node, *_ = arguments
+        self._due[compute_node.hypervisor_hostname].append(
+            partial(super()._remove_deleted_instances_allocations, *arguments)
+        )
+
     def _update_to_placement(self, context: Any, compute_node: Any, startup: bool) -> None:
         nodename = compute_node.hypervisor_hostname
-        devices = CONF.pci.report_in_placement
-        # Nova reads the allocations of all guests. Of a claim, only its devices concern Placement.
-        if nodename in self.nodes and not (startup or devices or nodename in self._due):
-            return
-        super()._update_to_placement(context, compute_node, startup)
-        self._due.discard(nodename)
         # A node that comes from another host is saved before it is known.
+        if startup or CONF.pci.report_in_placement or nodename not in self.nodes:
+            super()._update_to_placement(context, compute_node, startup)
+            self._record_providers(nodename)
+        elif nodename in self._due:
+            # Of a claim, only its devices concern Placement, and Nova reads the allocations of all
+            # guests: an audit does that.
+            update = super()._update_to_placement
+            self._due[nodename].append(partial(update, context, compute_node, startup))
+
+    def _record_providers(self, nodename: str) -> None:
+        """Record what Nova has learned from the driver and from Placement."""
         if node := self.nodes.get(nodename):
             node.set_namespaces(self._resources(nodename))
-            if devices and self._has_devices(node):
+            if CONF.pci.report_in_placement and self._has_devices(node):
                 node.set_providers(self._rows.providers)
 
     def _resources(self, nodename: str | None = None) -> Iterator[Any]:
         """Yield the Resource objects of the driver's provider tree."""
         tree = self.provider_tree
-        for uuid in tree.get_provider_uuids(nodename) if tree else ():
+        if tree is None or (nodename is not None and not tree.exists(nodename)):
+            return
+        for uuid in tree.get_provider_uuids(nodename):
             for members in (tree.data(uuid).resources or {}).values():
                 yield from members
 
