@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,18 @@ def flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield each
 
 
+def load(names: Sequence[str]) -> Iterator[unittest.TestCase]:
+    """Yield the tests with these names, in their order.
+
+    :raises KeyError: there is no such test.
+    """
+    modules = sorted({name.rsplit(".", 2)[0] for name in names})
+    found = {test.id(): test for test in flat(unittest.TestLoader().loadTestsFromNames(modules))}
+    for name in names:
+        # A test is not kept after it has run.
+        yield found.pop(name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plain", action="store_true", help="with Nova's own tracker")
@@ -109,7 +121,7 @@ def main() -> None:
         done = {json.loads(line)["name"] for line in options.results.read_text().splitlines()}
     names = [name for name in options.list.read_text().split() if name not in done]
     results = Results(options.results)
-    for test in flat(unittest.TestLoader().loadTestsFromNames(names)):
+    for test in load(names):
         test.run(results)
     # Threads of Nova's services may still run, and nothing of them is needed.
     os._exit(0)
