@@ -99,6 +99,19 @@ pip_nova() {
         --disable-pip-version-check "$@" </dev/null || die "pip failed"
 }
 
+# The samples that Nova's tests of notifications read are in its source archive alone.
+install_nova_samples() {
+    local packages archive
+    packages=$("$nova_venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    [ -e "$packages/doc/notification_samples" ] && return
+    archive=$(mktemp -d) || die "no temporary directory"
+    "$nova_venv/bin/python" -m pip download -qq --no-deps --no-binary :all: --dest "$archive" \
+        "$(grep '^nova==' "$root/constraints-nova.txt")" </dev/null || die "pip failed"
+    tar xzf "$archive"/nova-*.tar.gz -C "$packages" --strip-components 1 --wildcards \
+        '*/doc/notification_samples' || die "tar failed"
+    rm -r "$archive"
+}
+
 # What everything needs, and what the profile that is named needs.
 install_all() {
     install_packages "$@"

@@ -4,8 +4,8 @@ A program of the virtual environment with Nova, which `tests.nova.environment` n
 
     python tests/nova/runner.py [--plain] LIST RESULTS
 
-LIST contains the names of tests, one per line. Each test appends one JSON line to RESULTS:
-``{"name", "status", "seconds", "cpu_seconds", "text"}``. A test that RESULTS has is not run again.
+LIST contains the names of tests or of modules, one per line. Each test appends one JSON line to
+RESULTS: ``{"name", "status", "seconds", "cpu_seconds", "text"}``. A test of RESULTS is not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import tempfile
 import time
 import traceback
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -89,16 +90,30 @@ def flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield each
 
 
-def load(names: Sequence[str]) -> Iterator[unittest.TestCase]:
-    """Yield the tests with these names, in their order.
+def load(names: Sequence[str], done: Collection[str]) -> Iterator[unittest.TestCase]:
+    """Yield tests, in the order of their names.
 
+    :param names: of tests, or of modules: all tests of those. :param done: tests that are left out.
     :raises KeyError: there is no such test.
     """
-    modules = sorted({name.rsplit(".", 2)[0] for name in names})
-    found = {test.id(): test for test in flat(unittest.TestLoader().loadTestsFromNames(modules))}
-    for name in names:
-        # A test is not kept after it has run.
-        yield found.pop(name)
+    modules = {name: name if is_module(name) else name.rsplit(".", 2)[0] for name in names}
+    loaded = unittest.TestLoader().loadTestsFromNames(sorted(set(modules.values())))
+    found = {test.id(): test for test in flat(loaded)}
+    for name, module in modules.items():
+        tests = (
+            [each for each in found if each.startswith(f"{name}.")] if name == module else [name]
+        )
+        for each in sorted(set(tests).difference(done)):
+            # A test is not kept after it has run.
+            yield found.pop(each)
+
+
+def is_module(name: str) -> bool:
+    """Return whether a dotted name is that of a module."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def main() -> None:
@@ -116,12 +131,11 @@ def main() -> None:
         from rtagent.nova import hook
 
         hook.install()
-    done = set()
+    done: set[str] = set()
     if options.results.exists():
         done = {json.loads(line)["name"] for line in options.results.read_text().splitlines()}
-    names = [name for name in options.list.read_text().split() if name not in done]
     results = Results(options.results)
-    for test in load(names):
+    for test in load(options.list.read_text().split(), done):
         test.run(results)
     # Threads of Nova's services may still run, and nothing of them is needed.
     os._exit(0)
