@@ -18,6 +18,7 @@ from rtagent.nova.device_rows import DeviceRows, pools
 from rtagent.nova.holds import Hold, of_context
 from rtagent.nova.node_settings import node_settings
 from rtagent.nova.nova_node import NovaNode
+from rtagent.nova.placement_reports import PlacementReports
 from rtagent.nova.store_file import state_directory
 
 CONF = resource_tracker.CONF
@@ -40,6 +41,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
 
     def __init__(self, host: str, driver: Any, reportclient: Any = None) -> None:
         super().__init__(host, driver, reportclient)
+        self.reportclient: Any = PlacementReports(self.reportclient)
         self.nodes: dict[str, NovaNode] = {}
         # What the audit of a node has still to do with Placement, by the name of the node.
         self._due: dict[str, list[Callable[[], None]]] = {}
@@ -83,8 +85,9 @@ class NodeTracker(resource_tracker.ResourceTracker):
 
     @utils.synchronized("rtagent_placement", fair=True)
     def _settle_with_placement(self, nodename: str) -> None:
-        for each in self._due.pop(nodename, ()):
-            each()
+        with self.reportclient.without_allocations():
+            for each in self._due.pop(nodename, ()):
+                each()
 
     def _remove_deleted_instances_allocations(self, *arguments: Any) -> None:
         _, compute_node, *_ = arguments
@@ -99,8 +102,7 @@ class NodeTracker(resource_tracker.ResourceTracker):
             super()._update_to_placement(context, compute_node, startup)
             self._record_providers(nodename)
         elif nodename in self._due:
-            # Of a claim, only its devices concern Placement, and Nova reads the allocations of all
-            # guests: an audit does that.
+            # A claim concerns Placement only by its devices: an audit writes the rest.
             update = super()._update_to_placement
             self._due[nodename].append(partial(update, context, compute_node, startup))
 

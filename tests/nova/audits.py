@@ -11,6 +11,7 @@ from typing import Any
 from nova import context
 from nova.tests.functional import integrated_helpers
 
+from rtagent.nova.placement_reports import PlacementReports
 from tests.nova.agreement import owners
 
 #: Seconds that an audit waits at most.
@@ -34,6 +35,25 @@ class WaitingDriver:
         self.asked.set()
         self.go_on.wait(PATIENCE)
         self._driver.update_provider_tree(*arguments, **options)
+
+
+class CountingClient:
+    """A report client that counts how often the allocations of a guest are read.
+
+    :ivar count: so far.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def get_allocations_for_provider_tree(self, *arguments: Any) -> Any:
+        found = self._client.get_allocations_for_provider_tree(*arguments)
+        self.count += len(found)
+        return found
 
 
 class AuditTest(integrated_helpers.ProviderUsageBaseTestCase):
@@ -61,3 +81,17 @@ class AuditTest(integrated_helpers.ProviderUsageBaseTestCase):
         self.assertEqual({built}, owners(compute))
         (provider,) = self._get_all_providers()
         self.assertEqual(1, self._get_provider_usages(provider["uuid"])["VCPU"])
+
+    def test_allocations_of_guests_are_read_at_the_start_only(self) -> None:
+        compute = self._start_compute("compute1")
+        built = self._create_server(networks="none")["id"]
+        tracker = compute.manager.rt
+        client = CountingClient(tracker.reportclient)
+        tracker.reportclient = PlacementReports(client)
+
+        tracker.update_available_resource(context.get_admin_context(), "compute1")
+
+        self.assertEqual(0, client.count)
+        self.assertEqual({built}, owners(compute))
+        tracker.update_available_resource(context.get_admin_context(), "compute1", startup=True)
+        self.assertEqual(1, client.count)
