@@ -108,13 +108,14 @@ def differences(plain: Outcomes, ours: Outcomes) -> Iterator[str]:
             yield f"{name}: {first} without rtagent, {second} with it"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the suites, or compare two runs, and return the exit code."""
     parser = argparse.ArgumentParser("tools/nova-suite")
     parser.add_argument("--plain", action="store_true", help="with Nova's own tracker")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("PLAIN", "OURS"))
     parser.add_argument("results", nargs="?", type=Path, help="a file, one JSON line for each test")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.compare:
         plain, ours = map(read, options.compare)
         found = list(differences(plain, ours))
