@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nova.compute import vm_states
 
 from rtagent.nova import guests
-from rtagent.nova.holds import end_here
+from rtagent.nova.holds import Hold, end_here, move_of
 from rtagent.nova.node_tracker import NodeTracker
 from rtagent.nova.reconciliation import adopt, reconcile
 
@@ -25,13 +26,36 @@ class UsageTracker(NodeTracker):
         return by_uuid
 
     def _update_usage_from_migrations(self, context: Any, migrations: Any, nodename: str) -> None:
+        self._holds = [
+            self._before_the_end(hold, migrations, nodename) for hold in self._holds or []
+        ]
         super()._update_usage_from_migrations(context, migrations, nodename)
-        holds, self._holds = self._holds or [], None
+        holds, self._holds = self._holds, None
         node = self.nodes[nodename]
         reconcile(node, holds)
         if self._has_devices(node):
             here = {hold.owner_id: hold.instance for hold in holds if hold.prefix is None}
             self._rows.repair(node, here)
+
+    def _before_the_end(self, hold: Hold, migrations: Iterable[Any], nodename: str) -> Hold:
+        """Return what a guest has here while a move to this node is not finished.
+
+        In an audit Nova gives the guest the CPUs and devices of the end of the move, but leaves the
+        flavor. A guest that is resized here still has what it had; one that comes from elsewhere
+        has what was claimed for the new flavor.
+        """
+        instance = hold.instance
+        move = move_of(instance, migrations)
+        if (
+            move is None
+            or (move.dest_compute, move.dest_node) != (self.host, nodename)
+            or instance.instance_type_id != move.old_instance_type_id
+        ):
+            return hold
+        if (move.source_compute, move.source_node) == (self.host, nodename):
+            instance.revert_migration_context()
+            return self._hold(instance, instance.flavor)
+        return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
 
     def _update_usage_from_instance(
         self, context: Any, instance: Any, nodename: str, is_removed: bool = False
