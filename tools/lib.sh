@@ -80,8 +80,8 @@ install_venv() {
     echo "$want $root" >"$stamp"
 }
 
-# A second virtual environment, with Nova, for tests/nova. Its list of versions is complete, so that
-# pip need not look for versions that fit.
+# A second virtual environment, with Nova and Neutron, for tests/nova. Its list of versions is
+# complete, so that pip need not look for versions that fit.
 install_nova_venv() {
     local stamp="$nova_venv/.installed" want python
     want=$(cat "$root/setup.cfg" "$root/pyproject.toml" "$root/constraints-nova.txt" | sha256sum)

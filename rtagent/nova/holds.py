@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from rtagent.model.base import Value
@@ -64,6 +65,14 @@ def end_here(instance: Any, migration: Any, host: str, nodename: str) -> Prefix:
         arrived = instance["instance_type_id"] != migration.old_instance_type_id
         return "old_" if arrived else "new_"
     return "old_" if source else "new_"
+
+
+def move_of(instance: Any, migrations: Iterable[Any]) -> Any:
+    """Return the migration of the instance's migration context; None: it is not among them."""
+    context = instance.migration_context
+    if context is None:
+        return None
+    return next((each for each in migrations if each.id == context.migration_id), None)
 
 
 def of_context(instance: Any, name: str, prefix: Prefix) -> Any:

@@ -48,6 +48,8 @@ class NodeTracker(resource_tracker.ResourceTracker):
         self.tracked_migrations = Migrations()
         # During an audit, until claims and rows agree: what Nova's database says is held.
         self._holds: list[Hold] | None = None
+        # The InstanceList of the last audit.
+        self._listed: Any = None
 
     def remove_node(self, nodename: str) -> None:
         super().remove_node(nodename)

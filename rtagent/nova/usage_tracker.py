@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
+from nova import exception, objects
 from nova.compute import vm_states
 
 from rtagent.nova import guests
-from rtagent.nova.holds import end_here
+from rtagent.nova.holds import Hold, end_here, move_of
 from rtagent.nova.node_tracker import NodeTracker
+from rtagent.nova.nova_node import NovaNode
 from rtagent.nova.reconciliation import adopt, reconcile
+
+#: What is read with an instance, as in Nova's audit.
+_EXPECTED = ["system_metadata", "numa_topology", "flavor", "migration_context", "resources"]
 
 
 class UsageTracker(NodeTracker):
     """Nova's audits and updates, which adopt and release claims."""
 
     def _update_usage_from_instances(self, context: Any, instances: Any, nodename: str) -> Any:
+        self._listed = instances
         by_uuid = super()._update_usage_from_instances(context, instances, nodename)
         self._holds = [
             self._hold(instance, instance.flavor)
@@ -25,25 +32,61 @@ class UsageTracker(NodeTracker):
         return by_uuid
 
     def _update_usage_from_migrations(self, context: Any, migrations: Any, nodename: str) -> None:
+        self._holds = [
+            self._before_the_end(hold, migrations, nodename) for hold in self._holds or []
+        ]
         super()._update_usage_from_migrations(context, migrations, nodename)
-        holds, self._holds = self._holds or [], None
+        holds, self._holds = self._holds, None
         node = self.nodes[nodename]
+        holds.extend(self._arrived(context, node, {hold.owner_id for hold in holds}))
         reconcile(node, holds)
         if self._has_devices(node):
             here = {hold.owner_id: hold.instance for hold in holds if hold.prefix is None}
             self._rows.repair(node, here)
+
+    def _arrived(self, context: Any, node: NovaNode, held: Set[str]) -> Iterator[Hold]:
+        """Yield the holds of instances that have come here in the meantime.
+
+        When Nova read the instances of the host, they were elsewhere, and when it read the
+        migrations, theirs had ended.
+        """
+        here = (self.host, node.state.node.hypervisor_hostname)
+        for uuid in set(node.state.owners) - held:
+            try:
+                instance = objects.Instance.get_by_uuid(context, uuid, _EXPECTED)
+            except exception.InstanceNotFound:
+                continue
+            if (instance.host, instance.node) == here and not _is_gone(instance):
+                # Nova frees the devices of instances that are not in its list.
+                self._listed.objects.append(instance)
+                yield self._hold(instance, instance.flavor)
+
+    def _before_the_end(self, hold: Hold, migrations: Iterable[Any], nodename: str) -> Hold:
+        """Return what a guest has here while a move to this node is not finished.
+
+        In an audit Nova gives the guest the CPUs and devices of the end of the move, but leaves the
+        flavor. A guest that is resized here still has what it had; one that comes from elsewhere
+        has what was claimed for the new flavor.
+        """
+        instance = hold.instance
+        move = move_of(instance, migrations)
+        if (
+            move is None
+            or (move.dest_compute, move.dest_node) != (self.host, nodename)
+            or instance.instance_type_id != move.old_instance_type_id
+        ):
+            return hold
+        if (move.source_compute, move.source_node) == (self.host, nodename):
+            instance.revert_migration_context()
+            return self._hold(instance, instance.flavor)
+        return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
 
     def _update_usage_from_instance(
         self, context: Any, instance: Any, nodename: str, is_removed: bool = False
     ) -> None:
         uuid, node = instance["uuid"], self.nodes[nodename]
         is_new = uuid not in self.tracked_instances
-        is_gone = not is_new and (
-            is_removed
-            or vm_states.allow_resource_removal(
-                vm_state=instance["vm_state"], task_state=instance.task_state
-            )
-        )
+        is_gone = not is_new and (is_removed or _is_gone(instance))
         if is_gone:
             self.tracked_instances.remove(uuid)
             self._release_assigned_resources(instance.resources)
@@ -81,3 +124,10 @@ class UsageTracker(NodeTracker):
         if self._holds is not None:
             self._holds.append(hold)
         self._project(nodename)
+
+
+def _is_gone(instance: Any) -> bool:
+    """Return whether an instance that Nova still has here has no resources any more."""
+    return bool(
+        vm_states.allow_resource_removal(vm_state=instance.vm_state, task_state=instance.task_state)
+    )

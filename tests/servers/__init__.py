@@ -10,6 +10,7 @@ without closing it, the server is still stopped and its directory removed.
 
 from tests.servers.libvirtd import Libvirtd, domain_xml
 from tests.servers.mariadb import MariaDB
+from tests.servers.neutron import Neutron
 from tests.servers.placement import Placement
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
@@ -18,6 +19,7 @@ from tests.servers.server import Server, ServerFailed
 __all__ = [
     "Libvirtd",
     "MariaDB",
+    "Neutron",
     "Placement",
     "PostgreSQL",
     "RabbitMQ",

@@ -29,13 +29,16 @@ class DaemonFailed(Exception):
     """The daemon did not do what was expected; the message ends with the last lines of its log."""
 
 
-def wait_until(holds: Callable[[], bool], timeout: float = PATIENCE) -> None:
-    """Wait until the condition holds. :raises TimeoutError: it does not in `timeout` seconds."""
+def wait_until(holds: Callable[[], bool], timeout: float = PATIENCE, pause: float = 0.05) -> None:
+    """Wait until the condition holds. :raises TimeoutError: it does not in `timeout` seconds.
+
+    :param pause: seconds between two looks.
+    """
     deadline = time.monotonic() + timeout
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"the condition did not hold within {timeout} s")
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 class DaemonProcess:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lxml import etree
 
@@ -15,6 +15,9 @@ from rtagent.virt.libvirt.document import BadDocument, integer
 from rtagent.virt.libvirt.guest_devices import Given, given_devices
 from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.units import in_bytes
+
+#: The elements that pin threads of a domain.
+_PINS = ("vcpupin", "emulatorpin", "iothreadpin")
 
 
 class Confinement(Value, frozen=True, kw_only=True):
@@ -93,10 +96,27 @@ def confinement(domain: etree._Element) -> Confinement:
 
 def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
     tuned = domain.find("cputune")
-    pins = () if tuned is None else tuned.iterchildren("vcpupin", "emulatorpin")
-    for element in (*domain.iterchildren("vcpu"), *pins):
+    pins = [] if tuned is None else list(tuned.iterchildren(*_PINS))
+    # The set of <vcpu> is that of the threads without a pin.
+    inherited = () if _all_pinned(domain, pins) else domain.iterchildren("vcpu")
+    for element in (*inherited, *pins):
         if element.get("cpuset") is not None:
             yield numbers(element, "cpuset")
+
+
+def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
+    """Return whether the emulator, each vCPU and each I/O thread has a pin."""
+    pinned = Counter(pin.tag for pin in pins)
+    return (
+        pinned["emulatorpin"] > 0
+        and pinned["vcpupin"] >= _number(domain, "vcpu")
+        and pinned["iothreadpin"] >= _number(domain, "iothreads")
+    )
+
+
+def _number(domain: etree._Element, name: str) -> int:
+    element = domain.find(name)
+    return 0 if element is None else integer(element.text, f"<{name}>", MAX_CPU)
 
 
 def _bound(domain: etree._Element) -> Iterator[_Bound]:

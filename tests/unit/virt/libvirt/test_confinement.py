@@ -43,8 +43,15 @@ def test_a_plain_domain_is_bound_to_nothing():
         (
             "<vcpu cpuset='0-1'>1</vcpu>",
             "<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='5'/>",
+            {4, 5},
+        ),
+        # The set of <vcpu> is that of threads without a pin: of a vCPU, of the emulator.
+        (
+            "<vcpu cpuset='0-1'>2</vcpu>",
+            "<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='5'/>",
             {0, 1, 4, 5},
         ),
+        ("<vcpu cpuset='0-1'>1</vcpu>", "<vcpupin vcpu='0' cpuset='4'/>", {0, 1, 4}),
         # Everywhere is no confinement, of which others take nothing away.
         ("<vcpu cpuset='0-7'>1</vcpu>", "", set()),
         ("<vcpu cpuset='0-63'>1</vcpu>", "", set()),
@@ -59,6 +66,16 @@ def test_a_plain_domain_is_bound_to_nothing():
 )
 def test_cpus_to_which_threads_are_pinned(vcpu, tuning, expected):
     assert occupied(f"<cputune>{tuning}</cputune>", vcpu=vcpu).pcpus == expected
+
+
+@pytest.mark.parametrize(
+    ("pin", "expected"),
+    [("", {0, 1, 4, 5}), ("<iothreadpin iothread='1' cpuset='6'/>", {4, 5, 6})],
+)
+def test_cpus_of_io_threads(pin, expected):
+    tuning = f"<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='5'/>{pin}"
+    parts = "<iothreads>1</iothreads>", f"<cputune>{tuning}</cputune>"
+    assert occupied(*parts, vcpu="<vcpu cpuset='0-1'>1</vcpu>").pcpus == expected
 
 
 def test_every_cpuset_counts_while_online_cpus_are_unknown():

@@ -1,0 +1,51 @@
+"""What Nova's cells have of servers and hosts, as JSON. Run in the environment with Nova."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nova import context, objects
+
+
+def servers(ctxt: Any) -> list[dict[str, Any]]:
+    """Return the servers of all cells. ``pins``: the host CPUs of each, as Nova's row has them."""
+    return [
+        {
+            "uuid": each.uuid,
+            "name": each.display_name,
+            "vm_state": each.vm_state,
+            "task_state": each.task_state,
+            "host": each.host,
+            "memory_mb": each.memory_mb,
+            "pins": _pins(each.numa_topology),
+            "fault": each.fault.message if each.fault else None,
+        }
+        for there in _cells(ctxt)
+        for each in objects.InstanceList.get_all(there, expected_attrs=["fault"])
+    ]
+
+
+def nodes(ctxt: Any) -> dict[str, dict[str, Any]]:
+    """Return what the row of each host says is used."""
+    return {
+        each.host: {"pins": _pinned(each), "memory_mb": each.memory_mb_used}
+        for there in _cells(ctxt)
+        for each in objects.ComputeNodeList.get_all(there)
+    }
+
+
+def _cells(ctxt: Any) -> Iterator[Any]:
+    for cell in objects.CellMappingList.get_all(ctxt):
+        with context.target_cell(ctxt, cell) as there:
+            yield there
+
+
+def _pins(topology: Any) -> list[int]:
+    cells = topology.cells if topology else ()
+    return sorted(cpu for cell in cells for cpu in (cell.cpu_pinning or {}).values())
+
+
+def _pinned(node: Any) -> list[int]:
+    cells = objects.NUMATopology.obj_from_db_obj(node.numa_topology).cells
+    return sorted(cpu for cell in cells for cpu in cell.pinned_cpus)

@@ -1,0 +1,109 @@
+"""Nova's audits in the middle of a move: each claim stays what it is.
+
+Tests for `tests.nova.runner`, as those of `tests.nova.restarts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fixtures
+from nova import objects
+from nova.compute import manager
+from nova.tests.fixtures import libvirt as fakelibvirt
+
+from tests.nova.pci_case import PINNED, PciCase
+
+#: A claim's uuid, memory in MB, and units.
+Held = list[tuple[str, int, frozenset[tuple[str, str]]]]
+
+
+class AuditCase(PciCase):
+    """Hosts with two devices each."""
+
+    def _start(self, host: str) -> None:
+        devices = fakelibvirt.HostPCIDevicesInfo(num_pci=2, numa_node=0)
+        self.start_compute(hostname=host, pci_info=devices)
+
+    def _create_small(self) -> Any:
+        flavor = self._create_flavor(memory_mb=2048, extra_spec=PINNED)
+        return self._create_server(flavor_id=flavor, networks="none")
+
+    def _held(self) -> Held:
+        """The claims of all hosts, the smallest first."""
+        claims = (
+            claim
+            for name, compute in self.computes.items()
+            for claim in compute.manager.rt.nodes[name].state.claims.values()
+        )
+        found = [(claim.uuid, claim.memory_mb, claim.units) for claim in claims]
+        return sorted(found, key=lambda each: each[1])
+
+
+class ArrivalTest(AuditCase):
+    """Nova reads first the instances of a host, and then the migrations."""
+
+    def test_claim_of_a_server_that_arrives_between_both_stays(self) -> None:
+        self._start("compute1")
+        self._create_small()
+        before = self._held()
+        earlier = objects.InstanceList(objects=[])
+        listed = "nova.objects.InstanceList.get_by_host_and_node"
+        with fixtures.MockPatch(listed, return_value=earlier):
+            self._run_periodics()
+        self.assertEqual(1, len(before))
+        self.assertEqual(before, self._held())
+
+
+class MoveAuditTest(AuditCase):
+    """A pinned server with a device is resized. All hosts are audited when its domain has ended at
+    the source, and again before it is made at the destination.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.flags(allow_resize_to_same_host=True)
+        self.claims: list[tuple[Held, Held]] = []
+        disks = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
+        self.useFixture(fixtures.MockPatch(disks, side_effect=self._audit))
+        finish = manager.ComputeManager.finish_resize
+
+        def finish_resize(*arguments: Any, **named: Any) -> Any:
+            self._audit()
+            return finish(*arguments, **named)
+
+        self.useFixture(
+            fixtures.MonkeyPatch("nova.compute.manager.ComputeManager.finish_resize", finish_resize)
+        )
+
+    def test_both_claims_of_a_resize_on_one_host_stay(self) -> None:
+        self._start("compute1")
+        server = self._resize()
+        self.assertEqual(2, len(self._held()))
+        self._confirm_resize(server)
+        ((_, memory_mb, _),) = self._held()
+        self.assertEqual(4096, memory_mb)
+
+    def test_the_claim_of_a_server_that_arrives_stays(self) -> None:
+        self._start("compute1")
+        server = self._create_small()
+        self._start("compute2")
+        self.flags(allow_resize_to_same_host=False)
+        self._resize(server)
+        self.assertEqual([2048, 4096], [memory_mb for _, memory_mb, _ in self._held()])
+
+    def _resize(self, server: Any = None) -> Any:
+        server = server or self._create_small()
+        large = self._create_flavor(memory_mb=4096, extra_spec=PINNED)
+        moved = self._resize_server(server, large)
+        self.assertEqual(2, len(self.claims))
+        for before, after in self.claims:
+            self.assertEqual(2, len(before))
+            self.assertEqual(before, after)
+        return moved
+
+    def _audit(self, *arguments: Any, **named: Any) -> str:
+        before = self._held()
+        self._run_periodics()
+        self.claims.append((before, self._held()))
+        return "{}"  # Nova's description of no disks
