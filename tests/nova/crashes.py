@@ -11,6 +11,7 @@ from typing import Any
 import fixtures
 
 from tests.nova.crash_case import HERE, THERE, CrashCase, Server
+from tests.nova.interruption import MANAGER
 from tests.nova.pci_case import PINNED
 
 CONFIRM: dict[str, Any] = {"confirmResize": None}
@@ -66,6 +67,10 @@ class MoveTest(CrashCase):
 
     def test_revert_at_the_destination(self) -> None:
         self._at_each_write(THERE, self._moved, self._action(REVERT), self._is_active)
+
+    def test_revert_at_the_source(self) -> None:
+        # The tracker writes nothing there: the manager itself does.
+        self._at_each_write(HERE, self._moved, self._action(REVERT), self._is_active, MANAGER)
 
     def _build(self) -> Server:
         flavor = self._create_flavor(extra_spec=PINNED)
