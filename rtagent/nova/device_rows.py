@@ -89,6 +89,16 @@ class DeviceRows:
             self.take(claim.owner_id, (), free)
             self._tracker.allocate_instance(allocated[claim.owner_id])
 
+    def give_back_awaited(self, node: NovaNode) -> None:
+        """Give back the devices that live migrations have been given and whose rows are free: the
+        process that was to mark the rows has ended.
+        """
+        rows = self._by_address
+        for claim in filter(awaits_devices, tuple(node.state.claims.values())):
+            addresses = [device.address for device in claim.pci]
+            if free := [each for each in addresses if not _is_of(claim, rows.get(each))]:
+                node.give_back(claim, free)
+
     def settle(self, node: NovaNode) -> None:
         """Give back what Nova has freed, and adopt what its rows say is held."""
         held = {row.address: row for row in self._tracker.pci_devs if row.status in _HELD}
@@ -116,8 +126,12 @@ class DeviceRows:
 
 
 def _has(claim: Claim, row: Any) -> bool:
-    """Whether a claim has a device by Nova's row too."""
-    return awaits_devices(claim) or (row is not None and row.instance_uuid == claim.owner_id)
+    """Whether a claim has a device by Nova's row too, or will have it."""
+    return awaits_devices(claim) or _is_of(claim, row)
+
+
+def _is_of(claim: Claim, row: Any) -> bool:
+    return row is not None and bool(row.instance_uuid == claim.owner_id)
 
 
 def _provider_address(row: Any) -> str:

@@ -71,9 +71,12 @@ class NodeTracker(resource_tracker.ResourceTracker):
                 ensure_no_dev_spec_with_devname(self.pci_tracker.dev_filter.specs)
             own = own_options.settings_in(self.options, state_directory(CONF))
             settings = node_settings(CONF, compute_node, report, own)
-            if nodename not in self.nodes:
+            if is_opened := nodename not in self.nodes:
                 self.nodes[nodename] = self._open_node(compute_node, settings)
-            self.nodes[nodename].observe(settings, report)
+            node = self.nodes[nodename]
+            node.observe(settings, report)
+            if is_opened and self._has_devices(node):
+                self._rows.give_back_awaited(node)
             self._record_providers(nodename)
         return is_new
 

@@ -19,7 +19,7 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 
 from rtagent.nova.store_file import state_directory
 from tests.nova.agreement import assert_agreement, owners, rows
-from tests.nova.interruption import Interruption, Killed
+from tests.nova.interruption import TRACKER, Interruption, Killed
 from tests.nova.pci_case import PciCase
 
 HERE, THERE = "compute1", "compute2"
@@ -44,8 +44,15 @@ class CrashCase(PciCase):
         # Seconds. A service that has ended does not answer.
         self.flags(rpc_response_timeout=self.RPC_TIMEOUT, long_rpc_timeout=self.RPC_TIMEOUT)
         for host in (HERE, THERE):
-            self.start_compute(hostname=host, pci_info=self._devices())
+            self._start(host)
+        self.stores = {
+            host: state_directory(CONF) / f"{uuid}.sqlite"
+            for host, uuid in self.compute_rp_uuids.items()
+        }
         self.idle = {host: rows(host) for host in (HERE, THERE)}
+
+    def _start(self, host: str) -> None:
+        self.start_compute(hostname=host, pci_info=self._devices())
 
     def _devices(self) -> Any:
         return fakelibvirt.HostPCIDevicesInfo(num_pci=3, numa_node=0)
@@ -56,13 +63,14 @@ class CrashCase(PciCase):
         prepare: Callable[[], Server],
         step: Callable[[Server], Server | None],
         is_complete: Callable[[Server], bool],
+        writer: type[Any] = TRACKER,
     ) -> None:
-        """Let a host end during a step: in the first transaction in which its tracker writes to
-        Nova's database, then in the second one, and so on, until the step is complete. Each time
-        it starts again, and claims and rows agree.
+        """Let a host end during a step: in the first transaction in which its tracker, or another
+        writer, writes to Nova's database, then in the second one, and so on, until the step is
+        complete. Each time it starts again, and claims and rows agree.
         """
         for number in itertools.count(1):
-            if self._ends_at(number, host, prepare(), step, is_complete):
+            if self._ends_at(number, host, prepare(), step, is_complete, writer):
                 continue
             self.assertGreater(number, 1)
             return
@@ -74,11 +82,12 @@ class CrashCase(PciCase):
         server: Server,
         step: Callable[[Server], Server | None],
         is_complete: Callable[[Server], bool],
+        writer: type[Any],
     ) -> bool:
         """Return whether the step has a transaction of that number."""
         saved = Path(self.useFixture(fixtures.TempDir()).path)
-        manager = self.computes[host].manager
-        with Interruption(manager, number, Killed, lambda: self._save(host, saved)) as crash:
+        crash = Interruption(host, number, Killed, lambda: self._save(host, saved), writer)
+        with crash:
             changed = step(server) or server
             self._wait(lambda: crash.happened or is_complete(changed))
             settle()
@@ -108,7 +117,7 @@ class CrashCase(PciCase):
 
     def _save(self, host: str, directory: Path) -> None:
         """Copy the claims of a host as they are on disk."""
-        store = self._store(host)
+        store = self.stores[host]
         with (
             closing(sqlite3.connect(store)) as source,
             closing(sqlite3.connect(directory / store.name)) as target,
@@ -118,14 +127,11 @@ class CrashCase(PciCase):
     def _restart(self, host: str, saved: Path) -> None:
         """Start a service with the claims that its predecessor had on disk when it ended."""
         self.computes[host].manager.rt.nodes[host].close()
-        store = self._store(host)
+        store = self.stores[host]
         for file in store.parent.glob(f"{store.name}*"):
             file.unlink()
         shutil.copy(saved / store.name, store)
         self.restart_compute_service(host)
-
-    def _store(self, host: str) -> Path:
-        return state_directory(CONF) / f"{self.compute_rp_uuids[host]}.sqlite"
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -154,6 +160,14 @@ class CrashCase(PciCase):
     def _has_status(self, server: Server, status: str) -> bool:
         found = self._show_server(server)
         return bool(found["status"] == status and found["OS-EXT-STS:task_state"] is None)
+
+    def _is_migration(self, server: Server, status: str) -> bool:
+        """Whether the newest migration of a server has a status."""
+        found = [
+            each for each in self.api.get_migrations() if each["instance_uuid"] == server["id"]
+        ]
+        newest = max(found, key=lambda each: each["id"], default=None)
+        return newest is not None and bool(newest["status"] == status)
 
     def _are_over(self, *servers: Server) -> bool:
         """Whether no server is being built."""

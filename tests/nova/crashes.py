@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import fixtures
-from nova.tests.functional.libvirt import base
 
 from tests.nova.crash_case import HERE, THERE, CrashCase, Server
+from tests.nova.interruption import MANAGER
 from tests.nova.pci_case import PINNED
 
 CONFIRM: dict[str, Any] = {"confirmResize": None}
@@ -68,6 +68,10 @@ class MoveTest(CrashCase):
     def test_revert_at_the_destination(self) -> None:
         self._at_each_write(THERE, self._moved, self._action(REVERT), self._is_active)
 
+    def test_revert_at_the_source(self) -> None:
+        # The tracker writes nothing there: the manager itself does.
+        self._at_each_write(HERE, self._moved, self._action(REVERT), self._is_active, MANAGER)
+
     def _build(self) -> Server:
         flavor = self._create_flavor(extra_spec=PINNED)
         return self._wait_until(self._is_active, self._post(flavor))
@@ -105,23 +109,3 @@ class ResizeOnOneHostTest(MoveTest):
     def _move(self, server: Server) -> None:
         flavor = self._create_flavor(vcpu=1, extra_spec=PINNED)
         self._action({"resize": {"flavorRef": flavor}})(server)
-
-
-class LiveMigrationTest(base.LibvirtMigrationMixin, CrashCase):
-    """A pinned server without devices is moved while it runs."""
-
-    RPC_TIMEOUT = 15
-
-    def test_claim_at_the_destination(self) -> None:
-        migrate = {"os-migrateLive": {"host": THERE, "block_migration": "auto"}}
-        self._at_each_write(THERE, self._build, self._action(migrate), self._has_arrived)
-
-    def _build(self) -> Server:
-        flavor = self._create_flavor(extra_spec={"hw:cpu_policy": "dedicated"})
-        self.server = self._wait_until(self._is_active, self._post(flavor))
-        self.src, self.dest = self.computes[HERE], self.computes[THERE]
-        return self.server
-
-    def _has_arrived(self, server: Server) -> bool:
-        host = self._show_server(server)["OS-EXT-SRV-ATTR:host"]
-        return bool(host == THERE) and self._is_active(server)

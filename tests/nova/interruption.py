@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from nova.compute import manager, resource_tracker
 from nova.db.main import models
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from rtagent.nova.store_file import DIRECTORY
+
+TRACKER, MANAGER = resource_tracker.ResourceTracker, manager.ComputeManager
 
 _TABLES = frozenset(models.BASE.metadata.tables)
 _NAMED = re.compile(r"\b(?:FROM|INTO|UPDATE|JOIN)\s+\"?(\w+)")
@@ -24,21 +27,24 @@ class Killed(BaseException):
 
 
 class Interruption:
-    """While it is entered: the statements of a compute manager for Nova's database fail, from the
-    n-th transaction on in which its tracker writes. All other services have the database.
+    """While it is entered: the statements of a compute service for Nova's database fail, from the
+    n-th transaction on in which it writes. All other services have the database.
 
     :ivar happened: that transaction was reached.
     """
 
     def __init__(
         self,
-        manager: Any,
+        host: str,
         number: int,
         error: Callable[[], BaseException],
         at_first: Callable[[], None] = lambda: None,
+        writer: type[Any] = TRACKER,
     ) -> None:
-        """:param number: n, from 1. :param at_first: called before the first failure."""
-        self._manager, self._number = manager, number
+        """:param number: n, from 1. :param at_first: called before the first failure.
+        :param writer: the class whose writes are counted, with those that it calls.
+        """
+        self._host, self._number, self._writer = host, number, writer
         self._error, self._at_first = error, at_first
         self._counted = 0
         self._transaction: Any = None
@@ -62,14 +68,21 @@ class Interruption:
         if not _TABLES.intersection(_NAMED.findall(statement)):
             return
         callers = list(_callers())
-        is_tracker = any(each is self._manager.rt for each in callers)
-        if not self.happened and is_tracker and statement.startswith(_WRITES):
+        if (
+            not self.happened
+            and statement.startswith(_WRITES)
+            and self._is_among(callers, self._writer)
+        ):
             self._count(connection.get_transaction())
             if self._counted == self._number:
                 self.happened = True
                 self._at_first()
-        if self.happened and (is_tracker or any(each is self._manager for each in callers)):
+        if self.happened and self._is_among(callers, (TRACKER, MANAGER)):
             raise self._error()
+
+    def _is_among(self, callers: Iterable[Any], classes: type[Any] | tuple[type[Any], ...]) -> bool:
+        """Whether an object of the host, of one of these classes, is running."""
+        return any(isinstance(each, classes) and each.host == self._host for each in callers)
 
     def _count(self, transaction: Any) -> None:
         if transaction is not self._transaction:

@@ -32,7 +32,7 @@ class OutageTest(CrashCase):
             self._check_outage(number, flavor)
 
     def _check_outage(self, number: int, flavor: str) -> None:
-        with Interruption(self.computes[HERE].manager, number, MessagingTimeout) as outage:
+        with Interruption(HERE, number, MessagingTimeout) as outage:
             servers = [self._post(flavor) for _ in range(2)]
             self._wait(lambda: outage.happened or self._are_over(*servers))
             time.sleep(OUTAGE)
