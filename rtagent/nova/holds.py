@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from nova import objects
+from nova import exception, objects
 from nova.compute import task_states
 
 from rtagent.model.base import Value
@@ -62,12 +62,25 @@ def end_here(instance: Any, migration: Any, host: str, nodename: str) -> Prefix:
     """Return which end of a move a node is. Of a move on one node it is the end that the instance
     is not at.
     """
-    source = (migration.source_compute, migration.source_node) == (host, nodename)
-    dest = (migration.dest_compute, migration.dest_node) == (host, nodename)
-    if source and dest:
-        arrived = instance["instance_type_id"] != migration.old_instance_type_id
-        return "old_" if arrived else "new_"
+    source = is_source(migration, host, nodename)
+    if source and is_destination(migration, host, nodename):
+        return "old_" if has_new_flavor(instance, migration) else "new_"
     return "old_" if source else "new_"
+
+
+def is_source(migration: Any, host: str, nodename: str) -> bool:
+    """Return whether a migration leaves a node."""
+    return bool((migration.source_compute, migration.source_node) == (host, nodename))
+
+
+def is_destination(migration: Any, host: str, nodename: str) -> bool:
+    """Return whether a migration comes to a node."""
+    return bool((migration.dest_compute, migration.dest_node) == (host, nodename))
+
+
+def has_new_flavor(instance: Any, migration: Any) -> bool:
+    """Return whether an instance has the flavor of the end of its resize already."""
+    return bool(instance["instance_type_id"] != migration.old_instance_type_id)
 
 
 def move_of(instance: Any, migrations: Iterable[Any]) -> Any:
@@ -88,7 +101,10 @@ def reverted_move(context: Any, instance: Any) -> Any:
         or instance.migration_context is None
     ):
         return None
-    migration = objects.Migration.get_by_id(context, instance.migration_context.migration_id)
+    try:
+        migration = objects.Migration.get_by_id(context, instance.migration_context.migration_id)
+    except exception.MigrationNotFound:
+        return None
     return migration if migration.status == "reverted" else None
 
 

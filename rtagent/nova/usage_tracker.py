@@ -9,7 +9,15 @@ from nova import exception, objects
 from nova.compute import vm_states
 
 from rtagent.nova import guests
-from rtagent.nova.holds import Hold, end_here, move_of, reverted_move
+from rtagent.nova.holds import (
+    Hold,
+    end_here,
+    has_new_flavor,
+    is_destination,
+    is_source,
+    move_of,
+    reverted_move,
+)
 from rtagent.nova.node_tracker import NodeTracker
 from rtagent.nova.nova_node import NovaNode
 from rtagent.nova.reconciliation import adopt, reconcile
@@ -81,12 +89,9 @@ class UsageTracker(NodeTracker):
         if move is None:
             reverted = reverted_move(context, instance)
             return self._coming_back(instance, reverted, nodename) if reverted else hold
-        if (move.dest_compute, move.dest_node) != (
-            self.host,
-            nodename,
-        ) or instance.instance_type_id != move.old_instance_type_id:
+        if not is_destination(move, self.host, nodename) or has_new_flavor(instance, move):
             return hold
-        if (move.source_compute, move.source_node) == (self.host, nodename):
+        if is_source(move, self.host, nodename):
             instance.revert_migration_context()
             return self._hold(instance, instance.flavor)
         return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
@@ -96,7 +101,7 @@ class UsageTracker(NodeTracker):
 
         :param move: its migration, which has ended.
         """
-        if (move.source_compute, move.source_node) != (self.host, nodename):
+        if not is_source(move, self.host, nodename):
             return None
         return self._hold(instance, instance.old_flavor, prefix="old_")
 
