@@ -28,6 +28,7 @@ from nova.compute import resource_tracker  # noqa: E402
 from nova.virt import fake  # noqa: E402
 
 from rtagent.nova import hook  # noqa: E402
+from tests.nova import flavors  # noqa: E402
 
 RESOURCES = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
 PROJECT = "3f1b1b0e5c0f4d0c8a3f6b0a5c7d9e11"
@@ -145,20 +146,13 @@ class Host:
 
 
 def _flavor() -> Any:
-    return objects.Flavor(
+    return flavors.flavor(
         id=1,
         flavorid="1",
         name="bench",
         vcpus=RESOURCES["VCPU"],
         memory_mb=RESOURCES["MEMORY_MB"],
         root_gb=RESOURCES["DISK_GB"],
-        ephemeral_gb=0,
-        swap=0,
-        rxtx_factor=1.0,
-        vcpu_weight=0,
-        disabled=False,
-        is_public=True,
-        extra_specs={},
     )
 
 

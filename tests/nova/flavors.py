@@ -8,26 +8,34 @@ from nova import exception, objects
 from oslo_utils import uuidutils
 
 
+def flavor(**facts: Any) -> Any:
+    """Return a flavor of one vCPU and no disk, which is not saved. :param facts: what is else."""
+    plain = {
+        "vcpus": 1,
+        "root_gb": 0,
+        "ephemeral_gb": 0,
+        "swap": 0,
+        "rxtx_factor": 1.0,
+        "vcpu_weight": 0,
+        "disabled": False,
+        "is_public": True,
+        "extra_specs": {},
+    }
+    return objects.Flavor(**{**plain, **facts})
+
+
 def flavor_with(ctxt: Any, memory_mb: int, extra_specs: dict[str, str]) -> Any:
-    """Return the flavor of this memory, in MB, with these extra specs."""
+    """Return the saved flavor of this memory, in MB, with these extra specs."""
     specs = "".join(f",{key}={value}" for key, value in sorted(extra_specs.items()))
     name = f"{memory_mb}{specs}"
     try:
         return objects.Flavor.get_by_name(ctxt, name)
     except exception.FlavorNotFoundByName:
-        made = objects.Flavor(
-            ctxt,
+        made = flavor(
+            context=ctxt,
             name=name,
             flavorid=uuidutils.generate_uuid(),
-            vcpus=1,
             memory_mb=memory_mb,
-            root_gb=0,
-            ephemeral_gb=0,
-            swap=0,
-            rxtx_factor=1.0,
-            vcpu_weight=0,
-            disabled=False,
-            is_public=True,
             extra_specs=extra_specs,
         )
         made.create()
