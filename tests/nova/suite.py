@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -78,10 +79,16 @@ def run(results: Path, processes: int, *options: str) -> None:
             listed = Path(directory, "modules")
             listed.write_text("\n".join(part))
             command = [sys.executable, str(RUNNER), *options, str(listed), str(results)]
-            quiet = subprocess.DEVNULL
-            subprocess.run(
-                command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, check=False
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
             )
+        if done.returncode:
+            raise SystemExit(f"{shlex.join(command)} failed: {done.stderr[-2000:]}")
         print(f"{results}: {counts(read(results))}", flush=True)
 
     with ThreadPoolExecutor(processes) as pool:
@@ -117,6 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("results", nargs="?", type=Path, help="a file, one JSON line for each test")
     options = parser.parse_args(arguments)
     if options.compare:
+        for each in options.compare:
+            if not each.exists():
+                parser.error(f"{each} does not exist")
         plain, ours = map(read, options.compare)
         found = list(differences(plain, ours))
         print(
@@ -129,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if found else 0
     if options.results is None:
         parser.error("RESULTS is missing")
+    if not options.results.parent.is_dir():
+        parser.error(f"{options.results.parent} is not a directory")
     run(options.results, options.processes, *(["--plain"] if options.plain else []))
     left = [each for each in read(options.results).values() if each["status"] not in PASSED]
     for each in left:

@@ -38,5 +38,19 @@ def test_the_exit_code_says_whether_there_are_differences(tmp_path, capsys, ours
     assert "without rtagent: 1 passed, 1 skipped" in capsys.readouterr().out
 
 
-def test_a_file_that_does_not_exist_has_no_outcomes(tmp_path):
+def test_a_new_file_has_no_outcomes(tmp_path):
     assert suite.read(tmp_path / "results") == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compare", "{0}/plain", "{0}/ours"], "{0}/plain does not exist"),
+        (["{0}/nowhere/results"], "{0}/nowhere is not a directory"),
+        ([], "RESULTS is missing"),
+    ],
+)
+def test_wrong_files_are_named_before_anything_runs(tmp_path, capsys, arguments, message):
+    with pytest.raises(SystemExit):
+        suite.main([each.format(tmp_path) for each in arguments])
+    assert message.format(tmp_path) in capsys.readouterr().err
