@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from oslo_config import cfg
-from oslo_log import log
 
 from rtagent.nova import releases
 
@@ -13,24 +12,17 @@ def install(options: cfg.ConfigOpts | None = None) -> None:
 
     Nova's files stay as they are: one name of the module `nova.compute.resource_tracker` is set.
 
-    :param options: rtagent's own, of a program that serves the read API and compares the claims
-        with libvirt's domains. None: it does neither.
+    :param options: rtagent's own, of a program that serves the read API and, with native threads,
+        compares the claims with libvirt's domains. None: it does neither.
     :raises UnsupportedNova: the installed Nova is of another release.
     """
     releases.check(releases.installed())
-    from nova import utils
     from nova.compute import resource_tracker
 
     from rtagent.nova.served_tracker import ServedTracker
     from rtagent.nova.tracker import ResourceTracker
 
     resource_tracker.ResourceTracker = ResourceTracker
-    if options is None:
-        return
-    if utils.concurrency_mode_threading():
+    if options is not None:
         ServedTracker.options = options
         resource_tracker.ResourceTracker = ServedTracker
-    else:  # a call of libvirt's would stop all greenlets
-        log.getLogger(__name__).warning(
-            "Without native threads there is no read API, and domains are not compared"
-        )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova import utils
+from oslo_log import log
+
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock
 from rtagent.nova.live_domains import libvirt_of
@@ -12,6 +15,9 @@ from rtagent.nova.node_tracker import CONF
 from rtagent.nova.nova_node import NovaNode
 from rtagent.nova.tracker import ResourceTracker
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
+
+LOG = log.getLogger(__name__)
 
 
 class ServedTracker(ResourceTracker):
@@ -31,8 +37,19 @@ class ServedTracker(ResourceTracker):
         telemetry = Telemetry(SystemClock())
         node = NovaNode(compute_node, settings, telemetry)
         if self._served is None:
-            libvirt = libvirt_of(CONF, settings, telemetry, node)
+            libvirt = _comparable_libvirt(settings, telemetry, node)
             service = NodeService(node, settings, telemetry, libvirt)
             service.start()
             self._served = compute_node.hypervisor_hostname, service
         return node
+
+
+def _comparable_libvirt(
+    settings: Settings, telemetry: Telemetry, node: NovaNode
+) -> LibvirtHypervisor | None:
+    """Return the libvirt whose domains are compared with the claims; None: they are not."""
+    if utils.concurrency_mode_threading():
+        return libvirt_of(CONF, settings, telemetry, node)
+    # A call of libvirt's would stop all greenlets.
+    LOG.warning("Without native threads, claims are not compared with libvirt's domains")
+    return None
