@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import psutil
@@ -105,16 +105,7 @@ class FleetPlacement(Placement):
 
     def __init__(self) -> None:
         super().__init__()
-        self._database_url = ""
         self._read = 0
-
-    def use(self, database_url: str) -> None:
-        """Set the database, which is empty, before the first start."""
-        self._database_url = database_url
-
-    def environment(self) -> Mapping[str, str]:
-        database = {"OS_PLACEMENT_DATABASE__CONNECTION": self._database_url}
-        return {**super().environment(), **database}
 
     def number_of_requests(self) -> int:
         """Return how many requests were served since the first start."""

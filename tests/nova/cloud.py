@@ -100,6 +100,7 @@ class Cloud:
     def __init__(self, directory: Path, rabbitmq: RabbitMQ, mariadb: MariaDB) -> None:
         self._directory, self.instances = directory, directory / "instances"
         self._placement = Placement()
+        self._placement.use(mariadb.create_database())
         self._neutron = Neutron(mariadb.create_database())
         for name in ("locks", "hosts", "instances/_base", "controller", *HOSTS):
             (directory / name).mkdir(parents=True)

@@ -23,7 +23,9 @@ class Request(NamedTuple):
 
 
 class Placement(Server):
-    """Placement on SQLite. The token ``admin`` has the rights of an administrator."""
+    """Placement on SQLite, unless it is given a database of a server: SQLite refuses concurrent
+    writers. The token ``admin`` has the rights of an administrator.
+    """
 
     name = "placement"
     token = "admin"
@@ -32,6 +34,11 @@ class Placement(Server):
         super().__init__()
         self.port = free_port()
         self._access = self.directory / "access"
+        self._database_url = f"sqlite:///{self.directory}/placement.db"
+
+    def use(self, database_url: str) -> None:
+        """Set the database, which is empty, before the first start."""
+        self._database_url = database_url
 
     @property
     def url(self) -> str:
@@ -52,7 +59,7 @@ class Placement(Server):
     def environment(self) -> Mapping[str, str]:
         return {
             "OS_API__AUTH_STRATEGY": "noauth2",
-            "OS_PLACEMENT_DATABASE__CONNECTION": f"sqlite:///{self.directory}/placement.db",
+            "OS_PLACEMENT_DATABASE__CONNECTION": self._database_url,
             "OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP": "true",
             "PYTHONWARNINGS": "ignore",
         }
