@@ -84,6 +84,18 @@ def live_migrate(ctxt: Any, uuid: str, host: str) -> None:
     )
 
 
+def force_down(ctxt: Any, host: str, is_down: bool) -> None:
+    """Let Nova's other services take the compute service of a host for down, or no longer."""
+    compute_api.HostAPI().service_update_by_host_and_binary(
+        ctxt, host, "nova-compute", {"forced_down": is_down}
+    )
+
+
+def evacuate(ctxt: Any, uuid: str) -> None:
+    """Have a server, whose host is down, started on another one from its disk there."""
+    compute_api.API().evacuate(ctxt, _server(ctxt, uuid), host=None, on_shared_storage=True)
+
+
 def _server(ctxt: Any, uuid: str) -> Any:
     return compute_api.API().get(ctxt, uuid, expected_attrs=["flavor", "services"])
 
@@ -96,6 +108,8 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "confirm": confirm,
     "revert": revert,
     "live_migrate": live_migrate,
+    "force_down": force_down,
+    "evacuate": evacuate,
     "servers": cell_rows.servers,
     "nodes": cell_rows.nodes,
 }

@@ -218,3 +218,22 @@ def test_live_migrated_server_runs_on_the_cpus_of_its_new_claim(cloud: Cloud) ->
             assert server not in source.domains()
             wait_agreement(cloud)
         delete(cloud, *servers(cloud))
+
+
+def test_evacuated_server_is_held_at_its_new_host_alone(cloud: Cloud) -> None:
+    one, two = cloud.hosts[ONE], cloud.hosts[TWO]
+    server = build(cloud, "evacuated", ONE, PINNED)
+    one.cut_power()
+    cloud.call("force_down", ONE, True)
+    cloud.call("evacuate", server)
+    wait_for(cloud, server, "active", TWO)
+    (pins,) = held(two, server)
+    assert two.domains() == {server: pins}
+
+    one.start()
+    one.wait_observed()
+    cloud.call("force_down", ONE, False)
+    wait_agreement(cloud)
+    assert (held(one, server), one.domains()) == ([], {})
+    build(cloud, "next", ONE, PINNED)  # the CPU is given again
+    wait_agreement(cloud)

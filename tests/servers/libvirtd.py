@@ -138,6 +138,11 @@ class Libvirtd(Server):
         finally:
             connection.close()
 
+    def cut_power(self) -> None:
+        """End the daemon and all domains at once."""
+        self.kill()
+        self._end_domains()
+
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.directory / "libvirt-sock")) == 0
