@@ -27,7 +27,7 @@ def some(each: int, first: int = 0) -> list[Cut]:
 @pytest.mark.parametrize("database", DATABASES)
 def test_change_is_atomic_and_made_once(daemon_on, database: str, long: bool):
     """Each change occurs on SQLite, and on one of the servers; each point on all three. With the
-    agent in a child process, each occurs at each (`test_boundaries`).
+    agent in a child process, each occurs at each on SQLite (`test_boundaries`).
     """
     few = 2 if database == "sqlite" else 1
     cuts = some(3 * len(NAMES)) if long else some(few, 6 * DATABASES.index(database))
