@@ -17,7 +17,8 @@ class NotifySocket:
         self._socket.bind("\0" + self.address[1:])
         self._lines: list[str] = []
         self._changed = threading.Condition()
-        threading.Thread(target=self._receive, daemon=True).start()
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._thread.start()
 
     @property
     def lines(self) -> list[str]:
@@ -50,14 +51,15 @@ class NotifySocket:
             self._lines.clear()
 
     def close(self) -> None:
+        """Receive no more. Idempotent."""
+        if not self._thread.is_alive():
+            return
+        self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread's wait; close() does not
+        self._thread.join()
         self._socket.close()
 
     def _receive(self) -> None:
-        while True:
-            try:
-                text = self._socket.recv(65536).decode()
-            except OSError:
-                return
+        while text := self._socket.recv(65536):
             with self._changed:
-                self._lines += text.splitlines()
+                self._lines += text.decode().splitlines()
                 self._changed.notify_all()

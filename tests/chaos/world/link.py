@@ -80,7 +80,7 @@ class Link:
 
     def close(self) -> None:
         """Close the port and every connection."""
-        self._server.close()
+        self._run(self._stop_listening())
         self.cut()
 
     def __enter__(self) -> Self:
@@ -124,6 +124,10 @@ class Link:
         self._to_server.set()
         self._to_client.set()
         return await asyncio.start_server(self._accept, sock=listener)
+
+    async def _stop_listening(self) -> None:
+        # In the loop: a connection that ends there at this moment counts the server's connections.
+        self._server.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:

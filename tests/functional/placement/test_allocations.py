@@ -47,12 +47,18 @@ class Cloud:
         }
         default = {"host": node.name, "cpu_allocation_ratio": 64}
         self.daemon = Daemon(directory, url, config={"placement": placement, "DEFAULT": default})
-        self.api = AgentAPI(open_transport(url), node.name, timeout=PATIENCE)
-        self.once = AgentAPI(open_transport(url), node.name, timeout=10, attempts=1)
+        self._transport = open_transport(url)
+        self.api = AgentAPI(self._transport, node.name, timeout=PATIENCE)
+        self.once = AgentAPI(self._transport, node.name, timeout=10, attempts=1)
 
     def start(self, **environment: str) -> None:
         self.daemon.start(**environment).wait_ready()
         self.node.uuid = (self.daemon.directory / "compute_id").read_text().strip()
+
+    def close(self) -> None:
+        self._transport.cleanup()
+        self.daemon.close()
+        self.relay.close()
 
     def set_mode(self, mode: str) -> None:
         """Reload with this ``manage_allocations``."""
@@ -145,8 +151,7 @@ def cloud(server, rabbitmq_server, tmp_path_factory) -> Iterator[Cloud]:
     cloud = Cloud(node, directory / "agent", rabbitmq_server.transport_url)
     cloud.start()
     yield cloud
-    cloud.daemon.close()
-    cloud.relay.close()
+    cloud.close()
 
 
 @pytest.fixture(autouse=True)

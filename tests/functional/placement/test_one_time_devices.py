@@ -53,5 +53,4 @@ def test_a_device_is_reserved_once_its_allocation_is_written(node, rabbitmq_serv
         wait_until(lambda: (allocated(), reserved()) == ({}, 1), PATIENCE)
         wait_until(lambda: not cloud.rows(), PATIENCE)
     finally:
-        cloud.daemon.close()
-        cloud.relay.close()
+        cloud.close()
