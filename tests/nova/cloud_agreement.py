@@ -20,17 +20,21 @@ class AgreeingHost(Protocol):
 
 
 class CallableCloud(Protocol):
-    """A cloud, for tests: its hosts by name, and what nova-api would do."""
-
-    @property
-    def hosts(self) -> Mapping[str, AgreeingHost]: ...
+    """A cloud that does what nova-api would do."""
 
     def call(self, *command: Any) -> Any: ...
 
 
-def wait_agreement(cloud: CallableCloud) -> None:
+class ObservableCloud(CallableCloud, Protocol):
+    """A cloud with its hosts, by name."""
+
+    @property
+    def hosts(self) -> Mapping[str, AgreeingHost]: ...
+
+
+def wait_agreement(cloud: ObservableCloud) -> None:
     """Wait until they agree. :raises AssertionError: they do not, or a CPU is held twice."""
-    wait_none(lambda: disagreements(cloud, cloud.hosts))
+    wait_none(lambda: disagreements(cloud.call, cloud.hosts))
 
 
 def wait_none(find: Callable[[], list[str]]) -> None:
@@ -47,12 +51,13 @@ def wait_none(find: Callable[[], list[str]]) -> None:
         raise AssertionError("\n".join(found)) from error
 
 
-def disagreements(cloud: CallableCloud, hosts: Mapping[str, AgreeingHost]) -> list[str]:
-    """Return on what these hosts of a cloud, Nova's rows and the domains do not agree.
+def disagreements(call: Callable[[str], Any], hosts: Mapping[str, AgreeingHost]) -> list[str]:
+    """Return on what the claims of hosts, Nova's rows and the domains do not agree.
 
+    :param call: of the cloud. :param hosts: by name, or what they had at one moment.
     :raises AssertionError: a CPU is held twice.
     """
-    servers, nodes = cloud.call("servers"), cloud.call("nodes")
+    servers, nodes = call("servers"), call("nodes")
     return [
         f"{name}: {each}"
         for name, host in hosts.items()
