@@ -9,13 +9,14 @@ from pathlib import Path
 from lab.host import Host
 
 DATABASE = "/var/lib/rtagent/rtagent.sqlite"
+SOCKET = "/var/lib/rtagent/rtagent.sock"
 
 # No library for HTTP: its import takes as long as everything else.
 _GET = """
 import socket, sys
 agent = socket.socket(socket.AF_UNIX)
-agent.connect("/var/lib/rtagent/rtagent.sock")
-agent.sendall(f"GET {sys.argv[1]} HTTP/1.0\\r\\n\\r\\n".encode())
+agent.connect(sys.argv[1])
+agent.sendall(f"GET {sys.argv[2]} HTTP/1.0\\r\\n\\r\\n".encode())
 sys.stdout.buffer.write(agent.makefile("rb").read().split(b"\\r\\n\\r\\n", 1)[1])
 """
 
@@ -28,12 +29,12 @@ print(base64.b64encode(gzip.compress(open("/tmp/copy.sqlite", "rb").read(), 1)).
 """
 
 
-def get(host: Host, path: str) -> str:
-    """Return what the read API has at a path: ``/nodes``.
+def get(host: Host, path: str, socket: str = SOCKET) -> str:
+    """Return what the read API has at a path: ``/nodes``. :param socket: where it listens.
 
     :raises CommandFailed: the agent does not listen, or its answer is not whole.
     """
-    return host.output("python3", "-I", "-S", "-c", _GET, path)
+    return host.output("python3", "-I", "-S", "-c", _GET, socket, path)
 
 
 def copy_database(host: Host, to: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lab import machine
@@ -51,18 +53,20 @@ class Host(Server):
         image: Image,
         broker_port: int,
         config: Config,
-        placement_port: int | None = None,
+        servers: Mapping[str, int] = MappingProxyType({}),
+        disks: Sequence[Path] = (),
     ) -> None:
         """:param broker_port: of the broker, on this machine's loopback interface.
         :param config: options of the agent, added to those of the profile.
-        :param placement_port: of Placement, on that interface; None: the host does not reach it.
+        :param servers: the ports of further servers on that interface that the host reaches, by
+            address on the host, such as `machine.PLACEMENT`.
+        :param disks: raw images that the host only reads, ``/dev/vdb`` and following.
         """
         super().__init__()
         self.hostname, self.profile = hostname, profile
         self.guest = Guest(self.directory / "guest.sock")
-        self._image, self._servers = image, {machine.BROKER: broker_port}
-        if placement_port is not None:
-            self._servers[machine.PLACEMENT] = placement_port
+        self._image, self._disks = image, disks
+        self._servers = {machine.BROKER: broker_port, **servers}
         self.libvirt_port = free_port()
         self._uuid = str(uuid.uuid4())
         self._config = _with(profile, config)
@@ -81,7 +85,7 @@ class Host(Server):
         return [
             *("qemu-system-x86_64", "-name", self.hostname, "-uuid", self._uuid),
             *machine.hardware(self.profile),
-            *machine.peripherals(self._servers, self.libvirt_port),
+            *machine.peripherals(self._servers, self.libvirt_port, self._disks),
             *("-acpitable", "file=frequencies.aml"),
             *("-chardev", f"file,id=console,path={self.console},append=on"),
             *("-serial", "chardev:console"),

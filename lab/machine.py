@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from lab.profile import Profile
 
@@ -14,8 +15,8 @@ _ROOT_BUS = "bus=pcie.0"
 NVME = {"vendor_id": "1b36", "product_id": "0010"}
 EDU = {"vendor_id": "1234", "product_id": "11e8"}
 
-#: Addresses of the broker and of Placement on a lab host.
-BROKER, PLACEMENT = "10.0.2.100:5672", "10.0.2.101:8778"
+#: Addresses of servers on a lab host.
+BROKER, PLACEMENT, NEUTRON = "10.0.2.100:5672", "10.0.2.101:8778", "10.0.2.102:9696"
 #: The port at which libvirt listens on a lab host.
 LIBVIRT = 16509
 
@@ -80,13 +81,16 @@ def sriov(profile: Profile) -> dict[str, str | int]:
     }
 
 
-def peripherals(servers: Mapping[str, int], libvirt_port: int) -> list[str]:
-    """Return the arguments that all hosts share: disk, network, and sockets for commands.
+def peripherals(
+    servers: Mapping[str, int], libvirt_port: int, disks: Sequence[Path] = ()
+) -> list[str]:
+    """Return the arguments that all hosts share: disks, network, and sockets for commands.
 
     Paths of sockets are relative to QEMU's directory.
 
     :param servers: the ports of servers on this machine's loopback interface, by address on a host.
     :param libvirt_port: the port of that interface that reaches the host's libvirt, if it listens.
+    :param disks: raw images that the host only reads, ``/dev/vdb`` and following.
     """
     reached = ",".join(
         f"guestfwd=tcp:{address}-cmd:socat STDIO TCP:127.0.0.1:{port}"
@@ -98,6 +102,7 @@ def peripherals(servers: Mapping[str, int], libvirt_port: int) -> list[str]:
         # Data that the guest has flushed is in the file and survives the end of QEMU.
         *("-drive", "file=disk.qcow2,if=none,id=disk,cache=writeback"),
         *("-device", f"virtio-blk-pci,drive=disk,{_ROOT_BUS}"),
+        *_read_only(disks),
         # A restricted network: the guest reaches only these servers.
         *("-netdev", f"user,id=net,restrict=on,ipv6=off,{reached},{libvirt}"),
         *("-device", f"virtio-net-pci,netdev=net,{_ROOT_BUS}"),
@@ -106,6 +111,13 @@ def peripherals(servers: Mapping[str, int], libvirt_port: int) -> list[str]:
         *("-device", "virtserialport,chardev=guest,name=org.qemu.guest_agent.0"),
         *("-qmp", "unix:monitor.sock,server=on,wait=off"),
     ]
+
+
+def _read_only(disks: Sequence[Path]) -> Iterator[str]:
+    for number, file in enumerate(disks):
+        name = f"read{number}"
+        yield from ("-drive", f"file={file},if=none,id={name},format=raw,readonly=on")
+        yield from ("-device", f"virtio-blk-pci,drive={name},{_ROOT_BUS}")
 
 
 def kernel_line(profile: Profile, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nova import exception, objects
 from nova.compute import task_states
+from nova.objects import fields
 
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
@@ -76,6 +77,13 @@ def is_source(migration: Any, host: str, nodename: str) -> bool:
 def is_destination(migration: Any, host: str, nodename: str) -> bool:
     """Return whether a migration comes to a node."""
     return bool((migration.dest_compute, migration.dest_node) == (host, nodename))
+
+
+def is_evacuated_to(migration: Any, host: str, nodename: str) -> bool:
+    """Return whether a migration is an evacuation to a node that goes on."""
+    kind, status = migration.migration_type, migration.status
+    goes_on = (kind, status) == (fields.MigrationType.EVACUATION, "pre-migrating")
+    return goes_on and is_destination(migration, host, nodename)
 
 
 def has_new_flavor(instance: Any, migration: Any) -> bool:

@@ -14,6 +14,7 @@ from rtagent.nova.holds import (
     end_here,
     has_new_flavor,
     is_destination,
+    is_evacuated_to,
     is_source,
     move_of,
     reverted_move,
@@ -47,17 +48,18 @@ class UsageTracker(NodeTracker):
         super()._update_usage_from_migrations(context, migrations, nodename)
         holds, self._holds = self._holds, None
         node = self.nodes[nodename]
-        holds.extend(self._arrived(context, node, {hold.owner_id for hold in holds}))
+        holds.extend(self._arrived(context, node, migrations, {hold.owner_id for hold in holds}))
         reconcile(node, holds)
         if self._has_devices(node):
             here = {hold.owner_id: hold.instance for hold in holds if hold.prefix is None}
             self._rows.repair(node, here)
 
-    def _arrived(self, context: Any, node: NovaNode, held: Set[str]) -> Iterator[Hold]:
-        """Yield the holds of instances that have come here in the meantime, or are coming back.
+    def _arrived(
+        self, context: Any, node: NovaNode, migrations: Iterable[Any], held: Set[str]
+    ) -> Iterator[Hold]:
+        """Yield the holds of instances that have claims here, and that Nova has not listed.
 
-        When Nova read the instances of the host, they were elsewhere, and when it read the
-        migrations, theirs had ended.
+        :param held: the uuids of those that it has.
         """
         nodename = node.state.node.hypervisor_hostname
         for uuid in set(node.state.owners) - held:
@@ -65,15 +67,32 @@ class UsageTracker(NodeTracker):
                 instance = objects.Instance.get_by_uuid(context, uuid, _EXPECTED)
             except exception.InstanceNotFound:
                 continue
-            hold: Hold | None = None
-            if move := reverted_move(context, instance):
-                hold = self._coming_back(instance, move, nodename)
-            elif (instance.host, instance.node) == (self.host, nodename) and not _is_gone(instance):
-                hold = self._hold(instance, instance.flavor)
-            if hold is not None:
+            hold = self._unlisted(context, instance, migrations, nodename)
+            if hold is None:
+                continue
+            if hold.migration is None:
                 # Nova frees the devices of instances that are not in its list.
                 self._listed.objects.append(instance)
-                yield hold
+            yield hold
+
+    def _unlisted(
+        self, context: Any, instance: Any, migrations: Iterable[Any], nodename: str
+    ) -> Hold | None:
+        """Return what an instance has here that Nova has not listed; None: nothing.
+
+        It may have come here in the meantime: when Nova read the instances of the host, it was
+        elsewhere, and when Nova read the migrations, its own had ended. It may be coming back. Or
+        it is evacuated: when it runs here, Nova first ends its task, and then notes that it is
+        here; in between its audits count it nowhere.
+        """
+        if reverted := reverted_move(context, instance):
+            return self._coming_back(instance, reverted, nodename)
+        if (instance.host, instance.node) == (self.host, nodename):
+            return None if _is_gone(instance) else self._hold(instance, instance.flavor)
+        move = move_of(instance, migrations)
+        if move is None or not is_evacuated_to(move, self.host, nodename):
+            return None
+        return self._hold(instance, instance.flavor, move, "new_")
 
     def _before_the_end(
         self, context: Any, hold: Hold, migrations: Iterable[Any], nodename: str

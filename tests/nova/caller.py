@@ -84,16 +84,16 @@ def live_migrate(ctxt: Any, uuid: str, host: str) -> None:
     )
 
 
+def evacuate(ctxt: Any, uuid: str) -> None:
+    """Have a server built again on another host, because its own is down."""
+    compute_api.API().evacuate(ctxt, _server(ctxt, uuid), host=None, on_shared_storage=None)
+
+
 def force_down(ctxt: Any, host: str, is_down: bool) -> None:
-    """Let Nova's other services take the compute service of a host for down, or no longer."""
+    """Declare a host to be down, or no longer."""
     compute_api.HostAPI().service_update_by_host_and_binary(
         ctxt, host, "nova-compute", {"forced_down": is_down}
     )
-
-
-def evacuate(ctxt: Any, uuid: str) -> None:
-    """Have a server, whose host is down, started on another one from its disk there."""
-    compute_api.API().evacuate(ctxt, _server(ctxt, uuid), host=None, on_shared_storage=True)
 
 
 def _server(ctxt: Any, uuid: str) -> Any:
@@ -108,8 +108,8 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
     "confirm": confirm,
     "revert": revert,
     "live_migrate": live_migrate,
-    "force_down": force_down,
     "evacuate": evacuate,
+    "force_down": force_down,
     "servers": cell_rows.servers,
     "nodes": cell_rows.nodes,
 }

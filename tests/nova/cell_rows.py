@@ -27,9 +27,13 @@ def servers(ctxt: Any) -> list[dict[str, Any]]:
 
 
 def nodes(ctxt: Any) -> dict[str, dict[str, Any]]:
-    """Return what the row of each host says is used."""
+    """Return what the row of each host says is used. ``devices``: the owners of PCI devices."""
     return {
-        each.host: {"pins": _pinned(each), "memory_mb": each.memory_mb_used}
+        each.host: {
+            "pins": _pinned(each),
+            "memory_mb": each.memory_mb_used,
+            "devices": _owners(there, each),
+        }
         for there in _cells(ctxt)
         for each in objects.ComputeNodeList.get_all(there)
     }
@@ -49,3 +53,8 @@ def _pins(topology: Any) -> list[int]:
 def _pinned(node: Any) -> list[int]:
     cells = objects.NUMATopology.obj_from_db_obj(node.numa_topology).cells
     return sorted(cpu for cell in cells for cpu in cell.pinned_cpus)
+
+
+def _owners(there: Any, node: Any) -> dict[str, str]:
+    devices = objects.PciDeviceList.get_by_compute_node(there, node.id)
+    return {each.address: each.instance_uuid for each in devices if each.instance_uuid}

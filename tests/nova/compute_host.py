@@ -22,7 +22,7 @@ from tests.servers.libvirtd import MigratingLibvirtd
 
 PROGRAMS = Path(__file__).resolve().parents[2] / ".venv-nova/bin"
 #: Seconds that a program of Nova's may take to start, and a step of a server.
-PATIENCE = 300.0
+PATIENCE = 600.0
 #: Seconds between two looks at the cloud, which has a part of the CPUs only.
 PAUSE = 0.3
 #: An address of the loopback interface for migrations. Libvirt refuses 127.0.0.1.
@@ -121,15 +121,20 @@ class ComputeHost:
 
     def domains(self) -> dict[str, list[int]]:
         """Return the host CPUs that the vCPUs of each running domain are pinned to, by uuid."""
-        connection = libvirt.open(self.libvirtd.uri)
-        found = {}
-        try:
-            for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-                with contextlib.suppress(libvirt.libvirtError):  # it has ended since
-                    found[domain.UUIDString()] = _pins(ElementTree.fromstring(domain.XMLDesc()))
-        finally:
-            connection.close()
-        return found
+        return {uuid: pins_of_domain(each) for uuid, each in documents(self.libvirtd.uri).items()}
+
+
+def documents(uri: str) -> dict[str, ElementTree.Element]:
+    """Return the documents of the running domains, by uuid. :param uri: of the hypervisor."""
+    connection = libvirt.open(uri)
+    found = {}
+    try:
+        for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+            with contextlib.suppress(libvirt.libvirtError):  # it has ended since
+                found[domain.UUIDString()] = ElementTree.fromstring(domain.XMLDesc())
+    finally:
+        connection.close()
+    return found
 
 
 def pins_of(claim: Any) -> list[int]:
@@ -138,7 +143,9 @@ def pins_of(claim: Any) -> list[int]:
     return sorted(cpu for cell in cells for cpu in cell["cpu_pinning"].values())
 
 
-def _pins(domain: ElementTree.Element) -> list[int]:
-    """A vCPU without a CPU of its own may run on any of several, for example "0-1"."""
+def pins_of_domain(domain: ElementTree.Element) -> list[int]:
+    """Return the host CPUs of a domain's vCPUs. One without a CPU of its own may run on any of
+    several, for example "0-1", and is left out.
+    """
     sets = (pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin"))
     return sorted(int(cpus) for cpus in sets if cpus.isdigit())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import fixtures
-from nova import objects
+from nova import context, objects
 from nova.compute import manager
 from nova.tests.fixtures import libvirt as fakelibvirt
 
@@ -53,6 +53,40 @@ class ArrivalTest(AuditCase):
             self._run_periodics()
         self.assertEqual(1, len(before))
         self.assertEqual(before, self._held())
+
+
+class EvacuationAuditTest(AuditCase):
+    """A pinned server with a device is evacuated. When it runs, Nova first ends its task, and then
+    notes that it is on its new host, which is audited in between.
+    """
+
+    # Later ones stop the server at the destination.
+    microversion = "2.94"
+
+    def test_the_claim_of_a_server_that_runs_already_stays(self) -> None:
+        for host in ("compute1", "compute2"):
+            self._start(host)
+        flavor = self._create_flavor(memory_mb=2048, extra_spec=PINNED)
+        server = self._create_server(flavor_id=flavor, networks="none", host="compute1")
+        self.computes["compute1"].stop()
+        (service,) = self.api.get_services(host="compute1", binary="nova-compute")
+        self.api.put_service(service["id"], {"forced_down": True})
+
+        there = self.computes["compute2"].manager
+        states: list[Held] = []
+        finish = type(there.rt).finish_evacuation
+
+        def audited(*arguments: Any) -> Any:
+            states.append(self._held())
+            there.update_available_resource(context.get_admin_context())
+            states.append(self._held())
+            return finish(*arguments)
+
+        self.useFixture(fixtures.MockPatchObject(type(there.rt), "finish_evacuation", audited))
+        self._evacuate_server(server, expected_host="compute2", expected_state="ACTIVE")
+        before, after = states
+        self.assertEqual(2, len(before))
+        self.assertEqual(before, after)
 
 
 class MoveAuditTest(AuditCase):

@@ -7,20 +7,19 @@ hosts' cache has the image, and the servers have no ports, because no agent woul
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.nova.cloud import IMAGE, Cloud
+from tests.nova.cloud import Cloud
 from tests.nova.cloud_agreement import wait_agreement
-from tests.nova.compute_host import PATIENCE, PAUSE, ComputeHost, pins_of
+from tests.nova.compute_host import PATIENCE
+from tests.nova.steps import LARGE, SMALL, build, delete, held, order, servers, wait_for, wait_held
 from tests.servers import MariaDB, RabbitMQ
 from tests.servers.daemon import wait_until
 
 pytestmark = pytest.mark.timeout(1800)
 
 PINNED = {"hw:cpu_policy": "dedicated"}
-SMALL, LARGE = 64, 96  # MB
 #: The first has one CPU for pinned servers, and one for others; the second has two for pinned ones.
 ONE, TWO = "compute1", "compute2"
 
@@ -48,45 +47,6 @@ def cloud(running_cloud: Cloud) -> Iterator[Cloud]:
     running_cloud.delete_allocations()
 
 
-def build(cloud: Cloud, name: str, host: str, extra_specs: dict[str, str]) -> str:
-    uuid: str = cloud.call("build", IMAGE, name, host, SMALL, extra_specs)
-    wait_for(cloud, uuid, "active", host)
-    return uuid
-
-
-def delete(cloud: Cloud, *uuids: str) -> None:
-    for uuid in uuids:
-        cloud.call("delete", uuid)
-    wait_until(lambda: servers(cloud).keys().isdisjoint(uuids), PATIENCE, PAUSE)
-
-
-def wait_for(cloud: Cloud, uuid: str, vm_state: str, host: str | None) -> None:
-    """Wait until a server is in a state on a host, and Nova is not at work on it."""
-
-    def is_there() -> bool:
-        server = servers(cloud).get(uuid)
-        if server is None:
-            return False  # the scheduler is at work on it
-        assert server["vm_state"] in (vm_state, "building", "active", "resized"), str(server)
-        return (server["vm_state"], server["host"], server["task_state"]) == (vm_state, host, None)
-
-    wait_until(is_there, PATIENCE, PAUSE)
-
-
-def servers(cloud: Cloud) -> dict[str, Any]:
-    return {each["uuid"]: each for each in cloud.call("servers")}
-
-
-def held(host: ComputeHost, uuid: str) -> list[list[int]]:
-    """Return the CPUs of each claim of a server on a host."""
-    return [pins_of(each) for each in host.claims() if each["owner_id"] == uuid]
-
-
-def wait_held(host: ComputeHost, uuid: str, *pins: list[int]) -> None:
-    """Wait until a server has just these claims on a host."""
-    wait_until(lambda: held(host, uuid) == list(pins), PATIENCE)
-
-
 def test_servers_are_built_and_survive_kills_of_nova_compute(cloud: Cloud) -> None:
     one = cloud.hosts[ONE]
     pinned = build(cloud, "pinned", ONE, PINNED)
@@ -97,13 +57,13 @@ def test_servers_are_built_and_survive_kills_of_nova_compute(cloud: Cloud) -> No
     names = [f"plain-{number}" for number in range(3)]
     one.compute.start()
     for name in names:
-        cloud.call("build", IMAGE, name, ONE, SMALL, {})
+        order(cloud, name, ONE, {})
     one.compute.kill()  # in the middle of the builds, or before them
     one.compute.start()
     one.wait_observed()
 
     assert pinned in one.domains()
-    refused = cloud.call("build", IMAGE, "second", ONE, SMALL, PINNED)
+    refused = order(cloud, "second", ONE, PINNED)
     wait_for(cloud, refused, "error", None)  # the CPU is not given twice
     assert held(one, refused) == []
     last = build(cloud, "last", ONE, {})
@@ -118,7 +78,7 @@ def test_the_cpu_of_a_deleted_server_is_given_again(cloud: Cloud) -> None:
     wait_agreement(cloud)
     (pins,) = held(two, first)
     assert [pins, *held(two, second)] in ([[0], [1]], [[1], [0]])
-    refused = cloud.call("build", IMAGE, "refused", TWO, SMALL, PINNED)
+    refused = order(cloud, "refused", TWO, PINNED)
     wait_for(cloud, refused, "error", None)
 
     delete(cloud, first)

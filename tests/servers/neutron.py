@@ -39,12 +39,12 @@ class Neutron(Server):
 
     def __init__(self, database: str) -> None:
         super().__init__()
-        self._database, self._port = database, free_port()
+        self._database, self.port = database, free_port()
         self._config = self.directory / "neutron.conf"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
         self._config.write_text(
@@ -58,7 +58,7 @@ class Neutron(Server):
             str(ENVIRONMENT / "bin/python"),
             "-P",  # or else neutron.py of this directory would be imported as `neutron`
             str(Path(__file__).with_name("neutron_app.py")),
-            str(self._port),
+            str(self.port),
             str(self._config),
         ]
 
@@ -66,4 +66,4 @@ class Neutron(Server):
         return {"PYTHONWARNINGS": "ignore"}
 
     def answers(self) -> bool:
-        return accepts(self._port)
+        return accepts(self.port)

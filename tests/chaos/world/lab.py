@@ -71,7 +71,7 @@ class LabWorld(World):
             built,
             self.link(name, "broker").port,
             _merged(config, self._common(name), endpoint),
-            self.link(name, "placement").port,
+            {machine.PLACEMENT: self.link(name, "placement").port},
         )
         self._open.callback(host.close)
         return host

@@ -1,6 +1,7 @@
 """Arguments of QEMU and of the kernel for a profile."""
 
 import base64
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,15 @@ def test_a_host_reaches_the_servers_that_are_named_and_no_other():
         f"guestfwd=tcp:{address}-cmd:socat STDIO TCP:127.0.0.1:{port}"
         for address, port in ((machine.BROKER, 5001), (machine.PLACEMENT, 5002))
     ]
+
+
+def test_further_disks_are_only_read():
+    arguments = machine.peripherals({}, 5003, [Path("/nova.raw"), Path("/other.raw")])
+    drives = [each.split(",") for each in arguments if each.startswith("file=")]
+    own, *more = drives
+    assert own[0] == "file=disk.qcow2" and "readonly=on" not in own
+    assert [each[0] for each in more] == ["file=/nova.raw", "file=/other.raw"]
+    assert all({"format=raw", "readonly=on"} <= set(each) for each in more)
 
 
 def test_a_file_at_boot_is_what_systemd_unescapes():
