@@ -34,9 +34,9 @@ def test_change_is_atomic_and_made_once(daemon_on, database: str, long: bool):
     cut_off_each(daemon_on(database), cuts)
 
 
-@pytest.mark.parametrize("database", DATABASES)
-def test_killed_enrolment_leaves_the_node_to_the_next_start(daemon_on, database: str):
-    scenario = daemon_on(database)
+def test_killed_enrolment_leaves_the_node_to_the_next_start(daemon_on):
+    """With the agent in a child process, on each kind of database (`test_boundaries`)."""
+    scenario = daemon_on("sqlite")
     enrolments(scenario, points("enroll"))
     file = scenario.home.daemon.directory / "compute_id"
     assert scenario.check_database().node["uuid"] == file.read_text().strip()
