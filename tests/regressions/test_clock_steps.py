@@ -33,7 +33,7 @@ DAYS = timedelta(days=2)
 
 @pytest.fixture
 def engine(database_url: str) -> Engine:
-    engine = open_engine(database_url, 5)
+    engine = open_engine(database_url, 30)
     migrate.sync(engine)
     return engine
 

@@ -27,7 +27,7 @@ PARTS = ("durability", "heartbeat", "store")
 
 @contextmanager
 def opened(url: str, **options: bool) -> Iterator[Engine]:
-    engine = open_engine(url, 5, **options)
+    engine = open_engine(url, 30, **options)
     yield engine
     engine.dispose()
 

@@ -37,7 +37,7 @@ def test_migrations_create_the_same_collations_fractions_and_keys(
     database_url: str, another_url: str
 ):
     """What alembic does not compare: collations, fractions of seconds, keys and their names."""
-    migrated, made = open_engine(database_url, 30), open_engine(another_url, 5)
+    migrated, made = open_engine(database_url, 30), open_engine(another_url, 30)
     migrate.sync(migrated)
     metadata.create_all(made)
     assert described(migrated) == described(made)
