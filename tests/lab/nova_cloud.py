@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,15 +62,6 @@ class NovaCloud:
         for host in self.hosts.values():
             if host.host.running:
                 host.suspend_domains()
-
-    @contextmanager
-    def forced_down(self, name: str) -> Iterator[None]:
-        """Declare a host to be down for the length of the block: no server is built there."""
-        self.call("force_down", name, True)
-        try:
-            yield
-        finally:
-            self.call("force_down", name, False)
 
 
 def at_once(step: Callable[[NovaHost], T], hosts: Mapping[str, NovaHost]) -> dict[str, T]:

@@ -16,7 +16,7 @@ from tests.lab.nova_cloud import NovaCloud
 from tests.lab.nova_host import FUNCTIONS, PINNED_CPUS, SOCKET, STATE, NovaHost
 from tests.nova import steps
 from tests.nova.compute_host import PATIENCE, PAUSE
-from tests.nova.steps import LARGE, SMALL, delete, order, servers, wait_for
+from tests.nova.steps import LARGE, SMALL, delete, forced_down, order, servers, wait_for
 from tests.servers import MariaDB, RabbitMQ
 from tests.servers.daemon import wait_until
 
@@ -123,7 +123,7 @@ def test_the_devices_of_a_deleted_server_are_given_again(cloud: NovaCloud) -> No
 def test_a_resize_on_one_host_holds_both_devices_until_it_ends(cloud: NovaCloud) -> None:
     one = cloud.hosts[ONE]
     server = build(cloud, "resized", WITH_ONE)
-    with cloud.forced_down(TWO):
+    with forced_down(cloud, TWO):
         for memory_mb, end in ((LARGE, "confirm"), (SMALL, "revert")):
             (old,) = one.look().held(server)
             cloud.call("resize", server, memory_mb, WITH_ONE)
@@ -154,7 +154,7 @@ def test_claims_agree_after_a_kill_in_a_build_and_in_a_resize(cloud: NovaCloud) 
     assert one.look().claims() == []
 
     second = build(cloud, "resized", WITH_ONE)
-    with cloud.forced_down(TWO):
+    with forced_down(cloud, TWO):
         cloud.call("resize", second, LARGE, WITH_ONE)
         wait_marked(cloud, second, 2)
         restart(cloud)
@@ -169,7 +169,7 @@ def test_the_device_of_an_evacuated_server_is_given_again_when_its_host_returns(
     one, two = cloud.hosts[ONE], cloud.hosts[TWO]
     server = build(cloud, "evacuated", WITH_ONE)
     one.host.kill()
-    with cloud.forced_down(ONE):
+    with forced_down(cloud, ONE):
         # As if the hosts shared this directory; or else Nova asks the image service for the image.
         two.host.output("mkdir", f"{STATE}/instances/{server}")
         cloud.call("evacuate", server)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.nova.cloud_agreement import AgreeingHost, CallableCloud
@@ -30,6 +32,16 @@ def delete(cloud: CallableCloud, *uuids: str) -> None:
     for uuid in uuids:
         cloud.call("delete", uuid)
     wait_until(lambda: servers(cloud).keys().isdisjoint(uuids), PATIENCE, PAUSE)
+
+
+@contextmanager
+def forced_down(cloud: CallableCloud, host: str) -> Iterator[None]:
+    """Declare a host to be down for the length of the block: no server is built there."""
+    cloud.call("force_down", host, True)
+    try:
+        yield
+    finally:
+        cloud.call("force_down", host, False)
 
 
 def wait_for(cloud: CallableCloud, uuid: str, vm_state: str, host: str | None) -> None:

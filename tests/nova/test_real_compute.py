@@ -13,7 +13,18 @@ import pytest
 from tests.nova.cloud import Cloud
 from tests.nova.cloud_agreement import wait_agreement
 from tests.nova.compute_host import PATIENCE
-from tests.nova.steps import LARGE, SMALL, build, delete, held, order, servers, wait_for, wait_held
+from tests.nova.steps import (
+    LARGE,
+    SMALL,
+    build,
+    delete,
+    forced_down,
+    held,
+    order,
+    servers,
+    wait_for,
+    wait_held,
+)
 from tests.servers import MariaDB, RabbitMQ
 from tests.servers.daemon import wait_until
 
@@ -184,15 +195,14 @@ def test_evacuated_server_is_held_at_its_new_host_alone(cloud: Cloud) -> None:
     one, two = cloud.hosts[ONE], cloud.hosts[TWO]
     server = build(cloud, "evacuated", ONE, PINNED)
     one.cut_power()
-    cloud.call("force_down", ONE, True)
-    cloud.call("evacuate", server)
-    wait_for(cloud, server, "active", TWO)
-    (pins,) = held(two, server)
-    assert two.domains() == {server: pins}
+    with forced_down(cloud, ONE):
+        cloud.call("evacuate", server)
+        wait_for(cloud, server, "active", TWO)
+        (pins,) = held(two, server)
+        assert two.domains() == {server: pins}
 
-    one.start()
-    one.wait_observed()
-    cloud.call("force_down", ONE, False)
+        one.start()
+        one.wait_observed()
     wait_agreement(cloud)
     assert (held(one, server), one.domains()) == ([], {})
     build(cloud, "next", ONE, PINNED)  # the CPU is given again
