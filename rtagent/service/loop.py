@@ -34,9 +34,14 @@ class Backoff:
         self._first, self._last, self._jitter = first, last, jitter
         self._next = first
 
-    def pause(self) -> float:
-        """Return the seconds to wait after one more failure."""
-        pause, self._next = self._next, min(self._next * 2, self._last)
+    def pause(self, at_least: float = 0.0) -> float:
+        """Return the seconds to wait after one more failure.
+
+        :param at_least: seconds of the pause before it is shortened, even if that is longer than
+            the longest pause.
+        """
+        pause = max(self._next, at_least)
+        self._next = min(pause * 2, self._last)
         return pause * (1 + self._jitter()) / 2
 
     def reset(self) -> None:

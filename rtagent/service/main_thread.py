@@ -52,6 +52,12 @@ Event = str | RtAgentError
 #: The order in which events are taken: a stop first, then an error.
 _ORDER = (STOP, RtAgentError, READY, DESCRIBE, RELOAD)
 
+#: The pause after an attempt is so many times as long as the attempt. If a database is too slow for
+#: all agents that start at the same moment, it so has to answer only some of them at a time.
+SPREAD = 4
+#: Seconds of the longest pause after a slow attempt.
+LONGEST = 30.0
+
 _T = TypeVar("_T")
 
 
@@ -133,6 +139,7 @@ class Startup:
         backoff = Backoff()
         while True:
             self._pause(0.0, f"waiting for {what}")  # a stop is not delayed by an attempt
+            began = self._clock.monotonic()
             try:
                 return attempt()
             except StoreDamaged:
@@ -142,7 +149,8 @@ class Startup:
                 waiting = f"waiting for {missing}: {error.message}"
                 self._notifier.status(waiting)
                 self._reporter.log("warning", waiting)
-            self._pause(backoff.pause(), waiting)
+            attempted = self._clock.monotonic() - began
+            self._pause(backoff.pause(min(SPREAD * attempted, LONGEST)), waiting)
 
     def _pause(self, seconds: float, doing: str) -> None:
         """React to events for so many seconds; with 0, only to the most urgent one."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import StoreUnavailable, TrackerBusy, WriterFenced
 from rtagent.service.context import NodeContext
-from rtagent.service.loop import Backoff, Rest, every
+from rtagent.service.loop import LAST, Backoff, Rest, every
 
 #: Seconds between two turns at most.
 INTERVAL = 10.0
@@ -52,8 +52,11 @@ class Recovery:
         return self._recover() if self._tracker.stale else self._set_policy()
 
     def _recover(self) -> Rest:
+        clock = self._context.clock
+        began = clock.monotonic()
         if not self._tracker.recover():
-            return every(self._backoff.pause())
+            # A store that is slow to fail is given time, because all its agents try again.
+            return every(self._backoff.pause(min(clock.monotonic() - began, LAST)))
         self._backoff.reset()
         self._context.events.returned()
         return every(0.0)

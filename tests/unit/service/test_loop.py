@@ -103,6 +103,14 @@ def test_back_off_doubles_up_to_its_maximum_and_resets():
     assert backoff.pause() == 1.0
 
 
+def test_pause_can_be_longer_than_the_next_one():
+    backoff = Backoff(first=1.0, last=10.0, jitter=lambda: 1.0)
+
+    assert [backoff.pause(at_least) for at_least in (4.0, 4.0, 20.0, 0.0)] == [4.0, 8.0, 20.0, 10.0]
+    backoff.reset()
+    assert backoff.pause(0.5) == 1.0
+
+
 def test_pauses_of_many_agents_differ():
     pauses = [Backoff(first=1.0).pause() for _ in range(100)]
 

@@ -14,6 +14,7 @@ from rtagent.service.main_thread import (
 )
 from rtagent.service.systemd import Notifier
 from tests.support.hosts import ManualClock, uid
+from tests.support.pauses import assert_pauses
 from tests.unit.service.conftest import Notes
 
 
@@ -23,6 +24,20 @@ class HastyClock(ManualClock):
     def monotonic(self):
         self.advance(3600)
         return super().monotonic()
+
+
+class PassingEvents(EventQueue):
+    """A queue whose waits pass on a clock, and take no real time. :ivar waits: in seconds."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock, self.waits = clock, []
+
+    def get(self, timeout):
+        self.clock.advance(timeout)
+        if timeout:
+            self.waits.append(timeout)
+        return super().get(0)
 
 
 @pytest.fixture
@@ -53,6 +68,22 @@ def test_attempt_is_repeated_until_it_succeeds(startup, notes):
     assert startup(HastyClock()).wait_for("the hypervisor", attempt) == "here"
     assert [level for level, _ in notes.sentences] == ["warning"] * 2
     assert notes.sentences[0][1].startswith("waiting for the hypervisor: ")
+
+
+def test_attempt_that_is_slow_to_fail_is_repeated_after_a_long_pause(notes):
+    """Agents that all start at once must not keep a slow database busy with attempts in vain."""
+    clock = ManualClock()
+    events, attempts = PassingEvents(clock), []
+
+    def attempt():
+        clock.advance(3.0)
+        attempts.append("")
+        if len(attempts) < 3:
+            raise HypervisorUnavailable("no")
+
+    Startup(events, Notifier(), clock, notes).wait_for("the database", attempt)
+
+    assert_pauses(events.waits, 12.0, 12.0)
 
 
 def test_signal_to_stop_ends_the_wait(startup, events):

@@ -38,6 +38,18 @@ def test_tracker_is_recovered_with_back_off(world, recovery):
     assert world.tracker.instance_claim(request(), call())
 
 
+def test_store_that_is_slow_to_fail_is_given_time(world, recovery):
+    go_down(world)
+
+    def slowly():
+        world.clock.advance(6.0)
+        return StoreUnavailable()
+
+    world.store.fail(slowly, times=None, on=("reload",))
+
+    assert_pauses([recovery.turn().at_least for _ in range(2)], 6.0, 10.0)
+
+
 def test_changed_policy_is_written_once(world, recovery):
     world.configure(reserved_host_memory_mb=512)
     before = world.store.calls["commit"]
