@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
 from cliff.formatters.base import ListFormatter
 from stevedore import ExtensionManager
 
@@ -33,10 +32,12 @@ from rtagent.errors import (
     InvalidRequest,
 )
 from rtagent.model.claim import ATTACH, Claim
+from rtagent.model.converter import Converter
 
 _Document = Mapping[str, Any]
 
 REASON_COLUMNS = ("resource", "requested", "available", "unit", "where", "code")
+_claims = Converter(Claim, strict=False, str_keys=True)
 
 
 def _field(name: str) -> Callable[[_Document], Any]:
@@ -314,4 +315,4 @@ def _row(claim: _Document) -> Row:
 
 
 def _claim(document: _Document) -> Claim:
-    return msgspec.convert(document, Claim, strict=False, str_keys=True)
+    return _claims.convert(document)

@@ -16,6 +16,7 @@ from rtagent.cmd.exit_codes import Exit
 from rtagent.cmd.output import Lines, OrEmpty
 from rtagent.errors import AgentUnreachable, ClaimConflict, InvalidRequest, RtAgentError
 from rtagent.model.base import Uuid
+from rtagent.model.converter import Converter
 from rtagent.model.flavor import Flavor
 
 COLUMNS = (
@@ -25,6 +26,8 @@ COLUMNS = (
 ADOPTED, WOULD_BE, NOT_ADOPTED, HAS_CLAIM = "adopted", "would be adopted", "not adopted", "claimed"
 #: Where the flavors are, if not in a file.
 DOMAIN = "domain"
+_uuids = Converter(Uuid)
+_flavors_by_domain = Converter(dict[Uuid, Flavor])
 _NO_CLAIM: Mapping[str, Any] = {"instance": {}, "flavor": {}, "pci": (), "resources": ()}
 
 
@@ -132,7 +135,7 @@ def _check(arguments: argparse.Namespace) -> None:
         mistakes.append({"path": "UUID", "message": rule})
     for domain in arguments.domains:
         try:
-            msgspec.convert(domain, Uuid)
+            _uuids.convert(domain)
         except msgspec.ValidationError:
             mistakes.append({"path": domain, "message": "is not a uuid in lower case"})
     if mistakes:
@@ -145,7 +148,7 @@ def _flavors(where: str) -> Mapping[str, Flavor]:
         return {}
     try:
         document = yaml.safe_load(Path(where).read_text())
-        return msgspec.convert(document, dict[Uuid, Flavor])
+        return _flavors_by_domain.convert(document)
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         message = " ".join(str(error).split())
         raise InvalidRequest(

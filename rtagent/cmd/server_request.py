@@ -11,6 +11,7 @@ import msgspec
 
 from rtagent.cmd.claim_request import FLAVOR, fields, mapping, pair
 from rtagent.errors import InvalidRequest
+from rtagent.model.converter import Converter
 from rtagent.model.flavor import Flavor
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.schema_errors import schema_errors
@@ -140,7 +141,7 @@ def _hints(pairs: Any) -> dict[str, Any]:
 
 def _checked(method: str, document: Mapping[str, Any], type_: Any, root: str) -> Any:
     try:
-        return msgspec.convert(document, type_)
+        return Converter(type_).convert(document)
     except msgspec.ValidationError as refusal:
         found = schema_errors(msgspec.json.schema(type_), document) or [("$", str(refusal))]
         errors = [

@@ -12,6 +12,7 @@ from oslo_context.context import RequestContext
 from rtagent.conductor.errors import InvalidReply
 from rtagent.errors import AgentUnreachable
 from rtagent.model.base import Value
+from rtagent.model.converter import Converter
 from rtagent.model.request_spec import RequestSpec
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.scheduler_client import SchedulerAPI
@@ -90,13 +91,16 @@ class _Reply(Value, frozen=True):
     selections: tuple[Selections, ...]
 
 
+_replies = Converter(_Reply, strict=False, str_keys=True)
+
+
 def selections_of(reply: object, instance_uuids: Sequence[str]) -> Sequence[Selections]:
     """Return the selections of a scheduler's reply.
 
     :raises InvalidReply: it does not have its form, or is about other instances.
     """
     try:
-        found = msgspec.convert(reply, _Reply, strict=False, str_keys=True).selections
+        found = _replies.convert(reply).selections
     except msgspec.ValidationError as error:
         why = str(error)
     else:

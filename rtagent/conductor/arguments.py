@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import DOMAIN_NAME, Document, Uuid
+from rtagent.model.converter import Converter
 from rtagent.model.schema_errors import schema_errors
 
 DomainName = Annotated[str, Meta(pattern=DOMAIN_NAME, max_length=200)]
@@ -21,11 +22,14 @@ class Identity(Document, frozen=True, kw_only=True):
     name: DomainName
 
 
+_identities = Converter(Identity)
+
+
 def checked_identity(uuid: str, name: str) -> Identity:
     """Return the identity of a server to build. :raises InvalidRequest:"""
     document = {"uuid": uuid, "name": name}
     try:
-        return msgspec.convert(document, Identity)
+        return _identities.convert(document)
     except msgspec.ValidationError as refusal:
         found = schema_errors(msgspec.json.schema(Identity), document) or [("$", str(refusal))]
         errors = [{"path": path, "message": message} for path, message in found]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from rtagent.model.base import Value
+from rtagent.model.converter import Converter
 from rtagent.model.migration import MigrationFacts
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Place
@@ -68,6 +69,9 @@ class Progress(Value, frozen=True, kw_only=True):
         return found
 
 
+_progress = Converter(Progress, strict=False, str_keys=True)
+
+
 def progress_of(document: Mapping[str, Any]) -> Progress:
     """Return the progress that `Progress.document` made a document of."""
-    return msgspec.convert(document, Progress, strict=False, str_keys=True)
+    return _progress.convert(document)

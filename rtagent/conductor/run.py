@@ -21,12 +21,14 @@ from rtagent.conductor.progress import Progress, progress_of
 from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
+from rtagent.model.converter import Converter
 from rtagent.model.guest_domain import GuestDomain
 from rtagent.model.instance import InstanceFacts
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Place, Server, ServerOperation
 
 T = TypeVar("T")
+_claims = Converter(Claim, strict=False, str_keys=True)
 
 
 class ConductorOptions(Value, frozen=True, kw_only=True):
@@ -221,7 +223,7 @@ class Run:
             return GuestDomain(
                 uuid=self.server.uuid,
                 name=self.server.name,
-                claim=msgspec.convert(place.claim, Claim, strict=False, str_keys=True),
+                claim=_claims.convert(place.claim),
                 guest=place.claim["guest"],
                 node_devices=tuple(place.claim["node_devices"]),
                 document=self.server.document,

@@ -14,14 +14,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from rtagent.conf import provider_schema as schema
 from rtagent.conf.provider_schema import (
     Identification,
     InventoryFields,
-    ProviderDocument,
     ProviderItem,
 )
 from rtagent.conf.provider_yaml import MAX_SHOWN, file_error, read_document
@@ -94,7 +92,7 @@ def _parsed(file: Path, document: Any) -> tuple[list[ProviderEntry], list[Provid
     wrong = schema.schema_errors(document)
     entries: list[ProviderEntry] = []
     if not wrong:
-        parsed = msgspec.convert(document, ProviderDocument)
+        parsed = schema.documents.convert(document)
         for number, item in enumerate(parsed.providers):
             path = f"$.providers[{number}]"
             errors = list(_item_errors(item, path))

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rtagent.conf.default import MAX_RATIO
 from rtagent.model.base import MAX_INT, Count, Document, Positive, Value
+from rtagent.model.converter import Converter
 
 #: The versions whose documents can be read.
 VERSION = re.compile(r"1\.(0|[1-9][0-9]*)")
@@ -78,6 +79,9 @@ class ProviderDocument(Value, frozen=True, kw_only=True):
     providers: tuple[ProviderItem, ...] = ()
 
 
+documents = Converter(ProviderDocument)
+
+
 def schema_errors(document: object) -> list[tuple[str, str]]:
     """Return (JSONPath, sentence) for each place of a document that violates the schema.
 
@@ -86,7 +90,7 @@ def schema_errors(document: object) -> list[tuple[str, str]]:
     if wrong := list(_version_errors(document)):
         return wrong
     try:
-        msgspec.convert(document, ProviderDocument)
+        documents.convert(document)
     except (msgspec.ValidationError, UnicodeEncodeError) as refusal:
         # jsonschema takes long to import, and only a refusal needs it.
         from rtagent.model import schema_errors as explanations

@@ -6,7 +6,6 @@ conductor whose operation was taken over writes nothing any more.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -24,10 +23,8 @@ T = TypeVar("T")
 _SERVERS, _OPERATIONS = servers.c, server_operations.c
 _OWNERSHIP = (_OPERATIONS.owner, _OPERATIONS.epoch, _OPERATIONS.beat)
 
-# Two threads must not be the first to use a type at the same time (msgspec 0.22.0).
-for _type in (Server, ServerOperation):
-    with contextlib.suppress(msgspec.ValidationError):
-        msgspec.convert(None, _type)
+_server_decoder = msgspec.json.Decoder(Server, strict=False)
+_operation_decoder = msgspec.json.Decoder(ServerOperation, strict=False)
 
 
 class SqlServerStore:
@@ -140,7 +137,7 @@ class SqlServerStore:
         query = select(_SERVERS.uuid, _SERVERS.document)
         with self._transactions.query() as connection:
             rows = connection.execute(query.order_by(_SERVERS.created_at, _SERVERS.uuid)).all()
-        return [_decode("servers", row, Server) for row in rows]
+        return [_decode("servers", row, _server_decoder) for row in rows]
 
     def operation(self, uuid: str) -> ServerOperation | None:
         """Return an operation, or None."""
@@ -164,7 +161,7 @@ class SqlServerStore:
 def _server(connection: Connection, uuid: str) -> Server | None:
     query = select(_SERVERS.uuid, _SERVERS.document).where(_SERVERS.uuid == uuid)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _decode("servers", row, Server)
+    return None if row is None else _decode("servers", row, _server_decoder)
 
 
 def _operation(connection: Connection, uuid: str) -> ServerOperation | None:
@@ -175,13 +172,13 @@ def _operation(connection: Connection, uuid: str) -> ServerOperation | None:
 
 def _owned(row: Any) -> ServerOperation:
     """Return the operation of a row. Its owner is in the columns, because beats write only them."""
-    found = _decode("server_operations", row, ServerOperation)
+    found = _decode("server_operations", row, _operation_decoder)
     return replace(found, owner=row.owner, epoch=row.epoch, beat=row.beat)
 
 
-def _decode(table: str, row: Any, type_: type[T]) -> T:
+def _decode(table: str, row: Any, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return msgspec.json.decode(row.document, type=type_, strict=False)
+        return decoder.decode(row.document)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise StoreDamaged(
             f"{table} {row.uuid}: the document cannot be read ({error}): restore the last backup"

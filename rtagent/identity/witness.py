@@ -18,6 +18,7 @@ from rtagent.ports import Mark, Reporter
 
 #: The part of the agent's health that shows whether the mark is written.
 PART = "mark"
+_decode = msgspec.json.Decoder(StoreRestore).decode
 MARK, RESTORE = "high_water_mark", "store_restore.json"
 
 
@@ -77,7 +78,7 @@ class FileWitness:
 
     def _load(self) -> StoreRestore | None:
         try:
-            return msgspec.json.decode(self._restore_path.read_bytes(), type=StoreRestore)
+            return _decode(self._restore_path.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:

@@ -32,6 +32,7 @@ _TRAITS = frozenset(os_traits.get_traits())
 
 #: The key of errors that concern a whole document.
 _WHOLE = "the document"
+_decode = msgspec.json.Decoder().decode
 
 
 class InvalidValue(ValueError):
@@ -202,7 +203,7 @@ def option_documents(
     """
     for number, text in enumerate(values):
         try:
-            content = msgspec.json.decode(text)
+            content = _decode(text)
         except msgspec.DecodeError as broken:
             raise _error(error, option, str(number), _WHOLE, text, str(broken)) from broken
         listed = content if isinstance(content, list) else [content]

@@ -63,6 +63,9 @@ class Adoption(Value, frozen=True, kw_only=True):
         return replace(policy, placement=placement)
 
 
+_decode = msgspec.json.Decoder(Adoption).decode
+
+
 def adoption_of(state: NodeState) -> Adoption:
     """Return the adoption that is in force."""
     policy = state.policy.placement
@@ -83,7 +86,7 @@ class AdoptionFile:
         It is found again in Placement before anything is published.
         """
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=Adoption)
+            found = _decode(self._path.read_bytes())
         except (OSError, msgspec.MsgspecError):
             return Adoption(node=node_uuid)
         return found if found.node == node_uuid else Adoption(node=node_uuid)

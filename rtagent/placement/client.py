@@ -120,6 +120,18 @@ class _Versions(TypedDict):
     versions: list[_Version]
 
 
+_AGGREGATES = msgspec.json.Decoder(_Aggregates)
+_ALLOCATIONS = msgspec.json.Decoder(_Allocations)
+_CANDIDATES = msgspec.json.Decoder(_Candidates)
+_CONSUMER = msgspec.json.Decoder(_Consumer)
+_INVENTORIES = msgspec.json.Decoder(_Inventories)
+_NAMES = msgspec.json.Decoder(_Names)
+_PROVIDER = msgspec.json.Decoder(_Provider)
+_PROVIDERS = msgspec.json.Decoder(_Providers)
+_TRAITS = msgspec.json.Decoder(_Traits)
+_VERSIONS = msgspec.json.Decoder(_Versions)
+
+
 class HttpPlacement:
     """A `PlacementAPI` over a keystoneauth1 adapter, for one thread at a time.
 
@@ -135,7 +147,7 @@ class HttpPlacement:
         :raises PlacementUnavailable: there is no response.
         :raises PlacementError: the response is not Placement's.
         """
-        found = _decoded(_checked(self._request("GET", "/")), _Versions)["versions"]
+        found = _decoded(_checked(self._request("GET", "/")), _VERSIONS)["versions"]
         if not found:
             raise PlacementError("Placement lists no API version")
         return found[0]["min_version"], found[0]["max_version"]
@@ -155,7 +167,7 @@ class HttpPlacement:
         response = self._request("GET", f"/resource_providers/{uuid}")
         if _is_absent(response):
             return None
-        return _decoded(_checked(response), _Provider)
+        return _decoded(_checked(response), _PROVIDER)
 
     def provider_named(self, name: str) -> Mapping[str, Any] | None:
         found = self._providers({"name": name})
@@ -163,7 +175,7 @@ class HttpPlacement:
 
     def create_provider(self, uuid: str, name: str, parent: str | None = None) -> Mapping[str, Any]:
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent}
-        return _decoded(_checked(self._request("POST", "/resource_providers", body)), _Provider)
+        return _decoded(_checked(self._request("POST", "/resource_providers", body)), _PROVIDER)
 
     def delete_provider(self, uuid: str) -> None:
         response = self._request("DELETE", f"/resource_providers/{uuid}")
@@ -171,26 +183,26 @@ class HttpPlacement:
             _written(response)
 
     def inventories(self, uuid: str) -> Mapping[str, Any]:
-        return _decoded(self._of_provider("GET", uuid, "inventories"), _Inventories)
+        return _decoded(self._of_provider("GET", uuid, "inventories"), _INVENTORIES)
 
     def put_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Mapping[str, Any]]
     ) -> int:
         body = {"resource_provider_generation": generation, "inventories": inventories}
-        answer = _decoded(self._of_provider("PUT", uuid, "inventories", body), _Inventories)
+        answer = _decoded(self._of_provider("PUT", uuid, "inventories", body), _INVENTORIES)
         return answer["resource_provider_generation"]
 
     def traits(self, uuid: str) -> Mapping[str, Any]:
-        return _decoded(self._of_provider("GET", uuid, "traits"), _Traits)
+        return _decoded(self._of_provider("GET", uuid, "traits"), _TRAITS)
 
     def put_traits(self, uuid: str, generation: int, traits: Sequence[str]) -> int:
         body = {"resource_provider_generation": generation, "traits": traits}
-        answer = _decoded(self._of_provider("PUT", uuid, "traits", body), _Traits)
+        answer = _decoded(self._of_provider("PUT", uuid, "traits", body), _TRAITS)
         return answer["resource_provider_generation"]
 
     def ensure_traits(self, names: Sequence[str]) -> frozenset[str]:
         response = self._request("GET", "/traits", params={"name": f"in:{','.join(names)}"})
-        known = frozenset(_decoded(_checked(response), _Names)["traits"])
+        known = frozenset(_decoded(_checked(response), _NAMES)["traits"])
         custom = frozenset(name for name in names if name.startswith(CUSTOM))
         for name in sorted(custom - known):
             _written(self._request("PUT", f"/traits/{name}"))
@@ -202,11 +214,12 @@ class HttpPlacement:
                 _written(self._request("PUT", f"/resource_classes/{name}"))
 
     def allocations(self, uuid: str) -> Mapping[str, Any]:
-        return _decoded(self._of_provider("GET", uuid, "allocations"), _Allocations)
+        return _decoded(self._of_provider("GET", uuid, "allocations"), _ALLOCATIONS)
 
     def consumer(self, uuid: str) -> Mapping[str, Any]:
         response = self._request("GET", f"/allocations/{uuid}")
-        return dict(_decoded(_checked(response), _Consumer))
+        consumer = _decoded(_checked(response), _CONSUMER)
+        return dict(consumer)
 
     def put_consumer(self, uuid: str, content: Mapping[str, Any]) -> None:
         _written(self._request("PUT", f"/allocations/{uuid}", content))
@@ -217,7 +230,7 @@ class HttpPlacement:
     def allocation_candidates(self, query: Sequence[tuple[str, str]]) -> _Candidates:
         """``GET /allocation_candidates``. :param query: a name may be repeated."""
         response = self._request("GET", "/allocation_candidates", params=query)
-        return _decoded(_checked(response), _Candidates)
+        return _decoded(_checked(response), _CANDIDATES)
 
     def reshape(
         self,
@@ -235,12 +248,12 @@ class HttpPlacement:
 
     def provider_aggregates(self, uuid: str) -> Mapping[str, Any]:
         """Return the aggregates of a provider, with its generation."""
-        return _decoded(self._of_provider("GET", uuid, "aggregates"), _Aggregates)
+        return _decoded(self._of_provider("GET", uuid, "aggregates"), _AGGREGATES)
 
     def put_aggregates(self, uuid: str, generation: int, aggregates: Sequence[str]) -> int:
         """Replace the aggregates of a provider. Return its new generation."""
         body = {"resource_provider_generation": generation, "aggregates": aggregates}
-        answer = _decoded(self._of_provider("PUT", uuid, "aggregates", body), _Aggregates)
+        answer = _decoded(self._of_provider("PUT", uuid, "aggregates", body), _AGGREGATES)
         return answer["resource_provider_generation"]
 
     def sharing_providers(self, aggregates: Set[str]) -> Sequence[Mapping[str, Any]]:
@@ -249,7 +262,7 @@ class HttpPlacement:
 
     def _providers(self, query: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         response = self._request("GET", "/resource_providers", params=query)
-        return _decoded(_checked(response), _Providers)["resource_providers"]
+        return _decoded(_checked(response), _PROVIDERS)["resource_providers"]
 
     def _of_provider(
         self, method: str, uuid: str, part: str, body: Mapping[str, Any] | None = None
@@ -342,8 +355,8 @@ def _detail(response: requests.Response) -> str:
     return " ".join(str(detail).split())
 
 
-def _decoded(response: requests.Response, decode_as: type[T]) -> T:
+def _decoded(response: requests.Response, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return msgspec.json.decode(response.content, type=decode_as)
+        return decoder.decode(response.content)
     except msgspec.MsgspecError as exc:
         raise PlacementError(f"{response.url} is not a response of Placement: {exc}") from exc

@@ -25,7 +25,7 @@ from rtagent.placement.layout import (
     old_pools,
     wanted_layout,
 )
-from rtagent.placement.provider import InventoryRecord, Tree
+from rtagent.placement.provider import InventoryRecord, Tree, inventory_records
 from rtagent.placement.reshape import Refusal, Reshape, plan_reshape
 
 
@@ -64,7 +64,7 @@ def reshape_documents(plan: Reshape) -> tuple[Mapping[str, Any], Mapping[str, An
 
 def records(document: Mapping[str, Any]) -> dict[str, InventoryRecord]:
     """Return the inventories of a provider's document."""
-    return msgspec.convert(document["inventories"], dict[str, InventoryRecord])
+    return inventory_records.convert(document["inventories"])
 
 
 def _read_inventories(api: PlacementAPI, state: NodeState, tree: Tree) -> Layout:

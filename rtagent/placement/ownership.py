@@ -63,6 +63,9 @@ class OwnedProvider(Contents, frozen=True, kw_only=True):
     parent: str | None = None
 
 
+_decode = msgspec.json.Decoder(dict[str, OwnedProvider]).decode
+
+
 def obsolete_providers(ownership: Ownership, tree: Tree) -> tuple[Provider, ...]:
     """Return the providers that this agent has created below the root and that the tree lacks.
 
@@ -148,7 +151,7 @@ class OwnershipFile(MemoryOwnership):
 
     def _load(self) -> Mapping[str, OwnedProvider]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, OwnedProvider])
+            return _decode(self._path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as exc:

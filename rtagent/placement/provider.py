@@ -8,6 +8,7 @@ from decimal import ROUND_FLOOR, Context
 import os_traits
 
 from rtagent.model.base import Value
+from rtagent.model.converter import Converter
 from rtagent.model.node_state import NodeState
 from rtagent.model.provider_names import provider_name, provider_uuid
 
@@ -30,6 +31,10 @@ class InventoryRecord(Value, frozen=True, kw_only=True):
     allocation_ratio: float
     min_unit: int = 1
     step_size: int = 1
+
+
+#: Of the inventories of a provider, by resource class.
+inventory_records = Converter(dict[str, InventoryRecord])
 
 
 class Contents(Value, frozen=True, kw_only=True):

@@ -28,9 +28,9 @@ from rtagent.placement.provider import (
     CUSTOM,
     Contents,
     CurrentProvider,
-    InventoryRecord,
     Provider,
     Tree,
+    inventory_records,
 )
 from rtagent.ports import NullReporter, Reporter
 
@@ -55,7 +55,7 @@ def read_provider(api: PlacementAPI, wanted: Provider) -> CurrentProvider | None
     return CurrentProvider(
         generation=inventories["resource_provider_generation"],
         traits_generation=traits["resource_provider_generation"],
-        inventories=msgspec.convert(inventories["inventories"], dict[str, InventoryRecord]),
+        inventories=inventory_records.convert(inventories["inventories"]),
         traits=frozenset(traits["traits"]),
     )
 

@@ -19,6 +19,7 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.base import Name
 from rtagent.model.change import Call, Event
 from rtagent.model.claim import ACTIVE, Claim
+from rtagent.model.converter import Converter
 from rtagent.model.decision import Granted
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.flavor import Flavor
@@ -39,6 +40,7 @@ from rtagent.reconcile.shut_off import check_available
 
 #: The action of the event with which the claim's history begins.
 ACTION = "adopt"
+_names = Converter(Name)
 #: The vm_state of a server whose domain runs, and of one whose domain is shut off.
 _RUNNING, _STOPPED = "active", "stopped"
 
@@ -213,7 +215,7 @@ def _requirements(flavor: Flavor, metadata: ServerMetadata) -> NumaRequirements:
 def _name(text: str) -> str | None:
     """Return a display name that can be stored, or None."""
     try:
-        return msgspec.convert(text, Name)
+        return _names.convert(text)
     except msgspec.ValidationError:
         return None
 

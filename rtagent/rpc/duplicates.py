@@ -17,6 +17,7 @@ import msgspec
 from rtagent.errors import DuplicateHost, NodeNotReady
 from rtagent.identity import machine
 from rtagent.model.base import Uuid, Value
+from rtagent.model.converter import Converter
 from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.ports import Clock
@@ -57,6 +58,9 @@ class AgentIdentity(Value, frozen=True, kw_only=True):
         return f"node {self.node_uuid} ({self.node}{more})"
 
 
+_identity = Converter(AgentIdentity)
+
+
 def agent_identity(node: Node, state_path: str) -> AgentIdentity:
     """Return the identity of a new start of the agent."""
     writer = machine.writer(state_path)
@@ -80,7 +84,7 @@ def ascii_text(text: str) -> str:
 def identity_of(document: Any) -> AgentIdentity | None:
     """The identity in a reply of `ping`; None: the reply has none, or an invalid one."""
     try:
-        return msgspec.convert(document, AgentIdentity)
+        return _identity.convert(document)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+_decode = msgspec.json.Decoder().decode
+
 
 class EncodedReply:
     """:ivar json: its JSON."""
@@ -17,4 +19,4 @@ class EncodedReply:
 
     def primitives(self) -> Any:
         """Return it as JSON primitives without tuples, so that all transports deliver the same."""
-        return msgspec.json.decode(self.json)
+        return _decode(self.json)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta, Struct, field
 
+from rtagent.model.converter import Converter
 from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
 
 #: The largest message, in bytes. The largest that a client sends for a real guest has some 20 kB.
@@ -102,9 +103,8 @@ def _short(digits: str) -> str:
 
 # The parser that oslo.messaging uses, so that both accept the same texts.
 _decoder = json.JSONDecoder(parse_int=_integer, parse_float=_number)
-# msgspec examines a type at its first use, which must not happen in two threads at once.
 _envelope = msgspec.json.Decoder(_Envelope)
-msgspec.convert({"method": "ping"}, _Request)
+_requests = Converter(_Request)
 
 
 class Checked(NamedTuple):
@@ -128,7 +128,7 @@ def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) 
     fields = _fields(body)
     _check_context(fields)
     try:
-        request = msgspec.convert(fields, _Request)
+        request = _requests.convert(fields)
     # UnicodeEncodeError is raised for a name that is not valid Unicode.
     except (msgspec.ValidationError, UnicodeEncodeError):
         raise Refused("request") from None

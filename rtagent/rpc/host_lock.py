@@ -35,6 +35,7 @@ ANSWER_TIMEOUT = 2.0
 MAX_MESSAGE = 4096
 #: RabbitMQ's pseudo queue for replies, which needs no declaration.
 REPLY_TO = "amq.rabbitmq.reply-to"
+_decode_identity = msgspec.json.Decoder(AgentIdentity).decode
 
 
 class Attempt(enum.Enum):
@@ -194,6 +195,6 @@ def _channel(connection: amqp.Connection) -> amqp.Channel:
 
 def _identity(message: amqp.Message) -> AgentIdentity | None:
     try:
-        return msgspec.json.decode(message.body, type=AgentIdentity)
+        return _decode_identity(message.body)
     except (msgspec.DecodeError, UnicodeError):  # ValidationError included
         return None

@@ -7,14 +7,12 @@ the declaration.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_type_hints
 
-import msgspec
-
 from rtagent.model.base import Document, Name, Uuid, Value
+from rtagent.model.converter import Converter
 from rtagent.rpc.call_limit import SLOW_CALLS
 from rtagent.rpc.roles import ANY, OPERATOR
 
@@ -70,6 +68,7 @@ class Method(Value, frozen=True, kw_only=True):
 
     :ivar effect: the effect of the method, for operators and for authors of conductors.
     :ivar arguments: the document that its arguments form.
+    :ivar converter: to that document.
     :ivar reply: the type of its reply; None: the reply is null.
     :ivar errors: names of its errors, besides those that every call may have.
     :ivar by_position: optional arguments that the Python client also takes by position, after the
@@ -85,6 +84,7 @@ class Method(Value, frozen=True, kw_only=True):
     role: str
     effect: str
     arguments: type[Document]
+    converter: Converter[Document]
     reply: type[Value] | None = None
     errors: tuple[str, ...] = ()
     by_position: tuple[str, ...] = ()
@@ -144,11 +144,11 @@ def rpc_method(
 
     def declare(handler: _Handler) -> _Handler:
         types = get_type_hints(handler)
-        _examine(types["arguments"])
         handler.rpc_method = Method(  # type: ignore[attr-defined]
             name=handler.__name__,
             role=role,
             effect=" ".join(str(handler.__doc__).split()),
+            converter=Converter(types["arguments"]),
             arguments=types["arguments"],
             reply=None if types["return"] is type(None) else types["return"],
             errors=errors,
@@ -161,16 +161,6 @@ def rpc_method(
         return handler
 
     return declare
-
-
-def _examine(arguments: type[Document]) -> None:
-    """Let msgspec examine a type, which it does at its first use.
-
-    If two threads do that at the same time, the process crashes (0.22.0). Here it is done under the
-    import lock.
-    """
-    with contextlib.suppress(msgspec.ValidationError):
-        msgspec.convert(None, arguments)
 
 
 def declared(group: type) -> Iterator[Method]:

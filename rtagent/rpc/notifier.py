@@ -31,6 +31,7 @@ NOOP = "noop"
 #: All events have one priority. It is part of the name of a consumer's queue, and the order of
 #: messages is kept within one queue only.
 PRIORITY = "info"
+_decode = msgspec.json.Decoder().decode
 
 
 class EventSender:
@@ -65,7 +66,7 @@ class EventSender:
 
     def _send(self, events: Sequence[tuple[int, bytes]]) -> None:
         for number, text in events:
-            document = msgspec.json.decode(text)
+            document = _decode(text)
             for version in self._versions:
                 for topic in self._topics:
                     self._send_one(document, f"{topic}.{PRIORITY}", version)

@@ -30,7 +30,7 @@ def validate(method: Method, document: Any) -> Document:
         values, with the first.
     """
     try:
-        return msgspec.convert(document, method.arguments)
+        return method.converter.convert(document)
     # The second is raised for a key that is not valid Unicode.
     except (msgspec.ValidationError, UnicodeEncodeError) as refusal:
         raise _refused(method, document, refusal) from refusal

@@ -39,6 +39,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _LOGIC = ("and", "or", "not")
 _OPERATORS = (*_COMPARISONS, "in", *_LOGIC)
+_decode = msgspec.json.Decoder().decode
 
 
 def parse_query(text: str) -> Condition:
@@ -47,7 +48,7 @@ def parse_query(text: str) -> Condition:
     :raises InvalidRequest: it is not JSON, or not a query. The message says where and why.
     """
     try:
-        document = msgspec.json.decode(text)
+        document = _decode(text)
     except (msgspec.DecodeError, RecursionError):
         raise invalid(_PATH, "is not a document in JSON") from None
     return _Parser().condition(document, "", 1)

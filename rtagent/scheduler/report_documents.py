@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import math
 import re
 import zlib
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
+from rtagent.model.converter import Converter
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
 from rtagent.scheduler.report import canonical
 
@@ -88,10 +88,10 @@ class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
     instances: Packed | None = None
 
 
-# msgspec examines a type at its first use, which must not happen in two threads at once.
-for _type in (HostReport, HostDescription, tuple[InstanceInfo, ...]):
-    with contextlib.suppress(msgspec.ValidationError):
-        msgspec.convert(None, _type, str_keys=True)
+_reports = Converter(HostReport, str_keys=True)
+_descriptions = Converter(HostDescription, str_keys=True)
+_instances = Converter(tuple[InstanceInfo, ...], str_keys=True)
+_decode = msgspec.json.Decoder().decode
 
 
 def report_document(report: HostReport) -> dict[str, Any]:
@@ -128,13 +128,13 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
     for name in _missing(usage, HostUsage) if isinstance(usage, Mapping) else ():
         raise _invalid(method, f"{where}.usage.{name}", "is required")
     packed = document["description"]
-    report = _convert(method, where, {**document, "description": None}, HostReport)
+    report = _convert(method, where, {**document, "description": None}, _reports)
     if not _UUID.fullmatch(report.node.uuid):
         raise _invalid(method, f"{where}.node.uuid", "must be a uuid")
     if packed is None:
         return report
     at = f"{where}.description"
-    description = _convert(method, at, _unpack(method, at, packed), HostDescription)
+    description = _convert(method, at, _unpack(method, at, packed), _descriptions)
     for path, sentence in _wrong(description):
         raise _invalid(method, at + path, sentence)
     return replace(report, description=description)
@@ -152,7 +152,7 @@ def instances_from(method: str, text: object) -> tuple[InstanceInfo, ...]:
         instance, is wrong.
     """
     at = "$.instances"
-    return _convert(method, at, _unpack(method, at, text), tuple[InstanceInfo, ...])
+    return _convert(method, at, _unpack(method, at, text), _instances)
 
 
 def _pack(encoded: bytes) -> str:
@@ -168,16 +168,16 @@ def _unpack(method: str, at: str, text: object) -> Any:
         unpacked = unpacker.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
         if not unpacker.eof:
             raise _invalid(method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete")
-        return msgspec.json.decode(unpacked)
+        return _decode(unpacked)
     except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
         raise _invalid(method, at, f"is not a packed text: {error}") from error
 
 
-def _convert(method: str, at: str, document: object, type_: type[_T]) -> _T:
+def _convert(method: str, at: str, document: object, converter: Converter[_T]) -> _T:
     for path, sentence in _unbounded(document):
         raise _invalid(method, at + path, sentence)
     try:
-        return msgspec.convert(document, type_, str_keys=True)
+        return converter.convert(document)
     # The second is raised for a key that is not valid Unicode, the third for a deep document.
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         found = _ERROR.fullmatch(str(error))

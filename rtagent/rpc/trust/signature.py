@@ -89,6 +89,7 @@ class Signature(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
 
 # msgspec examines a type at its first use, which must not happen in two threads at once.
 _decoder = msgspec.json.Decoder(Signature)
+_decode = msgspec.json.Decoder().decode
 
 
 def parse_signature(text: str) -> Signature:
@@ -111,7 +112,7 @@ def arguments_digest(document: Mapping[str, Any]) -> str:
         try:
             encoded = msgspec.json.encode(document, order="sorted")
         except TypeError:  # a key is a number, which the receiver gets as text
-            primitives = msgspec.json.decode(msgspec.json.encode(document))
+            primitives = _decode(msgspec.json.encode(document))
             encoded = msgspec.json.encode(primitives, order="sorted")
     except (TypeError, OverflowError, UnicodeEncodeError, msgspec.MsgspecError) as exc:
         raise ValueError(str(exc)) from exc

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from oslo_log import log
 
 from rtagent.errors import RtAgentError
 from rtagent.model.base import Value
+from rtagent.model.converter import Converter
 from rtagent.rpc.context import proof_of
 from rtagent.rpc.encoded import EncodedReply
 from rtagent.rpc.errors import ReplyNotVerified
@@ -64,11 +64,8 @@ class RemoteFailure(Exception):
         self.name, self.module, self.message, self.kwargs = name, module, message, kwargs
 
 
-# msgspec examines a type at its first use, which must not happen in two threads at once.
 _decoder = msgspec.json.Decoder(_Body)
-_decoder.decode(b"{}")
-with suppress(msgspec.ValidationError):
-    msgspec.convert(None, _Signed)
+_signed = Converter(_Signed)
 
 
 class Expected(Value, frozen=True, kw_only=True):
@@ -132,7 +129,7 @@ def verified(credentials: Credentials, expected: Expected, reply: Any) -> Any:
     :raises RemoteFailure: the server's error.
     """
     try:
-        signed = msgspec.convert(reply, _Signed)
+        signed = _signed.convert(reply)
     except msgspec.ValidationError:
         reason = (
             "it is not signed: the server has no [rpc] signing_key or is of an earlier release, or"

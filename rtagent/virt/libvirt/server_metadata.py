@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 from lxml import etree
 
+from rtagent.model.converter import Converter
 from rtagent.model.guest_layout import ServerMetadata
 from rtagent.virt.libvirt.document import BadDocument, integer
 
 #: The beginning of the namespace. Its last part is a version, which adds elements.
 NAMESPACE = "http://openstack.org/xmlns/libvirt/nova/"
 _MAX_INT = 2**31 - 1
+_metadata = Converter(ServerMetadata)
 
 #: Fields of a flavor, by the element that has them. Root disk and ephemeral disk are in GB.
 _SIZES = {
@@ -45,7 +47,7 @@ def server_metadata(domain: etree._Element) -> ServerMetadata | None:
         "is_volume_backed": flavor is not None and root is None,
     }
     try:
-        return msgspec.convert(document, ServerMetadata)
+        return _metadata.convert(document)
     except msgspec.ValidationError as error:
         raise BadDocument(f"Nova's <metadata>: {error}") from error
 
