@@ -1,4 +1,5 @@
-"""python -m benchmarks.fleet [--hosts N] [--minutes M] [--json FILE] [--page FILE] [PHASE...]
+"""python -m benchmarks.fleet [--hosts N] [--minutes M] [--report-interval S] [--json FILE]
+[--page FILE] [PHASE...]
 
 python -m benchmarks.fleet --compare FILE... [--page FILE]: of runs with `--json`.
 """
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.fleet.growth import growth
+from benchmarks.fleet.host import Intervals
 from benchmarks.fleet.measured import Comparison, Measurements, Phase
 from benchmarks.fleet.page import page
 from benchmarks.fleet.progress import Progress
@@ -43,6 +45,7 @@ def main() -> int:
         day=60 * arguments.minutes,
         outage=60 * min(arguments.minutes, 1),
         phases=arguments.phases or PHASES,
+        intervals=Intervals(report=arguments.report_interval),
     )
     with Progress(console) as progress:
         run = Run(options, progress)
@@ -120,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hosts", type=int, default=1000, help="simulated hosts (1000)")
     parser.add_argument(
         "--minutes", type=float, default=10.0, help="of the day; others are shorter (10)"
+    )
+    parser.add_argument(
+        "--report-interval",
+        type=int,
+        default=10,
+        metavar="S",
+        help="of agents, in seconds (10)",
     )
     parser.add_argument("--json", metavar="FILE", help="also write what is measured to this file")
     parser.add_argument("--page", metavar="FILE", help="also write a page with curves to this file")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from benchmarks.fleet.agent_process import AgentProcess, HostView
-from benchmarks.fleet.host import FleetHost, Servers
+from benchmarks.fleet.host import FleetHost, Intervals, Servers
 from benchmarks.fleet.process import RemoteProcess
 from benchmarks.fleet.servers import FleetPlacement, FleetPostgreSQL, FleetRabbitMQ
 from rtagent.db import migrate
@@ -34,12 +34,12 @@ class Fleet:
     starts them.
 
     :ivar names: of the hosts. :ivar places: where the servers listen.
-    :ivar schedulers: two processes. :ivar processes: with the agents.
+    :ivar schedulers: two processes. :ivar processes: with the agents. :ivar intervals: of all.
     """
 
-    def __init__(self, directory: Path, hosts: int, refresh: int | None = None) -> None:
-        """:param directory: of everything; it exists. :param refresh: see `FleetHost.configure`."""
-        self.directory, self._refresh = directory, refresh
+    def __init__(self, directory: Path, hosts: int, intervals: Intervals) -> None:
+        """:param directory: of everything; it exists."""
+        self.directory, self.intervals = directory, intervals
         self.names = [f"host-{number:05}" for number in range(hosts)]
         self.rabbitmq, self.postgresql = FleetRabbitMQ(), FleetPostgreSQL()
         self.mariadb, self.placement = MariaDB(), FleetPlacement()
@@ -74,7 +74,7 @@ class Fleet:
         """Make the processes of the agents, which read their configurations."""
         hosts = [FleetHost(name, self.directory / name) for name in self.names]
         for host in hosts:
-            host.configure(self.places, self._refresh)
+            host.configure(self.places, self.intervals)
         groups = [hosts[n : n + PER_PROCESS] for n in range(0, len(hosts), PER_PROCESS)]
         for number, group in enumerate(groups):
             log = self.directory / f"agents-{number}.log"
@@ -158,7 +158,7 @@ class Fleet:
             self.places.broker,
             database_url=self.places.database,
             config={
-                "DEFAULT": {"host": name},
+                "DEFAULT": {"host": name, **self.intervals.service},
                 "placement": self.places.placement,
                 # There is no host yet.
                 "scheduler": {"start_grace": 1.0, "report_jitter": 5.0},

@@ -30,6 +30,22 @@ class Servers(Struct, frozen=True, kw_only=True):
     placement: Mapping[str, object]
 
 
+class Intervals(Struct, frozen=True, kw_only=True):
+    """How often agents do what they do while idle.
+
+    :ivar report: seconds: ``report_interval``. :ivar refresh: seconds:
+        ``[compute] resource_provider_association_refresh``; None: the default.
+    """
+
+    report: int = 10
+    refresh: int | None = None
+
+    @property
+    def service(self) -> Mapping[str, object]:
+        """The options of agents and schedulers for the time between two reports."""
+        return {"report_interval": self.report, "service_down_time": 6 * self.report}
+
+
 class FleetHost(Struct, frozen=True):
     """One host. :ivar directory: of its agent."""
 
@@ -40,11 +56,8 @@ class FleetHost(Struct, frozen=True):
     def config_file(self) -> Path:
         return self.directory / "rtagent.conf"
 
-    def configure(self, servers: Servers, refresh: int | None = None) -> None:
-        """Write the configuration of its agent. What is not about places has its default.
-
-        :param refresh: ``[compute] resource_provider_association_refresh``; None: the default.
-        """
+    def configure(self, servers: Servers, intervals: Intervals) -> None:
+        """Write the configuration of its agent. Other options have their defaults."""
         storage = self.directory / "instances"
         storage.mkdir(parents=True)
         default = {
@@ -54,10 +67,11 @@ class FleetHost(Struct, frozen=True):
             "lock_path": self.directory,
             "instances_path": storage,
             "transport_url": servers.broker,
+            **intervals.service,
         }
         compute = {"cpu_dedicated_set": DEDICATED, "cpu_shared_set": SHARED}
-        if refresh is not None:
-            compute["resource_provider_association_refresh"] = str(refresh)
+        if intervals.refresh is not None:
+            compute["resource_provider_association_refresh"] = str(intervals.refresh)
         groups: dict[str, Mapping[str, object]] = {
             "DEFAULT": default,
             "compute": compute,

@@ -8,8 +8,8 @@ from benchmarks.fleet.fleet import Fleet
 from benchmarks.fleet.measured import Phase, Value
 from benchmarks.fleet.progress import Progress
 
-#: ``report_interval`` and the bound of messages in the targets.
-REPORT_INTERVAL, MESSAGES = 10.0, 5.0
+#: The bound of messages in the targets.
+MESSAGES = 5.0
 
 
 def without_agents(meter: Meter, seconds: float, progress: Progress) -> Counts:
@@ -22,14 +22,14 @@ def without_agents(meter: Meter, seconds: float, progress: Progress) -> Counts:
 def idle(fleet: Fleet, meter: Meter, alone: Counts, seconds: float, progress: Progress) -> Phase:
     """Count for some time. :param alone: see `without_agents`."""
     wait_settled(fleet, progress)
-    progress.wait("reports of the start", REPORT_INTERVAL)
+    progress.wait("reports of the start", fleet.intervals.report)
     meter.read()
     progress.wait("idle", seconds)
     counts = meter.read()
     per_minute = 60 / counts.seconds / len(fleet.names)
     share = counts.seconds / alone.seconds
     own = max(0.0, counts.messages - counts.reports - (alone.messages - alone.reports) * share)
-    intervals = counts.seconds / REPORT_INTERVAL * len(fleet.names)
+    intervals = counts.seconds / fleet.intervals.report * len(fleet.names)
     reads = [request for request in counts.requests if request.method == "GET"]
     statements = sum(counts.statements.values()) - sum(alone.statements.values()) * share
     return Phase(

@@ -17,6 +17,7 @@ from benchmarks.fleet.counts import Meter
 from benchmarks.fleet.day import day
 from benchmarks.fleet.fleet import Fleet, wait_schedulers
 from benchmarks.fleet.growth import growth, sizes
+from benchmarks.fleet.host import Intervals
 from benchmarks.fleet.idle import idle, without_agents
 from benchmarks.fleet.measured import Measurements, Phase, Value
 from benchmarks.fleet.outages import outages
@@ -32,7 +33,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """:ivar hosts: of the fleet. :ivar alone: seconds without agents, before the idle phase.
     :ivar idle: seconds of that. :ivar day: the most seconds of the day.
     :ivar outage: seconds without Placement.
-    :ivar phases: some of `PHASES`. :ivar refresh: see `FleetHost.configure`.
+    :ivar phases: some of `PHASES`. :ivar intervals: of the agents.
     """
 
     hosts: int
@@ -41,7 +42,7 @@ class Options(Struct, frozen=True, kw_only=True):
     day: float
     outage: float
     phases: Collection[str]
-    refresh: int | None = None
+    intervals: Intervals = Intervals()
 
 
 class Run:
@@ -57,7 +58,7 @@ class Run:
         parent = Path(__file__).parent
         with (
             tempfile.TemporaryDirectory(prefix=".fleet-", dir=parent) as directory,
-            Fleet(Path(directory), self._options.hosts, self._options.refresh) as fleet,
+            Fleet(Path(directory), self._options.hosts, self._options.intervals) as fleet,
         ):
             wait_schedulers(fleet.schedulers)
             meter = Meter(fleet)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from benchmarks.fleet.host import Intervals
 from benchmarks.fleet.measured import Measurements
 from benchmarks.fleet.progress import Progress
 from benchmarks.fleet.run import BOOT, IDLE, PHASES, Options, Run
@@ -18,8 +19,9 @@ HOSTS = 20
 @pytest.fixture(scope="module")
 def run(long: bool) -> Run:
     # Without refreshes, which may fall into the idle time.
+    never = Intervals(refresh=0)
     options = Options(
-        hosts=HOSTS, alone=10, idle=30, day=10, outage=0, phases=(BOOT, IDLE), refresh=0
+        hosts=HOSTS, alone=10, idle=30, day=10, outage=0, phases=(BOOT, IDLE), intervals=never
     )
     if long:
         options = replace(options, idle=60, day=60, outage=60, phases=PHASES)
