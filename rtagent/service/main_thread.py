@@ -52,11 +52,12 @@ Event = str | RtAgentError
 #: The order in which events are taken: a stop first, then an error.
 _ORDER = (STOP, RtAgentError, READY, DESCRIBE, RELOAD)
 
-#: The pause after an attempt is so many times as long as the attempt. If a database is too slow for
-#: all agents that start at the same moment, it so has to answer only some of them at a time.
-SPREAD = 4
+#: The pause after the first attempt is so many times as long as the attempt; twice as many times
+#: after each further one, up to the second number. If a database is too slow for all agents that
+#: start at the same moment, it so has to answer fewer and fewer of them at a time.
+SPREAD, WIDEST = 4, 32
 #: Seconds of the longest pause after a slow attempt.
-LONGEST = 30.0
+LONGEST = 120.0
 
 _T = TypeVar("_T")
 
@@ -136,7 +137,7 @@ class Startup:
         :raises Stopped: a signal requested a stop.
         :raises StoreDamaged: waiting does not help.
         """
-        backoff = Backoff()
+        backoff, spread = Backoff(), SPREAD
         while True:
             self._pause(0.0, f"waiting for {what}")  # a stop is not delayed by an attempt
             began = self._clock.monotonic()
@@ -150,7 +151,8 @@ class Startup:
                 self._notifier.status(waiting)
                 self._reporter.log("warning", waiting)
             attempted = self._clock.monotonic() - began
-            self._pause(backoff.pause(min(SPREAD * attempted, LONGEST)), waiting)
+            self._pause(backoff.pause(min(spread * attempted, LONGEST)), waiting)
+            spread = min(2 * spread, WIDEST)
 
     def _pause(self, seconds: float, doing: str) -> None:
         """React to events for so many seconds; with 0, only to the most urgent one."""
