@@ -8,7 +8,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
-from rtagent.errors import RtAgentError, StoreDamaged, TakeoverPending, Unavailable
+from rtagent.errors import (
+    RtAgentError,
+    StoreDamaged,
+    StoreUnavailable,
+    TakeoverPending,
+    Unavailable,
+)
 from rtagent.ports import Clock, Reporter
 from rtagent.service.described import log_state
 from rtagent.service.loop import Backoff
@@ -52,11 +58,11 @@ Event = str | RtAgentError
 #: The order in which events are taken: a stop first, then an error.
 _ORDER = (STOP, RtAgentError, READY, DESCRIBE, RELOAD)
 
-#: The pause after the first attempt is so many times as long as the attempt; twice as many times
-#: after each further one, up to the second number. If a database is too slow for all agents that
-#: start at the same moment, it so has to answer fewer and fewer of them at a time.
+#: The pause after the first failure of a database is so many times as long as the attempt; twice as
+#: many times after each further one, up to the second number. If the database is too slow for all
+#: agents that start at the same moment, it so has to answer fewer and fewer of them at a time.
 SPREAD, WIDEST = 4, 32
-#: Seconds of the longest pause after a slow attempt.
+#: Seconds of the longest pause.
 LONGEST = 120.0
 
 _T = TypeVar("_T")
@@ -116,6 +122,21 @@ class Stopped(Exception):
     """A signal requested a stop before the start was complete."""
 
 
+class _Pauses:
+    """The pauses between the attempts of one step."""
+
+    def __init__(self) -> None:
+        self._backoff, self._spread = Backoff(), SPREAD
+
+    def after(self, error: Unavailable, attempted: float) -> float:
+        """Return the next pause. :param attempted: the seconds that the attempt took."""
+        if not isinstance(error, StoreUnavailable):
+            return self._backoff.pause()
+        at_least = min(self._spread * attempted, LONGEST)
+        self._spread = min(2 * self._spread, WIDEST)
+        return self._backoff.pause(at_least)
+
+
 class Startup:
     """Repeats the steps of a start that may have to wait. A signal ends the waiting.
 
@@ -137,7 +158,7 @@ class Startup:
         :raises Stopped: a signal requested a stop.
         :raises StoreDamaged: waiting does not help.
         """
-        backoff, spread = Backoff(), SPREAD
+        pauses = _Pauses()
         while True:
             self._pause(0.0, f"waiting for {what}")  # a stop is not delayed by an attempt
             began = self._clock.monotonic()
@@ -146,13 +167,12 @@ class Startup:
             except StoreDamaged:
                 raise
             except Unavailable as error:
+                pause = pauses.after(error, self._clock.monotonic() - began)
                 missing = "the other agent" if isinstance(error, TakeoverPending) else what
                 waiting = f"waiting for {missing}: {error.message}"
                 self._notifier.status(waiting)
                 self._reporter.log("warning", waiting)
-            attempted = self._clock.monotonic() - began
-            self._pause(backoff.pause(min(spread * attempted, LONGEST)), waiting)
-            spread = min(2 * spread, WIDEST)
+            self._pause(pause, waiting)
 
     def _pause(self, seconds: float, doing: str) -> None:
         """React to events for so many seconds; with 0, only to the most urgent one."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.errors import HypervisorUnavailable, IdentityError, WriterFenced
+from rtagent.errors import HypervisorUnavailable, IdentityError, StoreUnavailable, WriterFenced
 from rtagent.service.main_thread import (
     DESCRIBE,
     READY,
@@ -70,8 +70,8 @@ def test_attempt_is_repeated_until_it_succeeds(startup, notes):
     assert notes.sentences[0][1].startswith("waiting for the hypervisor: ")
 
 
-def test_attempt_that_is_slow_to_fail_is_repeated_after_a_long_pause(notes):
-    """Agents that all start at once must not keep a slow database busy with attempts in vain."""
+def pauses_after(error, notes):
+    """The pauses between six attempts of three seconds, all but the last of which fail."""
     clock = ManualClock()
     events, attempts = PassingEvents(clock), []
 
@@ -79,11 +79,19 @@ def test_attempt_that_is_slow_to_fail_is_repeated_after_a_long_pause(notes):
         clock.advance(3.0)
         attempts.append("")
         if len(attempts) < 6:
-            raise HypervisorUnavailable("no")
+            raise error()
 
-    Startup(events, Notifier(), clock, notes).wait_for("the database", attempt)
+    Startup(events, Notifier(), clock, notes).wait_for("it", attempt)
+    return events.waits
 
-    assert_pauses(events.waits, 12.0, 24.0, 48.0, 96.0, 96.0)
+
+def test_agents_do_not_keep_a_slow_database_busy(notes):
+    """If all of them start at the same moment, most attempts could be in vain."""
+    assert_pauses(pauses_after(StoreUnavailable, notes), 12.0, 24.0, 48.0, 96.0, 96.0)
+
+
+def test_hypervisor_of_one_host_is_not_given_more_time_if_it_is_slow(notes):
+    assert_pauses(pauses_after(HypervisorUnavailable, notes), 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def test_signal_to_stop_ends_the_wait(startup, events):
