@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,9 @@ PYTHON = ROOT / ".venv-nova/bin/python"
 #: Processes that run Nova's tests side by side: one for each CPU of the smallest machine.
 PROCESSES = 2
 #: Seconds for all tests, and for one. On idle CPUs they need a small part of it.
-PATIENCE, PATIENCE_OF_ONE = 3000, 600
+PATIENCE, PATIENCE_OF_ONE = 3000, 300
+#: Seconds in which a test that has timed out ends.
+END = 60
 QUICK = tuple((HERE / "quick.txt").read_text().split())
 OWN = tuple((HERE / "own.txt").read_text().split())
 LONG = tuple((HERE / "long.txt").read_text().split())
@@ -69,13 +73,45 @@ def outcomes_of(directory: Path, greenlets: Sequence[str], threads: Sequence[str
 def run(directory: Path, parts: Sequence[Part]) -> None:
     """Run tests, each part in a process of its own, side by side."""
     directory.mkdir()
-    with ExitStack() as stack:
-        running = [
-            stack.enter_context(started(directory, str(number), *part))
+    with ThreadPoolExecutor(len(parts)) as pool:
+        futures = [
+            pool.submit(run_part, directory, str(number), *part)
             for number, part in enumerate(parts)
         ]
-        for process in running:
-            process.wait(PATIENCE)
+        for future in futures:
+            future.result()
+
+
+def run_part(
+    directory: Path, part: str, tests: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    """Run tests in one process, and in another one after a test that does not end: one that has
+    timed out may wait for its own threads.
+    """
+    file = directory / f"results-{part}"
+    file.touch()
+    while True:
+        with started(directory, part, tests, environment) as process:
+            hangs = is_hanging(process, file)
+        found = results(directory)
+        left = [name for name in tests if name not in found]
+        if not (hangs and left):
+            return
+        late = {"name": left[0], "status": "error", "text": f"{TIMED_OUT}: see log-{part}"}
+        with file.open("a") as written:
+            written.write(json.dumps(late) + "\n")
+
+
+def is_hanging(process: subprocess.Popen[bytes], file: Path) -> bool:
+    """Wait until the process ends, or until a test of it does not end."""
+    size, since = file.stat().st_size, time.monotonic()
+    while time.monotonic() - since < PATIENCE_OF_ONE + END:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+            return False
+        if file.stat().st_size > size:
+            size, since = file.stat().st_size, time.monotonic()
+    return True
 
 
 @contextmanager
@@ -95,7 +131,7 @@ def started(
         "PYTHONPATH": str(ROOT),
         "PYTHONWARNINGS": "ignore",
     }
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
