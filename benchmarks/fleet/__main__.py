@@ -120,13 +120,13 @@ def _terminate(*_: object) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tools/fleet", description="Measure a fleet of agents.")
-    parser.add_argument("--hosts", type=int, default=1000, help="simulated hosts (1000)")
+    parser.add_argument("--hosts", type=_positive, default=1000, help="simulated hosts (1000)")
     parser.add_argument(
         "--minutes", type=float, default=10.0, help="of the day; others are shorter (10)"
     )
     parser.add_argument(
         "--report-interval",
-        type=int,
+        type=_positive,
         default=10,
         metavar="S",
         help="of agents, in seconds (10)",
@@ -140,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
         "phases", nargs="*", type=_phase, metavar="PHASE", help=f"only these of {', '.join(ALL)}"
     )
     return parser
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def _phase(name: str) -> str:

@@ -57,7 +57,7 @@ class FleetHost(Struct, frozen=True):
         return self.directory / "rtagent.conf"
 
     def configure(self, servers: Servers, intervals: Intervals) -> None:
-        """Write the configuration of its agent. Other options have their defaults."""
+        """Write the configuration of its agent. All but places and intervals have defaults."""
         storage = self.directory / "instances"
         storage.mkdir(parents=True)
         default = {

@@ -141,7 +141,7 @@ def _hints(pairs: Any) -> dict[str, Any]:
 
 def _checked(method: str, document: Mapping[str, Any], type_: Any, root: str) -> Any:
     try:
-        return Converter(type_).convert(document)
+        return Converter(type_).convert(document)  # a command has one thread
     except msgspec.ValidationError as refusal:
         found = schema_errors(msgspec.json.schema(type_), document) or [("$", str(refusal))]
         errors = [
