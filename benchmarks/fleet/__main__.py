@@ -1,5 +1,5 @@
-"""python -m benchmarks.fleet [--hosts N] [--minutes M] [--report-interval S] [--json FILE]
-[--page FILE] [PHASE...]
+"""python -m benchmarks.fleet [--hosts N] [--minutes M] [--report-interval S] [--at-once N]
+[--json FILE] [--page FILE] [PHASE...]
 
 python -m benchmarks.fleet --compare FILE... [--page FILE]: of runs with `--json`.
 """
@@ -40,6 +40,7 @@ def main() -> int:
         return _compare(arguments, console)
     options = Options(
         hosts=arguments.hosts,
+        at_once=min(arguments.at_once or arguments.hosts, arguments.hosts),
         alone=60,
         idle=60 * min(arguments.minutes, IDLE_MINUTES),
         day=60 * arguments.minutes,
@@ -130,6 +131,12 @@ def _parser() -> argparse.ArgumentParser:
         default=10,
         metavar="S",
         help="of agents, in seconds (10)",
+    )
+    parser.add_argument(
+        "--at-once",
+        type=_positive,
+        metavar="N",
+        help="agents that start at the same moment (all)",
     )
     parser.add_argument("--json", metavar="FILE", help="also write what is measured to this file")
     parser.add_argument("--page", metavar="FILE", help="also write a page with curves to this file")

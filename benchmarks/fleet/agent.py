@@ -25,6 +25,10 @@ from rtagent.service.rpc_service import RpcService
 from rtagent.service.systemd import Notifier
 from rtagent.telemetry.telemetry import Telemetry
 
+#: The part of an agent that is behind while Placement does not show its inventories, and also while
+#: the mirror reads its records there again.
+PLACEMENT_LAG = "placement lag"
+
 
 class FleetAgent:
     """An agent is made and connected as `rtagent.service.agent` does it, with these differences:
@@ -97,7 +101,7 @@ class FleetAgent:
         metrics = self.telemetry.metrics.registry
         # Its revision is older than the node's if the changes since then do not concern Placement.
         late = metrics.get_sample_value("rtagent_placement_lag_seconds")
-        return [*found, "placement lag"] if late else found
+        return [*found, PLACEMENT_LAG] if late else found
 
     def _open(self, database: Database) -> NodeAgent:
         settings, telemetry, clock = self._settings.current, self.telemetry, self._clock

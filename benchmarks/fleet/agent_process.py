@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
@@ -15,8 +15,9 @@ from benchmarks.fleet.host import LARGE_KIB, FleetHost
 from rtagent.model.guest_domain import GuestState
 from rtagent.numa.host_cells import Host, host_cells
 from rtagent.service import assembly
+from rtagent.service.assembly import Database
 
-#: Agents of a process that start at the same moment.
+#: Agents of a process that stop at the same moment.
 AT_ONCE = 16
 #: The uuid of a domain without a claim.
 FOREIGN = "3f8e1c52-6d0b-4b7f-9a41-0c5d2e7f8a96"
@@ -46,16 +47,21 @@ class AgentProcess:
 
     def __init__(self) -> None:
         self._agents: dict[str, FleetAgent] = {}
+        self._database: Database  # set by `prepare`
         self._errors: list[str] = []
         self._guests = Guests(self._agents)
 
     def prepare(self, hosts: Sequence[FleetHost]) -> None:
-        """Read the configurations of agents."""
+        """Read the configurations of agents. Called once."""
         self._agents.update((host.name, FleetAgent(host)) for host in hosts)
+        self._database = assembly.database(self._agents[hosts[0].name].settings)
 
-    def start(self) -> None:
-        """Start all agents. Returns at once."""
-        threading.Thread(target=self._start, daemon=True).start()
+    def start(self, host: str) -> None:
+        """Start an agent, and wait until it is enrolled. If it fails, `ready` raises that."""
+        try:
+            self._agents[host].start(self._database)
+        except Exception as error:  # whatever it is, `ready` raises it in the process of the run
+            self._errors.append(f"{host}: {error!r}")
 
     def ready(self) -> int:
         """Return how many agents grant claims. :raises RuntimeError: one has failed."""
@@ -67,9 +73,9 @@ class AgentProcess:
             raise RuntimeError("; ".join(self._errors))
         return sum(agent.ready for agent in self._agents.values())
 
-    def behind(self) -> Mapping[str, int]:
-        """Return how many agents have a part that does not work, or has not caught up, by part."""
-        return Counter(part for agent in self._agents.values() for part in agent.behind)
+    def behind(self) -> AbstractSet[tuple[str, str]]:
+        """Return the parts of agents that do not work, or have not caught up, with their hosts."""
+        return {(part, host) for host, agent in self._agents.items() for part in agent.behind}
 
     def views(self) -> Sequence[HostView]:
         """Return what the agents have of their hosts."""
@@ -95,15 +101,6 @@ class AgentProcess:
         """Stop all agents."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(FleetAgent.stop, self._agents.values()))
-
-    def _start(self) -> None:
-        agents = list(self._agents.values())
-        try:
-            database = assembly.database(agents[0].settings)
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                list(pool.map(lambda agent: agent.start(database), agents))
-        except Exception as error:  # whatever it is, `ready` raises it in the process of the run
-            self._errors.append(repr(error))
 
 
 def _view(agent: FleetAgent) -> HostView:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,9 +87,12 @@ class Fleet:
         with ThreadPoolExecutor(len(groups)) as pool:
             list(pool.map(lambda each, group: each.proxy.prepare(group), self.processes, groups))
 
-    def start(self) -> None:
-        """Start all agents. Returns at once."""
-        self.each(lambda process: process.start())
+    def start(self, at_once: int) -> None:
+        """Start all agents. Returns at once.
+
+        :param at_once: agents that start at the same moment. When one is enrolled, the next starts.
+        """
+        threading.Thread(target=self._start_agents, args=(at_once,), daemon=True).start()
 
     def stop(self) -> None:
         """Stop all agents, as at SIGTERM."""
@@ -117,30 +122,38 @@ class Fleet:
         """Return how many agents grant claims. :raises RuntimeError: one has failed."""
         return sum(self.each(lambda process: process.ready()))
 
-    def behind(self) -> Mapping[str, int]:
-        """Return how many agents have a part that has not caught up, by part; and how many hosts a
-        scheduler does not know as they are, by scheduler.
+    def behind(self) -> AbstractSet[tuple[str, str]]:
+        """Return the parts that have not caught up, with their hosts: those of agents, and each
+        scheduler that does not know a host as it is.
         """
-        found: Counter[str] = Counter()
-        for counted in self.each(lambda process: process.behind()):
-            found.update(counted)
+        found = set[tuple[str, str]]().union(*self.each(lambda process: process.behind()))
         views = self.views()
         for scheduler in self.schedulers:
-            late = self._late(scheduler, views)
-            if late:
-                found[scheduler.host] = late
+            found.update((scheduler.host, name) for name in self._late(scheduler, views))
         return found
 
     def known(self, scheduler: SchedulerServer) -> dict[str, dict[str, Any]]:
         """Return the hosts that a scheduler knows, by name."""
         return {each["host"]: each for each in scheduler.read("hosts")["hosts"]}
 
-    def _late(self, scheduler: SchedulerServer, views: Mapping[str, HostView]) -> int:
-        """Return for how many hosts a scheduler does not have what their agents have."""
+    def _late(self, scheduler: SchedulerServer, views: Mapping[str, HostView]) -> Iterator[str]:
+        """Yield the hosts of which a scheduler does not have what their agents have."""
         known = self.known(scheduler)
-        return sum(not _is_current(known.get(name), view) for name, view in views.items())
+        for name, view in views.items():
+            if not _is_current(known.get(name), view):
+                yield name
 
     # -- how it is made ----------------------------------------------------------------------------
+
+    def _start_agents(self, at_once: int) -> None:
+        def start(host: str) -> None:
+            with contextlib.suppress(EOFError, OSError):  # the run ends meanwhile
+                self.agents_of(host).start(host)
+
+        # One after the other of each process, so that those at once share it as little as possible.
+        names = [name for nth in range(PER_PROCESS) for name in self.names[nth::PER_PROCESS]]
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(start, names))
 
     def _make_database(self) -> None:
         url = self.postgresql.create_database()

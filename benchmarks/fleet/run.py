@@ -30,13 +30,15 @@ PHASES = (BOOT, IDLE, DAY, OUTAGES)
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """:ivar hosts: of the fleet. :ivar alone: seconds without agents, before the idle phase.
+    """:ivar hosts: of the fleet. :ivar at_once: see `Fleet.start`.
+    :ivar alone: seconds without agents, before the idle phase.
     :ivar idle: seconds of that. :ivar day: the most seconds of the day.
     :ivar outage: seconds without Placement.
     :ivar phases: some of `PHASES`. :ivar intervals: of the agents.
     """
 
     hosts: int
+    at_once: int
     alone: float
     idle: float
     day: float
@@ -68,7 +70,7 @@ class Run:
             self._progress.show("configurations", 0, 1)
             fleet.prepare()
             meter.read()
-            self._add(boot(fleet, meter, self._progress))
+            self._add(boot(fleet, meter, self._options.at_once, self._progress))
             if alone is not None:
                 self._add(idle(fleet, meter, alone, self._options.idle, self._progress))
             self._work(fleet, meter)

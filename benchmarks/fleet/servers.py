@@ -127,15 +127,18 @@ def is_write(statement: str) -> bool:
     return _WRITES.match(statement) is not None
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and its children, ended ones included."""
+def cpu_seconds(pid: int, *, children: bool) -> float:
+    """Return the CPU time of a process and its ended children.
+
+    :param children: add that of its living children.
+    """
     try:
         process = psutil.Process(pid)
         used = sum(process.cpu_times()[:4])
-        children = process.children(recursive=True)
+        living = process.children(recursive=True) if children else ()
     except psutil.NoSuchProcess:
         return 0.0
-    for child in children:
+    for child in living:
         try:
             used += sum(child.cpu_times()[:2])
         except psutil.NoSuchProcess:  # counted as an ended child next time

@@ -21,7 +21,14 @@ def run(long: bool) -> Run:
     # Without refreshes, which may fall into the idle time.
     never = Intervals(refresh=0)
     options = Options(
-        hosts=HOSTS, alone=10, idle=30, day=10, outage=0, phases=(BOOT, IDLE), intervals=never
+        hosts=HOSTS,
+        at_once=HOSTS,
+        alone=10,
+        idle=30,
+        day=10,
+        outage=0,
+        phases=(BOOT, IDLE),
+        intervals=never,
     )
     if long:
         options = replace(options, idle=60, day=60, outage=60, phases=PHASES)
