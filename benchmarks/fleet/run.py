@@ -22,11 +22,16 @@ from benchmarks.fleet.idle import idle, without_agents
 from benchmarks.fleet.measured import Measurements, Phase, Value
 from benchmarks.fleet.outages import outages
 from benchmarks.fleet.progress import Progress
+from rtagent.scheduler.options import SchedulerOptions
 
 BOOT, IDLE, DAY, OUTAGES = "boot", "idle", "day", "outages"
 #: The phases of one fleet, in their order. The first one is always made: without it, there are no
 #: agents.
 PHASES = (BOOT, IDLE, DAY, OUTAGES)
+
+#: Seconds after which a scheduler no longer counts a claim of which no agent's message has shown
+#: that it was granted, or that it has ended.
+ASSUME_TIMEOUT = SchedulerOptions().assume_timeout
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -82,6 +87,7 @@ class Run:
         if DAY in options.phases:
             phase, servers = day(fleet, meter, options.day, progress)
             self._add(phase)
+            progress.wait("assumed claims", ASSUME_TIMEOUT)
         self._add(self._census(fleet, servers))
         if OUTAGES in options.phases:
             for phase in outages(fleet, meter, options.outage, progress):
