@@ -25,7 +25,9 @@ class Schedule(Value, frozen=True, kw_only=True):
     arrive during the pause, and `request` ends it at once. Such a pause has to be a point in time
     that a waiting thread can compare with others, not a sleep in a loop.
 
-    :ivar behind_since: the time of the oldest change that Placement does not have, or None.
+    :ivar behind_since: the time of the oldest change that Placement does not have, or None. A round
+        that failed counts as a change: what it was to read may differ.
+    :ivar started_at: when the last round started.
     :ivar changed_since: the time of the oldest change during the running round, or None.
     :ivar urgent: the next round was requested and is due at once.
     :ivar failures: the number of failed rounds in succession.
@@ -37,6 +39,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     """
 
     behind_since: float | None = None
+    started_at: float = -math.inf
     changed_since: float | None = None
     urgent: bool = False
     failures: int = 0
@@ -65,7 +68,7 @@ class Schedule(Value, frozen=True, kw_only=True):
         """Start a round, which covers all changes before it. :param refresh: as in `due`."""
         return replace(
             self,
-            behind_since=_oldest(self.behind_since, now),
+            started_at=now,
             urgent=False,
             outdated=False,
             running=True,
@@ -91,6 +94,7 @@ class Schedule(Value, frozen=True, kw_only=True):
         pause = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self.failures, 30))
         return replace(
             self._end(now, jitter),
+            behind_since=_oldest(self.behind_since, self.started_at),
             failures=self.failures + 1,
             not_before=now + shortened(pause, jitter),
         )

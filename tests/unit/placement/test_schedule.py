@@ -30,6 +30,18 @@ def test_a_failed_round_keeps_the_time_of_the_oldest_change():
     assert schedule.behind_since == 10
 
 
+def test_a_refresh_is_no_change():
+    refreshing = succeeded(now=5, refresh=300).start(305, 300)
+    assert refreshing.behind_since is None
+    assert refreshing.succeed(306, 1).behind_since is None
+
+
+def test_a_refresh_that_fails_counts_from_its_start():
+    failed = succeeded(now=5, refresh=300).start(305, 300).wake(306).fail(307, 1)
+    assert failed.behind_since == 305
+    assert failed.start(308, 300).fail(309, 1).behind_since == 305
+
+
 def test_a_requested_round_is_due_at_once():
     assert succeeded().fail(0, 1).request(0).due(NEVER) == -math.inf
 
