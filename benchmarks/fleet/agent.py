@@ -25,9 +25,11 @@ from rtagent.service.rpc_service import RpcService
 from rtagent.service.systemd import Notifier
 from rtagent.telemetry.telemetry import Telemetry
 
-#: The part of an agent that is behind while Placement does not show its inventories, and also while
-#: the mirror reads its records there again.
+#: The part of an agent that is behind while Placement does not show its inventories.
 PLACEMENT_LAG = "placement lag"
+#: The gauge of that. The node's revision would not do: the changes since that of Placement may not
+#: concern Placement.
+_LAG = "rtagent_placement_lag_seconds"
 
 
 class FleetAgent:
@@ -98,10 +100,8 @@ class FleetAgent:
     def behind(self) -> list[str]:
         """The parts that do not work, or have not caught up yet."""
         found = [check.part for check in self.telemetry.checks() if check.status is not Status.PASS]
-        metrics = self.telemetry.metrics.registry
-        # Its revision is older than the node's if the changes since then do not concern Placement.
-        late = metrics.get_sample_value("rtagent_placement_lag_seconds")
-        return [*found, PLACEMENT_LAG] if late else found
+        (lag,) = self.telemetry.metrics.registry.restricted_registry([_LAG]).collect()
+        return [*found, PLACEMENT_LAG] if lag.samples[0].value else found
 
     def _open(self, database: Database) -> NodeAgent:
         settings, telemetry, clock = self._settings.current, self.telemetry, self._clock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from rtagent.service.assembly import Database
 
 #: Agents of a process that stop at the same moment.
 AT_ONCE = 16
+#: Seconds between two looks at an agent that starts.
+LOOK = 0.5
 #: The uuid of a domain without a claim.
 FOREIGN = "3f8e1c52-6d0b-4b7f-9a41-0c5d2e7f8a96"
 
@@ -57,11 +60,16 @@ class AgentProcess:
         self._database = assembly.database(self._agents[hosts[0].name].settings)
 
     def start(self, host: str) -> None:
-        """Start an agent, and wait until it is enrolled. If it fails, `ready` raises that."""
+        """Start an agent, and wait until it has caught up. If it fails, `ready` raises that."""
+        agent = self._agents[host]
         try:
-            self._agents[host].start(self._database)
+            agent.start(self._database)
         except Exception as error:  # whatever it is, `ready` raises it in the process of the run
             self._errors.append(f"{host}: {error!r}")
+            return
+        while not (agent.ready or agent.error) or agent.behind:
+            time.sleep(LOOK)
+            agent.look()
 
     def ready(self) -> int:
         """Return how many agents grant claims. :raises RuntimeError: one has failed."""
@@ -76,6 +84,10 @@ class AgentProcess:
     def behind(self) -> AbstractSet[tuple[str, str]]:
         """Return the parts of agents that do not work, or have not caught up, with their hosts."""
         return {(part, host) for host, agent in self._agents.items() for part in agent.behind}
+
+    def revisions(self) -> Mapping[str, int]:
+        """Return the revision of each host."""
+        return {agent.host.name: agent.state.revision for agent in self._agents.values()}
 
     def views(self) -> Sequence[HostView]:
         """Return what the agents have of their hosts."""

@@ -6,10 +6,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
-from benchmarks.fleet.agent import PLACEMENT_LAG
 from benchmarks.fleet.counts import Meter, memory
 from benchmarks.fleet.fleet import Fleet
 from benchmarks.fleet.measured import Phase, Value
@@ -22,7 +20,7 @@ T = TypeVar("T")
 #: Seconds for all agents to become ready, and for everything to catch up.
 PATIENCE = 1800.0
 #: The least seconds between two looks, and the largest share of the time that looks take.
-LOOK, SHARE = 1.0, 0.1
+LOOK, SHARE = 1.0, 0.2
 #: The provider in the path of a request.
 _PROVIDER = re.compile(r"/resource_providers/[0-9a-f-]{36}/\w+")
 
@@ -112,22 +110,11 @@ def wait_ready(fleet: Fleet, progress: Progress) -> None:
 def wait_settled(fleet: Fleet, progress: Progress, patience: float = PATIENCE) -> None:
     """Wait until no part of an agent, and no scheduler, is behind. :raises TimeoutError:"""
     number, looks = len(fleet.names), _Looks(patience)
-    before = now = looks.take(fleet.behind)
-    while behind := without_refreshes(before, now):
+    while behind := looks.take(fleet.behind):
         late = len({host for _, host in behind})
         progress.show("hosts that are known everywhere", number - late, number)
         looks.rest(f"behind: {dict(Counter(part for part, _ in behind))}")
-        before, now = now, looks.take(fleet.behind)
     progress.show("hosts that are known everywhere", number, number)
-
-
-def without_refreshes(
-    before: AbstractSet[tuple[str, str]], now: AbstractSet[tuple[str, str]]
-) -> AbstractSet[tuple[str, str]]:
-    """Return what is behind `now`. A lag of Placement counts only if it was there `before`, too,
-    because there is always a mirror in a large fleet that just reads its records again.
-    """
-    return {each for each in now if each[0] != PLACEMENT_LAG or each in before}
 
 
 class _Looks:

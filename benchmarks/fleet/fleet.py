@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +91,8 @@ class Fleet:
     def start(self, at_once: int) -> None:
         """Start all agents. Returns at once.
 
-        :param at_once: agents that start at the same moment. When one is enrolled, the next starts.
+        :param at_once: agents that start at the same moment. When one has caught up, the next
+            starts.
         """
         threading.Thread(target=self._start_agents, args=(at_once,), daemon=True).start()
 
@@ -127,20 +129,20 @@ class Fleet:
         scheduler that does not know a host as it is.
         """
         found = set[tuple[str, str]]().union(*self.each(lambda process: process.behind()))
-        views = self.views()
+        revisions = ChainMap(*self.each(lambda process: dict(process.revisions())))
         for scheduler in self.schedulers:
-            found.update((scheduler.host, name) for name in self._late(scheduler, views))
+            found.update((scheduler.host, name) for name in self._late(scheduler, revisions))
         return found
 
     def known(self, scheduler: SchedulerServer) -> dict[str, dict[str, Any]]:
         """Return the hosts that a scheduler knows, by name."""
         return {each["host"]: each for each in scheduler.read("hosts")["hosts"]}
 
-    def _late(self, scheduler: SchedulerServer, views: Mapping[str, HostView]) -> Iterator[str]:
+    def _late(self, scheduler: SchedulerServer, revisions: Mapping[str, int]) -> Iterator[str]:
         """Yield the hosts of which a scheduler does not have what their agents have."""
         known = self.known(scheduler)
-        for name, view in views.items():
-            if not _is_current(known.get(name), view):
+        for name, revision in revisions.items():
+            if not _is_current(known.get(name), revision):
                 yield name
 
     # -- how it is made ----------------------------------------------------------------------------
@@ -188,5 +190,5 @@ def wait_schedulers(schedulers: Sequence[SchedulerServer]) -> None:
         each.wait_ready(120)
 
 
-def _is_current(known: Mapping[str, Any] | None, view: HostView) -> bool:
-    return known is not None and known["alive"] and known["revision"] == view.revision
+def _is_current(known: Mapping[str, Any] | None, revision: int) -> bool:
+    return known is not None and known["alive"] and known["revision"] == revision
