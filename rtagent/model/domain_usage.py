@@ -45,6 +45,10 @@ class Occupancy(Value, frozen=True, kw_only=True):
         )
 
 
+#: That of a domain that is bound to nothing, as most are.
+UNBOUND = Occupancy()
+
+
 class DomainUsage(Value, frozen=True, kw_only=True):
     """A domain without a claim here (foreign, an "orphan"), or one that differs from every claim of
     its owner (drift).
@@ -62,7 +66,7 @@ class DomainUsage(Value, frozen=True, kw_only=True):
     active: bool
     vcpus: int
     memory_mb: int
-    occupancy: Occupancy = Occupancy()
+    occupancy: Occupancy = UNBOUND
 
     @property
     def usage(self) -> Usage:

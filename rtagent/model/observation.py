@@ -9,7 +9,7 @@ from typing import Final
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import UNBOUND, DomainUsage, Occupancy
 from rtagent.model.topology import Topology
 
 
@@ -27,7 +27,7 @@ class Domain(Value, frozen=True, kw_only=True):
     active: bool
     vcpus: int | None
     memory_mb: int | None
-    occupancy: Occupancy = Occupancy()
+    occupancy: Occupancy = UNBOUND
 
     def domain_usage(self) -> DomainUsage | None:
         """Return the usage of the domain; None if the domain could not be read."""

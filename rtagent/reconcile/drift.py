@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import UNBOUND, DomainUsage, Occupancy
 from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
@@ -109,16 +109,13 @@ def differences(
 
     :param attached: the owner's attach claims.
     """
-    flavor, assignment = claim.flavor, claim.numa_topology or Assignment()
+    flavor, units = claim.flavor, tuple[_Difference, ...]()
+    if attached or _has_resources(claim) or domain.occupancy != UNBOUND:  # few owners
+        units = tuple(_unit_differences(claim, domain.occupancy, attached))
     found = (
         ("VCPU", "vCPUs", flavor.vcpus, domain.vcpus),
         ("MEMORY_MB", "MB", flavor.memory_mb, domain.memory_mb),
-        *_cpus(assignment, domain.occupancy.pcpus),
-        *_pages(assignment, domain.occupancy),
-        *_encryption(claim, domain.occupancy.mem_encryption),
-        *_devices(_addresses, domain.occupancy.devices, claim, attached),
-        *_devices(_mdevs, domain.occupancy.mdevs, claim, attached),
-        *_devices(_namespaces, domain.occupancy.namespaces, claim, attached),
+        *units,
     )
     for resource, unit, claimed, observed in found:
         if claimed != observed:
@@ -176,6 +173,19 @@ def _absent(claim: Claim, resource: str, unit: str) -> Drift:
         unit=unit,
         problem=ABSENT,
     )
+
+
+def _unit_differences(
+    claim: Claim, seen: Occupancy, attached: Sequence[Claim]
+) -> Iterator[_Difference]:
+    """Compare what a domain is bound to with what its owner's claims assign."""
+    assignment = claim.numa_topology or Assignment()
+    yield from _cpus(assignment, seen.pcpus)
+    yield from _pages(assignment, seen)
+    yield from _encryption(claim, seen.mem_encryption)
+    yield from _devices(_addresses, seen.devices, claim, attached)
+    yield from _devices(_mdevs, seen.mdevs, claim, attached)
+    yield from _devices(_namespaces, seen.namespaces, claim, attached)
 
 
 def _own_cpus(assignment: Assignment) -> frozenset[int]:

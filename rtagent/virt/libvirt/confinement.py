@@ -9,9 +9,9 @@ from lxml import etree
 
 from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU, BadCpuSet, parse_cpu_spec
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import UNBOUND, Occupancy
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
-from rtagent.virt.libvirt.document import BadDocument, integer
+from rtagent.virt.libvirt.document import BadDocument, child, integer
 from rtagent.virt.libvirt.guest_devices import Given, given_devices
 from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.units import in_bytes
@@ -45,6 +45,8 @@ class Confinement(Value, frozen=True, kw_only=True):
         :param vdpas: addresses of vDPA devices by path; a device without a path is omitted.
         :param namespaces: names of persistent memory namespaces by path; others are omitted.
         """
+        if self is NOWHERE:  # most domains
+            return UNBOUND
         confining = (cpus for cpus in self.cpusets if not online or online - cpus)
         behind = (vdpas[path] for path in self.given.vdpas if path in vdpas)
         return Occupancy(
@@ -95,7 +97,7 @@ def confinement(domain: etree._Element) -> Confinement:
 
 
 def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
-    tuned = domain.find("cputune")
+    tuned = child(domain, "cputune")
     pins = [] if tuned is None else list(tuned.iterchildren(*_PINS))
     # The set of <vcpu> is that of the threads without a pin.
     inherited = () if _all_pinned(domain, pins) else domain.iterchildren("vcpu")
@@ -106,6 +108,8 @@ def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
 
 def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
     """Return whether the emulator, each vCPU and each I/O thread has a pin."""
+    if not pins:  # most domains
+        return False
     pinned = Counter(pin.tag for pin in pins)
     return (
         pinned["emulatorpin"] > 0
@@ -115,13 +119,13 @@ def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
 
 
 def _number(domain: etree._Element, name: str) -> int:
-    element = domain.find(name)
+    element = child(domain, name)
     return 0 if element is None else integer(element.text, f"<{name}>", MAX_CPU)
 
 
 def _bound(domain: etree._Element) -> Iterator[_Bound]:
     """Yield the guest cells that are bound to exactly one host cell."""
-    tuned = domain.find("numatune")
+    tuned = child(domain, "numatune")
     if tuned is None:  # most domains
         return
     hosts, sizes = host_cells(tuned), page_sizes(domain)

@@ -52,6 +52,11 @@ def received(call: Callable[[], str]) -> str:
         raise BadDocument(f"not well-formed: {error}") from error
 
 
+def child(element: etree._Element, tag: str) -> etree._Element | None:
+    """Return the first child with this tag. It is faster than `find`, which parses a path."""
+    return next(element.iterchildren(tag), None)
+
+
 def text(element: etree._Element, path: str, default: str | None = None) -> str:
     """Return the stripped text of the element at `path`.
 

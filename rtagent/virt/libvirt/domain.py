@@ -7,7 +7,7 @@ from lxml import etree
 from rtagent.model.base import Value
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
-from rtagent.virt.libvirt.document import BadDocument, integer, parse
+from rtagent.virt.libvirt.document import BadDocument, child, integer, parse
 from rtagent.virt.libvirt.guest_memory import nvdimm_bytes
 from rtagent.virt.libvirt.units import in_bytes
 
@@ -50,14 +50,14 @@ def parse_domain(document: str) -> DomainFacts:
 
 
 def _vcpus(root: etree._Element) -> int:
-    vcpu = root.find("vcpu")
+    vcpu = child(root, "vcpu")
     if vcpu is None:
         return 1  # libvirt's default
     return integer(vcpu.get("current", vcpu.text), "<vcpu>", _MOST_VCPUS)
 
 
 def _memory_mb(root: etree._Element, nvdimm: int) -> int:
-    memory = root.find("memory")
+    memory = child(root, "memory")
     if memory is None or not memory.text:
         raise BadDocument("<domain> has no <memory>")
     return round_up(max(0, in_bytes(memory, memory.text, "<memory>") - nvdimm), BYTES_IN_MIB)
