@@ -9,7 +9,7 @@ a state from what a store has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from immutables import Map
@@ -119,8 +119,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
 
     def usage_of(self, owner_id: str) -> Usage:
         """Return the usage that one owner counts for."""
-        reuse = self.policy.same_host_resize_reuse
-        return owner_usage(self.claims_of(owner_id), self.domain_usages.get(owner_id), reuse=reuse)
+        return self._usage_of(owner_id, self.claims_of(owner_id))
 
     def touched_since(self, key: str, revision: int) -> bool:
         """Return whether an owner, a device or `HOST` may have changed after that revision."""
@@ -202,7 +201,11 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
     def _parts_of(self, owner_id: str) -> tuple[tuple[Claim, ...], Usage, tuple[str, ...]]:
         """Return what an owner adds to the sums: its claims, its usage, its counters."""
         claims = self.claims_of(owner_id)
-        return claims, self.usage_of(owner_id), stats.keys(claims, self.migrations)
+        return claims, self._usage_of(owner_id, claims), stats.keys(claims, self.migrations)
+
+    def _usage_of(self, owner_id: str, claims: Sequence[Claim]) -> Usage:
+        domain_usage = self.domain_usages.get(owner_id)
+        return owner_usage(claims, domain_usage, reuse=self.policy.same_host_resize_reuse)
 
     def _movers(self, change: Change) -> frozenset[str]:
         """Return the owners of the moves whose records change: these say where a guest is."""

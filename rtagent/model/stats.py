@@ -51,9 +51,9 @@ def is_here(claims: Sequence[Claim], migrations: Mapping[str, Migration]) -> boo
     :param claims: and `migrations`: as for `keys`.
     """
     mains = [claim for claim in claims if claim.kind != ATTACH]
-    expected = {claim.migration_uuid for claim in mains if claim.state == INCOMING}
     if any(claim.state in (BUILDING, ACTIVE) for claim in mains):
         return True
+    expected = {claim.migration_uuid for claim in mains if claim.state == INCOMING}
     moves = [claim.migration_uuid or "" for claim in mains if claim.state == OUTGOING]
     return any(move in expected or _stays(migrations.get(move)) for move in moves)
 

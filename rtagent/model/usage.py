@@ -87,6 +87,10 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     def plus(self, other: Usage) -> Usage:
         """Add, resource by resource."""
+        if other is NOTHING:
+            return self
+        if self is NOTHING:  # as at the begin of a sum
+            return other
         return Usage(
             vcpus=self.vcpus + other.vcpus,
             pcpus=self.pcpus + other.pcpus,
