@@ -26,9 +26,9 @@ from rtagent.service.systemd import Notifier
 from rtagent.telemetry.telemetry import Telemetry
 
 #: The part of an agent that is behind while Placement does not show its inventories.
-PLACEMENT_LAG = "placement lag"
-#: The gauge of that. The node's revision would not do: the changes since that of Placement may not
-#: concern Placement.
+_PLACEMENT_LAG = "placement lag"
+#: The gauge of this lag. Revisions do not show it: changes of the node since the revision that
+#: Placement shows may not concern Placement.
 _LAG = "rtagent_placement_lag_seconds"
 
 
@@ -101,7 +101,7 @@ class FleetAgent:
         """The parts that do not work, or have not caught up yet."""
         found = [check.part for check in self.telemetry.checks() if check.status is not Status.PASS]
         (lag,) = self.telemetry.metrics.registry.restricted_registry([_LAG]).collect()
-        return [*found, PLACEMENT_LAG] if lag.samples[0].value else found
+        return [*found, _PLACEMENT_LAG] if lag.samples[0].value else found
 
     def _open(self, database: Database) -> NodeAgent:
         settings, telemetry, clock = self._settings.current, self.telemetry, self._clock

@@ -37,7 +37,6 @@ class HostView(Struct, frozen=True, kw_only=True):
 
     host: str
     node_uuid: str
-    revision: int
     claims: Mapping[str, str]
     owners: Mapping[str, str]
     domains: Mapping[str, bool]
@@ -60,14 +59,14 @@ class AgentProcess:
         self._database = assembly.database(self._agents[hosts[0].name].settings)
 
     def start(self, host: str) -> None:
-        """Start an agent, and wait until it has caught up. If it fails, `ready` raises that."""
+        """Start an agent, and wait until it has caught up or has failed. `ready` raises that."""
         agent = self._agents[host]
         try:
             agent.start(self._database)
         except Exception as error:  # whatever it is, `ready` raises it in the process of the run
             self._errors.append(f"{host}: {error!r}")
             return
-        while not (agent.ready or agent.error) or agent.behind:
+        while not agent.error and (not agent.ready or agent.behind):
             time.sleep(LOOK)
             agent.look()
 
@@ -125,7 +124,6 @@ def _view(agent: FleetAgent) -> HostView:
     return HostView(
         host=name,
         node_uuid=state.node.uuid,
-        revision=state.revision,
         claims={uuid: claim.state for uuid, claim in state.claims.items()},
         owners={uuid: claim.owner_id for uuid, claim in state.claims.items()},
         domains={

@@ -45,7 +45,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
         )
 
 
-#: That of a domain that is bound to nothing, as most are.
+#: The occupancy of a domain that is bound to nothing. Most are.
 UNBOUND = Occupancy()
 
 

@@ -36,7 +36,7 @@ def creation_order(claim: Claim) -> tuple[datetime, int, str]:
 
 def claimed_units(claims: Sequence[Claim]) -> frozenset[Unit]:
     """Return the units of these claims."""
-    if len(claims) == 1:  # as of most owners
+    if len(claims) == 1:  # most owners
         return claims[0].units
     return frozenset[Unit]().union(*(claim.units for claim in claims))
 

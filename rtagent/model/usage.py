@@ -86,10 +86,10 @@ class Usage(Value, frozen=True, kw_only=True, repr_omit_defaults=True):
     quantities: Quantities = {}
 
     def plus(self, other: Usage) -> Usage:
-        """Add, resource by resource."""
+        """Add, resource by resource. Neither has counts of 0: equal sums are equal values."""
         if other is NOTHING:
             return self
-        if self is NOTHING:  # as at the begin of a sum
+        if self is NOTHING:  # the start of a sum
             return other
         return Usage(
             vcpus=self.vcpus + other.vcpus,

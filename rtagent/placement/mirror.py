@@ -90,7 +90,7 @@ class PlacementMirror:
     @property
     def seconds_behind(self) -> float:
         """For how long Placement has lacked a change, or could not be read when that was due."""
-        since = self._schedule.behind_since
+        since = self._schedule.lacking_since
         return 0.0 if since is None else self._clock.monotonic() - since
 
     @property
@@ -252,7 +252,7 @@ class _Health:
         self._kind: object = None
 
     def report(self, outcome: Outcome, seconds_behind: float) -> None:
-        """:param seconds_behind: the age of the oldest change that Placement does not have."""
+        """:param seconds_behind: see `PlacementMirror.seconds_behind`."""
         if outcome.problems:
             transient = all(map(_is_transient, outcome.problems))
             text = "; ".join(problem.message for problem in outcome.problems)

@@ -25,8 +25,9 @@ class Schedule(Value, frozen=True, kw_only=True):
     arrive during the pause, and `request` ends it at once. Such a pause has to be a point in time
     that a waiting thread can compare with others, not a sleep in a loop.
 
-    :ivar behind_since: the time of the oldest change that Placement does not have, or None. A round
-        that failed counts as a change: what it was to read may differ.
+    :ivar behind_since: the time of the oldest change before the running round that Placement does
+        not have, or None. A failed round counts as a change from its start: what it did not read
+        may have changed.
     :ivar started_at: when the last round started.
     :ivar changed_since: the time of the oldest change during the running round, or None.
     :ivar urgent: the next round was requested and is due at once.
@@ -49,6 +50,13 @@ class Schedule(Value, frozen=True, kw_only=True):
     reading: bool = False
     read_at: float = -math.inf
     refresh_jitter: float = 1.0
+
+    @property
+    def lacking_since(self) -> float | None:
+        """The time of the oldest change that Placement does not have, or None. It may have come
+        during the running round.
+        """
+        return self.changed_since if self.behind_since is None else self.behind_since
 
     def wake(self, now: float) -> Schedule:
         """Note that the state may have changed."""

@@ -110,7 +110,8 @@ def differences(
     :param attached: the owner's attach claims.
     """
     flavor, units = claim.flavor, tuple[_Difference, ...]()
-    if attached or _has_resources(claim) or domain.occupancy != UNBOUND:  # few owners
+    # Otherwise neither side has a unit.
+    if attached or _has_resources(claim) or domain.occupancy != UNBOUND:
         units = tuple(_unit_differences(claim, domain.occupancy, attached))
     found = (
         ("VCPU", "vCPUs", flavor.vcpus, domain.vcpus),
@@ -136,7 +137,9 @@ def _enacted(claims: Iterable[Claim]) -> tuple[Claim, ...]:
 
 
 def _has_resources(claim: Claim) -> bool:
-    """Return whether the claim has anything that the host may lack."""
+    """Return whether the claim has host CPUs, pages, devices, assigned resources or an encryption
+    context.
+    """
     placed = claim.numa_topology is not None and claim.numa_topology.cells
     return bool(placed or claim.pci or claim.resources or claim.mem_encryption)
 

@@ -115,7 +115,8 @@ class Publisher:
         if (mirror := self._mirror) is not None:
             metrics.gauge(
                 "placement_lag_seconds",
-                "Age of the oldest change that Placement does not show",
+                "How long Placement has not shown a change, or could not be read again when that"
+                " was due",
                 lambda: mirror.seconds_behind,
             )
             metrics.gauge(

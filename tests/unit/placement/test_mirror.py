@@ -131,6 +131,22 @@ def test_an_idle_mirror_sends_requests_only_at_its_refresh():
     assert setup.mirror.seconds_behind == 0
 
 
+def test_a_refresh_is_no_lag_while_it_runs():
+    lags = []
+
+    def look(reading):
+        mine.clock.advance(seconds=1)
+        lags.append(mine.mirror.seconds_behind)
+        return False
+
+    mine = Setup(refresh=lambda: 300.0, prepare=look)
+    mine.mirror.wake()
+    mine.turn()
+    mine.turn(after=300)
+    assert lags[-1] == 0
+    assert len(lags) == 2
+
+
 def test_jitter_makes_a_refresh_earlier():
     setup = Setup(refresh=lambda: 300.0)
     setup.jitter = 0.0

@@ -36,6 +36,12 @@ def test_a_refresh_is_no_change():
     assert refreshing.succeed(306, 1).behind_since is None
 
 
+def test_a_change_during_a_refresh_counts_from_its_own_time():
+    refreshing = succeeded(now=5, refresh=300).start(305, 300).wake(306)
+    assert refreshing.lacking_since == 306
+    assert refreshing.succeed(307, 1).lacking_since == 306
+
+
 def test_a_refresh_that_fails_counts_from_its_start():
     failed = succeeded(now=5, refresh=300).start(305, 300).wake(306).fail(307, 1)
     assert failed.behind_since == 305

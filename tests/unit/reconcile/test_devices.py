@@ -218,6 +218,14 @@ def test_attach_claim_becomes_active_when_the_guest_has_its_devices():
     assert state.claims[added.uuid].state == ACTIVE
 
 
+def test_missing_device_of_an_active_attach_claim_is_drift():
+    state, main = built(device_host())
+    state, added = attached(running(state, main), main, "gpu")
+    state = audited(state, seen(state, guest(main, added)))
+    state = audited(state, seen(state, guest(main)))
+    assert lines(drifts(state)) == [(f"PCI device {GPU_0}", 1, 0, "QuantityDiffers")]
+
+
 def test_lapsed_attach_claim_expires_if_the_guest_lacks_its_devices():
     state, main = built(device_host())
     state, added = attached(running(state, main), main, "gpu")
