@@ -11,6 +11,7 @@ from rtagent.errors import PlacementConflict, PlacementError, PlacementUnavailab
 from rtagent.model.consumers import INSTANCE
 from rtagent.placement.client import CONCURRENT_UPDATE, MICROVERSION, HttpPlacement
 from rtagent.placement.consumer_writer import ATTEMPTS, INTERRUPTED, NO_IDENTITY
+from rtagent.placement.shared_queries import SharedQueries
 from rtagent.scheduler.candidate import Candidates
 from rtagent.scheduler.errors import ConsumerHasAllocations
 from rtagent.scheduler.placement_request import Query
@@ -26,12 +27,22 @@ class PlacementCandidates:
     def __init__(self, connect: Callable[[], HttpPlacement]) -> None:
         self._connect = connect
         self._local = threading.local()
+        self._queries = SharedQueries(self._ask)
 
-    def allocation_candidates(self, query: Query) -> Candidates:
+    @property
+    def waiting(self) -> int:
+        """How many calls wait until their query for candidates is sent."""
+        return self._queries.waiting
+
+    def allocation_candidates(self, query: Query, timeout: float) -> Candidates:
         """Return the candidates.
 
+        :param timeout: the most seconds to wait for other calls' queries.
         :raises PlacementError: it does not answer, or refuses the query.
         """
+        return self._queries.answer(query, timeout)
+
+    def _ask(self, query: Query) -> Candidates:
         answer = self._api.allocation_candidates(query)
         roots = {
             uuid: summary["root_provider_uuid"]

@@ -45,7 +45,7 @@ class PlacementSearch:
         self._port, self._spec = port, spec
         tree = _only_host(spec, hosts)
         query = candidates_query(spec, template, options, aggregates, tree)
-        answer = port.allocation_candidates(query)
+        answer = port.allocation_candidates(query, options.request_timeout)
         self.candidates = answer.by_host([host.uuid for host in hosts])
         self.version = answer.version
 

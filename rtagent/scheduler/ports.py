@@ -89,8 +89,8 @@ class PlacementPort(Protocol):
     Every method raises `PlacementUnavailable` if Placement does not answer.
     """
 
-    def allocation_candidates(self, query: Query) -> Candidates:
-        """Return the candidates."""
+    def allocation_candidates(self, query: Query, timeout: float) -> Candidates:
+        """Return the candidates. :param timeout: the most seconds to wait for other queries."""
         ...
 
     def write(self, request: AllocationRequest) -> Written:

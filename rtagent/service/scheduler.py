@@ -18,6 +18,7 @@ from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.sql_errors import errors_of
 from rtagent.errors import RtAgentError
 from rtagent.placement.aggregate_mirror import AggregateMirror
+from rtagent.placement.candidates import PlacementCandidates
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
 from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
@@ -75,6 +76,7 @@ class SchedulerService:
         )
         # Set by `start`.
         self._manager: HostManager
+        self._placement: PlacementCandidates | None
         self._scheduler: Scheduler
         self._aggregates: KeptAggregates
         self._services: KeptServices
@@ -105,6 +107,7 @@ class SchedulerService:
         self._services = startup.wait_for(
             "the database", partial(self._kept_services, database, messages)
         )
+        self._placement = assembly.placement(context.configuration.conf)
         self._scheduler = self._make_scheduler(settings)
         self._rpc = SchedulerRpc(
             transport,
@@ -163,7 +166,7 @@ class SchedulerService:
             filters,
             weighers,
             settings.scheduler_options,
-            assembly.placement(self._context.configuration.conf),
+            self._placement,
             self._clock,
             self._telemetry,
         )
@@ -307,13 +310,16 @@ class SchedulerService:
         )
 
     def _measure(self, database: SchedulerDatabase) -> None:
-        metrics, manager = self._telemetry.metrics, self._manager
+        metrics, manager, placement = self._telemetry.metrics, self._manager, self._placement
         errors = errors_of(database.engine).counts
         measure_process(metrics, "rtagent-scheduler", self._in_flight, errors)
         metrics.gauge("scheduler_hosts", "Hosts", lambda: len(manager.get_all_host_states()))
         metrics.gauge("scheduler_hosts_down", "Hosts that are down", self._view.number_down)
         metrics.gauge("scheduler_complete", "1 if all hosts are known", lambda: manager.complete)
         metrics.gauge("scheduler_aggregates", "Aggregates", lambda: len(self._aggregates.known))
+        if placement is not None:
+            what = "Requests that wait to ask Placement"
+            metrics.gauge("scheduler_queries_waiting", what, lambda: placement.waiting)
         metrics.numbers("scheduler_messages", "outcome", MESSAGES, lambda: manager.counts)
 
 

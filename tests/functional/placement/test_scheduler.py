@@ -173,8 +173,8 @@ class LastFirst:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
-    def allocation_candidates(self, query: Any) -> Any:
-        found = self._cloud.port.allocation_candidates(query)
+    def allocation_candidates(self, query: Any, timeout: float) -> Any:
+        found = self._cloud.port.allocation_candidates(query, timeout)
         return replace(found, requests=found.requests[::-1])
 
     def write(self, request: AllocationRequest) -> Written:

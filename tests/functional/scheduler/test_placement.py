@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rtagent.errors import PlacementUnavailable
+from rtagent.placement.shared_queries import AT_ONCE
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.scheduler.errors import NoValidHost
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
@@ -51,21 +52,34 @@ def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
                 bus.context, spec(), [uid()]
             )
         placement.start()
-        check_that_a_stop_finishes_calls(scheduler, placement, bus)
+        check_that_calls_share_queries_and_a_stop_finishes_them(scheduler, placement, bus)
         bus.close()
 
 
-def check_that_a_stop_finishes_calls(scheduler, placement, bus):
+def check_that_calls_share_queries_and_a_stop_finishes_them(scheduler, placement, bus):
     placement.freeze()
-    with ThreadPoolExecutor(1) as threads:
-        api = SchedulerAPI(bus.transport, timeout=60, attempts=1)
-        call = threads.submit(api.select_destinations, bus.context, spec(), [uid()])
-        wait_until(lambda: scheduler.metrics()["rtagent_calls_in_flight"] > 0)
+    before = queries(placement)
+    with ThreadPoolExecutor(AT_ONCE + 2) as threads:
+        select = SchedulerAPI(bus.transport, timeout=60, attempts=1).select_destinations
+        # Without claims: this Placement cannot write for several at the same time.
+        calls = [
+            threads.submit(select, bus.context, spec(), [uid()], claim=False)
+            for _ in range(AT_ONCE + 2)
+        ]
+        wait_until(lambda: scheduler.metrics()["rtagent_scheduler_queries_waiting"] == 2)
         scheduler.signal(signal.SIGTERM)
         scheduler.wait_notified("STOPPING=1")
         placement.thaw()
-        assert call.result()["selections"][0]["selected"]["host"] == "cn1"
+        for call in calls:
+            assert call.result()["selections"][0]["selected"]["host"] == "cn1"
     assert scheduler.wait() == 0
+    assert queries(placement) - before == AT_ONCE + 1
+
+
+def queries(placement):
+    """How many queries for candidates Placement has answered."""
+    paths = [request.path for request in placement.requests()]
+    return sum(path.startswith("/allocation_candidates") for path in paths)
 
 
 def candidates(bus):

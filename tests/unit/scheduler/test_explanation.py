@@ -76,7 +76,7 @@ def test_decisions_are_logged_with_their_reasons_newest_first():
 class AwayPlacement:
     """Placement, which does not answer."""
 
-    def allocation_candidates(self, query):
+    def allocation_candidates(self, query, timeout):
         raise PlacementUnavailable("GET /allocation_candidates: timed out")
 
 

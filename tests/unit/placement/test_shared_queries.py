@@ -1,0 +1,116 @@
+"""Queries for candidates: few at the same time, and shared by the calls that wait."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from rtagent.errors import PlacementError, PlacementUnavailable
+from rtagent.placement.shared_queries import SharedQueries
+from rtagent.scheduler.candidate import Candidates
+from tests.servers.daemon import PATIENCE, wait_until
+
+SMALL, LARGE = (("resources", "VCPU:1"),), (("resources", "VCPU:8"),)
+
+
+class SlowPlacement:
+    """Placement, which answers when the test says so.
+
+    :ivar asked: the queries, and their answers to come.
+    """
+
+    def __init__(self, at_once: int = 1):
+        self.asked: list[tuple[object, Future[Candidates]]] = []
+        self.queries = SharedQueries(self._ask, at_once)
+        self._pool = ThreadPoolExecutor(8)
+
+    def _ask(self, query):
+        answer: Future[Candidates] = Future()
+        self.asked.append((query, answer))
+        return answer.result(PATIENCE)
+
+    def call(self, query, timeout=PATIENCE):
+        """Ask on a thread of its own, and return when it is sent or waits."""
+        before = len(self.asked) + self.queries.waiting
+        future = self._pool.submit(self.queries.answer, query, timeout)
+        wait_until(lambda: len(self.asked) + self.queries.waiting > before or future.done())
+        return future
+
+    def answer(self, number):
+        """Answer a query, the first of which is 0."""
+        wait_until(lambda: len(self.asked) > number)
+        found = Candidates(version=str(number))
+        self.asked[number][1].set_result(found)
+        return found
+
+    @property
+    def sent(self):
+        return [query for query, _ in self.asked]
+
+
+@pytest.fixture
+def placement():
+    return SlowPlacement()
+
+
+def test_calls_that_wait_with_the_same_query_share_its_answer(placement):
+    first = placement.call(LARGE)
+    waiting = [placement.call(SMALL) for _ in range(3)]
+    placement.answer(0)
+    found = placement.answer(1)
+    assert [each.result(PATIENCE) for each in waiting] == [found] * 3
+    assert first.result(PATIENCE) != found
+    assert placement.sent == [LARGE, SMALL]
+
+
+def test_a_query_that_was_sent_before_a_call_does_not_answer_it():
+    placement = SlowPlacement(at_once=2)
+    first, second = placement.call(SMALL), placement.call(SMALL)
+    found = [placement.answer(0), placement.answer(1)]
+    assert [first.result(PATIENCE), second.result(PATIENCE)] == found
+    assert placement.sent == [SMALL, SMALL]
+
+
+def test_queries_are_sent_in_the_order_of_their_first_calls(placement):
+    calls = [placement.call(query) for query in (SMALL, LARGE, SMALL, LARGE)]
+    for number in range(3):
+        placement.answer(number)
+    assert placement.sent == [SMALL, LARGE, SMALL]
+    found = [each.result(PATIENCE).version for each in calls]
+    assert found == ["0", "1", "2", "1"]
+
+
+def test_a_call_waits_no_longer_than_its_time_and_its_query_is_not_sent(placement):
+    placement.call(SMALL)
+    with pytest.raises(PlacementUnavailable, match=r"busy with earlier queries for 0 s: repeat"):
+        placement.queries.answer(LARGE, 0)
+    placement.answer(0)
+    later = placement.call(SMALL)
+    found = placement.answer(1)
+    assert later.result(PATIENCE) == found
+    assert placement.sent == [SMALL, SMALL]
+
+
+def test_a_query_is_sent_for_the_calls_that_still_wait(placement):
+    placement.call(SMALL)
+    patient = placement.call(LARGE)
+    with pytest.raises(PlacementUnavailable):
+        placement.queries.answer(LARGE, 0)
+    placement.answer(0)
+    found = placement.answer(1)
+    assert patient.result(PATIENCE) == found
+
+
+def test_an_error_is_that_of_all_calls_of_a_query_and_ends_its_turn(placement):
+    placement.call(SMALL)
+    waiting = [placement.call(LARGE) for _ in range(2)]
+    placement.answer(0)
+    wait_until(lambda: len(placement.asked) == 2)
+    placement.asked[1][1].set_exception(PlacementError("400"))
+    for each in waiting:
+        with pytest.raises(PlacementError, match="400"):
+            each.result(PATIENCE)
+    last = placement.call(SMALL)
+    found = placement.answer(2)
+    assert last.result(PATIENCE) == found
