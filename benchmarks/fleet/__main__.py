@@ -49,7 +49,7 @@ def main() -> int:
         intervals=Intervals(report=arguments.report_interval),
     )
     with Progress(console) as progress:
-        run = Run(options, progress)
+        run = Run(options, progress, lambda: _write(run.measured, run.wrong, arguments))
         try:
             if arguments.phases != [GROWTH]:
                 run.make()
@@ -86,7 +86,7 @@ def _print(measured: Measurements, console: Console) -> None:
 
 
 def _write(measured: Measurements, wrong: list[str], arguments: argparse.Namespace) -> None:
-    """Write what was measured, even if a phase has failed."""
+    """Write what was measured so far."""
     if arguments.json is not None:
         document = msgspec.json.format(msgspec.json.encode(measured), indent=2)
         Path(arguments.json).write_bytes(document + b"\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -55,8 +55,11 @@ class Options(Struct, frozen=True, kw_only=True):
 class Run:
     """:ivar measured: so far. :ivar wrong: what the census found, in sentences."""
 
-    def __init__(self, options: Options, progress: Progress) -> None:
-        self._options, self._progress = options, progress
+    def __init__(
+        self, options: Options, progress: Progress, added: Callable[[], None] = lambda: None
+    ) -> None:
+        """:param added: called after each phase."""
+        self._options, self._progress, self._added = options, progress, added
         self.measured = Measurements(hosts=options.hosts, machine=machine(), phases=[])
         self.wrong: list[str] = []
 
@@ -96,6 +99,7 @@ class Run:
 
     def _add(self, phase: Phase) -> None:
         self.measured.phases.append(phase)
+        self._added()
 
     def _census(self, fleet: Fleet, servers: Mapping[str, Placed]) -> Phase:
         """Compare all accounts, when everything has caught up."""
