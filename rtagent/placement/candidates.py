@@ -37,8 +37,8 @@ class PlacementCandidates:
     def allocation_candidates(self, query: Query, timeout: float) -> Candidates:
         """Return the candidates.
 
-        :param timeout: the most seconds to wait for other calls' queries.
-        :raises PlacementError: it does not answer, or refuses the query.
+        :param timeout: the most seconds until the query is sent.
+        :raises PlacementError: Placement does not answer, or refuses the query.
         """
         return self._queries.answer(query, timeout)
 

@@ -25,6 +25,10 @@ from rtagent.scheduler.ports import (
 #: to the migration. The source of an evacuation could not be asked, so it stays the instance's.
 _EXISTING: Mapping[str, str] = {EVACUATION: ADD, RESIZE: NEW, MIGRATION: NEW, LIVE_MIGRATION: NEW}
 
+#: The share of ``request_timeout`` after which a query is not sent any more: its answer, and what
+#: follows it, would come too late.
+WAIT = 0.5
+
 
 class PlacementSearch:
     """The candidates for the instances of one request.
@@ -45,7 +49,7 @@ class PlacementSearch:
         self._port, self._spec = port, spec
         tree = _only_host(spec, hosts)
         query = candidates_query(spec, template, options, aggregates, tree)
-        answer = port.allocation_candidates(query, options.request_timeout)
+        answer = port.allocation_candidates(query, WAIT * options.request_timeout)
         self.candidates = answer.by_host([host.uuid for host in hosts])
         self.version = answer.version
 

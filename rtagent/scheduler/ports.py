@@ -90,7 +90,7 @@ class PlacementPort(Protocol):
     """
 
     def allocation_candidates(self, query: Query, timeout: float) -> Candidates:
-        """Return the candidates. :param timeout: the most seconds to wait for other queries."""
+        """Return the candidates. :param timeout: the most seconds until the query is sent."""
         ...
 
     def write(self, request: AllocationRequest) -> Written:

@@ -41,18 +41,19 @@ class Parts(Value, frozen=True, kw_only=True):
 
 
 class SchedulingCall:
-    """One call: its hosts and Placement's candidates, as they were when it began.
+    """One call.
 
+    :ivar hosts: as they were after Placement had answered.
     :ivar placement: None: without Placement.
     :ivar fit: of the instances, by which a host is decided when it is consumed from.
     """
 
     def __init__(self, parts: Parts, spec: RequestSpec, instance_uuids: Sequence[str]) -> None:
         self.parts, self.spec, self.instance_uuids = parts, spec, instance_uuids
-        self.began, self.now = parts.clock.monotonic(), parts.clock.now()
-        self.hosts = parts.manager.get_all_host_states()
+        self._began = parts.clock.monotonic()
+        hosts = parts.manager.get_all_host_states()
         live = spec.purpose == LIVE_MIGRATION
-        sizes = page_sizes_of(instance_uuids[0], self.hosts) if live else ()
+        sizes = page_sizes_of(instance_uuids[0], hosts) if live else ()
         self.template = claim_template(spec, sizes)
         self.placement: PlacementSearch | None = None
         if parts.placement is not None:
@@ -61,9 +62,12 @@ class SchedulingCall:
                 parts.options,
                 spec,
                 self.template,
-                self.hosts,
+                hosts,
                 parts.manager.aggregates,
             )
+        # Placement may have taken long: other calls have claimed something since.
+        self.hosts = parts.manager.get_all_host_states()
+        self.now, self._read_at = parts.clock.now(), parts.clock.monotonic()
         self.fit = parts.fits.of_request(self.template, parts.manager.replica_for, self.now)
         self._fit: Fit = self.fit
         if self.placement is not None:
@@ -82,7 +86,7 @@ class SchedulingCall:
         return Request(
             spec=self.spec,
             instance_uuid=instance_uuid,
-            alive_since=self.began - self.parts.options.service_down_time,
+            alive_since=self._read_at - self.parts.options.service_down_time,
             now=self.now,
             placement=self.placement is not None,
             fit=self._fit,
@@ -101,7 +105,7 @@ class SchedulingCall:
     def check_deadline(self) -> None:
         """:raises SchedulingTimedOut: ``request_timeout`` has passed."""
         seconds = self.parts.options.request_timeout
-        if self.parts.clock.monotonic() > self.began + seconds:
+        if self.parts.clock.monotonic() > self._began + seconds:
             raise SchedulingTimedOut(seconds=seconds)
 
 

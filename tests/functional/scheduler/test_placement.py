@@ -24,7 +24,9 @@ def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
     tmp_path, rabbitmq, placement, auth
 ):
     url = rabbitmq.transport_url
-    config = {"placement": auth, "scheduler": {"report_jitter": 0.1}}
+    # Longer than any wait of this test.
+    patience = {"report_jitter": 0.1, "request_timeout": 600.0}
+    config = {"placement": {**auth, "timeout": 300}, "scheduler": patience}
     with (
         Daemon(tmp_path / "a", url, config={**config, "DEFAULT": {"host": "cn1"}}) as agent,
         SchedulerServer(tmp_path / "s", url, config=config) as scheduler,
@@ -58,13 +60,16 @@ def test_selection_is_allocated_and_an_outage_is_an_error_of_the_call(
 
 def check_that_calls_share_queries_and_a_stop_finishes_them(scheduler, placement, bus):
     placement.freeze()
-    before = queries(placement)
+    before, instance = queries(placement), uid()
     with ThreadPoolExecutor(AT_ONCE + 2) as threads:
         select = SchedulerAPI(bus.transport, timeout=60, attempts=1).select_destinations
-        # Without claims: this Placement cannot write for several at the same time.
         calls = [
-            threads.submit(select, bus.context, spec(), [uid()], claim=False)
-            for _ in range(AT_ONCE + 2)
+            threads.submit(select, bus.context, spec(), [instance]),
+            # Without claims: this Placement cannot write for several at the same time.
+            *(
+                threads.submit(select, bus.context, spec(), [uid()], claim=False)
+                for _ in range(AT_ONCE + 1)
+            ),
         ]
         wait_until(lambda: scheduler.metrics()["rtagent_scheduler_queries_waiting"] == 2)
         scheduler.signal(signal.SIGTERM)
@@ -74,6 +79,7 @@ def check_that_calls_share_queries_and_a_stop_finishes_them(scheduler, placement
             assert call.result()["selections"][0]["selected"]["host"] == "cn1"
     assert scheduler.wait() == 0
     assert queries(placement) - before == AT_ONCE + 1
+    assert placement.client().get(f"/allocations/{instance}").json()["allocations"]
 
 
 def queries(placement):
