@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from benchmarks.fleet.boot import LOOK, PATIENCE, repetitions, wait_settled
 from benchmarks.fleet.counts import Meter
@@ -14,15 +14,12 @@ from benchmarks.fleet.sampler import REQUESTS, TRANSACTIONS, Sampler
 from tests.servers.server import Server
 
 
-def outages(fleet: Fleet, meter: Meter, seconds: float, progress: Progress) -> list[Phase]:
+def outages(fleet: Fleet, meter: Meter, seconds: float, progress: Progress) -> Iterator[Phase]:
     """Restart the broker and the database, and stop Placement for some seconds."""
-    phases = [
-        _outage(fleet, meter, fleet.rabbitmq, 0, progress, _all_report),
-        _outage(fleet, meter, fleet.postgresql, 0, progress, _all_beat),
-        _outage(fleet, meter, fleet.placement, seconds, progress, _all_report),
-    ]
+    yield _outage(fleet, meter, fleet.rabbitmq, 0, progress, _all_report)
+    yield _outage(fleet, meter, fleet.postgresql, 0, progress, _all_beat)
+    yield _outage(fleet, meter, fleet.placement, seconds, progress, _all_report)
     fleet.change()  # the domains that the last outage has left
-    return phases
 
 
 def _outage(
