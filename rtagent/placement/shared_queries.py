@@ -90,7 +90,7 @@ class SharedQueries:
     def _send(self, query: Query, answer: Future[Candidates]) -> Candidates:
         try:
             found = self._ask(query)
-        except BaseException as error:
+        except BaseException as error:  # raised to the other calls that share the query, too
             answer.set_exception(error)
             raise
         else:
