@@ -41,12 +41,14 @@ class Faults:
 
     :ivar kill: the number of the point at which the conductor is killed; None: nowhere.
     :ivar errors: errors to raise, once each, by point. :ivar actions: what happens there, too.
+    :ivar lasting: errors to raise each time, by the name of the point.
     :ivar passed: the names of the points that were passed.
     """
 
     kill: int | None = None
     errors: dict[int, Exception] = field(default_factory=dict)
     actions: dict[int, Callable[[], object]] = field(default_factory=dict)
+    lasting: dict[str, Exception] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
 
     def point(self, name: str) -> None:
@@ -57,6 +59,8 @@ class Faults:
         self.actions.pop(number, lambda: None)()
         if number in self.errors:
             raise self.errors.pop(number)
+        if name in self.lasting:
+            raise self.lasting[name]
 
     def around(self, name: str, call: Callable[[], Any]) -> Any:
         """Make a call that can be killed, or fail, before and after its effect."""

@@ -70,15 +70,14 @@ def _ask(run: Run, spec: RequestSpec) -> Selections:
 
 
 def unselect(run: Run) -> None:
-    """Report to the scheduler that its selection is not used, and delete the allocation."""
+    """Report to the scheduler that its selection is not used, and delete the allocation.
+
+    Without a selection there may be an allocation, too: of an answer that was lost.
+    """
     selection = run.progress.selection
-    if selection is None:
-        return
-    with suppress(RtAgentError):  # without this, the scheduler forgets it later
-        run.scheduler.forget_claim(selection.operation_id)
-    request = selection.allocation_request
-    if request is None:
-        return
+    if selection is not None:
+        with suppress(RtAgentError):  # without this, the scheduler forgets it later
+            run.scheduler.forget_claim(selection.operation_id)
     if run.progress.spec.purpose != EVACUATION:
         _delete_allocations(run)
     else:

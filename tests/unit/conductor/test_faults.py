@@ -209,6 +209,38 @@ def test_a_lost_answer_changes_nothing(scenario):
         assert summary(cloud) == trials.expected, point
 
 
+SELECTING = ["build", "resize", "live migration", "evacuation", "unshelve"]
+LOST_SELECTION = {"select after": AgentUnreachable(where="it", why="no reply", remedy="wait")}
+NO_PLACEMENT = PlacementUnavailable("Placement does not answer")
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_if_all_answers_of_the_scheduler_are_lost_no_allocation_remains(name):
+    trials = Trials(SCENARIOS[name])
+    cloud = trials.cloud()
+    before = summary(cloud)
+    cloud.faults = Faults(lasting=LOST_SELECTION)
+    assert isinstance(attempt(cloud, trials.scenario.act), OperationFailed)
+    trials.scenario.settle(cloud)
+    cloud.check()
+    assert summary(cloud) == ([(SERVER, "error", None)] if name == "build" else before)
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_an_allocation_of_a_lost_answer_is_deleted_when_placement_is_back(name):
+    trials = Trials(SCENARIOS[name])
+    cloud = trials.cloud()
+    away = {f"allocations-{name} before": NO_PLACEMENT for name in ("delete", "of")}
+    lasting = cloud.faults.lasting
+    selecting = trials.points.index("select before")
+    cloud.faults.actions[selecting] = lambda: lasting.update(LOST_SELECTION | away)
+    assert isinstance(attempt(cloud, trials.scenario.act), OperationInterrupted)
+    [failed] = cloud.resume()
+    assert isinstance(failed, OperationFailed)
+    trials.scenario.settle(cloud)
+    cloud.check()
+
+
 def test_a_refusal_leaves_one_guest_or_none(scenario):
     refusal = ComputeResourcesUnavailable(reasons=[{"message": "no CPU is free"}])
 
