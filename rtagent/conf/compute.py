@@ -22,10 +22,10 @@ OPTS = [
         min=0,
         mutable=True,
         help="""
-The interval at which the records of this host are read from Placement again, in seconds, to find
-changes that others made. It is shortened at random by up to a half each time, so that the agents of
-many hosts do not send their requests at the same moment. 0: read them once, and afterwards only
-after a conflict.
+The interval at which the agent looks in Placement for changes that others made to the records of
+this host, in seconds. It reads the providers whose generation has changed. The interval is
+shortened at random by up to a half each time, so that the agents of many hosts do not send their
+requests at the same moment. 0: read the records once, and afterwards only after a conflict.
 """,
     ),
     cfg.IntOpt(

@@ -53,12 +53,12 @@ class PlacementMirror:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """:param wanted: returns the tree that Placement should have now; None if it is unknown.
-        :param prepare: called before each round publishes, with whether the round reads everything;
-            returns whether the wanted tree has changed. If it raises `PlacementError`, nothing is
-            published but whether the host is disabled.
-        :param refresh: returns the most seconds after which everything is read again; 0: never.
+        :param prepare: called before each round publishes, with whether the round looks for what
+            other writers changed; returns whether the wanted tree has changed. If it raises
+            `PlacementError`, nothing is published but whether the host is disabled.
+        :param refresh: returns the most seconds until a round looks for that again; 0: never.
         :param jitter: returns a number from 0 to 1, called at the end of each round: it shortens
-            the pause after a failure, and the time until everything is read again.
+            the pause after a failure, and the time until the next refresh.
         """
         self._wanted, self._prepare, self._clock = wanted, prepare, clock
         self._refresh, self._jitter = refresh, jitter
@@ -203,7 +203,7 @@ class PlacementMirror:
     def _round(self, request_id: str) -> None:
         started = self._clock.monotonic()
         use_request_id(request_id)
-        if self._schedule.reading:
+        if self._schedule.anew:
             self._synchroniser.forget()
         outcome = self._publish()
         self._reporter.timed(PART, "sync", self._clock.monotonic() - started)
@@ -219,7 +219,7 @@ class PlacementMirror:
                 tree = self._wanted() or tree
         except PlacementError as error:
             return Outcome(revision=tree.revision, problems=(error, *self._warn(tree, error)))
-        return self._synchroniser.sync(tree)
+        return self._synchroniser.sync(tree, refresh=self._schedule.reading)
 
     def _warn(self, tree: Tree, error: PlacementError) -> Sequence[PlacementError]:
         """Publish whether the host is disabled, though nothing else can be published: a scheduler

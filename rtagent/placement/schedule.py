@@ -34,9 +34,10 @@ class Schedule(Value, frozen=True, kw_only=True):
     :ivar failures: the number of failed rounds in succession.
     :ivar not_before: no round starts before this time, unless it is urgent.
     :ivar outdated: the next round has to read everything from Placement.
-    :ivar running: a round is running. :ivar reading: it reads everything.
-    :ivar read_at: when everything was last read.
-    :ivar refresh_jitter: 0 to 1, see `shortened`: of the time until everything is read again.
+    :ivar running: a round is running. :ivar reading: it looks for what other writers changed.
+    :ivar anew: it reads everything, also what Placement shows to be unchanged.
+    :ivar read_at: when such a round last ended.
+    :ivar refresh_jitter: 0 to 1, see `shortened`: of the time until the next refresh.
     """
 
     behind_since: float | None = None
@@ -48,6 +49,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     outdated: bool = True
     running: bool = False
     reading: bool = False
+    anew: bool = False
     read_at: float = -math.inf
     refresh_jitter: float = 1.0
 
@@ -81,6 +83,7 @@ class Schedule(Value, frozen=True, kw_only=True):
             outdated=False,
             running=True,
             reading=self.outdated or (refresh > 0 and now >= self._refresh_at(refresh)),
+            anew=self.outdated,
         )
 
     def succeed(self, now: float, jitter: float) -> Schedule:
@@ -110,7 +113,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     def due(self, refresh: float) -> float:
         """Return when the next round is due; infinity: only after a change.
 
-        :param refresh: the most seconds after which everything is read again; 0: never.
+        :param refresh: the most seconds until the next refresh; 0: there is none.
         """
         if self.urgent:
             return -math.inf

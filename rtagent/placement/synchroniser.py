@@ -91,10 +91,15 @@ class Synchroniser:
         self._current.clear()
         self._queried_traits = self._known_traits = self._classes = frozenset()
 
-    def sync(self, tree: Tree) -> Outcome:
-        """Make Placement match the tree."""
+    def sync(self, tree: Tree, *, refresh: bool = False) -> Outcome:
+        """Make Placement match the tree.
+
+        :param refresh: look for what other writers have changed.
+        """
         problems: list[PlacementError] = []
         try:
+            if refresh:
+                self._forget_changed(tree)
             for provider in (*tree.providers, *obsolete_providers(self._ownership, tree)):
                 problems += self.sync_provider(provider)
         except PlacementError as error:  # no response, or the ownership records cannot be read
@@ -105,6 +110,24 @@ class Synchroniser:
             problems=tuple(problems),
             unknown_traits=wanted & self._queried_traits - self._known_traits,
         )
+
+    def _forget_changed(self, tree: Tree) -> None:
+        """Clear the cache of providers that other writers have changed. Each change of inventories
+        or traits increases a provider's generation, and one request shows those of the whole tree.
+        """
+        cached = dict(self._current)
+        self.forget()
+        if not cached:
+            return
+        listed = self._api.tree(tree.providers[0].uuid)
+        shown = {(each["uuid"], each["name"], each["generation"]) for each in listed}
+        self._current = {
+            provider.uuid: known
+            for provider in tree.providers
+            if (known := cached.get(provider.uuid)) is not None
+            and known.generation == known.traits_generation
+            and (provider.uuid, provider.name, known.generation) in shown
+        }
 
     def sync_trait(self, tree: Tree, trait: str) -> list[PlacementError]:
         """Make the root provider, if Placement has it, match the tree in one standard trait. Return

@@ -88,6 +88,10 @@ class MirroredNode:
     def path(self) -> str:
         return f"/resource_providers/{self.uuid}"
 
+    @property
+    def exists(self) -> bool:
+        return bool(self.admin.get(self.path).status_code == 200)
+
     def get(self, part: str) -> Any:
         return self.admin.get(f"{self.path}/{part}").json()
 

@@ -80,12 +80,51 @@ def test_a_disabled_host_has_the_trait(node):
     assert "COMPUTE_STATUS_DISABLED" not in node.traits
 
 
-def test_a_refresh_corrects_what_another_client_changed(node):
+def delete(part):
+    """Return the deletion of a part of the provider, which names no generation."""
+
+    def act(node):
+        assert node.admin.delete(f"{node.path}{part}").status_code == 204
+
+    return act
+
+
+CHANGES = {
+    "inventories": lambda node: node.set_inventories({}),
+    "traits": lambda node: node.set_traits(set()),
+    "all inventories deleted": delete("/inventories"),
+    "an inventory deleted": delete("/inventories/VCPU"),
+    "all traits deleted": delete("/traits"),
+    "the provider deleted": delete(""),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_a_refresh_corrects_what_another_client_changed(node, change):
     node.refresh = 0.2
     mirror = synced(node)
-    node.set_inventories({})
-    assert node.eventually(lambda: "VCPU" in node.inventories)
+    before = node.inventories, node.traits
+    change(node)
+    assert node.eventually(lambda: node.exists and (node.inventories, node.traits) == before)
     assert mirror.error is None
+
+
+def test_a_refresh_notices_another_name(node):
+    node.refresh = 0.2
+    mirror = synced(node)
+    node.admin.put(node.path, json={"name": f"other-{node.name}"})
+    assert node.eventually(lambda: mirror.error is not None)
+    assert f"other-{node.name}" in mirror.error.message
+
+
+def test_a_refresh_without_changes_is_one_request(node):
+    node.refresh = 0.2
+    mirror = synced(node)
+    before = len(node.server.requests())
+    assert node.eventually(lambda: len(node.server.requests()) >= before + 2)
+    mirror.stop()
+    listing = ("GET", f"/resource_providers?in_tree={node.uuid}")
+    assert set(sent(node, node.server.requests()[before:])) == {listing}
 
 
 def test_forget_reads_everything_once(node):

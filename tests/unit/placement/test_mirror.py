@@ -127,7 +127,7 @@ def test_an_idle_mirror_sends_requests_only_at_its_refresh():
     setup.requests()
     assert not setup.turn(after=299)
     assert setup.turn(after=1)
-    assert setup.requests() == ["provider", "traits", "inventories"]
+    assert setup.requests() == ["tree"]
     assert setup.mirror.seconds_behind == 0
 
 
@@ -155,7 +155,7 @@ def test_jitter_makes_a_refresh_earlier():
     setup.requests()
     setup.jitter = 0.5
     assert setup.turn(after=150)
-    assert setup.requests() == ["provider", "traits", "inventories"]
+    assert setup.requests() == ["tree"]
     assert setup.mirror.due_in == 225
 
 
@@ -166,6 +166,20 @@ def test_a_refresh_corrects_what_other_writers_changed():
     setup.api.overwrite(ROOT, inventories={})
     setup.turn(after=300)
     assert setup.api.shown(ROOT)["inventories"]
+
+
+def test_a_refresh_that_fails_is_repeated_as_a_whole():
+    setup = Setup(refresh=lambda: 300.0)
+    setup.mirror.wake()
+    setup.turn()
+    setup.requests()
+    setup.api.overwrite(ROOT, inventories={})
+    setup.api.failure = PlacementUnavailable("down for maintenance")
+    setup.turn(after=300)
+    assert setup.requests() == ["tree"]
+    setup.api.failure = None
+    setup.turn(after=1)
+    assert setup.requests() == ["provider", "traits", "inventories", "put_inventories"]
 
 
 def test_the_refresh_interval_may_change():

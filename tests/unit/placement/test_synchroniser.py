@@ -26,10 +26,10 @@ class Setup:
     def restart(self):
         self.synchroniser = Synchroniser(self.api, self.ownership)
 
-    def sync(self, wanted=WANTED):
+    def sync(self, wanted=WANTED, *, refresh=False):
         """Return the outcome and the requests."""
         self.api.requests.clear()
-        return self.synchroniser.sync(wanted), list(self.api.requests)
+        return self.synchroniser.sync(wanted, refresh=refresh), list(self.api.requests)
 
     @property
     def shown(self):
@@ -79,6 +79,51 @@ def test_after_forget_the_provider_is_read_and_compared(setup):
     setup.api.overwrite(ROOT, inventories={})
     setup.synchroniser.forget()
     assert setup.sync()[1] == [*READ, "put_inventories"]
+
+
+def test_a_refresh_reads_only_the_providers_that_others_have_changed(setup):
+    child = provider({"CUSTOM_GPU": record(1)}, uuid=uid(2), name="child", parent=ROOT)
+    wanted = tree(provider(VCPUS, {"COMPUTE_NODE"}), child)
+    setup.sync(wanted)
+    assert setup.sync(wanted, refresh=True)[1] == ["tree"]
+    setup.api.overwrite(uid(2), inventories={})
+    assert setup.sync(wanted, refresh=True)[1][:4] == ["tree", *READ]
+    assert setup.api.shown(uid(2))["inventories"]
+    setup.api.overwrite(ROOT, traits=[])
+    assert setup.sync(wanted, refresh=True)[1][:4] == ["tree", *READ]
+    assert setup.shown["traits"] == ["COMPUTE_NODE"]
+    setup.api.delete(uid(2))
+    synced, requests = setup.sync(wanted, refresh=True)
+    assert (synced.problems, requests[:3]) == ((), ["tree", "provider", "create_provider"])
+
+
+class Interrupted(MemoryPlacement):
+    """:ivar between: called once, between the reads of the traits and of the inventories."""
+
+    between = staticmethod(lambda: None)
+
+    def inventories(self, uuid):
+        between, self.between = self.between, lambda: None
+        between()
+        return super().inventories(uuid)
+
+
+def test_a_refresh_reads_a_provider_that_changed_while_it_was_read():
+    setup = Setup()
+    setup.api = Interrupted()
+    setup.restart()
+    setup.sync()
+    setup.restart()
+    setup.api.between = lambda: setup.api.overwrite(ROOT, traits=[])
+    assert setup.sync()[1] == READ
+    assert setup.sync(refresh=True)[1][:4] == ["tree", *READ]
+    assert setup.shown["traits"] == ["COMPUTE_NODE"]
+
+
+def test_a_refresh_looks_up_unknown_traits_again(setup):
+    wanted = tree(provider(VCPUS, {"COMPUTE_NODE", "HW_NOT_INVENTED"}))
+    setup.sync(wanted)
+    assert setup.sync(wanted, refresh=True)[1] == ["tree", "ensure_traits"]
 
 
 def test_children_are_created_after_their_parent(setup):
