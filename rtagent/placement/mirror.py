@@ -205,6 +205,8 @@ class PlacementMirror:
         use_request_id(request_id)
         if self._schedule.anew:
             self._synchroniser.forget()
+        elif self._schedule.reading:
+            self._synchroniser.look_again()
         outcome = self._publish()
         self._reporter.timed(PART, "sync", self._clock.monotonic() - started)
         self._end(outcome, request_id)
@@ -219,7 +221,7 @@ class PlacementMirror:
                 tree = self._wanted() or tree
         except PlacementError as error:
             return Outcome(revision=tree.revision, problems=(error, *self._warn(tree, error)))
-        return self._synchroniser.sync(tree, refresh=self._schedule.reading)
+        return self._synchroniser.sync(tree)
 
     def _warn(self, tree: Tree, error: PlacementError) -> Sequence[PlacementError]:
         """Publish whether the host is disabled, though nothing else can be published: a scheduler

@@ -82,6 +82,7 @@ class Synchroniser:
         self._api, self._ownership = api, ownership
         self._reporter = (reporter or NullReporter()).named(__name__)
         self._current: dict[str, CurrentProvider] = {}
+        self._looks_again = False
         self._queried_traits: frozenset[str] = frozenset()
         self._known_traits: frozenset[str] = frozenset()
         self._classes: frozenset[str] = frozenset()
@@ -89,16 +90,18 @@ class Synchroniser:
     def forget(self) -> None:
         """Clear the cache, so that the next pass reads everything."""
         self._current.clear()
+        self._looks_again = False
         self._queried_traits = self._known_traits = self._classes = frozenset()
 
-    def sync(self, tree: Tree, *, refresh: bool = False) -> Outcome:
-        """Make Placement match the tree.
+    def look_again(self) -> None:
+        """Have the next pass look for what other writers have changed."""
+        self._looks_again = True
 
-        :param refresh: look for what other writers have changed.
-        """
+    def sync(self, tree: Tree) -> Outcome:
+        """Make Placement match the tree."""
         problems: list[PlacementError] = []
         try:
-            if refresh:
+            if self._looks_again:
                 self._forget_changed(tree)
             for provider in (*tree.providers, *obsolete_providers(self._ownership, tree)):
                 problems += self.sync_provider(provider)

@@ -182,6 +182,24 @@ def test_a_refresh_that_fails_is_repeated_as_a_whole():
     assert setup.requests() == ["provider", "traits", "inventories", "put_inventories"]
 
 
+def test_a_refresh_that_does_not_begin_is_made_up_for():
+    failures = []
+
+    def prepare(reading):
+        if failures:
+            raise failures.pop()
+        return False
+
+    setup = Setup(refresh=lambda: 300.0, prepare=prepare)
+    setup.mirror.wake()
+    setup.turn()
+    setup.api.overwrite(ROOT, inventories={})
+    failures.append(PlacementUnavailable("down for maintenance"))
+    setup.turn(after=300)
+    setup.turn(after=1)
+    assert setup.api.shown(ROOT)["inventories"]
+
+
 def test_the_refresh_interval_may_change():
     seconds = [0.0]
     setup = Setup(refresh=lambda: seconds[0])

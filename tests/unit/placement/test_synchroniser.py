@@ -29,7 +29,9 @@ class Setup:
     def sync(self, wanted=WANTED, *, refresh=False):
         """Return the outcome and the requests."""
         self.api.requests.clear()
-        return self.synchroniser.sync(wanted, refresh=refresh), list(self.api.requests)
+        if refresh:
+            self.synchroniser.look_again()
+        return self.synchroniser.sync(wanted), list(self.api.requests)
 
     @property
     def shown(self):
