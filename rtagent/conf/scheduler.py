@@ -62,9 +62,9 @@ is the selected host.
         min=1,
         mutable=True,
         help="""
-The number of allocation candidates that the scheduler requests from Placement; at least 1. A
-small number makes the answers of a large Placement faster, but filters and weighers then see fewer
-hosts.
+The number of allocation candidates that the scheduler requests from Placement in one query; at
+least 1. A small number makes the answers of a large Placement faster, but filters and weighers then
+see fewer hosts, if the query is for all hosts.
 """,
     ),
     cfg.BoolOpt(

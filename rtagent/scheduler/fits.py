@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -171,10 +171,16 @@ class RequestFit:
 
 
 class CandidateFit:
-    """The fit of the instances of one request with the candidates of Placement: any may fit."""
+    """The fit of the instances of one request with the candidates of Placement: any may fit.
+
+    :param candidates: returns those of a node.
+    """
 
     def __init__(
-        self, fit: RequestFit, template: ClaimTemplate, candidates: Mapping[str, list[Candidate]]
+        self,
+        fit: RequestFit,
+        template: ClaimTemplate,
+        candidates: Callable[[str], Sequence[Candidate]],
     ) -> None:
         self._fit, self._candidates = fit, candidates
         # Units of a class may be counted by another service, or come from several providers.
@@ -193,7 +199,7 @@ class CandidateFit:
         verdict: Verdict = Rejection("Placement has no candidate on this host")
         if self._alone and isinstance(alone := self._fit(host, owner_id), Rejection):
             return alone
-        for candidate in self._candidates.get(host.uuid, ()):
+        for candidate in self._candidates(host.uuid):
             verdict = self._fit.decide(host, owner_id, candidate)
             if isinstance(verdict, Claim):
                 break

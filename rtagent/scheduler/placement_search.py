@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import os_traits
 
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, RESIZE
 from rtagent.model.request_spec import RequestSpec
-from rtagent.scheduler.candidate import Candidate
+from rtagent.scheduler.candidate import Candidate, Candidates
 from rtagent.scheduler.claim_template import ClaimTemplate
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.options import SchedulerOptions
-from rtagent.scheduler.placement_request import candidates_query
+from rtagent.scheduler.placement_request import Query, candidates_query
 from rtagent.scheduler.ports import (
     ADD,
     NEW,
@@ -28,13 +30,26 @@ _EXISTING: Mapping[str, str] = {EVACUATION: ADD, RESIZE: NEW, MIGRATION: NEW, LI
 #: The share of ``request_timeout`` after which a query is not sent any more: its answer, and what
 #: follows it, would come too late.
 WAIT = 0.5
+#: From so many hosts on, hosts are queried one by one, as long as there are no more than `FEW`.
+MANY, FEW = 100, 8
+#: The parameters of a query that the agents' reports answer, too, and the value of one of them.
+_PLAIN = frozenset(("resources", "root_required", "limit"))
+_ENABLED = ("root_required", f"!{os_traits.COMPUTE_STATUS_DISABLED}")
+
+
+class TooManyQueries(Exception):
+    """More than `FEW` hosts would be queried one by one: Placement knows what is not reported."""
 
 
 class PlacementSearch:
     """The candidates for the instances of one request.
 
-    :ivar candidates: by node uuid.
-    :ivar version: the microversion of their documents.
+    Placement searches all of its providers for a query of all hosts. In a large fleet, hosts are
+    queried one by one, in the order in which they are tried, if the agents' reports show nearly
+    always which of them have candidates.
+
+    :ivar whole: all hosts were queried.
+    :ivar version: the microversion of the documents of candidates.
     """
 
     def __init__(
@@ -45,13 +60,58 @@ class PlacementSearch:
         template: ClaimTemplate,
         hosts: Sequence[HostState],
         aggregates: Sequence[Aggregate],
+        left: Callable[[], float],
     ) -> None:
-        self._port, self._spec = port, spec
-        tree = _only_host(spec, hosts)
-        query = candidates_query(spec, template, options, aggregates, tree)
-        answer = port.allocation_candidates(query, WAIT * options.request_timeout)
-        self.candidates = answer.by_host([host.uuid for host in hosts])
+        """Query nothing yet.
+
+        :param left: returns the seconds until the request has timed out.
+        :raises RtAgentError: as `candidates_query`.
+        """
+        self._port, self._spec, self._options = port, spec, options
+        self._template, self._hosts, self._aggregates = template, hosts, aggregates
+        self._left, self._by_host = left, dict[str, Sequence[Candidate]]()
+        self._of_all = self._query(_only_host(spec, hosts))
+        self.whole, self.version = False, ""
+
+    def can_query_hosts(self, needed: int) -> bool:
+        """Return whether hosts can be queried one by one. :param needed: how many are needed."""
+        return (
+            len(self._hosts) >= MANY
+            and needed <= FEW
+            # Traits, aggregates, trees and granular groups are for Placement to judge.
+            and {name for name, _ in self._of_all} == _PLAIN
+            and _ENABLED in self._of_all
+            # So are units that other services count.
+            and not self._template.needs_units
+            and not any(_is_judged_elsewhere(host) for host in self._hosts)
+        )
+
+    def query_all(self) -> None:
+        """Query all hosts that the request does not exclude."""
+        found = self._ask(self._of_all)
+        self._by_host = dict(found.by_host([host.uuid for host in self._hosts]))
+        self.whole = True
+
+    def of(self, node_uuid: str) -> Sequence[Candidate]:
+        """Return the candidates of a host. Query it, unless that was done.
+
+        :raises TooManyQueries:
+        """
+        if not self.whole and node_uuid not in self._by_host:
+            if len(self._by_host) >= FEW:
+                raise TooManyQueries
+            found = self._ask(self._query(node_uuid))
+            self._by_host[node_uuid] = found.by_host([node_uuid]).get(node_uuid, ())
+        return self._by_host.get(node_uuid, ())
+
+    def _query(self, tree: str | None) -> Query:
+        return candidates_query(self._spec, self._template, self._options, self._aggregates, tree)
+
+    def _ask(self, query: Query) -> Candidates:
+        late = (1 - WAIT) * self._options.request_timeout
+        answer = self._port.allocation_candidates(query, max(0.0, self._left() - late))
         self.version = answer.version
+        return answer
 
     def write(self, instance_uuid: str, candidate: Candidate) -> Written:
         """Write the allocations of a candidate.
@@ -68,6 +128,13 @@ class PlacementSearch:
                 existing=_EXISTING.get(self._spec.purpose, REPLACE),
             )
         )
+
+
+def _is_judged_elsewhere(host: HostState) -> bool:
+    """Whether a report does not show that a host is full: its agent does not judge amounts, or it
+    uses the disk of another tree, which a query of its own tree leaves out."""
+    policy = host.replica.policy
+    return not policy.judges_amounts or policy.placement.disk_provider is not None
 
 
 def _only_host(spec: RequestSpec, hosts: Iterable[HostState]) -> str | None:

@@ -43,14 +43,24 @@ class Parts(Value, frozen=True, kw_only=True):
 class SchedulingCall:
     """One call.
 
-    :ivar hosts: as they were after Placement had answered.
+    :ivar hosts: as they were after Placement had answered for all of them, if it was queried.
     :ivar placement: None: without Placement.
     :ivar fit: of the instances, by which a host is decided when it is consumed from.
     """
 
-    def __init__(self, parts: Parts, spec: RequestSpec, instance_uuids: Sequence[str]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        spec: RequestSpec,
+        instance_uuids: Sequence[str],
+        began: float,
+        needed: int | None = None,
+    ) -> None:
+        """:param began: when the request came, on the monotonic clock.
+        :param needed: how many hosts are needed, with alternates; None: all are judged.
+        """
         self.parts, self.spec, self.instance_uuids = parts, spec, instance_uuids
-        self._began = parts.clock.monotonic()
+        self._ends = began + parts.options.request_timeout
         hosts = parts.manager.get_all_host_states()
         live = spec.purpose == LIVE_MIGRATION
         sizes = page_sizes_of(instance_uuids[0], hosts) if live else ()
@@ -64,22 +74,25 @@ class SchedulingCall:
                 self.template,
                 hosts,
                 parts.manager.aggregates,
+                lambda: self._ends - parts.clock.monotonic(),
             )
+            if needed is None or not self.placement.can_query_hosts(needed):
+                self.placement.query_all()
         # Placement may have taken long: other calls have claimed something since.
         self.hosts = parts.manager.get_all_host_states()
         self.now, self._read_at = parts.clock.now(), parts.clock.monotonic()
         self.fit = parts.fits.of_request(self.template, parts.manager.replica_for, self.now)
+        self._searched = self.placement if self.placement and self.placement.whole else None
         self._fit: Fit = self.fit
-        if self.placement is not None:
-            self._fit = CandidateFit(self.fit, self.template, self.placement.candidates)
+        if self._searched is not None:
+            self._fit = CandidateFit(self.fit, self.template, self._searched.of)
 
     @property
     def candidate_hosts(self) -> Sequence[HostState]:
-        """The hosts for which Placement has candidates; all, without Placement."""
-        if self.placement is None:
+        """The hosts for which Placement has candidates; all, if it was not queried for all."""
+        if self._searched is None:
             return self.hosts
-        candidates = self.placement.candidates
-        return [host for host in self.hosts if host.uuid in candidates]
+        return [host for host in self.hosts if self._searched.of(host.uuid)]
 
     def request(self, instance_uuid: str) -> Request:
         """Return the request of one instance, for filters and weighers."""
@@ -88,7 +101,7 @@ class SchedulingCall:
             instance_uuid=instance_uuid,
             alive_since=self._read_at - self.parts.options.service_down_time,
             now=self.now,
-            placement=self.placement is not None,
+            placement=self._searched is not None,
             fit=self._fit,
         )
 
@@ -104,9 +117,8 @@ class SchedulingCall:
 
     def check_deadline(self) -> None:
         """:raises SchedulingTimedOut: ``request_timeout`` has passed."""
-        seconds = self.parts.options.request_timeout
-        if self.parts.clock.monotonic() > self._began + seconds:
-            raise SchedulingTimedOut(seconds=seconds)
+        if self.parts.clock.monotonic() > self._ends:
+            raise SchedulingTimedOut(seconds=self.parts.options.request_timeout)
 
 
 def page_sizes_of(instance_uuid: str, hosts: Iterable[HostState]) -> tuple[int | None, ...]:

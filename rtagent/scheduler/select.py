@@ -17,6 +17,7 @@ from rtagent.scheduler.explanation import Explanation, explained
 from rtagent.scheduler.filtering import HostFilters
 from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.options import SchedulerOptions
+from rtagent.scheduler.placement_search import TooManyQueries
 from rtagent.scheduler.ports import Hosts, PlacementPort, Written
 from rtagent.scheduler.replica import OTHERS, SHARED
 from rtagent.scheduler.scheduling_call import Parts, SchedulingCall
@@ -99,8 +100,17 @@ class Scheduler:
             parts.manager.forget_owners(frozenset(instance_uuids), kind_of(spec))
         selecting: Selecting | None = None
         try:
-            selecting = Selecting(SchedulingCall(parts, spec, instance_uuids), writes=claim)
-            selected = selecting.select(alternates=alternates)
+            began = received.monotonic
+            needed = len(instance_uuids) + (parts.options.max_attempts if alternates else 0)
+            call = SchedulingCall(parts, spec, instance_uuids, began, needed)
+            selecting = Selecting(call, writes=claim)
+            try:
+                selected = selecting.select(alternates=alternates)
+            except TooManyQueries:
+                self._undo(selecting)
+                call = SchedulingCall(parts, spec, instance_uuids, began)
+                selecting = Selecting(call, writes=claim)
+                selected = selecting.select(alternates=alternates)
         except BaseException as error:
             self._failed(received, selecting, error)
             raise
@@ -124,7 +134,8 @@ class Scheduler:
         :param instance_uuid: that moves. Its own claims do not count against it.
         :raises InvalidFlavor: PlacementError: as `select_destinations`.
         """
-        return explained(SchedulingCall(self._parts, spec, [instance_uuid]))
+        began = self._clock.monotonic()
+        return explained(SchedulingCall(self._parts, spec, [instance_uuid], began))
 
     def decisions(self) -> Sequence[LoggedDecision]:
         """Return the last decisions, newest first."""

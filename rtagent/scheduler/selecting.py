@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
-from rtagent.errors import NodeNotFound, PlacementConflict
+from rtagent.errors import NodeNotFound, PlacementConflict, PlacementError
 from rtagent.model.claim import BUILD, Claim
 from rtagent.scheduler.candidate import Candidate
 from rtagent.scheduler.fits import owned
 from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.placement_search import TooManyQueries
 from rtagent.scheduler.ports import Written
+from rtagent.scheduler.refusals import FIT, PLACEMENT
 from rtagent.scheduler.scheduling_call import SchedulingCall
 from rtagent.scheduler.search import Search
 from rtagent.scheduler.selection import Selection, Selections
 from rtagent.scheduler.verdict import Rejection, Verdict
+from rtagent.scheduler.weighing import Weighed
 
 _NO_CANDIDATE = Rejection("Placement has no candidate on this host")
 _GONE = Rejection("the host is not known any more")
@@ -85,15 +89,28 @@ class Selecting:
     def _select(self, instance_uuid: str) -> tuple[HostState, Selection]:
         for each in self._search.best_first():
             self._call.check_deadline()
-            operation_id, rejection = new_uuid(), _NO_CANDIDATE
-            for candidate in self._candidates(each.host):
-                after = self._claim(each.host, instance_uuid, operation_id, candidate)
-                if isinstance(after, HostState):
-                    self.weights[instance_uuid] = each.weight
-                    return after, self._selection(after, operation_id, candidate)
-                rejection = after
-            self._search.refuse(each.host, rejection)
+            found = self._try(each, instance_uuid)
+            if not isinstance(found, Rejection):
+                return found
+            by = PLACEMENT if found is _NO_CANDIDATE else FIT
+            self._search.refuse(each.host, found, by)
         raise self._search.refusals.error(self._call.own_claims(instance_uuid))
+
+    def _try(self, weighed: Weighed, instance_uuid: str) -> tuple[HostState, Selection] | Rejection:
+        """Claim a host for an instance, with the first candidate that fits."""
+        operation_id, host = new_uuid(), weighed.host
+        candidates = self._candidates(host, instance_uuid)
+        if isinstance(candidates, Rejection):
+            return candidates
+        self._call.check_deadline()  # a query may have taken long
+        rejection = _NO_CANDIDATE
+        for candidate in candidates:
+            after = self._claim(host, instance_uuid, operation_id, candidate)
+            if isinstance(after, HostState):
+                self.weights[instance_uuid] = weighed.weight
+                return after, self._selection(after, operation_id, candidate)
+            rejection = after
+        return rejection
 
     def _claim(
         self, host: HostState, instance_uuid: str, operation_id: str, candidate: Candidate | None
@@ -133,18 +150,23 @@ class Selecting:
                 return _GONE
 
     def _alternates(self, number: int) -> Sequence[tuple[HostState, Candidate | None]]:
-        """Return this many more hosts that fit, best first."""
-        fitting = (
-            (each.host, candidate)
-            for each in self._search.best_first()
-            for candidate in itertools.islice(self._fitting(each.host), 1)
-        )
-        return tuple(itertools.islice(fitting, number))
+        """Return this many more hosts that fit, best first; fewer if Placement does not answer."""
+        found: list[tuple[HostState, Candidate | None]] = []
+        with suppress(PlacementError, TooManyQueries):  # the selection stands without them
+            for each in self._search.best_first():
+                fitting = itertools.islice(self._fitting(each.host), 1)
+                found += ((each.host, candidate) for candidate in fitting)
+                if len(found) == number:
+                    break
+        return found
 
     def _fitting(self, host: HostState) -> Iterator[Candidate | None]:
         owner_id = self._call.instance_uuids[-1]
         self._call.check_deadline()
-        for each in self._candidates(host):
+        candidates = self._candidates(host, owner_id)
+        if isinstance(candidates, Rejection):
+            return
+        for each in candidates:
             if isinstance(self._verdict(host, owner_id, each), Claim):
                 yield each
 
@@ -152,11 +174,18 @@ class Selecting:
         fit = self._call.fit
         return fit(host, owner_id) if candidate is None else fit.decide(host, owner_id, candidate)
 
-    def _candidates(self, host: HostState) -> Sequence[Candidate | None]:
-        """Return the candidates of a host; one that is None, without Placement."""
-        return (
-            [None] if self._call.placement is None else self._call.placement.candidates[host.uuid]
-        )
+    def _candidates(self, host: HostState, owner_id: str) -> Sequence[Candidate | None] | Rejection:
+        """Return the candidates of a host: one that is None, without Placement. Or return why none
+        is tried.
+        """
+        placement = self._call.placement
+        if placement is None:
+            return [None]
+        if not placement.whole:  # a query is spared if the host is known to be full
+            verdict = self._call.fit(host, owner_id)
+            if isinstance(verdict, Rejection):
+                return verdict
+        return placement.of(host.uuid)
 
     def _selection(
         self, host: HostState, operation_id: str, candidate: Candidate | None

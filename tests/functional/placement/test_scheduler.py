@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from keystoneauth1 import adapter, session, token_endpoint
@@ -26,6 +27,7 @@ from rtagent.placement.client import HttpPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.options import SchedulerOptions
+from rtagent.scheduler.placement_search import MANY
 from rtagent.scheduler.ports import AllocationRequest, Written
 from rtagent.scheduler.selection import Selection, Selections
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
@@ -254,6 +256,38 @@ def test_placement_searches_only_a_forced_host(cloud):
     asked = cloud.server.requests()[before].path
     assert f"in_tree={cloud.nodes['cn1'].uuid}" in asked
     assert "root_required=%21COMPUTE_STATUS_DISABLED" in asked
+
+
+def trees(cloud, before):
+    """Return the ``in_tree`` of each query for candidates since so many requests."""
+    paths = [each.path for each in cloud.server.requests()[before:]]
+    queries = [parse_qs(path.partition("?")[2]) for path in paths if "candidates" in path]
+    return [query.get("in_tree", [None])[0] for query in queries]
+
+
+def test_in_a_large_fleet_hosts_are_queried_one_by_one(cloud):
+    small = host(reserved_memory_mb=12 * 1024)
+    others = [host_state(f"other{number}", small) for number in range(MANY)]
+    unknown = host_state("unknown", host(reserved_memory_mb=-1024))  # the first choice
+    cloud.hosts.states.update((each.uuid, each) for each in (*others, unknown))
+
+    before = len(cloud.server.requests())
+    wanted, owner = spec(1, 512), uid()
+    [found] = cloud.select(wanted, owner)
+    assert trees(cloud, before) == [unknown.uuid, found.selected.provider_uuid]
+    assert found.selected.host in cloud.nodes
+    assert cloud.allocated(owner) == {
+        uuid: dict(part.resources) for uuid, part in found.selected.allocations.items()
+    }
+    assert cloud.granted(wanted, owner, found.selected)
+
+    [found] = cloud.select(wanted, uid(), alternates=True)
+    assert sorted(each.host for each in (found.selected, *found.alternates)) == ["cn1", "cn2"]
+
+    before = len(cloud.server.requests())
+    [found] = cloud.select(spec(1, 512, extra_specs=DEVICES), uid())
+    assert trees(cloud, before) == [None]
+    assert found.selected.host == "cn1"
 
 
 def test_a_candidate_that_the_agent_would_refuse_is_passed_over(cloud):

@@ -1,0 +1,298 @@
+"""Selections with Placement in a large fleet: hosts are queried one by one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from msgspec.structs import replace
+
+from rtagent.errors import PlacementConflict, PlacementUnavailable
+from rtagent.model.request_spec import Destination
+from rtagent.scheduler.candidate import Candidates
+from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
+from rtagent.scheduler.placement_search import FEW, MANY
+from rtagent.scheduler.ports import Written
+from tests.support.host_states import host_state
+from tests.support.hosts import ManualClock, host, uid
+from tests.support.scheduling import HostsInMemory, scheduler, spec
+
+RESOURCES = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 1}
+#: A query of all hosts, by its tree.
+ALL = None
+
+
+class QueriedPlacement:
+    """Placement, which has one candidate on each of some hosts.
+
+    :ivar having: the uuids of these hosts. :ivar refuses: of hosts whose allocations it refuses.
+    :ivar queries: in order. :ivar timeouts: theirs.
+    :ivar written: the providers of the allocations that were written.
+    :ivar answers: the number of queries that are answered. :ivar seconds: that each one takes.
+    """
+
+    def __init__(self, having):
+        self.having, self.written, self.refuses = list(having), [], []
+        self.queries, self.timeouts = [], []
+        self.answers, self.seconds, self.clock = 1000, 0.0, ManualClock()
+
+    def allocation_candidates(self, query, timeout):
+        if len(self.queries) == self.answers:
+            raise PlacementUnavailable("down for maintenance")
+        self.clock.advance(self.seconds)
+        self.queries.append(query)
+        self.timeouts.append(timeout)
+        tree = dict(query).get("in_tree", ALL)
+        uuids = self.having if tree is ALL else [each for each in self.having if each == tree]
+        return Candidates(
+            requests=tuple({"allocations": {uuid: {"resources": RESOURCES}}} for uuid in uuids),
+            version="1.39",
+        )
+
+    def write(self, request):
+        if request.allocations.keys() & set(self.refuses):
+            raise PlacementConflict("another request was faster")
+        self.written += request.allocations
+        return Written(
+            consumer_uuid=request.consumer_uuid, before={}, allocations=request.allocations
+        )
+
+    def undo(self, written):
+        self.written.remove(*written.allocations)
+
+
+class Fleet:
+    """Hosts of which each has less free memory than the one before, and the first one has 4 GiB
+    more. :ivar uuids: in this order.
+    """
+
+    def __init__(self, number=MANY):
+        self.hosts = HostsInMemory(
+            host_state(f"cn{n}", host(reserved_memory_mb=n and 4096 + n)) for n in range(number)
+        )
+        self.uuids = list(self.hosts.states)
+        self.placement = QueriedPlacement(self.uuids)
+
+    def change(self, number, **fields):
+        """Change a host."""
+        uuid = self.uuids[number]
+        self.hosts.states[uuid] = replace(self.hosts.states[uuid], **fields)
+
+    def scheduler(self):
+        return scheduler(self.hosts, self.placement.clock, placement=self.placement)
+
+    def select(self, wanted=None, instances=1, **more):
+        """Return the numbers of the selected hosts."""
+        owners = [uid() for _ in range(instances)]
+        found = self.scheduler().select_destinations(wanted or spec(), owners, **more)
+        return [self.uuids.index(each.selected.provider_uuid) for each in found]
+
+    @property
+    def queried(self):
+        """The numbers of the hosts that were queried, in order; ALL: a query of all."""
+        trees = [dict(query).get("in_tree", ALL) for query in self.queries]
+        return [ALL if tree is ALL else self.uuids.index(tree) for tree in trees]
+
+    @property
+    def queries(self):
+        return self.placement.queries
+
+
+def test_only_hosts_that_are_tried_are_queried():
+    fleet = Fleet()
+    assert fleet.select() == [0]
+    assert fleet.queried == [0]
+    assert fleet.placement.written == fleet.uuids[:1]
+
+
+def test_hosts_of_a_small_fleet_are_queried_together():
+    fleet = Fleet(MANY - 1)
+    assert fleet.select() == [0]
+    assert fleet.queried == [ALL]
+
+
+def test_alternates_are_queried_too_and_have_what_to_allocate():
+    fleet = Fleet()
+    [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
+    assert [each.provider_uuid for each in found.alternates] == fleet.uuids[1:3]
+    for each in (found.selected, *found.alternates):
+        assert each.allocation_request == {
+            "allocations": {each.provider_uuid: {"resources": RESOURCES}}
+        }
+        assert each.allocation_request_version == "1.39"
+    assert set(fleet.queried) == {0, 1, 2, 3}
+    assert len(fleet.queried) == 4
+
+
+def test_a_host_without_candidates_is_passed_over():
+    fleet = Fleet()
+    fleet.placement.having = fleet.uuids[2:]
+    assert fleet.select() == [2]
+    assert fleet.queried == [0, 1, 2]
+
+
+def test_after_a_few_hosts_all_are_queried():
+    fleet = Fleet()
+    fleet.placement.having = fleet.uuids[-1:]
+    assert fleet.select() == [MANY - 1]
+    assert fleet.queried == [*range(FEW), ALL]
+
+
+def test_hosts_without_candidates_are_counted():
+    fleet = Fleet()
+    fleet.placement.having = []
+    with pytest.raises(NoValidHost) as refused:
+        fleet.select()
+    assert refused.value.kwargs["refused"] == {"placement": MANY}
+    assert fleet.queried == [*range(FEW), ALL]
+
+
+def test_instances_of_one_request_use_the_same_answers():
+    fleet = Fleet()
+    assert fleet.select(instances=2) == [0, 0]
+    assert fleet.queried == [0]
+
+
+def test_many_instances_need_many_hosts():
+    fleet = Fleet()
+    fleet.select(instances=FEW)
+    assert ALL not in fleet.queried
+    fleet = Fleet()
+    fleet.select(instances=FEW + 1)
+    assert fleet.queried == [ALL]
+
+
+FOR_PLACEMENT = {
+    "units": spec(extra_specs={"resources:CUSTOM_LICENSE": "1"}),
+    "a trait": spec(extra_specs={"trait:HW_CPU_X86_AVX2": "required"}),
+    "a trait of the root": spec(required_traits=("CUSTOM_GOLD",)),
+    "a granular group": spec(extra_specs={"resources1:VCPU": "1"}),
+    "no group without a suffix": spec(
+        extra_specs={
+            "resources1:VCPU": "1",
+            "resources1:MEMORY_MB": "1024",
+            "resources1:DISK_GB": "1",
+        }
+    ),
+    "a tree": spec(extra_specs={"in_tree": uid()}),
+    "an aggregate": spec(requested_destination=Destination(aggregates=(uid(),))),
+    "a host": spec(force_hosts=("cn7",)),
+}
+
+
+@pytest.mark.parametrize("wanted", FOR_PLACEMENT.values(), ids=list(FOR_PLACEMENT))
+def test_what_placement_has_to_judge_is_one_query(wanted):
+    fleet = Fleet()
+    with suppress(NoValidHost):
+        fleet.select(wanted)
+    assert len(fleet.queries) == 1
+    trees = [value for name, value in fleet.queries[0] if name == "in_tree"]
+    assert trees in ([], [fleet.uuids[7]], [wanted.flavor.extra_specs.get("in_tree")])
+
+
+def test_a_query_of_one_host_has_all_that_the_query_of_all_hosts_has():
+    fleet, small = Fleet(), Fleet(MANY - 1)
+    fleet.select()
+    small.select()
+    tree = ("in_tree", fleet.uuids[0])
+    assert set(fleet.queries[0]) == {*small.queries[0], tree}
+
+
+def test_hosts_that_share_a_disk_are_queried_together():
+    fleet = Fleet()
+    state = fleet.hosts.states[fleet.uuids[5]].replica
+    shared = replace(state.policy.placement, disk_provider=uid())
+    fleet.change(5, replica=replace(state, policy=replace(state.policy, placement=shared)))
+    fleet.select()
+    assert fleet.queried == [ALL]
+
+
+def test_an_explanation_judges_all_hosts():
+    fleet = Fleet()
+    fleet.placement.having = fleet.uuids[1:]
+    found = fleet.scheduler().explain(spec())
+    assert fleet.queried == [ALL]
+    [refused] = [each for each in found.hosts if each.rank is None]
+    assert (refused.host, refused.objections[0].filter) == ("cn0", "placement")
+
+
+def test_hosts_that_judge_no_amounts_are_queried_together():
+    fleet = Fleet()
+    state = fleet.hosts.states[fleet.uuids[5]].replica
+    fleet.change(5, replica=replace(state, policy=replace(state.policy, judge_amounts=False)))
+    fleet.select()
+    assert fleet.queried == [ALL]
+
+
+def test_a_full_host_is_not_queried():
+    fleet = Fleet()
+    pinned = spec(extra_specs={"hw:cpu_policy": "dedicated"})
+    with pytest.raises(NoValidHost) as refused:
+        fleet.select(pinned)
+    assert fleet.queried == []
+    assert refused.value.kwargs["refused"] == {"fit": MANY}
+
+
+def test_a_host_whose_allocations_are_refused_is_passed_over():
+    fleet = Fleet()
+    fleet.placement.refuses = fleet.uuids[:2]
+    assert fleet.select() == [2]
+    assert fleet.queried == [0, 1, 2]
+    assert len(fleet.hosts.assumed) == 1
+
+
+def test_if_placement_does_not_answer_nothing_of_the_request_remains():
+    fleet = Fleet()
+    fleet.placement.answers = 1
+    fleet.placement.having = []
+    with pytest.raises(PlacementUnavailable):
+        fleet.select()
+    assert fleet.placement.written == []
+    assert fleet.hosts.assumed == {}
+
+
+def test_a_selection_stands_with_fewer_alternates_if_placement_does_not_answer():
+    fleet = Fleet()
+    fleet.placement.answers = 2
+    [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
+    assert found.selected.provider_uuid == fleet.uuids[0]
+    assert [each.provider_uuid for each in found.alternates] == fleet.uuids[1:2]
+    assert fleet.placement.written == fleet.uuids[:1]
+    assert len(fleet.hosts.assumed) == 1
+
+
+def test_a_selection_stands_with_fewer_alternates_if_few_hosts_have_candidates():
+    fleet = Fleet()
+    fleet.placement.having = [fleet.uuids[0], fleet.uuids[3]]
+    [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
+    assert [each.provider_uuid for each in found.alternates] == [fleet.uuids[3]]
+    assert ALL not in fleet.queried
+    assert len(fleet.queried) == FEW
+
+
+def test_after_an_answer_that_comes_too_late_nothing_is_written():
+    fleet = Fleet()
+    fleet.placement.seconds = 40.0
+    with pytest.raises(SchedulingTimedOut):
+        fleet.select()
+    assert fleet.queried == [0]
+    assert fleet.placement.written == []
+    assert fleet.hosts.assumed == {}
+
+
+def test_each_query_is_sent_while_there_is_time_for_its_answer():
+    fleet = Fleet()
+    fleet.placement.having = fleet.uuids[3:]
+    fleet.placement.seconds = 6.0
+    assert fleet.select() == [3]
+    assert fleet.placement.timeouts == [15, 9, 3, 0]
+
+
+def test_the_query_of_all_hosts_has_no_time_of_its_own():
+    fleet = Fleet()
+    fleet.placement.having = fleet.uuids[-1:]
+    fleet.placement.seconds = 3.5
+    with pytest.raises(SchedulingTimedOut):
+        fleet.select()
+    assert fleet.queried == [*range(FEW), ALL]
+    assert fleet.placement.written == []
