@@ -23,9 +23,10 @@ OPTS = [
         mutable=True,
         help="""
 The interval at which the agent looks in Placement for changes that others made to the records of
-this host, in seconds. It reads the providers whose generation has changed. The interval is
-shortened at random by up to a half each time, so that the agents of many hosts do not send their
-requests at the same moment. 0: read the records once, and afterwards only after a conflict.
+this host, in seconds. The agent then reads only the providers whose generation has changed. The
+interval is shortened at random by up to a half each time, so that the agents of many hosts do not
+send their requests at the same moment. 0: read the records once, and afterwards only after a
+conflict.
 """,
     ),
     cfg.IntOpt(

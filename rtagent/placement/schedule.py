@@ -36,7 +36,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     :ivar outdated: the next round has to read everything from Placement.
     :ivar running: a round is running. :ivar reading: it looks for what other writers changed.
     :ivar anew: it reads everything, also what Placement shows to be unchanged.
-    :ivar read_at: when such a round last ended.
+    :ivar read_at: when a round that was reading last ended.
     :ivar refresh_jitter: 0 to 1, see `shortened`: of the time until the next refresh.
     """
 

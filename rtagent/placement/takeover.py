@@ -83,7 +83,7 @@ class Takeover:
         """Do what has to be done before a round publishes, and return whether the wanted tree has
         changed.
 
-        :param reading: the round reads everything again.
+        :param reading: the round looks for what other writers changed.
         :raises PlacementError: nothing may be published in this round but whether the host is
             disabled.
         """

@@ -27,26 +27,27 @@ from rtagent.scheduler.ports import (
 #: to the migration. The source of an evacuation could not be asked, so it stays the instance's.
 _EXISTING: Mapping[str, str] = {EVACUATION: ADD, RESIZE: NEW, MIGRATION: NEW, LIVE_MIGRATION: NEW}
 
-#: The share of ``request_timeout`` after which a query is not sent any more: its answer, and what
-#: follows it, would come too late.
+#: The share of ``request_timeout`` after which a query does not wait any more: it is sent at once,
+#: or not at all. Its answer, and what follows it, would come too late.
 WAIT = 0.5
 #: From so many hosts on, hosts are queried one by one, as long as there are no more than `FEW`.
 MANY, FEW = 100, 8
-#: The parameters of a query that the agents' reports answer, too, and the value of one of them.
+#: The names of the parameters of a query that the agents' reports can answer, too, and its
+#: ``root_required``.
 _PLAIN = frozenset(("resources", "root_required", "limit"))
 _ENABLED = ("root_required", f"!{os_traits.COMPUTE_STATUS_DISABLED}")
 
 
 class TooManyQueries(Exception):
-    """More than `FEW` hosts would be queried one by one: Placement knows what is not reported."""
+    """`FEW` hosts were queried one by one, and another one is needed: all have to be queried."""
 
 
 class PlacementSearch:
     """The candidates for the instances of one request.
 
     Placement searches all of its providers for a query of all hosts. In a large fleet, hosts are
-    queried one by one, in the order in which they are tried, if the agents' reports show nearly
-    always which of them have candidates.
+    queried one by one, in the order in which they are tried, if the agents' reports
+    nearly always show which of them have candidates.
 
     :ivar whole: all hosts were queried.
     :ivar version: the microversion of the documents of candidates.

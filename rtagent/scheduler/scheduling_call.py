@@ -43,7 +43,7 @@ class Parts(Value, frozen=True, kw_only=True):
 class SchedulingCall:
     """One call.
 
-    :ivar hosts: as they were after Placement had answered for all of them, if it was queried.
+    :ivar hosts: as they were at the beginning or, if all were queried, after Placement's answer.
     :ivar placement: None: without Placement.
     :ivar fit: of the instances, by which a host is decided when it is consumed from.
     """
@@ -57,7 +57,7 @@ class SchedulingCall:
         needed: int | None = None,
     ) -> None:
         """:param began: when the request came, on the monotonic clock.
-        :param needed: how many hosts are needed, with alternates; None: all are judged.
+        :param needed: how many hosts are needed, with alternates; None: all are queried.
         """
         self.parts, self.spec, self.instance_uuids = parts, spec, instance_uuids
         self._ends = began + parts.options.request_timeout

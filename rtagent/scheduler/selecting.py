@@ -150,7 +150,8 @@ class Selecting:
                 return _GONE
 
     def _alternates(self, number: int) -> Sequence[tuple[HostState, Candidate | None]]:
-        """Return this many more hosts that fit, best first; fewer if Placement does not answer."""
+        """Return this many more hosts that fit, best first; fewer if Placement refuses or fails a
+        query, or after too many queries."""
         found: list[tuple[HostState, Candidate | None]] = []
         with suppress(PlacementError, TooManyQueries):  # the selection stands without them
             for each in self._search.best_first():
