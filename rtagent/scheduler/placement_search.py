@@ -27,9 +27,6 @@ from rtagent.scheduler.ports import (
 #: to the migration. The source of an evacuation could not be asked, so it stays the instance's.
 _EXISTING: Mapping[str, str] = {EVACUATION: ADD, RESIZE: NEW, MIGRATION: NEW, LIVE_MIGRATION: NEW}
 
-#: The share of ``request_timeout`` after which a query does not wait any more: it is sent at once,
-#: or not at all. Its answer, and what follows it, would come too late.
-WAIT = 0.5
 #: From so many hosts on, hosts are queried one by one, as long as there are no more than `FEW`.
 MANY, FEW = 100, 8
 #: The names of the parameters of a query that the agents' reports can answer, too, and its
@@ -65,7 +62,7 @@ class PlacementSearch:
     ) -> None:
         """Query nothing yet.
 
-        :param left: returns the seconds until the request has timed out.
+        :param left: returns the seconds until a query is late.
         :raises RtAgentError: as `candidates_query`.
         """
         self._port, self._spec, self._options = port, spec, options
@@ -93,12 +90,16 @@ class PlacementSearch:
         self._by_host = dict(found.by_host([host.uuid for host in self._hosts]))
         self.whole = True
 
+    def knows(self, node_uuid: str) -> bool:
+        """Return whether no query is needed for the candidates of a host."""
+        return self.whole or node_uuid in self._by_host
+
     def of(self, node_uuid: str) -> Sequence[Candidate]:
         """Return the candidates of a host. Query it, unless that was done.
 
         :raises TooManyQueries:
         """
-        if not self.whole and node_uuid not in self._by_host:
+        if not self.knows(node_uuid):
             if len(self._by_host) >= FEW:
                 raise TooManyQueries
             found = self._ask(self._query(node_uuid))
@@ -109,8 +110,7 @@ class PlacementSearch:
         return candidates_query(self._spec, self._template, self._options, self._aggregates, tree)
 
     def _ask(self, query: Query) -> Candidates:
-        late = (1 - WAIT) * self._options.request_timeout
-        answer = self._port.allocation_candidates(query, max(0.0, self._left() - late))
+        answer = self._port.allocation_candidates(query, max(0.0, self._left()))
         self.version = answer.version
         return answer
 

@@ -22,6 +22,10 @@ from rtagent.scheduler.request import Request
 from rtagent.scheduler.verdict import Fit
 from rtagent.scheduler.weighing import HostWeighers
 
+#: The share of ``request_timeout`` after which a query does not wait any more, and none is sent for
+#: alternates: its answer, and what follows it, would come too late.
+WAIT = 0.5
+
 
 class Parts(Value, frozen=True, kw_only=True):
     """What every call works with.
@@ -61,6 +65,7 @@ class SchedulingCall:
         """
         self.parts, self.spec, self.instance_uuids = parts, spec, instance_uuids
         self._ends = began + parts.options.request_timeout
+        self._late = began + WAIT * parts.options.request_timeout
         hosts = parts.manager.get_all_host_states()
         live = spec.purpose == LIVE_MIGRATION
         sizes = page_sizes_of(instance_uuids[0], hosts) if live else ()
@@ -74,7 +79,7 @@ class SchedulingCall:
                 self.template,
                 hosts,
                 parts.manager.aggregates,
-                lambda: self._ends - parts.clock.monotonic(),
+                lambda: self._late - parts.clock.monotonic(),
             )
             if needed is None or not self.placement.can_query_hosts(needed):
                 self.placement.query_all()
@@ -114,6 +119,11 @@ class SchedulingCall:
             if instance_uuid in host.instances and host.host not in self.spec.ignore_hosts
             for claim in main_claims(host.instances[instance_uuid].claims)
         ]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the answer of a query would come too late."""
+        return self.parts.clock.monotonic() > self._late
 
     def check_deadline(self) -> None:
         """:raises SchedulingTimedOut: ``request_timeout`` has passed."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rtagent.scheduler.filtered import Refusal
 from rtagent.scheduler.host_state import HostState, with_capacity
-from rtagent.scheduler.refusals import FIT, Refusals
+from rtagent.scheduler.refusals import Refusals
 from rtagent.scheduler.request import Request
 from rtagent.scheduler.scheduling_call import SchedulingCall
 from rtagent.scheduler.verdict import Rejection
@@ -45,10 +45,14 @@ class Search:
         """Return why a changed host does not pass the filters any more; None: it passes."""
         return self._filters.judge_again(host)
 
-    def refuse(self, host: HostState, rejection: Rejection, by: str = FIT) -> None:
-        """Take a host out of those that pass. :param by: the filter that refuses it."""
-        self._weigh().remove(host.uuid)
-        self.refusals.refused(host, rejection, by)
+    def refuse(self, refused: Collection[str]) -> None:
+        """Take hosts out of those that pass. :param refused: their uuids."""
+        weighed = self._weigh()
+        weighed.keep([host for host in weighed.hosts if host.uuid not in refused])
+
+    def weigh_again(self, host: HostState) -> None:
+        """Weigh a host again that has changed."""
+        self._weigh().replace(host)
 
     def next_instance(self, instance_uuid: str, consumed: HostState) -> None:
         """Go on to the next instance.
@@ -65,7 +69,8 @@ class Search:
         else:
             refusal = self._filters.judge_again(consumed)
             if refusal is not None:
-                self.refuse(consumed, refusal.rejection, refusal.filter)
+                self.refusals.refused(consumed, refusal.rejection, refusal.filter)
+                weighed.remove(consumed.uuid)
         if consumed.uuid in weighed and not self._with_capacity([consumed]):
             weighed.remove(consumed.uuid)
 

@@ -108,6 +108,7 @@ class Scheduler:
                 selected = selecting.select(alternates=alternates)
             except TooManyQueries:
                 self._undo(selecting)
+                selecting = None
                 call = SchedulingCall(parts, spec, instance_uuids, began)
                 selecting = Selecting(call, writes=claim)
                 selected = selecting.select(alternates=alternates)

@@ -25,6 +25,8 @@ from rtagent.scheduler.weighing import Weighed
 
 _NO_CANDIDATE = Rejection("Placement has no candidate on this host")
 _GONE = Rejection("the host is not known any more")
+#: How often the best host of an instance is looked for again, because the one before has changed.
+RESTARTS = 3
 
 
 class Selecting:
@@ -87,14 +89,38 @@ class Selecting:
             yield instance_uuid, selection
 
     def _select(self, instance_uuid: str) -> tuple[HostState, Selection]:
-        for each in self._search.best_first():
+        refused, restarts = set[str](), RESTARTS
+        order = self._search.best_first()
+        while (each := next(order, None)) is not None:
             self._call.check_deadline()
+            if each.host.uuid in refused:
+                continue
+            if restarts and self._changed_meanwhile(each.host, instance_uuid):
+                restarts, order = restarts - 1, self._search.best_first()
+                continue
             found = self._try(each, instance_uuid)
             if not isinstance(found, Rejection):
+                self._search.refuse(refused)
                 return found
             by = PLACEMENT if found is _NO_CANDIDATE else FIT
-            self._search.refuse(each.host, found, by)
+            self._search.refusals.refused(each.host, found, by)
+            refused.add(each.host.uuid)
         raise self._search.refusals.error(self._call.own_claims(instance_uuid))
+
+    def _changed_meanwhile(self, host: HostState, instance_uuid: str) -> bool:
+        """Query a host, and weigh it again if it has changed since it was weighed: requests that
+        wait for Placement at the same time would prefer the same host. Return whether it has.
+        """
+        if self._knows(host):
+            return False
+        self._candidates(host, instance_uuid)
+        current = self._call.parts.manager.get_host_state(host.uuid)
+        if current is None or current.version == host.version:
+            return False
+        if self._search.refusal(current) is None:
+            self._search.weigh_again(current)
+            return True
+        return False  # it is refused when it is tried
 
     def _try(self, weighed: Weighed, instance_uuid: str) -> tuple[HostState, Selection] | Rejection:
         """Claim a host for an instance, with the first candidate that fits."""
@@ -155,11 +181,17 @@ class Selecting:
         found: list[tuple[HostState, Candidate | None]] = []
         with suppress(PlacementError, TooManyQueries):  # the selection stands without them
             for each in self._search.best_first():
+                if self._call.is_late and not self._knows(each.host):
+                    break
                 fitting = itertools.islice(self._fitting(each.host), 1)
                 found += ((each.host, candidate) for candidate in fitting)
                 if len(found) == number:
                     break
         return found
+
+    def _knows(self, host: HostState) -> bool:
+        """Whether no query is needed for the candidates of a host."""
+        return self._call.placement is None or self._call.placement.knows(host.uuid)
 
     def _fitting(self, host: HostState) -> Iterator[Candidate | None]:
         owner_id = self._call.instance_uuids[-1]

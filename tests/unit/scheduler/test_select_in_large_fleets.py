@@ -29,23 +29,29 @@ class QueriedPlacement:
     :ivar queries: in order. :ivar timeouts: theirs.
     :ivar written: the providers of the allocations that were written.
     :ivar answers: the number of queries that are answered. :ivar seconds: that each one takes.
+    :ivar meanwhile: what happens before each answer. :ivar undone: what was undone.
     """
 
     def __init__(self, having):
         self.having, self.written, self.refuses = list(having), [], []
         self.queries, self.timeouts = [], []
         self.answers, self.seconds, self.clock = 1000, 0.0, ManualClock()
+        self.meanwhile = lambda: None
+        self.undone = []
 
     def allocation_candidates(self, query, timeout):
         if len(self.queries) == self.answers:
             raise PlacementUnavailable("down for maintenance")
         self.clock.advance(self.seconds)
+        self.meanwhile()
         self.queries.append(query)
         self.timeouts.append(timeout)
         tree = dict(query).get("in_tree", ALL)
+        parts = (part.split(":") for part in dict(query).get("resources", "").split(",") if part)
+        asked = {name: int(number) for name, number in parts}
         uuids = self.having if tree is ALL else [each for each in self.having if each == tree]
         return Candidates(
-            requests=tuple({"allocations": {uuid: {"resources": RESOURCES}}} for uuid in uuids),
+            requests=tuple({"allocations": {uuid: {"resources": asked}}} for uuid in uuids),
             version="1.39",
         )
 
@@ -58,6 +64,7 @@ class QueriedPlacement:
         )
 
     def undo(self, written):
+        self.undone.append(written)
         self.written.remove(*written.allocations)
 
 
@@ -296,3 +303,52 @@ def test_the_query_of_all_hosts_has_no_time_of_its_own():
         fleet.select()
     assert fleet.queried == [*range(FEW), ALL]
     assert fleet.placement.written == []
+
+
+def take(fleet, number):
+    """Let another request take 14 GiB of a host, once."""
+    fleet.placement.meanwhile = lambda: None
+    others = scheduler(fleet.hosts)
+    wanted = spec(1, 14 * 1024, force_hosts=(f"cn{number}",))
+    others.select_destinations(wanted, [uid()])
+
+
+def test_a_host_that_changes_while_it_is_queried_is_weighed_again():
+    fleet = Fleet()
+    fleet.placement.meanwhile = lambda: take(fleet, 0)
+    assert fleet.select() == [1]
+    assert fleet.queried == [0, 1]
+
+
+def test_a_host_that_others_take_while_it_is_queried_is_passed_over():
+    fleet = Fleet()
+    fleet.placement.meanwhile = lambda: take(fleet, 0)
+    assert fleet.select(spec(1, 4 * 1024)) == [1]
+
+
+def test_alternates_are_not_queried_when_it_is_late():
+    fleet = Fleet()
+    fleet.placement.seconds = 16.0
+    [found] = fleet.scheduler().select_destinations(spec(), [uid()], alternates=True)
+    assert found.selected.provider_uuid == fleet.uuids[0]
+    assert found.alternates == ()
+    assert fleet.queried == [0]
+
+
+def test_what_was_written_before_all_hosts_are_queried_is_undone_once():
+    fleet = Fleet()
+    fleet.placement.having = fleet.uuids[:1]
+    fleet.placement.answers = FEW
+    with pytest.raises(PlacementUnavailable):
+        fleet.select(spec(1, 9 * 1024), instances=2)
+    assert len(fleet.placement.undone) == 1
+    assert fleet.placement.written == []
+    assert fleet.hosts.assumed == {}
+
+
+def test_instances_are_selected_again_when_all_hosts_are_queried():
+    fleet = Fleet()
+    fleet.placement.having = [fleet.uuids[0], fleet.uuids[-1]]
+    assert fleet.select(spec(1, 9 * 1024), instances=2) == [0, MANY - 1]
+    assert fleet.placement.written == [fleet.uuids[0], fleet.uuids[-1]]
+    assert len(fleet.hosts.assumed) == 2
