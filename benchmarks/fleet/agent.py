@@ -35,7 +35,8 @@ _LAG = "rtagent_placement_lag_seconds"
 class FleetAgent:
     """An agent is made and connected as `rtagent.service.agent` does it, with these differences:
 
-    - agents of one process share its interpreter and the connections to the database;
+    - agents of one process share its interpreter, and every five of them the connections to the
+      database;
     - the hypervisor is in memory, so that libvirt takes no time, and there is no read API.
 
     :ivar hypervisor: of its host.
@@ -63,7 +64,7 @@ class FleetAgent:
     def start(self, database: Database) -> None:
         """Become the writer of the node, and start every part.
 
-        :param database: shared with the other agents of the process.
+        :param database: shared with other agents of the process.
         :raises IdentityError: another agent has this host.
         """
         node = self._open(database)

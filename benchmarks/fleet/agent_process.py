@@ -18,10 +18,16 @@ from rtagent.numa.host_cells import Host, host_cells
 from rtagent.service import assembly
 from rtagent.service.assembly import Database
 
+#: Agents that share the connections to the database, which are as many as one agent may have. If
+#: more of them shared these, they would wait for each other.
+PER_DATABASE = 5
 #: Agents of a process that stop at the same moment.
 AT_ONCE = 16
 #: Seconds between two looks at an agent that starts.
 LOOK = 0.5
+#: Seconds between the changes of two hosts of a process. An outage does not change all hosts at the
+#: same moment, and servers and agents share the CPUs here.
+PAUSE = 2.0
 #: The uuid of a domain without a claim.
 FOREIGN = "3f8e1c52-6d0b-4b7f-9a41-0c5d2e7f8a96"
 
@@ -49,20 +55,23 @@ class AgentProcess:
 
     def __init__(self) -> None:
         self._agents: dict[str, FleetAgent] = {}
-        self._database: Database  # set by `prepare`
+        self._databases: dict[str, Database] = {}  # by host
         self._errors: list[str] = []
         self._guests = Guests(self._agents)
 
     def prepare(self, hosts: Sequence[FleetHost]) -> None:
         """Read the configurations of agents. Called once."""
         self._agents.update((host.name, FleetAgent(host)) for host in hosts)
-        self._database = assembly.database(self._agents[hosts[0].name].settings)
+        for number in range(0, len(hosts), PER_DATABASE):
+            sharing = [host.name for host in hosts[number : number + PER_DATABASE]]
+            database = assembly.database(self._agents[sharing[0]].settings)
+            self._databases.update(dict.fromkeys(sharing, database))
 
     def start(self, host: str) -> None:
         """Start an agent, and wait until it has caught up or has failed. `ready` raises that."""
         agent = self._agents[host]
         try:
-            agent.start(self._database)
+            agent.start(self._databases[host])
         except Exception as error:  # whatever it is, `ready` raises it in the process of the run
             self._errors.append(f"{host}: {error!r}")
             return
@@ -101,12 +110,13 @@ class AgentProcess:
         return self._guests.act(action, host, server_uuid, claim_uuid)
 
     def change(self) -> None:
-        """Start a domain without a claim on each host, or end it."""
+        """Start a domain without a claim on each host, or end it: on one host after the other."""
         for agent in self._agents.values():
             if FOREIGN in agent.hypervisor.domains:
                 agent.hypervisor.destroy(FOREIGN)
             else:
                 agent.hypervisor.start_domain(FOREIGN, vcpus=1, memory_mb=512)
+            time.sleep(PAUSE)
 
     def stop(self) -> None:
         """Stop all agents."""

@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from benchmarks.fleet.counts import Meter, memory
 from benchmarks.fleet.fleet import Fleet
+from benchmarks.fleet.looks import Looks
 from benchmarks.fleet.measured import Phase, Value
 from benchmarks.fleet.progress import Progress
 from benchmarks.fleet.sampler import REQUESTS, TRANSACTIONS, Sampler
 from tests.servers.placement import Request
 
-T = TypeVar("T")
-
 #: Seconds for all agents to become ready, and for everything to catch up.
 PATIENCE = 1800.0
-#: The least seconds between two looks, and the largest share of the time that looks take.
-LOOK, SHARE = 1.0, 0.2
 #: The provider in the path of a request.
 _PROVIDER = re.compile(r"/resource_providers/[0-9a-f-]{36}/\w+")
 
@@ -100,7 +96,7 @@ def connections(fleet: Fleet) -> tuple[Value, ...]:
 
 def wait_ready(fleet: Fleet, progress: Progress) -> None:
     """Wait until all agents grant claims. :raises TimeoutError:"""
-    number, looks = len(fleet.names), _Looks(PATIENCE)
+    number, looks = len(fleet.names), Looks(PATIENCE)
     while (ready := looks.take(fleet.ready)) < number:
         progress.show("agents that grant claims", ready, number)
         looks.rest(f"{number - ready} agents are not ready")
@@ -109,35 +105,12 @@ def wait_ready(fleet: Fleet, progress: Progress) -> None:
 
 def wait_settled(fleet: Fleet, progress: Progress, patience: float = PATIENCE) -> None:
     """Wait until no part of an agent, and no scheduler, is behind. :raises TimeoutError:"""
-    number, looks = len(fleet.names), _Looks(patience)
+    number, looks = len(fleet.names), Looks(patience)
     while behind := looks.take(fleet.behind):
         late = len({host for _, host in behind})
         progress.show("hosts that are known everywhere", number - late, number)
         looks.rest(f"behind: {dict(Counter(part for part, _ in behind))}")
     progress.show("hosts that are known everywhere", number, number)
-
-
-class _Looks:
-    """Looks at a fleet, which use some of the CPU time that the agents need."""
-
-    def __init__(self, patience: float) -> None:
-        """:param patience: seconds for all of them."""
-        self._deadline = time.monotonic() + patience
-        self._took = 0.0
-
-    def take(self, look: Callable[[], T]) -> T:
-        """Look, and return what is seen."""
-        began = time.monotonic()
-        try:
-            return look()
-        finally:
-            self._took = time.monotonic() - began
-
-    def rest(self, why: str) -> None:
-        """Wait until the next look. :raises TimeoutError: says why, if it is too late."""
-        if time.monotonic() > self._deadline:
-            raise TimeoutError(why)
-        time.sleep(max(LOOK, self._took / SHARE))
 
 
 def repetitions(requests: Iterable[Request]) -> int:

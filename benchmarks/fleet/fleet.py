@@ -101,7 +101,9 @@ class Fleet:
         self.each(lambda process: process.stop())
 
     def change(self) -> None:
-        """Make a domain without a claim appear on each host; the next call removes it."""
+        """Make a domain without a claim appear on each host; the next call removes it. Takes some
+        two seconds for each host of a process.
+        """
         self.each(lambda process: process.change())
 
     # -- what it shows -----------------------------------------------------------------------------

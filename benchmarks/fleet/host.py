@@ -16,6 +16,9 @@ from rtagent.virt.fake import FakeHypervisor
 CELLS, CORES, THREADS = 2, 8, 2
 CELL_MB, LARGE_KIB, LARGE_PAGES = 32768, 2048, 8192
 DISK_MB = 1024 * 1024
+#: Seconds for an operation of the database. By default they are 5, which a thread that waits for a
+#: CPU in the middle of a transaction may exceed. In life, agents do not share their CPUs.
+OPERATION_TIMEOUT = 60
 #: CPUs for guests with CPUs of their own, and for the others: by number, over both cells.
 DEDICATED, SHARED = "4-15,20-31", "0-3,16-19"
 
@@ -57,7 +60,7 @@ class FleetHost(Struct, frozen=True):
         return self.directory / "rtagent.conf"
 
     def configure(self, servers: Servers, intervals: Intervals) -> None:
-        """Write the configuration of its agent. All but places and intervals have defaults."""
+        """Write the configuration of its agent. All but places and times have defaults."""
         storage = self.directory / "instances"
         storage.mkdir(parents=True)
         default = {
@@ -75,7 +78,7 @@ class FleetHost(Struct, frozen=True):
         groups: dict[str, Mapping[str, object]] = {
             "DEFAULT": default,
             "compute": compute,
-            "database": {"connection": servers.database},
+            "database": {"connection": servers.database, "operation_timeout": OPERATION_TIMEOUT},
             "placement": servers.placement,
         }
         self.config_file.write_text(config_text(groups))

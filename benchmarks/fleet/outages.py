@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from benchmarks.fleet.boot import LOOK, PATIENCE, repetitions, wait_settled
+from benchmarks.fleet.boot import PATIENCE, repetitions, wait_settled
 from benchmarks.fleet.counts import Meter
 from benchmarks.fleet.fleet import Fleet
+from benchmarks.fleet.looks import Looks
 from benchmarks.fleet.measured import Phase, Value
 from benchmarks.fleet.progress import Progress
 from benchmarks.fleet.sampler import REQUESTS, TRANSACTIONS, Sampler
@@ -15,7 +17,10 @@ from tests.servers.server import Server
 
 
 def outages(fleet: Fleet, meter: Meter, seconds: float, progress: Progress) -> Iterator[Phase]:
-    """Restart the broker and the database, and stop Placement for some seconds."""
+    """Stop the broker, the database and Placement, one after the other.
+
+    :param seconds: the least time without Placement. All are away while the hosts change.
+    """
     yield _outage(fleet, meter, fleet.rabbitmq, 0, progress, _all_report)
     yield _outage(fleet, meter, fleet.postgresql, 0, progress, _all_beat)
     yield _outage(fleet, meter, fleet.placement, seconds, progress, _all_report)
@@ -34,23 +39,24 @@ def _outage(
     meter.read()
     with Sampler(fleet) as sampler:
         server.stop()
+        stopped = time.monotonic()
+        progress.show(f"changes without {server.name}", 0, 1)
         fleet.change()
-        progress.wait(f"without {server.name}", seconds)
+        passed = time.monotonic() - stopped
+        progress.wait(f"without {server.name}", max(0.0, seconds - passed))
         server.start()
-        began, hosts = time.monotonic(), len(fleet.names)
-        while late := back(fleet, began):
+        began, hosts, looks = time.monotonic(), len(fleet.names), Looks(PATIENCE)
+        while late := looks.take(partial(back, fleet, began)):
             progress.show(f"hosts that have {server.name} again", hosts - late, hosts)
-            if time.monotonic() - began > PATIENCE:
-                raise TimeoutError(f"{late} hosts do not use {server.name} again")
-            time.sleep(LOOK)
+            looks.rest(f"{late} hosts do not use {server.name} again")
         wait_settled(fleet, progress)
         settled = time.monotonic() - began
     counts = meter.read()
     return Phase(
         name=f"{server.name} restarts" if not seconds else f"{server.name} is away",
-        what=f"away for {seconds:.0f} s and the time of its start; a domain without a claim appears"
-        " on each host meanwhile, or vanishes",
+        what="a domain without a claim appears on each host meanwhile, or vanishes",
         values=(
+            Value(name="until it was back", value=began - stopped, unit="s"),
             Value(name="until all have converged", value=settled, unit="s"),
             Value(name="peak of requests to Placement", value=sampler.peak(REQUESTS), unit="1/s"),
             Value(name="peak of transactions", value=sampler.peak(TRANSACTIONS), unit="1/s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -21,7 +22,10 @@ T = TypeVar("T")
 SWITCH_INTERVAL = 5.0
 #: How much lower than that of the servers their priority is. In life, the servers have machines of
 #: their own, and no agent takes the CPU from them.
-NICENESS = 10
+NICENESS = 19
+#: The same for all processes of a session. Linux shares the CPUs among sessions first, so that the
+#: niceness of a process counts in its own session only. Not on every machine, see ``sched(7)``.
+SESSION_NICENESS = Path("/proc/self/autogroup")
 
 
 class RemoteProcess(Generic[T]):
@@ -60,11 +64,20 @@ _Manager.register("pid", os.getpid)
 
 def _prepare(log: Path) -> None:
     """Leave signals to the process of the run, and end with it. Yield the CPUs to the servers."""
-    os.nice(NICENESS)
+    _yield_cpus()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_INTERVAL)
     logging.basicConfig(filename=log, level=logging.WARNING)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _yield_cpus() -> None:
+    """Let the servers have the CPUs first."""
+    os.nice(NICENESS)
+    os.setsid()  # the process of the run, with the callers, keeps its own session
+    # There is no such file, it cannot be written, or somebody has just written another one.
+    with contextlib.suppress(OSError):
+        SESSION_NICENESS.write_text(str(NICENESS))
 
 
 def _end_with_parent() -> None:

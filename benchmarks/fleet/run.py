@@ -38,7 +38,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """:ivar hosts: of the fleet. :ivar at_once: see `Fleet.start`.
     :ivar alone: seconds without agents, before the idle phase.
     :ivar idle: seconds of that. :ivar day: the most seconds of the day.
-    :ivar outage: seconds without Placement.
+    :ivar outage: the least seconds without Placement.
     :ivar phases: some of `PHASES`. :ivar intervals: of the agents.
     """
 

@@ -18,8 +18,8 @@ import psycopg
 from tests.servers import Placement, PostgreSQL, RabbitMQ
 from tests.servers.placement import Request
 
-#: Connections of the database. Each process of a fleet has a pool of up to 20.
-CONNECTIONS = 1200
+#: Connections of the database: 20 for five hosts at most, and those of schedulers and conductors.
+CONNECTIONS = 4200
 #: Statements that change rows.
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 #: The number of published messages, of all connections.
