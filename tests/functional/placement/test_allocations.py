@@ -272,6 +272,7 @@ def test_allocations_of_claims_from_before_are_written_and_unwritten_ones_droppe
     cloud.interrupt("nonsense")
     cloud.claim()
     assert cloud.rows()
+    wait_until(lambda: cloud.health().get("allocation_outbox") == "warn", PATIENCE)
     cloud.set_mode("no")
     wait_until(lambda: not cloud.rows(), PATIENCE)
     cloud.daemon.wait_logged("are left to others, because [placement] manage_allocations is no")
