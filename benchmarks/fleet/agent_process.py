@@ -18,8 +18,7 @@ from rtagent.numa.host_cells import Host, host_cells
 from rtagent.service import assembly
 from rtagent.service.assembly import Database
 
-#: Agents that share the connections to the database, which are as many as one agent may have. If
-#: more of them shared these, they would wait for each other.
+#: Agents that share one pool of connections to the database, which is as large as that of an agent.
 PER_DATABASE = 5
 #: Agents of a process that stop at the same moment.
 AT_ONCE = 16

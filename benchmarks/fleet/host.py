@@ -60,7 +60,9 @@ class FleetHost(Struct, frozen=True):
         return self.directory / "rtagent.conf"
 
     def configure(self, servers: Servers, intervals: Intervals) -> None:
-        """Write the configuration of its agent. All but places and times have defaults."""
+        """Write the configuration of its agent: its places, sets of CPUs and times. All others are
+        the defaults.
+        """
         storage = self.directory / "instances"
         storage.mkdir(parents=True)
         default = {

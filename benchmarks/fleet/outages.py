@@ -19,7 +19,8 @@ from tests.servers.server import Server
 def outages(fleet: Fleet, meter: Meter, seconds: float, progress: Progress) -> Iterator[Phase]:
     """Stop the broker, the database and Placement, one after the other.
 
-    :param seconds: the least time without Placement. All are away while the hosts change.
+    :param seconds: the least time without Placement. Each server is away at least while the hosts
+        change.
     """
     yield _outage(fleet, meter, fleet.rabbitmq, 0, progress, _all_report)
     yield _outage(fleet, meter, fleet.postgresql, 0, progress, _all_beat)
@@ -54,7 +55,7 @@ def _outage(
     counts = meter.read()
     return Phase(
         name=f"{server.name} restarts" if not seconds else f"{server.name} is away",
-        what="a domain without a claim appears on each host meanwhile, or vanishes",
+        what="while it is away, a domain without a claim appears on each host, or vanishes",
         values=(
             Value(name="until it was back", value=began - stopped, unit="s"),
             Value(name="until all have converged", value=settled, unit="s"),

@@ -18,7 +18,7 @@ import psycopg
 from tests.servers import Placement, PostgreSQL, RabbitMQ
 from tests.servers.placement import Request
 
-#: Connections of the database: 20 for five hosts at most, and those of schedulers and conductors.
+#: Connections of the database: 20 for every five of 1,000 hosts, and 200 for others.
 CONNECTIONS = 4200
 #: Statements that change rows.
 _WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)

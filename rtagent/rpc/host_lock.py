@@ -104,14 +104,16 @@ class HostLock:
             return Outcome(attempt=Attempt.UNREACHABLE, why=str(error) or type(error).__name__)
 
     def keep(self, seconds: float) -> bool:
-        """Answer other agents and the broker for this time. Return whether the lock is still held.
+        """Answer other agents for this time. Return whether the lock is still held.
 
-        Call it again at once: the broker drops a connection without heartbeats.
+        If it is, the broker gets a heartbeat at the end. Call it again at once: the broker drops a
+        connection without heartbeats. A heartbeat of the broker begins the time anew.
         """
         assert self._connection is not None
         try:
             self._drain(seconds)
-            self._connection.heartbeat_tick()
+            self._connection.heartbeat_tick()  # it notices a silent broker, but sends too rarely
+            self._connection.send_heartbeat()
         except BROKEN:
             self.close()
         return self.held

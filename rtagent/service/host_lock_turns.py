@@ -22,9 +22,9 @@ RECONNECT = 1.0
 #: Seconds after which a holder that does not answer is ignored. The broker drops a dead connection
 #: earlier, but it may also fail to do so, and then the agent must serve nevertheless.
 PATIENCE = 30.0
-#: Seconds for which the lock counts as held after a check that it is. The broker drops a silent
-#: connection after two intervals at the earliest, and the last heartbeat may have been half an
-#: interval ago.
+#: Seconds for which the lock counts as held after a turn that has kept it. The broker drops a
+#: silent connection at the earliest two intervals after the heartbeat at the end of that turn. Half
+#: an interval is left for what comes between.
 TRUST = 1.5 * HEARTBEAT
 
 SILENT = "the host lock is held by a connection that does not answer"

@@ -63,6 +63,26 @@ def test_the_lock_of_a_dead_agent_is_free_after_some_heartbeats(contenders):
     assert successor.met[-1] == dead.me
 
 
+def test_each_turn_ends_with_a_heartbeat(rabbitmq: RabbitMQ):
+    """So that the broker keeps the lock for as long after a turn as the agent trusts it."""
+    host = f"host-{uid()}"
+    agent = Contender(rabbitmq.transport_url, host)
+    assert agent.attempt() is Attempt.HELD
+    received = [octets_of(rabbitmq, host)]
+    for _ in range(3):
+        assert agent.lock.keep(0.1)
+        assert eventually(lambda: octets_of(rabbitmq, host) > received[-1])
+        received.append(octets_of(rabbitmq, host))
+    agent.lock.close()
+
+
+def octets_of(rabbitmq: RabbitMQ, host: str) -> int:
+    """Return how many the broker has received from the holder of a lock."""
+    listed = rabbitmq.control("list_connections", "client_properties", "recv_oct", "--silent")
+    line = next(each for each in listed.splitlines() if f"rtagent_lock.{host}" in each)
+    return int(line.rpartition("\t")[2])
+
+
 def test_the_lock_is_taken_again_after_a_restart_of_the_broker(rabbitmq: RabbitMQ, contenders):
     agent = contenders()
     assert agent.attempt() is Attempt.HELD
