@@ -16,10 +16,13 @@ from tests.support.hosts import uid
 
 
 class Contender:
-    """An agent that wants the lock of a host. :ivar met: the agents that asked it."""
+    """An agent that wants the lock of a host.
+
+    :ivar met: the agents that asked it. :ivar conf: its configuration.
+    """
 
     def __init__(self, url: str, host: str) -> None:
-        conf = cfg.ConfigOpts()
+        self.conf = conf = cfg.ConfigOpts()
         conf([])
         get_transport(conf, url)
         conf.set_override("transport_url", url)

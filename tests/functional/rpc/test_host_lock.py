@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import amqp
 import msgspec
+import oslo_messaging
 import pytest
 
-from rtagent.rpc.host_lock import Attempt
+from rtagent.rpc.broker.connection import Broker
+from rtagent.rpc.host_lock import Attempt, HostLock
 from tests.functional.rpc.hostile import PROPERTIES
 from tests.functional.rpc.raw_messages import RawSender
 from tests.functional.rpc.test_broker import eventually
 from tests.servers import RabbitMQ
 from tests.support.contender import Contender
 from tests.support.hosts import uid
+
+
+class ObservedBroker(Broker):
+    """A broker. :ivar connection: the last one."""
+
+    def connect(self, name: str, heartbeat: int = 0) -> amqp.Connection:
+        self.connection = super().connect(name, heartbeat)
+        return self.connection
 
 
 @pytest.fixture
@@ -67,20 +78,14 @@ def test_each_turn_ends_with_a_heartbeat(rabbitmq: RabbitMQ):
     """So that the broker keeps the lock for as long after a turn as the agent trusts it."""
     host = f"host-{uid()}"
     agent = Contender(rabbitmq.transport_url, host)
-    assert agent.attempt() is Attempt.HELD
-    received = [octets_of(rabbitmq, host)]
+    broker = ObservedBroker(agent.conf, oslo_messaging.TransportURL.parse(agent.conf))
+    lock = HostLock(broker, host, agent.me, agent.met.append)
+    assert lock.take().attempt is Attempt.HELD
     for _ in range(3):
-        assert agent.lock.keep(0.1)
-        assert eventually(lambda: octets_of(rabbitmq, host) > received[-1])
-        received.append(octets_of(rabbitmq, host))
-    agent.lock.close()
-
-
-def octets_of(rabbitmq: RabbitMQ, host: str) -> int:
-    """Return how many the broker has received from the holder of a lock."""
-    listed = rabbitmq.control("list_connections", "client_properties", "recv_oct", "--silent")
-    line = next(each for each in listed.splitlines() if f"rtagent_lock.{host}" in each)
-    return int(line.rpartition("\t")[2])
+        before = broker.connection.bytes_sent
+        assert lock.keep(0.01)
+        assert broker.connection.bytes_sent > before
+    lock.close()
 
 
 def test_the_lock_is_taken_again_after_a_restart_of_the_broker(rabbitmq: RabbitMQ, contenders):
