@@ -12,6 +12,7 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from tests.functional.conductor.test_server_commands import HOSTS, TwoHosts, build
 from tests.servers import PostgreSQL, RabbitMQ
+from tests.servers.daemon import wait_until
 from tests.support.hosts import uid
 from tests.support.trust import KeyFiles
 
@@ -44,6 +45,7 @@ def test_a_server_is_built_resized_evacuated_and_deleted_by_a_signing_conductor(
     assert (resized.code, resized.json["host"]) == (Exit.OK, "hv2"), resized.err
     assert cloud.rtagent("confirm", server).code == Exit.OK
     assert cloud.claims(server) == [("hv2", "active")]
+    wait_until(lambda: cloud.scheduler.read("hosts", "hv1")["host"]["vcpus_used"] == 0)
     arrived = cloud.rtagent("evacuate", server, "--host-is-down", "-f", "json")
     assert (arrived.code, arrived.json["host"]) == (Exit.OK, "hv1"), arrived.err
     assert cloud.rtagent("resume").code == Exit.OK
