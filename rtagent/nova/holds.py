@@ -46,17 +46,31 @@ class Hold(Value, frozen=True, kw_only=True):
         """The instance's uuid."""
         return str(self.instance.uuid)
 
+    @property
+    def is_topology_known(self) -> bool:
+        """Whether `numa_topology` is that of this hold.
+
+        When a live migration ends, Nova drops the migration context, then saves the topology of the
+        destination as the guest's, and then notes that the guest is there.
+        """
+        if self.instance.migration_context is not None:
+            return True
+        return self.prefix is None and self.instance.task_state != task_states.MIGRATING
+
     def matches(self, claim: Claim) -> bool:
-        """Whether a claim has what the hold has."""
-        cells = claim.numa_topology.cells if claim.numa_topology else ()
-        pins = tuple((each.id, frozenset(each.cpu_pinning.values()), each.memory) for each in cells)
+        """Whether a claim has what the hold has, as far as that is known."""
         mine, theirs = claim.flavor, self.flavor
-        return (mine.vcpus, mine.memory_mb, mine.root_gb, pins) == (
+        if (mine.vcpus, mine.memory_mb, mine.root_gb) != (
             theirs.vcpus,
             theirs.memory_mb,
             theirs.root_gb,
-            fingerprint(self.numa_topology),
-        )
+        ):
+            return False
+        if not self.is_topology_known:
+            return True
+        cells = claim.numa_topology.cells if claim.numa_topology else ()
+        pins = tuple((each.id, frozenset(each.cpu_pinning.values()), each.memory) for each in cells)
+        return pins == fingerprint(self.numa_topology)
 
 
 def end_here(instance: Any, migration: Any, host: str, nodename: str) -> Prefix:
