@@ -50,8 +50,9 @@ class Hold(Value, frozen=True, kw_only=True):
     def is_topology_known(self) -> bool:
         """Whether `numa_topology` is that of this hold.
 
-        When a live migration ends, Nova drops the migration context, then saves the topology of the
-        destination as the guest's, and then notes that the guest is there.
+        A guest that migrates live has a migration context from the claim at the destination on. At
+        the end Nova drops it, then saves the topology of the destination as the guest's, and then
+        notes that the guest is there.
         """
         if self.instance.migration_context is not None:
             return True

@@ -56,8 +56,9 @@ def assert_agreement(test: TestCase, compute: Any) -> None:
     )
     _audit_by_nova(compute)
     counted = rows(compute.host)
-    if _is_resized_here(compute.host):
-        # Nova counts the CPUs of the end of such a resize, also while the guest has the old ones.
+    if _is_resized_here(compute.host) or _comes_without_context(compute.host):
+        # Nova counts the CPUs of the end of such a resize, also while the guest has the old ones,
+        # and none for such a migration, whatever was claimed.
         counted["pinned"] = found["pinned"]
     if _has_reverted(compute.host):
         # Nova counts such an instance where it is no more, with the flavor that it gives up, and
@@ -72,6 +73,21 @@ def _is_resized_here(host: str) -> bool:
         context.get_admin_context(), host, host
     )
     return any(each.source_node == each.dest_node for each in migrations)
+
+
+def _comes_without_context(host: str) -> bool:
+    """Whether a guest migrates live to the host, and has no migration context."""
+    admin = context.get_admin_context()
+    migrations = objects.MigrationList.get_in_progress_and_error(admin, host, host)
+    instances = [
+        objects.Instance.get_by_uuid(admin.elevated(read_deleted="yes"), each.instance_uuid)
+        for each in migrations
+        if each.is_live_migration and each.dest_compute == host
+    ]
+    return any(
+        each.task_state == task_states.MIGRATING and each.migration_context is None
+        for each in instances
+    )
 
 
 def _has_reverted(host: str) -> bool:
