@@ -54,9 +54,8 @@ class Hold(Value, frozen=True, kw_only=True):
         the end Nova drops it, then saves the topology of the destination as the guest's, and then
         notes that the guest is there.
         """
-        if self.instance.migration_context is not None:
-            return True
-        return self.prefix is None and self.instance.task_state != task_states.MIGRATING
+        is_live = self.instance.task_state == task_states.MIGRATING
+        return self.instance.migration_context is not None or not is_live
 
     def matches(self, claim: Claim) -> bool:
         """Whether a claim has what the hold has, as far as that is known."""
@@ -102,8 +101,10 @@ def is_evacuated_to(migration: Any, host: str, nodename: str) -> bool:
 
 
 def has_new_flavor(instance: Any, migration: Any) -> bool:
-    """Return whether an instance has the flavor of the end of its resize already."""
-    return bool(instance["instance_type_id"] != migration.old_instance_type_id)
+    """Return whether an instance has the flavor of the end of its resize already. Nova writes it
+    together with what the instance has on its host, and `instance_type_id` afterwards.
+    """
+    return bool(instance.flavor.id != migration.old_instance_type_id)
 
 
 def move_of(instance: Any, migrations: Iterable[Any]) -> Any:

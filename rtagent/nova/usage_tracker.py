@@ -97,23 +97,26 @@ class UsageTracker(NodeTracker):
     def _before_the_end(
         self, context: Any, hold: Hold, migrations: Iterable[Any], nodename: str
     ) -> Hold | None:
-        """Return what a guest has here while a move to this node is not finished; None: nothing.
+        """Return what a guest has here while a move is not finished; None: nothing.
 
-        In an audit Nova gives the guest the CPUs and devices of the end of the move, but leaves the
-        flavor. A guest that is resized here still has what it had; one that comes from elsewhere
-        has what was claimed for the new flavor.
+        Nova's row may have the CPUs and devices of the other end of the move already: in an audit
+        Nova gives them to a guest that is resized here, but leaves the flavor, and the driver saves
+        them when it undoes a live migration. A guest that is to leave still has what it had; one
+        that comes from elsewhere has what was claimed for the new flavor.
         """
         instance = hold.instance
         move = move_of(instance, migrations)
         if move is None:
             reverted = reverted_move(context, instance)
             return self._coming_back(instance, reverted, nodename) if reverted else hold
-        if not is_destination(move, self.host, nodename) or has_new_flavor(instance, move):
+        if has_new_flavor(instance, move):
             return hold
         if is_source(move, self.host, nodename):
             instance.revert_migration_context()
             return self._hold(instance, instance.flavor)
-        return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
+        if is_destination(move, self.host, nodename):
+            return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
+        return hold
 
     def _coming_back(self, instance: Any, move: Any, nodename: str) -> Hold | None:
         """Return what an instance comes back to in a revert; None: it comes back to another node.

@@ -67,22 +67,22 @@ class Interruption:
             return
         if not _TABLES.intersection(_NAMED.findall(statement)):
             return
-        callers = list(_callers())
+        running = list(callers())
         if (
             not self.happened
             and statement.startswith(_WRITES)
-            and self._is_among(callers, self._writer)
+            and self._is_among(running, self._writer)
         ):
             self._count(connection.get_transaction())
             if self._counted == self._number:
                 self.happened = True
                 self._at_first()
-        if self.happened and self._is_among(callers, (TRACKER, MANAGER)):
+        if self.happened and self._is_among(running, (TRACKER, MANAGER)):
             raise self._error()
 
-    def _is_among(self, callers: Iterable[Any], classes: type[Any] | tuple[type[Any], ...]) -> bool:
+    def _is_among(self, running: Iterable[Any], classes: type[Any] | tuple[type[Any], ...]) -> bool:
         """Whether an object of the host, of one of these classes, is running."""
-        return any(isinstance(each, classes) and each.host == self._host for each in callers)
+        return any(isinstance(each, classes) and each.host == self._host for each in running)
 
     def _count(self, transaction: Any) -> None:
         if transaction is not self._transaction:
@@ -90,7 +90,7 @@ class Interruption:
             self._counted += 1
 
 
-def _callers() -> Iterator[Any]:
+def callers() -> Iterator[Any]:
     """Yield the objects whose methods are running in this thread."""
     frame = inspect.currentframe()
     while frame is not None:

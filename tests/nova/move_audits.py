@@ -10,9 +10,7 @@ from typing import Any
 import fixtures
 from nova import context, objects
 from nova.compute import manager
-from nova.db.main import api
 from nova.tests.fixtures import libvirt as fakelibvirt
-from nova.tests.functional.libvirt import base
 
 from tests.nova.pci_case import PINNED, PciCase
 
@@ -33,13 +31,12 @@ class AuditCase(PciCase):
 
     def _held(self) -> Held:
         """The claims of all hosts, the smallest first."""
-        claims = (
-            claim
-            for name, compute in self.computes.items()
-            for claim in compute.manager.rt.nodes[name].state.claims.values()
-        )
-        found = [(claim.uuid, claim.memory_mb, claim.units) for claim in claims]
+        found = (claim for name in self.computes for claim in self._held_by(name))
         return sorted(found, key=lambda each: each[1])
+
+    def _held_by(self, host: str) -> Held:
+        claims = self.computes[host].manager.rt.nodes[host].state.claims.values()
+        return [(claim.uuid, claim.memory_mb, claim.units) for claim in claims]
 
 
 class ArrivalTest(AuditCase):
@@ -89,51 +86,6 @@ class EvacuationAuditTest(AuditCase):
         before, after = states
         self.assertEqual(2, len(before))
         self.assertEqual(before, after)
-
-
-class LiveMigrationAuditTest(base.LibvirtMigrationMixin, AuditCase):
-    """A pinned server is moved while it runs. When it runs at the destination, Nova first drops the
-    migration context, then saves the new CPUs, and then notes that it is on its new host. All hosts
-    are audited after the first and after the second step.
-    """
-
-    def test_both_claims_of_a_server_that_runs_at_the_destination_stay(self) -> None:
-        for host in ("compute1", "compute2"):
-            self._start(host)
-        flavor = self._create_flavor(extra_spec={"hw:cpu_policy": "dedicated"})
-        self.server, _ = (
-            self._create_server(flavor_id=flavor, networks="none", host=host)
-            for host in ("compute1", "compute2")
-        )
-        self.src, self.dest = self.computes["compute1"], self.computes["compute2"]
-        self.states: list[Held] = []
-        arrive = manager.ComputeManager.post_live_migration_at_destination
-
-        def arrive_audited(*arguments: Any, **named: Any) -> Any:
-            self.states.append(self._held())
-            with fixtures.MonkeyPatch("nova.db.main.api.instance_extra_update_by_uuid", audited):
-                return arrive(*arguments, **named)
-
-        update = api.instance_extra_update_by_uuid
-
-        def audited(*arguments: Any) -> Any:
-            done = update(*arguments)
-            self._run_periodics()
-            self.states.append(self._held())
-            return done
-
-        self.useFixture(
-            fixtures.MockPatchObject(
-                manager.ComputeManager, "post_live_migration_at_destination", arrive_audited
-            )
-        )
-
-        self._live_migrate(self.server, "completed")
-
-        self.assertEqual("compute2", self._show_server(self.server)["OS-EXT-SRV-ATTR:host"])
-        before, dropped, saved = self.states
-        self.assertEqual(3, len(before))
-        self.assertEqual([before, before], [dropped, saved])
 
 
 class MoveAuditTest(AuditCase):
