@@ -48,11 +48,10 @@ class Hold(Value, frozen=True, kw_only=True):
 
     @property
     def is_topology_known(self) -> bool:
-        """Whether `numa_topology` is that of this hold.
+        """Whether `numa_topology` is certain to be that of this hold.
 
-        A guest that migrates live has a migration context from the claim at the destination on. At
-        the end Nova drops it, then saves the topology of the destination as the guest's, and then
-        notes that the guest is there.
+        At the end of a live migration Nova drops the migration context before it writes the host or
+        the end of the task. Until then the stored topology may be that of either end.
         """
         is_live = self.instance.task_state == task_states.MIGRATING
         return self.instance.migration_context is not None or not is_live
@@ -101,10 +100,26 @@ def is_evacuated_to(migration: Any, host: str, nodename: str) -> bool:
 
 
 def has_new_flavor(instance: Any, migration: Any) -> bool:
-    """Return whether an instance has the flavor of the end of its resize already. Nova writes it
-    together with what the instance has on its host, and `instance_type_id` afterwards.
+    """Return whether an instance has the flavor of the end of its resize already.
+
+    Nova writes the flavor and the topology together, and `instance_type_id` afterwards. True for
+    an evacuation, whose migration has no old flavor.
     """
     return bool(instance.flavor.id != migration.old_instance_type_id)
+
+
+def has_come(instance: Any, migrations: Iterable[Any], host: str, nodename: str) -> bool:
+    """Return whether a migration of an instance came to a node: it goes on, or has failed."""
+    return any(
+        each.instance_uuid == instance.uuid and is_destination(each, host, nodename)
+        for each in migrations
+    )
+
+
+def has_new_topology(instance: Any) -> bool:
+    """Return whether an instance has the cells and CPUs that its move has claimed."""
+    claimed = of_context(instance, "numa_topology", "new_")
+    return fingerprint(instance.numa_topology) == fingerprint(claimed)
 
 
 def move_of(instance: Any, migrations: Iterable[Any]) -> Any:

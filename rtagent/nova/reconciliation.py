@@ -63,7 +63,7 @@ def adopt(node: NovaNode, hold: Hold) -> None:
 def _reconcile_owner(node: NovaNode, owner_id: str, holds: Iterable[Hold]) -> None:
     mains, without = list(node.mains(owner_id)), []
     for hold in holds:
-        claim = next(filter(hold.matches, mains), None)
+        claim = _match(hold, mains)
         if claim is None:
             without.append(hold)
             continue
@@ -74,6 +74,14 @@ def _reconcile_owner(node: NovaNode, owner_id: str, holds: Iterable[Hold]) -> No
     for hold in without:
         LOG.info("What instance %s has here is adopted", owner_id)
         adopt(node, hold)
+
+
+def _match(hold: Hold, mains: Iterable[Claim]) -> Claim | None:
+    """Return the claim of a hold; None: there is none. The newest is at the destination."""
+    matching = list(filter(hold.matches, mains))
+    if not matching:
+        return None
+    return matching[-1] if hold.prefix == "new_" else matching[0]
 
 
 def _settle(node: NovaNode, claim: Claim) -> None:

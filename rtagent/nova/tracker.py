@@ -53,6 +53,8 @@ class ResourceTracker(DeviceTracker):
             instance.numa_topology, given.numa_topology
         )
         instance.numa_topology = claim.claimed_numa_topology
+        # Nova keeps the context of a failed move, and its audit would apply it.
+        instance.migration_context = None
         self._set_instance_host_and_node(instance, compute_node)
         self._rows.take(instance.uuid, requests.requests, given.pci)
         with _released_on_error(node, given):

@@ -12,7 +12,9 @@ from rtagent.nova import guests
 from rtagent.nova.holds import (
     Hold,
     end_here,
+    has_come,
     has_new_flavor,
+    has_new_topology,
     is_destination,
     is_evacuated_to,
     is_source,
@@ -63,9 +65,8 @@ class UsageTracker(NodeTracker):
         """
         nodename = node.state.node.hypervisor_hostname
         for uuid in set(node.state.owners) - held:
-            try:
-                instance = objects.Instance.get_by_uuid(context, uuid, _EXPECTED)
-            except exception.InstanceNotFound:
+            instance = _instance(context, uuid)
+            if instance is None:
                 continue
             hold = self._unlisted(context, instance, migrations, nodename)
             if hold is None:
@@ -99,24 +100,42 @@ class UsageTracker(NodeTracker):
     ) -> Hold | None:
         """Return what a guest has here while a move is not finished; None: nothing.
 
-        Nova's row may have the CPUs and devices of the other end of the move already: in an audit
-        Nova gives them to a guest that is resized here, but leaves the flavor, and the driver saves
-        them when it undoes a live migration. A guest that is to leave still has what it had; one
-        that comes from elsewhere has what was claimed for the new flavor.
+        The instance may have the CPUs and devices of the destination already. Nova's audit applies
+        them in memory, without the flavor, if any listed migration comes to this node. Nova's
+        driver stores them when it undoes a live migration.
         """
         instance = hold.instance
         move = move_of(instance, migrations)
-        if move is None:
-            reverted = reverted_move(context, instance)
-            return self._coming_back(instance, reverted, nodename) if reverted else hold
-        if has_new_flavor(instance, move):
+        if move is None and (reverted := reverted_move(context, instance)):
+            return self._coming_back(instance, reverted, nodename)
+        if move is not None and move.status != "error":
+            return self._in_move(hold, move, nodename)
+        if has_come(instance, migrations, self.host, nodename):
+            return self._stored(context, hold.owner_id)
+        if move is not None and move.is_live_migration and has_new_topology(instance):
+            instance.revert_migration_context()
+            return self._hold(instance, instance.flavor)
+        return hold
+
+    def _in_move(self, hold: Hold, move: Any, nodename: str) -> Hold:
+        """Return what a guest has here while its move goes on. One that is to leave still has what
+        it had; one that comes from elsewhere has what was claimed for the new flavor.
+        """
+        instance = hold.instance
+        comes = is_destination(move, self.host, nodename)
+        if comes and has_new_flavor(instance, move):
             return hold
         if is_source(move, self.host, nodename):
             instance.revert_migration_context()
             return self._hold(instance, instance.flavor)
-        if is_destination(move, self.host, nodename):
+        if comes:
             return self._hold(instance, self._get_flavor(instance, "new_", move) or instance.flavor)
         return hold
+
+    def _stored(self, context: Any, uuid: str) -> Hold | None:
+        """Return what a guest has as it is stored; None: it is deleted."""
+        instance = _instance(context, uuid)
+        return None if instance is None else self._hold(instance, instance.flavor)
 
     def _coming_back(self, instance: Any, move: Any, nodename: str) -> Hold | None:
         """Return what an instance comes back to in a revert; None: it comes back to another node.
@@ -170,6 +189,14 @@ class UsageTracker(NodeTracker):
         if self._holds is not None:
             self._holds.append(hold)
         self._project(nodename)
+
+
+def _instance(context: Any, uuid: str) -> Any:
+    """Return an instance as it is stored; None: it is deleted."""
+    try:
+        return objects.Instance.get_by_uuid(context, uuid, _EXPECTED)
+    except exception.InstanceNotFound:
+        return None
 
 
 def _is_gone(instance: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from nova import context, objects
@@ -56,10 +57,15 @@ def assert_agreement(test: TestCase, compute: Any) -> None:
     )
     _audit_by_nova(compute)
     counted = rows(compute.host)
-    if _is_resized_here(compute.host) or _comes_without_context(compute.host):
-        # Nova counts the CPUs of the end of such a resize, also while the guest has the old ones,
-        # and none for such a migration, whatever was claimed.
+    if _is_resized_here(compute.host):
+        # Nova counts the CPUs of the end of such a resize, also while the guest has the old ones.
         counted["pinned"] = found["pinned"]
+    if _comes_without_context(compute.host):
+        # Nova counts no CPUs for such a guest, whatever was claimed.
+        counted["pinned"] = found["pinned"]
+    if _is_evacuated_to(compute.host):
+        # Nova counts such an instance nowhere.
+        counted |= {name: found[name] for name in _USED}
     if _has_reverted(compute.host):
         # Nova counts such an instance where it is no more, with the flavor that it gives up, and
         # nothing where it comes back to.
@@ -77,17 +83,30 @@ def _is_resized_here(host: str) -> bool:
 
 def _comes_without_context(host: str) -> bool:
     """Whether a guest migrates live to the host, and has no migration context."""
-    admin = context.get_admin_context()
-    migrations = objects.MigrationList.get_in_progress_and_error(admin, host, host)
-    instances = [
-        objects.Instance.get_by_uuid(admin.elevated(read_deleted="yes"), each.instance_uuid)
-        for each in migrations
-        if each.is_live_migration and each.dest_compute == host
-    ]
     return any(
-        each.task_state == task_states.MIGRATING and each.migration_context is None
-        for each in instances
+        migration.is_live_migration
+        and instance.task_state == task_states.MIGRATING
+        and instance.migration_context is None
+        for migration, instance in _coming(host)
     )
+
+
+def _is_evacuated_to(host: str) -> bool:
+    """Whether the task of an evacuation to the host has ended, and the migration has not."""
+    return any(
+        (migration.migration_type, migration.status) == ("evacuation", "pre-migrating")
+        and instance.task_state is None
+        for migration, instance in _coming(host)
+    )
+
+
+def _coming(host: str) -> Iterator[tuple[Any, Any]]:
+    """Yield the migrations to the host that go on or have failed, with their instances."""
+    admin = context.get_admin_context()
+    for each in objects.MigrationList.get_in_progress_and_error(admin, host, host):
+        if each.dest_compute == host:
+            deleted_too = admin.elevated(read_deleted="yes")
+            yield each, objects.Instance.get_by_uuid(deleted_too, each.instance_uuid)
 
 
 def _has_reverted(host: str) -> bool:

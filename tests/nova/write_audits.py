@@ -1,26 +1,28 @@
-"""Nova's audits after each of its writes of an instance or a migration: nothing is given, and only
-what has ended is released.
+"""Nova's audits after each of its writes of an instance or a migration, except writes of its
+tracker: an audit gives no claim a CPU or a device, and releases only what has ended.
 
 Tests for `tests.nova.runner`, as those of `tests.nova.restarts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 import fixtures
-from nova import context
+from nova import context, exception, objects
 from nova.db.main import api
+from nova.tests.functional.api.client import OpenStackApiException
 from nova.tests.functional.libvirt import base
 
-from tests.nova.agreement import owners
+from tests.nova.compute_host import pins_of_domain
 from tests.nova.interruption import TRACKER, callers
 from tests.nova.move_audits import AuditCase, Held
 from tests.nova.pci_case import PINNED
 
-#: Functions of Nova's that write what its audits read.
+#: Functions of Nova's that write instances and migrations.
 WRITES = (
     "instance_update",
     "instance_update_and_get_original",
@@ -29,6 +31,7 @@ WRITES = (
     "migration_create",
     "migration_update",
 )
+Units = set[tuple[str, str]]
 HERE, THERE = "compute1", "compute2"
 DEDICATED = {"hw:cpu_policy": "dedicated"}
 
@@ -52,8 +55,9 @@ class OneHostTest(AuditCase):
             self._start(host)
         self.audits = 0
         self.ended: Held = []
-        self.given: set[tuple[str, str]] = set()
-        self.strangers: set[str] = set()
+        self.given: Units = set()
+        self.unclaimed: Units = set()
+        self.errors: list[Exception] = []
 
     def test_build(self) -> None:
         with self._audits():
@@ -93,6 +97,50 @@ class OneHostTest(AuditCase):
             self._revert_resize(self._resize_server(server, self._flavor(4096, PINNED)))
         self.assertEqual([], self.ended)
 
+    def test_server_that_was_unshelved_after_a_failed_resize(self) -> None:
+        server = self._build()
+        (first,) = self._held()
+        self._fail_at_the_source(server)
+        self._shelve_server(server, expected_state="SHELVED_OFFLOADED")
+        self._build()
+        (second,) = self._held()
+        self.assertEqual(_cpus(first[2]), _cpus(second[2]))
+        self._unshelve_server(server)
+        self.assertIsNone(self._stored(server).migration_context)
+        before = self._held()
+        self._run_periodics()
+        self.assertEqual(before, self._held())
+
+    def test_resize_that_fails_at_the_destination(self) -> None:
+        server = self._build()
+        self._fail_resize(server, "finish_migration")
+        self._run_periodics()
+        cpus = {("PCPU", str(cpu)) for cpu in self._stored(server).numa_topology.cpu_pinning}
+        claims = [each for each in self._held() if each[1]]
+        self.assertEqual([(2048, cpus)], [(each[1], _cpus(each[2])) for each in claims])
+
+    def _stored(self, server: Any) -> Any:
+        expected = ["numa_topology", "migration_context"]
+        return objects.Instance.get_by_uuid(context.get_admin_context(), server["id"], expected)
+
+    def _fail_resize(self, server: Any, step: str) -> None:
+        """Let a method of the driver fail in a resize."""
+        driver = f"nova.virt.libvirt.driver.LibvirtDriver.{step}"
+        body = {"resize": {"flavorRef": self._flavor(4096, PINNED)}}
+        with fixtures.MockPatch(driver, side_effect=exception.ResizeError(reason="test")):
+            # Casts are calls in these tests, so the error reaches the API.
+            self.assertRaises(
+                OpenStackApiException, self.api.post_server_action, server["id"], body
+            )
+        self._wait_for_migration_status(server, ["error"])
+        self._wait_for_state_change(server, "ERROR")
+
+    def _fail_at_the_source(self, server: Any) -> None:
+        """Let a resize fail before the domain has ended."""
+        self._fail_resize(server, "migrate_disk_and_power_off")
+        self.api.post_server_action(server["id"], {"os-resetState": {"state": "active"}})
+        self._run_periodics()
+
     def _check_ended(self, claim: tuple[str, int, frozenset[tuple[str, str]]]) -> None:
         """Nothing but this claim has ended. Its device is held until Nova frees it afterwards."""
         main, *attached = self.ended
@@ -108,9 +156,11 @@ class OneHostTest(AuditCase):
         return self._create_flavor(memory_mb=memory_mb, extra_spec=specs)
 
     @contextmanager
-    def _audits(self) -> Iterator[None]:
+    def _audits(self, given: Iterable[tuple[str, str]] = ()) -> Iterator[None]:
         """Audit all hosts after each write of the block. No audit gives a CPU or a device to a
-        claim, or leaves a running server without one.
+        claim, or takes a running server's CPU from it.
+
+        :param given: what audits give nevertheless.
         """
         with fixtures.Fixture() as patches:
             for name in WRITES:
@@ -118,7 +168,8 @@ class OneHostTest(AuditCase):
                 patches.useFixture(patch)
             yield
         self.assertGreater(self.audits, 0)
-        self.assertEqual((set(), set()), (self.given, self.strangers))
+        self.assertEqual([], self.errors)
+        self.assertEqual((set(given), set()), (self.given, self.unclaimed))
 
     def _then_audit(self, name: str) -> Callable[..., Any]:
         write = getattr(api, name)
@@ -137,12 +188,14 @@ class OneHostTest(AuditCase):
         self.audits += 1
         for name, compute in self.computes.items():
             before = self._held_by(name)
-            compute.manager.update_available_resource(context.get_admin_context())
+            try:
+                compute.manager.rt.update_available_resource(context.get_admin_context(), name)
+            except Exception as error:
+                self.errors.append(error)
             after = self._held_by(name)
             self.ended += [each for each in before if each not in after]
             self.given |= _units(after) - _units(before)
-            running = {guest.uuid for guest in compute.driver._host.list_guests()}
-            self.strangers |= running - owners(compute)
+            self.unclaimed |= _in_use(compute) - _units(after)
 
 
 class TwoHostsTest(base.LibvirtMigrationMixin, OneHostTest):
@@ -153,7 +206,7 @@ class TwoHostsTest(base.LibvirtMigrationMixin, OneHostTest):
 
     def setUp(self) -> None:
         super().setUp()
-        # As with disks of each host: Nova's driver saves the server when it deletes them.
+        # As without shared disks: then Nova's driver saves the server when it deletes them.
         flags = "nova.compute.manager.ComputeManager._live_migration_cleanup_flags"
         self.useFixture(fixtures.MockPatch(flags, return_value=(True, True)))
 
@@ -164,6 +217,35 @@ class TwoHostsTest(base.LibvirtMigrationMixin, OneHostTest):
         connection = self.src.driver._host.get_connection()
         connection.lookupByUUIDString(self.server["id"]).fail_job()
         self.migrate_stub_ran = True
+
+    def test_confirmed_migration(self) -> None:
+        server = self._build()
+        with self._audits():
+            self._migrate_server(server)
+            self._confirm_resize(server)
+        self.assertEqual([], self.ended)
+
+    def test_reverted_migration(self) -> None:
+        server = self._build()
+        with self._audits():
+            self._migrate_server(server)
+            self._revert_resize(server)
+        self.assertEqual([], self.ended)
+
+    def test_migrations_after_a_failed_resize(self) -> None:
+        """Nova's audit applies the context of the second one, because of the failed resize. It also
+        counts what that had claimed, when another move begins.
+        """
+        self._build(THERE, DEDICATED)
+        server = self._build()
+        self._fail_at_the_source(server)
+        claimed = self._stored(server).migration_context.new_numa_topology
+        counted = {("PCPU", str(cpu)) for cpu in claimed.cpu_pinning}
+        with self._audits(given=counted):
+            for _ in range(2):
+                self._migrate_server(server)
+                self._confirm_resize(server)
+        self.assertEqual(counted, _units(self.ended))
 
     def test_live_migration(self) -> None:
         self.server = self._build(specs=DEDICATED)
@@ -183,7 +265,7 @@ class TwoHostsTest(base.LibvirtMigrationMixin, OneHostTest):
         with self._audits():
             self._live_migrate(self.server, "failed")
         self.assertEqual(before, self._held())
-        # Without a migration context, Nova counts the memory alone.
+        # Without a migration context, an audit adopts the memory alone, and only that has ended.
         self.assertEqual(set(), _units(self.ended))
 
     def test_evacuation(self) -> None:
@@ -196,8 +278,22 @@ class TwoHostsTest(base.LibvirtMigrationMixin, OneHostTest):
         self.assertEqual([], self.ended)
 
 
-def _units(held: Held) -> set[tuple[str, str]]:
+def _units(held: Held) -> Units:
     return {unit for _, _, units in held for unit in units}
+
+
+def _cpus(units: Iterable[tuple[str, str]]) -> Units:
+    return {unit for unit in units if unit[0] == "PCPU"}
+
+
+def _in_use(compute: Any) -> Units:
+    """The CPUs of the running domains of a host."""
+    documents = (guest.get_xml_desc() for guest in compute.driver._host.list_guests())
+    return {
+        ("PCPU", str(cpu))
+        for document in documents
+        for cpu in pins_of_domain(ElementTree.fromstring(document))
+    }
 
 
 def _power_off(driver: Any, _: Any, instance: Any, *arguments: Any, **named: Any) -> str:
