@@ -5,6 +5,7 @@ Tests for `tests.nova.runner`, as those of `tests.nova.restarts`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import fixtures
@@ -14,6 +15,8 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 
 from tests.nova.pci_case import PINNED, PciCase
 
+#: How often a test looks whether a server is in a state. Nova's tests look ten times.
+LOOKS = 240
 #: A claim's uuid, memory in MB, and units.
 Held = list[tuple[str, int, frozenset[tuple[str, str]]]]
 
@@ -28,6 +31,17 @@ class AuditCase(PciCase):
     def _create_small(self) -> Any:
         flavor = self._create_flavor(memory_mb=2048, extra_spec=PINNED)
         return self._create_server(flavor_id=flavor, networks="none")
+
+    def _wait_for_server_parameter(
+        self, server: Any, expected: Any, max_retries: int = LOOKS, **named: Any
+    ) -> Any:
+        """Wait longer than Nova's tests, because of the audits."""
+        most = max(max_retries, LOOKS)
+        return super()._wait_for_server_parameter(server, expected, most, **named)
+
+    def _wait_for_migration_status(self, server: Any, expected: Any) -> None:
+        wait = partial(super()._wait_for_migration_status, server, expected)
+        self._wait_for_assert(wait, max_retries=LOOKS // 10)
 
     def _held(self) -> Held:
         """The claims of all hosts, the smallest first."""
