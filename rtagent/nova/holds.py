@@ -109,7 +109,7 @@ def has_new_flavor(instance: Any, migration: Any) -> bool:
 
 
 def has_come(instance: Any, migrations: Iterable[Any], host: str, nodename: str) -> bool:
-    """Return whether a migration of an instance came to a node: it goes on, or has failed."""
+    """Return whether a node is the destination of one of the instance's listed migrations."""
     return any(
         each.instance_uuid == instance.uuid and is_destination(each, host, nodename)
         for each in migrations

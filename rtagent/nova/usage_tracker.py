@@ -118,8 +118,8 @@ class UsageTracker(NodeTracker):
         return hold
 
     def _in_move(self, hold: Hold, move: Any, nodename: str) -> Hold:
-        """Return what a guest has here while its move goes on. One that is to leave still has what
-        it had; one that comes from elsewhere has what was claimed for the new flavor.
+        """Return what a guest has here while its move goes on: at the source, what it had before;
+        at the destination, what was claimed for the new flavor.
         """
         instance = hold.instance
         comes = is_destination(move, self.host, nodename)
