@@ -163,8 +163,9 @@ def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
         pins = sorted((int(vcpu), cpu) for vcpu, cpu in cell["cpu_pinning"].items())
         yield "vCPU on CPU: " + " ".join(f"{vcpu}:{cpu}" for vcpu, cpu in pins)
     if cell["cpuset"]:
-        on = format_cpu_spec(cell["shared_pcpus"])
-        yield f"shared vCPUs {format_cpu_spec(cell['cpuset'])} on CPUs {on}"
+        shared = cell["shared_pcpus"]
+        on = f" on CPUs {format_cpu_spec(shared)}" if shared else ""
+        yield f"shared vCPUs {format_cpu_spec(cell['cpuset'])}{on}"
     if cell["cpuset_reserved"]:
         yield f"emulator on CPUs {format_cpu_spec(cell['cpuset_reserved'])}"
     if cell["cpuset_kept"]:

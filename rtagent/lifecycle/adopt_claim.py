@@ -1,7 +1,8 @@
 """Adopt a claim: record what an instance has here already, as a fact that its caller states. Pure.
 
 Nothing is allocated and no amount is judged: the instance has what it has. Only a unit that another
-owner holds is refused, because a unit has one owner (P6).
+owner holds is refused, because a unit has one owner (P6). A host CPU on which only a domain of
+another one runs is not held.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""Devices and assigned resources that a caller states, completed from the node's own records."""
+"""Host CPUs, devices and assigned resources that a caller states."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
+from rtagent.model.adopt_request import AdoptRequest
 from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import CellAssignment
+from rtagent.model.claim import PCPU, RESOURCE, Unit
 from rtagent.model.device import AssignedDevice, Device, PciDevice
 from rtagent.model.node_state import NodeState
 from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
@@ -61,3 +64,28 @@ def completed_resource(state: NodeState, stated: AssignedResource) -> AssignedRe
             namespace = next((n for n in inventory.namespaces if n.name == name), namespace)
     provider = provider_of_resource(state, parent)
     return replace(stated, parent_addr=parent, namespace=namespace, provider=provider)
+
+
+def without_units(request: AdoptRequest, held: Collection[Unit]) -> AdoptRequest:
+    """Return the request without host CPUs and assigned resources that others hold.
+
+    A vCPU whose host CPU is left out counts as a shared one. The memory stays.
+    """
+    cpus = frozenset(int(name) for kind, name in held if kind == PCPU)
+    topology = request.numa_topology
+    if topology is not None:
+        cells = tuple(_without_cpus(cell, cpus) for cell in topology.cells)
+        topology = replace(topology, cells=cells)
+    resources = (each for each in request.resources if (RESOURCE, each.identifier) not in held)
+    return replace(request, numa_topology=topology, resources=tuple(resources))
+
+
+def _without_cpus(cell: CellAssignment, cpus: frozenset[int]) -> CellAssignment:
+    pinning = {vcpu: cpu for vcpu, cpu in cell.cpu_pinning.items() if cpu not in cpus}
+    return replace(
+        cell,
+        cpuset=cell.cpuset | (cell.pcpuset - pinning.keys()),
+        cpu_pinning=pinning,
+        cpuset_reserved=cell.cpuset_reserved - cpus,
+        cpuset_kept=cell.cpuset_kept - cpus,
+    )

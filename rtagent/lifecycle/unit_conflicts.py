@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rtagent.model.base import Value
 from rtagent.model.claim import PCI, PCPU, RESOURCE, Claim, Unit
@@ -27,6 +27,11 @@ class HeldUnit(Value, frozen=True, kw_only=True):
     owner_id: str
     claim_uuid: str | None
 
+    @property
+    def key(self) -> tuple[Unit, str]:
+        """The unit, and its owner."""
+        return (self.kind, self.name), self.owner_id
+
     def __str__(self) -> str:
         by = f"claim {self.claim_uuid}" if self.claim_uuid else "the domain"
         noun = _NOUNS.get(self.kind, self.kind)
@@ -44,43 +49,41 @@ class HeldUnit(Value, frozen=True, kw_only=True):
 
 
 def held_by_others(state: NodeState, claim: Claim) -> tuple[HeldUnit, ...]:
-    """Return the units of a new claim that claims or running domains of others hold.
+    """Return the units of a new claim that others hold: their claims, or, devices and resources,
+    their running domains. Several domains can run on one host CPU.
 
     A physical function and its virtual functions exclude each other, also if one owner holds both.
 
     :param state: without the claim, with a record of each of its devices.
     """
-    found: dict[tuple[Unit, str], HeldUnit] = {}
-    for kind, name, owner in (
-        *_cpus(state, claim),
-        *_devices(state, claim),
-        *_resources(state, claim),
-    ):
-        holder = _claim_with(state, owner, (kind, name))
-        unit = HeldUnit(kind=kind, name=name, owner_id=owner, claim_uuid=holder)
-        found.setdefault(((kind, name), owner), unit)
+    taken = claim.numa_topology.taken if claim.numa_topology else frozenset[int]()
+    cpus = ((PCPU, str(cpu)) for cpu in taken)
+    found = {each.key: each for each in held_by_claims(state, claim.owner_id, cpus)}
+    for kind, name, owner in (*_devices(state, claim), *_resources(state, claim)):
+        unit = _held(state, (kind, name), owner)
+        found.setdefault(unit.key, unit)
     return tuple(found.values())
 
 
-def _claim_with(state: NodeState, owner_id: str, unit: Unit) -> str | None:
+def held_by_claims(state: NodeState, owner_id: str, units: Iterable[Unit]) -> tuple[HeldUnit, ...]:
+    """Return those of the units that claims of others hold. :param owner_id: not of this one."""
+    owners = {unit: state.units.get(unit) for unit in sorted(units, key=_in_order)}
+    return tuple(
+        _held(state, unit, owner)
+        for unit, owner in owners.items()
+        if owner is not None and owner != owner_id
+    )
+
+
+def _in_order(unit: Unit) -> tuple[str, int, str]:
+    kind, name = unit
+    return kind, len(name), name
+
+
+def _held(state: NodeState, unit: Unit, owner_id: str) -> HeldUnit:
+    kind, name = unit
     claims = (each.uuid for each in state.claims_of(owner_id) if unit in each.units)
-    return next(claims, None)
-
-
-def _cpus(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:
-    taken = claim.numa_topology.taken if claim.numa_topology else frozenset[int]()
-    running = [
-        usage
-        for usage in state.domain_usages.values()
-        if usage.active and usage.domain_uuid != claim.owner_id
-    ]
-    for cpu in sorted(taken):
-        owner = state.units.get((PCPU, str(cpu)))
-        if owner not in (None, claim.owner_id):
-            yield PCPU, str(cpu), owner
-        for usage in running:
-            if cpu in usage.occupancy.pcpus:
-                yield PCPU, str(cpu), usage.domain_uuid
+    return HeldUnit(kind=kind, name=name, owner_id=owner_id, claim_uuid=next(claims, None))
 
 
 def _devices(state: NodeState, claim: Claim) -> Iterator[tuple[str, str, str]]:

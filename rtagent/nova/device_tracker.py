@@ -30,12 +30,15 @@ class DeviceTracker(UsageTracker):
     ) -> list[Any]:
         """Claim devices to attach, or those of a live migration. Return their rows.
 
-        :raises exception.PciDeviceRequestFailed: refused.
+        :raises exception.PciDeviceRequestFailed: refused, or it is not known yet what is held.
         """
         node = self._device_node()
         if node is None or not self.pci_tracker.pci_devs or not pci_requests.requests:
             return []
         owner_id = pci_requests.instance_uuid
+        if not node.is_reconciled:
+            LOG.error("Devices for instance %s are refused: no audit has succeeded", owner_id)
+            raise exception.PciDeviceRequestFailed(requests=pci_requests)
         requests = self._device_requests(node, pci_requests)
         ids = {request.request_id for request in requests.requests}
         given = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from nova import objects
@@ -35,11 +36,14 @@ def assignment(nova: Any) -> Assignment | None:
     return Assignment(cells=tuple(map(_cell, nova.cells)))
 
 
-def fingerprint(nova: Any) -> tuple[object, ...]:
-    """Return by what the topology of a hold is recognised: cells, host CPUs, memory."""
+def fingerprint(given: Assignment | None, without: Collection[int] = ()) -> tuple[object, ...]:
+    """Return by what an assignment is recognised: cells, host CPUs, memory.
+
+    :param without: host CPUs that are left out.
+    """
     return tuple(
-        (cell.id, frozenset((cell.cpu_pinning or {}).values()), cell.memory)
-        for cell in (nova.cells if nova else ())
+        (cell.id, (cell.taken - cell.cpuset_kept).difference(without), cell.memory)
+        for cell in (given.cells if given else ())
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from nova import exception, objects
@@ -10,8 +10,8 @@ from nova.compute import task_states
 from nova.objects import fields
 
 from rtagent.model.base import Value
-from rtagent.model.claim import Claim
-from rtagent.nova.guest_cells import fingerprint
+from rtagent.model.claim import PCPU, RESOURCE, Claim, Unit
+from rtagent.nova.guest_cells import assignment, fingerprint
 
 #: The fields of a MigrationContext of a hold begin with this.
 Prefix = Literal["old_", "new_"]
@@ -56,8 +56,23 @@ class Hold(Value, frozen=True, kw_only=True):
         is_live = self.instance.task_state == task_states.MIGRATING
         return self.instance.migration_context is not None or not is_live
 
-    def matches(self, claim: Claim) -> bool:
-        """Whether a claim has what the hold has, as far as that is known."""
+    @property
+    def identifiers(self) -> frozenset[str]:
+        """The identifiers of `resources`."""
+        return frozenset(each.identifier for each in self.resources)
+
+    @property
+    def units(self) -> frozenset[Unit]:
+        """Its host CPUs and resources. Nova's rows say which devices it has."""
+        given = assignment(self.numa_topology)
+        cpus = ((PCPU, str(cpu)) for cpu in (given.taken if given else ()))
+        return frozenset(cpus) | {(RESOURCE, name) for name in self.identifiers}
+
+    def matches(self, claim: Claim, without: Collection[Unit] = ()) -> bool:
+        """Whether a claim has what the hold has, as far as that is known.
+
+        :param without: units of the hold that the claim cannot have, because others have them.
+        """
         mine, theirs = claim.flavor, self.flavor
         if (mine.vcpus, mine.memory_mb, mine.root_gb) != (
             theirs.vcpus,
@@ -67,9 +82,11 @@ class Hold(Value, frozen=True, kw_only=True):
             return False
         if not self.is_topology_known:
             return True
-        cells = claim.numa_topology.cells if claim.numa_topology else ()
-        pins = tuple((each.id, frozenset(each.cpu_pinning.values()), each.memory) for each in cells)
-        return pins == fingerprint(self.numa_topology)
+        cpus = [int(name) for kind, name in without if kind == PCPU]
+        if fingerprint(claim.numa_topology) != fingerprint(assignment(self.numa_topology), cpus):
+            return False
+        missing = self.identifiers - {each.identifier for each in claim.resources}
+        return all((RESOURCE, name) in without for name in missing)
 
 
 def end_here(instance: Any, migration: Any, host: str, nodename: str) -> Prefix:
@@ -119,7 +136,7 @@ def has_come(instance: Any, migrations: Iterable[Any], host: str, nodename: str)
 def has_new_topology(instance: Any) -> bool:
     """Return whether an instance has the cells and CPUs that its move has claimed."""
     claimed = of_context(instance, "numa_topology", "new_")
-    return fingerprint(instance.numa_topology) == fingerprint(claimed)
+    return fingerprint(assignment(instance.numa_topology)) == fingerprint(assignment(claimed))
 
 
 def move_of(instance: Any, migrations: Iterable[Any]) -> Any:

@@ -45,6 +45,8 @@ class NovaNode:
 
     :ivar report: the driver's last report. :ivar host: what was observed with it.
     :ivar stored: the node's database. :ivar embedded: the node itself.
+    :ivar is_reconciled: the claims are as Nova's database says. False until the first audit, and
+        after one that has failed while it released and adopted them.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class NovaNode:
         self.host = DriverHost(node.hypervisor_hostname)
         self._namespaces: tuple[PmemNamespace, ...] = ()
         self.report: Mapping[str, Any] = {}
+        self.is_reconciled = False
         clock = SystemClock()
         self.stored = open_store(
             Path(state_path),
@@ -181,7 +184,7 @@ class NovaNode:
     def update(self, facts: InstanceUpdate) -> None:
         """Record an instance's new state. What the claims have already is not written again."""
         claims = self.state.claims_of(facts.uuid)
-        if claims and all(claim.state == ACTIVE and _has(claim, facts) for claim in claims):
+        if all(claim.state == ACTIVE and _has(claim, facts) for claim in claims):
             return
         self.embedded.tracker.update_usage(facts, _call("update_usage"))
 

@@ -3,67 +3,61 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from oslo_log import log
 
 from rtagent.errors import RequestError
-from rtagent.model.adopt_request import AdoptRequest
-from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.claim import Claim
-from rtagent.nova import guests, migrations
-from rtagent.nova.guest_cells import assignment
+from rtagent.nova.adoptions import adopt, held_by_others
 from rtagent.nova.holds import Hold
 from rtagent.nova.nova_node import NovaNode
 
 LOG = log.getLogger(__name__)
 
 
-def reconcile(node: NovaNode, holds: Iterable[Hold]) -> None:
-    """Adopt the holds that have no claim, and release the claims that have no hold.
+def reconcile(node: NovaNode, holds: Sequence[Hold]) -> None:
+    """Release the claims that have no hold, and then adopt the holds that have no claim.
+
+    Everything is released first: an instance may now have a host CPU that another one had before.
 
     :param holds: everything that Nova's database says is held on the node.
     """
+    node.is_reconciled = False
     by_owner: dict[str, list[Hold]] = defaultdict(list)
     for hold in holds:
         by_owner[hold.owner_id].append(hold)
-    for owner_id in {*node.state.owners, *by_owner}:
-        if owner_id in by_owner:
-            _reconcile_owner(node, owner_id, by_owner[owner_id])
-        else:
-            LOG.info("Claims of instance %s are released: Nova has nothing of it here", owner_id)
-            node.release(owner_id)
+    for owner_id in set(node.state.owners) - set(by_owner):
+        LOG.info("Claims of instance %s are released: Nova has nothing of it here", owner_id)
+        node.release(owner_id)
+    without = _release(node, by_owner)
+    # Of two that have the same host CPU, a guest comes before the end of a move.
+    for hold in sorted(without, key=lambda hold: hold.prefix is not None):
+        LOG.info("What instance %s has here is adopted", hold.owner_id)
+        adopt(node, hold)
+    for hold in holds:
+        _log_conflicts(node, hold)
+    node.is_reconciled = True
 
 
-def adopt(node: NovaNode, hold: Hold) -> None:
-    """Record a hold that has no claim. What another instance has is logged, and not recorded."""
-    has_cells = bool(node.report.get("numa_topology"))
-    resources = hold.resources
-    request = AdoptRequest(
-        instance=guests.instance(
-            hold.instance,
-            guests.flavor(hold.flavor, has_cells=has_cells),
-            guests.image(hold.instance.image_meta, has_cells=has_cells),
-            is_volume_backed=hold.is_volume_backed,
-        ),
-        numa_topology=assignment(hold.numa_topology),
-        resources=tuple(
-            AssignedResource(resource_class=each.resource_class, identifier=each.identifier)
-            for each in resources
-        ),
-        migration=migrations.facts(hold.migration) if hold.migration else None,
-        role="source" if hold.prefix == "old_" else "dest",
-    )
-    try:
-        node.adopt(request)
-    except RequestError as error:
-        LOG.error("What instance %s has here is not recorded: %s", hold.owner_id, error)
+def _release(node: NovaNode, by_owner: Mapping[str, Sequence[Hold]]) -> list[Hold]:
+    """Release the claims that have no hold. Return the holds that have no claim.
+
+    A claim that lacks a host CPU has its hold as long as another instance has that CPU. So a
+    release can leave another claim without its hold.
+    """
+    while True:
+        revision, without = node.state.revision, list[Hold]()
+        for owner_id, holds in by_owner.items():
+            without += _release_of_owner(node, owner_id, holds)
+        if node.state.revision == revision:
+            return without
 
 
-def _reconcile_owner(node: NovaNode, owner_id: str, holds: Iterable[Hold]) -> None:
+def _release_of_owner(node: NovaNode, owner_id: str, holds: Iterable[Hold]) -> list[Hold]:
     mains, without = list(node.mains(owner_id)), []
     for hold in holds:
-        claim = _match(hold, mains)
+        claim = _match(node, hold, mains)
         if claim is None:
             without.append(hold)
             continue
@@ -71,17 +65,27 @@ def _reconcile_owner(node: NovaNode, owner_id: str, holds: Iterable[Hold]) -> No
         if hold.prefix is None:
             _settle(node, claim)
     node.release(owner_id, mains)
-    for hold in without:
-        LOG.info("What instance %s has here is adopted", owner_id)
-        adopt(node, hold)
+    return without
 
 
-def _match(hold: Hold, mains: Iterable[Claim]) -> Claim | None:
+def _match(node: NovaNode, hold: Hold, mains: Sequence[Claim]) -> Claim | None:
     """Return the claim of a hold; None: there is none. The newest is at the destination."""
-    matching = list(filter(hold.matches, mains))
+    matching = _matching(node, hold, mains)
     if not matching:
         return None
     return matching[-1] if hold.prefix == "new_" else matching[0]
+
+
+def _matching(node: NovaNode, hold: Hold, mains: Sequence[Claim]) -> list[Claim]:
+    held = {(each.kind, each.name) for each in held_by_others(node, hold)}
+    return [claim for claim in mains if hold.matches(claim, held)]
+
+
+def _log_conflicts(node: NovaNode, hold: Hold) -> None:
+    held = held_by_others(node, hold) if hold.is_topology_known else ()
+    if held:
+        named = "; ".join(map(str, held))
+        LOG.error("Not all that instance %s has here is recorded: %s", hold.owner_id, named)
 
 
 def _settle(node: NovaNode, claim: Claim) -> None:
@@ -98,7 +102,7 @@ def claim_at_end(node: NovaNode, hold: Hold) -> Claim | None:
         destination.
     """
     mains = node.mains(hold.owner_id)
-    matching = list(filter(hold.matches, mains))
+    matching = _matching(node, hold, mains)
     if len(mains) > 1 and len(matching) == 1:
         return matching[0]
     if not mains:

@@ -150,11 +150,19 @@ class ResourceTracker(DeviceTracker):
         self.tracked_instances.discard(instance["uuid"])
 
     def _check_known(self, instance: Any, nodename: str) -> None:
-        """:raises exception.ComputeResourcesUnavailable: this service does not have the node."""
+        """:raises exception.ComputeResourcesUnavailable: this service does not have the node, or
+        does not know yet what is held there.
+        """
         if self.disabled(nodename):
             raise exception.ComputeResourcesUnavailable(
                 f"Attempt to claim resources for instance {instance.uuid} on unknown node"
                 f" {nodename} failed"
+            )
+        node = self.nodes.get(nodename)
+        if node is not None and not node.is_reconciled:
+            raise exception.ComputeResourcesUnavailable(
+                f"The claims on node {nodename} may lack some of its guests, because no audit has"
+                " succeeded since the service started, or the last one failed. The log says why."
             )
 
     def _request(

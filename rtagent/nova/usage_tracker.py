@@ -23,7 +23,7 @@ from rtagent.nova.holds import (
 )
 from rtagent.nova.node_tracker import NodeTracker
 from rtagent.nova.nova_node import NovaNode
-from rtagent.nova.reconciliation import adopt, reconcile
+from rtagent.nova.reconciliation import reconcile
 
 #: What is read with an instance, as in Nova's audit.
 _EXPECTED = ["system_metadata", "numa_topology", "flavor", "migration_context", "resources"]
@@ -158,8 +158,6 @@ class UsageTracker(NodeTracker):
             node.release(uuid)
         else:
             self.tracked_instances.add(uuid)
-            if is_new and not node.mains(uuid) and not reverted_move(context, instance):
-                adopt(node, self._hold(instance, instance.flavor))
             node.update(guests.update(instance))
         self.stats[nodename].update_stats_for_instance(instance, is_gone)
         if (is_new or is_gone) and self.pci_tracker:
@@ -173,7 +171,7 @@ class UsageTracker(NodeTracker):
         self, context: Any, instance: Any, migration: Any, nodename: str
     ) -> None:
         """Note a hold of a move. Nova's method decides whether there is one."""
-        uuid, node = migration.instance_uuid, self.nodes[nodename]
+        uuid = migration.instance_uuid
         before = self.tracked_migrations.pop(uuid, None)
         super()._update_usage_from_migration(context, instance, migration, nodename)
         if uuid not in self.tracked_migrations:
@@ -184,8 +182,6 @@ class UsageTracker(NodeTracker):
         hold = self._hold(
             instance, self._get_flavor(instance, prefix, migration), migration, prefix
         )
-        if len(node.mains(uuid)) < 1 + (uuid in self.tracked_instances):
-            adopt(node, hold)
         if self._holds is not None:
             self._holds.append(hold)
         self._project(nodename)

@@ -6,14 +6,17 @@ one process, and a fake libvirt.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nova import objects
+import fixtures
+from nova import exception, objects
 from nova.conf import CONF
 from nova.objects import fields
 from nova.tests.fixtures import libvirt as fakelibvirt
 
+from rtagent.model.claim import PCPU
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
 from rtagent.model.request import BuildRequest
@@ -65,9 +68,7 @@ class RestartTest(PciCase):
 
     def test_host_whose_claims_are_lost_adopts_pins_and_devices(self) -> None:
         claims = self._held()
-        self._node().close()
-        for file in state_directory(CONF).glob("*"):
-            Path(file).unlink()
+        self._lose_claims()
 
         self.restart_compute_service(HOST)
 
@@ -78,6 +79,114 @@ class RestartTest(PciCase):
         self._delete_server(other)
         self._delete_server(self.server)
         self.assertEqual([], self._owners())
+
+    def test_cpu_that_another_server_has_is_not_recorded_and_the_rest_is(self) -> None:
+        other = self._create_server(flavor_id=self.flavor, networks="none")
+        (first, *_), (second, kept) = (self._cpus(each) for each in (self.server, other))
+        self._pin(other, {0: first, 1: kept})
+        self._lose_claims()
+
+        self.restart_compute_service(HOST)
+
+        self.assertEqual(sorted((self.server["id"], other["id"])), self._owners())
+        (claim,) = self._node().mains(other["id"])
+        self.assertEqual({kept}, self._claimed(other))
+        self.assertEqual(2 * claim.memory_mb, self._node().state.usage.memory_mb)
+        self.assertIn(f"host CPU {first} is held by", self.stdlog.logger.output)
+
+        self._run_periodics()
+        (same,) = self._node().mains(other["id"])
+        self.assertEqual(claim.uuid, same.uuid)
+
+        self._delete_server(self.server)
+        self._run_periodics()
+        self.assertEqual({first, kept}, self._claimed(other))
+        self.assertNotIn(second, self._claimed(other))
+
+    def test_cpu_of_an_emulator_that_another_server_has_is_recorded_later(self) -> None:
+        specs = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}
+        flavor = self._create_flavor(extra_spec=specs)
+        other = self._create_server(flavor_id=flavor, networks="none")
+        (first, *_), pinned = self._cpus(self.server), self._cpus(other)
+        instance = self._instance(other)
+        instance.numa_topology.cells[0].cpuset_reserved = {first}
+        instance.save()
+        self._lose_claims()
+
+        self.restart_compute_service(HOST)
+
+        self.assertEqual(set(pinned), self._claimed(other))
+        self._delete_server(self.server)
+        self._run_periodics()
+        self.assertEqual({first, *pinned}, self._claimed(other))
+
+    def test_guest_comes_before_the_end_of_a_move(self) -> None:
+        self.flags(allow_resize_to_same_host=True)
+        # As in Nova's own tests: the fake libvirt has no disks.
+        disks = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
+        self.useFixture(fixtures.MockPatch(disks, return_value="{}"))
+        specs = {"hw:cpu_policy": "dedicated"}
+        small, large = (self._create_flavor(extra_spec=specs, memory_mb=mb) for mb in (512, 1024))
+        moved = self._create_server(flavor_id=small, networks="none")
+        before = self._cpus(moved)
+        moved = self._resize_server(moved, large)
+        guest = self._create_server(flavor_id=small, networks="none")
+        self._pin(guest, dict(enumerate(before)))
+        self._lose_claims()
+
+        self.restart_compute_service(HOST)
+
+        self.assertEqual(set(before), self._claimed(guest))
+        self.assertEqual(set(self._cpus(moved)), self._claimed(moved))
+        self.assertEqual(2, len(self._node().mains(moved["id"])))
+
+    def test_nothing_is_given_out_before_an_audit_has_succeeded(self) -> None:
+        claims = self._held()
+        self._lose_claims()
+        failing = "nova.compute.resource_tracker.ResourceTracker"
+        failing += "._ensure_compute_id_for_instances"
+        with fixtures.MockPatch(
+            failing, side_effect=exception.InstanceNotFound(instance_id=ABSENT)
+        ):
+            self.restart_compute_service(HOST)
+            self._create_server(flavor_id=self.flavor, networks="none", expected_state="ERROR")
+            self.assertIn("no audit has succeeded", self.stdlog.logger.output)
+            asked = self._instance(self.server).pci_requests
+            tracker = self.computes[HOST].manager.rt
+            claim = partial(tracker.claim_pci_devices, self.ctxt, asked, None)
+            self.assertRaises(exception.PciDeviceRequestFailed, claim)
+        self.assertEqual([], self._held())
+
+        self._run_periodics()
+        self.assertEqual(claims, self._held())
+        self._create_server(flavor_id=self.flavor, networks="none")
+
+    def _lose_claims(self) -> None:
+        """Remove the database of the claims."""
+        self._node().close()
+        for file in state_directory(CONF).glob("*"):
+            Path(file).unlink()
+
+    def _cpus(self, server: Any) -> list[int]:
+        """The host CPUs of a server, by its own."""
+        (cell,) = self._instance(server).numa_topology.cells
+        return [cpu for _, cpu in sorted(cell.cpu_pinning.items())]
+
+    def _pin(self, server: Any, pinning: dict[int, int]) -> None:
+        """Store other host CPUs with a server."""
+        instance = self._instance(server)
+        (cell,) = instance.numa_topology.cells
+        cell.cpu_pinning = pinning
+        instance.save()
+
+    def _instance(self, server: Any) -> Any:
+        expected = ["numa_topology", "pci_requests"]
+        return objects.Instance.get_by_uuid(self.ctxt, server["id"], expected)
+
+    def _claimed(self, server: Any) -> set[int]:
+        """The host CPUs of the claims of a server."""
+        claims = self._node().mains(server["id"])
+        return {int(name) for claim in claims for kind, name in claim.units if kind == PCPU}
 
     def _node(self) -> Any:
         return self.computes[HOST].manager.rt.nodes[HOST]

@@ -42,6 +42,19 @@ class ReturnTest(PciCase):
         self._check_held({HOSTS[0]: [self.stays, third], HOSTS[1]: [self.moved]})
         self._delete_all()
 
+    def test_servers_on_what_others_had_before_are_adopted_at_once(self) -> None:
+        self._start()
+        self._change_to(PLAIN)
+        for server in (self.stays, self.moved):
+            self._delete_server(server)
+        here = [self._build(HOSTS[0]) for _ in range(2)]
+        before = self._rows()
+        self._change_to_ours()
+        self.assertNotIn("recorded:", self.stdlog.logger.output)
+        self.assertEqual({each["id"] for each in here}, owners(self.computes[HOSTS[0]]))
+        self.assertEqual(before, self._rows())
+        self._delete_all()
+
     def test_host_of_plain_nova_is_adopted_and_given_back(self) -> None:
         resource_tracker.ResourceTracker = PLAIN
         self._start()

@@ -103,10 +103,12 @@ def shown(assigned: assignment.Assignment) -> list[str]:
 
 def test_an_assignment_has_a_line_for_each_cell():
     second = CellAssignment(id=0, memory=512)
-    assert shown(assignment.Assignment(cells=(FIRST, second))) == [
+    third = CellAssignment(id=0, memory=512, cpuset=frozenset({4}))
+    assert shown(assignment.Assignment(cells=(FIRST, second, third))) == [
         "guest cell 0: host cell 1, 1024 MB in pages of 2MiB; vCPU on CPU: 0:4 1:6 10:8;"
         " shared vCPUs 2-3 on CPUs 0-1; emulator on CPUs 10; unused siblings: CPUs 5,7",
         "guest cell 1: host cell 0, 512 MB",
+        "guest cell 2: host cell 0, 512 MB; shared vCPUs 4",
     ]
 
 

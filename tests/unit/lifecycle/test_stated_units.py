@@ -1,11 +1,21 @@
-"""Devices and assigned resources that a caller states."""
+"""Host CPUs, devices and assigned resources that a caller states."""
 
-from rtagent.lifecycle.stated_units import completed_device, completed_resource, unrecorded
+from msgspec.structs import replace
+
+from rtagent.lifecycle.adopt_claim import adopt_claim
+from rtagent.lifecycle.stated_units import (
+    completed_device,
+    completed_resource,
+    unrecorded,
+    without_units,
+)
 from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.device import MdevType
-from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, device_host, policy
+from tests.support.device_states import NAMESPACES, PMEM, VGPU_TYPE, after, device_host, policy
+from tests.support.hosts import NOON, call
 from tests.support.pci_hosts import GPU_0, PF_0, VF_IDS, gpu, record, vf
-from tests.support.stated_claims import given
+from tests.support.stated_claims import given, stated
 
 
 def test_recorded_devices_are_not_recorded_again():
@@ -49,3 +59,33 @@ def test_resource_without_an_inventory_stays_as_stated():
     made = completed_resource(device_host(), stated)
     assert (made.parent_addr, made.identifier) == (GPU_0, stated.identifier)
     assert made.provider is not None
+
+
+def test_units_that_others_hold_are_left_out_and_all_amounts_stay():
+    state = device_host(pci=policy(pmem=(PMEM,)))
+    state, _ = after(
+        state,
+        adopt_claim(state, stated(cpus=(2,), namespaces=["ns0"]), call("adopt"), NOON),
+    )
+    asked = stated(cpus=(2, 3), namespaces=["ns0", "ns1"])
+    rest = without_units(asked, {("PCPU", "2"), ("RESOURCE", "ns0")})
+    before = state.usage
+    state, claim = after(state, adopt_claim(state, rest, call("adopt"), NOON))
+    assert claim.units == {("PCPU", "3"), ("RESOURCE", "ns1")}
+    assert (state.usage.vcpus - before.vcpus, state.usage.pcpus - before.pcpus) == (1, 1)
+    assert state.usage.memory_mb - before.memory_mb == 1024
+    assert claim.numa_topology.cells[0].cpuset == {0}
+
+
+def test_cpus_of_the_emulator_and_idle_siblings_that_others_hold_are_left_out():
+    cell = CellAssignment(
+        id=0, memory=1024, cpuset_reserved=frozenset({2, 3}), cpuset_kept=frozenset({4, 5})
+    )
+    asked = replace(stated(), numa_topology=Assignment(cells=(cell,)))
+    (rest,) = without_units(asked, {("PCPU", "2"), ("PCPU", "4")}).numa_topology.cells
+    assert (rest.cpuset_reserved, rest.cpuset_kept) == ({3}, {5})
+
+
+def test_request_without_a_topology_stays_without():
+    asked = stated()
+    assert without_units(asked, {("PCPU", "2")}) == asked

@@ -5,7 +5,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from rtagent.lifecycle.adopt_claim import adopt_claim
-from rtagent.lifecycle.unit_conflicts import held_by_others
+from rtagent.lifecycle.unit_conflicts import held_by_claims, held_by_others
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.claim import PCI, PCPU, RESOURCE
 from rtagent.model.domain_usage import DomainUsage, Occupancy
@@ -32,7 +32,9 @@ def with_orphan(active=True, **occupancy):
         occupancy=Occupancy(**occupancy),
     )
     state = device_host(pci=policy(pmem=(PMEM,)))
-    return replace(state, domain_usages=Map({OTHER: usage}))
+    state = replace(state, domain_usages=Map({OTHER: usage}))
+    sums = state.sums()
+    return replace(state, usage=sums.usage, counters=sums.counters)
 
 
 def claim_of(asked):
@@ -46,7 +48,6 @@ def held(state, asked):
 @pytest.mark.parametrize(
     ("used", "asked", "expected"),
     [
-        ({"pcpus": frozenset({3, 4})}, {"cpus": (2, 3)}, [(PCPU, "3")]),
         ({"devices": frozenset({GPU_1})}, {"devices": [GPU_0, GPU_1]}, [(PCI, GPU_1)]),
         ({"mdev_parents": frozenset({GPU_1})}, {"devices": [GPU_1]}, [(PCI, GPU_1)]),
         ({"namespaces": frozenset({"ns0"})}, {"namespaces": ["ns0", "ns1"]}, [(RESOURCE, "ns0")]),
@@ -59,12 +60,31 @@ def test_units_of_a_running_domain_without_a_claim_are_held_by_it(used, asked, e
     assert held(with_orphan(active=False, **used), stated(**asked)) == []
 
 
+def test_several_domains_can_run_on_a_host_cpu_and_one_claim_holds_it():
+    state = with_orphan(pcpus=frozenset({2, 3}))
+    assert held(state, stated(cpus=(2, 3))) == []
+    state, claim = after(state, adopt_claim(state, stated(cpus=(3,)), call(), NOON))
+    (unit,) = held_by_others(state, claim_of(stated(cpus=(2, 3))))
+    assert (unit.kind, unit.name, unit.owner_id) == (PCPU, "3", claim.owner_id)
+    assert str(unit) == f"host CPU 3 is held by claim {claim.uuid} of instance {claim.owner_id}"
+
+
+def test_only_units_that_claims_of_others_hold_are_named_in_order():
+    state = with_orphan(pcpus=frozenset({4}))
+    state, claim = after(state, adopt_claim(state, stated(cpus=(3, 2)), call(), NOON))
+    units = [(PCPU, name) for name in ("4", "3", "2")]
+    assert [each.name for each in held_by_claims(state, OTHER, units)] == ["2", "3"]
+    assert held_by_claims(state, claim.owner_id, units) == ()
+
+
 def test_unit_that_a_domain_holds_names_no_claim():
-    (unit,) = held_by_others(with_orphan(pcpus=frozenset({2})), claim_of(stated(cpus=(2,))))
-    assert str(unit) == f"host CPU 2 is held by the domain of instance {OTHER}"
+    (unit,) = held_by_others(
+        with_orphan(devices=frozenset({GPU_0})), claim_of(stated(devices=[GPU_0]))
+    )
+    assert str(unit) == f"PCI device {GPU_0} is held by the domain of instance {OTHER}"
     assert unit.as_dict() == {
-        "kind": PCPU,
-        "name": "2",
+        "kind": PCI,
+        "name": GPU_0,
         "owner_id": OTHER,
         "claim_uuid": None,
         "message": str(unit),
