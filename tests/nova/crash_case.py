@@ -25,6 +25,7 @@ from tests.nova.pci_case import PciCase
 HERE, THERE = "compute1", "compute2"
 PATIENCE = 180.0  # seconds
 QUIET = 0.5  # seconds
+DOWN_TIME = 3600  # seconds
 
 #: What Nova's API returns of a server.
 Server = Any
@@ -40,6 +41,9 @@ class CrashCase(PciCase):
     RPC_TIMEOUT = 60
 
     def setUp(self) -> None:
+        # Services of Nova's tests send no heartbeats. Nova reads this when its services are made.
+        CONF.set_override("service_down_time", DOWN_TIME)
+        self.addCleanup(CONF.clear_override, "service_down_time")
         super().setUp()
         # Seconds. A service that has ended does not answer.
         self.flags(rpc_response_timeout=self.RPC_TIMEOUT, long_rpc_timeout=self.RPC_TIMEOUT)
