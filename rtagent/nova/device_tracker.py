@@ -37,7 +37,7 @@ class DeviceTracker(UsageTracker):
             return []
         owner_id = pci_requests.instance_uuid
         if not node.is_reconciled:
-            LOG.error("Devices for instance %s are refused: no audit has succeeded", owner_id)
+            LOG.error("Devices for instance %s are refused until an audit has succeeded", owner_id)
             raise exception.PciDeviceRequestFailed(requests=pci_requests)
         requests = self._device_requests(node, pci_requests)
         ids = {request.request_id for request in requests.requests}

@@ -47,10 +47,10 @@ def _release(node: NovaNode, by_owner: Mapping[str, Sequence[Hold]]) -> list[Hol
     release can leave another claim without its hold.
     """
     while True:
-        revision, without = node.state.revision, list[Hold]()
+        before, without = len(node.state.claims), list[Hold]()
         for owner_id, holds in by_owner.items():
             without += _release_of_owner(node, owner_id, holds)
-        if node.state.revision == revision:
+        if len(node.state.claims) == before:
             return without
 
 

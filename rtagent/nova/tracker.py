@@ -161,8 +161,8 @@ class ResourceTracker(DeviceTracker):
         node = self.nodes.get(nodename)
         if node is not None and not node.is_reconciled:
             raise exception.ComputeResourcesUnavailable(
-                f"The claims on node {nodename} may lack some of its guests, because no audit has"
-                " succeeded since the service started, or the last one failed. The log says why."
+                f"Node {nodename} takes no claim until an audit of it has succeeded, because its"
+                " claims may lack some of its guests. The log says why the last audit failed"
             )
 
     def _request(

@@ -150,7 +150,7 @@ class RestartTest(PciCase):
         ):
             self.restart_compute_service(HOST)
             self._create_server(flavor_id=self.flavor, networks="none", expected_state="ERROR")
-            self.assertIn("no audit has succeeded", self.stdlog.logger.output)
+            self.assertIn("until an audit of it has succeeded", self.stdlog.logger.output)
             asked = self._instance(self.server).pci_requests
             tracker = self.computes[HOST].manager.rt
             claim = partial(tracker.claim_pci_devices, self.ctxt, asked, None)
