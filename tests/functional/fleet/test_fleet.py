@@ -1,4 +1,6 @@
-"""A small fleet, made as tools/fleet makes a large one. Counts are judged, and no time is."""
+"""A fleet, made as tools/fleet makes one: a small one, and a larger one with `--long`. Counts are
+judged, and no time is.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from benchmarks.fleet.progress import Progress
 from benchmarks.fleet.run import BOOT, IDLE, PHASES, Options, Run
 
 HOSTS = 20
+MANY = 100
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,9 @@ def run(long: bool) -> Run:
         intervals=never,
     )
     if long:
-        options = replace(options, idle=60, day=60, outage=60, phases=PHASES)
+        options = replace(
+            options, hosts=MANY, at_once=MANY, idle=60, day=60, outage=60, phases=PHASES
+        )
     with Progress(Console(quiet=True)) as progress:
         made = Run(options, progress)
         made.make()
