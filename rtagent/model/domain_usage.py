@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 
 from rtagent.model.base import Value
 from rtagent.model.mem_encryption import pool
 from rtagent.model.usage import NumaUsage, Usage
+
+
+class HostResource(enum.StrEnum):
+    """A kind of host resource that may be unknown of a domain. The value is its name in databases
+    and documents.
+    """
+
+    #: The numbers of its vCPUs and of its MB.
+    SIZES = "sizes"
+    #: The host CPUs to which it is confined.
+    CPUS = "cpus"
+    #: The memory that is bound to a cell.
+    CELLS = "cells"
+    #: Pages of an explicit size.
+    PAGES = "pages"
+    #: PCI devices, mediated devices and persistent memory namespaces.
+    DEVICES = "devices"
+    #: The encryption of its memory.
+    ENCRYPTION = "encryption"
 
 
 class Occupancy(Value, frozen=True, kw_only=True):
@@ -20,6 +40,8 @@ class Occupancy(Value, frozen=True, kw_only=True):
     :ivar mdev_parents: addresses of the parent devices of these.
     :ivar namespaces: names of persistent memory namespaces.
     :ivar mem_encryption: the model by which its memory is encrypted, or None.
+    :ivar unknown: what may be more than these fields say, because a part of the domain's document
+        cannot be read.
     """
 
     pcpus: frozenset[int] = frozenset()
@@ -30,6 +52,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     mdev_parents: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
     mem_encryption: str | None = None
+    unknown: frozenset[HostResource] = frozenset()
 
     @property
     def usage(self) -> NumaUsage:
@@ -47,6 +70,8 @@ class Occupancy(Value, frozen=True, kw_only=True):
 
 #: The occupancy of a domain that is bound to nothing. Most are.
 UNBOUND = Occupancy()
+#: The kinds that are unknown of a domain whose document cannot be read.
+EVERY_KIND = frozenset(HostResource) - {HostResource.SIZES}
 
 
 class DomainUsage(Value, frozen=True, kw_only=True):

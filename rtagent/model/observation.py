@@ -6,10 +6,12 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev, RootPorts
-from rtagent.model.domain_usage import UNBOUND, DomainUsage, Occupancy
+from rtagent.model.domain_usage import UNBOUND, DomainUsage, HostResource, Occupancy
 from rtagent.model.topology import Topology
 
 
@@ -17,9 +19,10 @@ class Domain(Value, frozen=True, kw_only=True):
     """A domain as the hypervisor reports it.
 
     :ivar active: running, paused, or in any other state except shut off.
-    :ivar vcpus: the current number; None if the domain exists, but could not be read.
-    :ivar memory_mb: the current memory in MB, rounded up; None in the same case.
-    :ivar occupancy: the CPUs, cells, pages and devices that it is bound to.
+    :ivar vcpus: the current number; None: unknown.
+    :ivar memory_mb: the current memory in MB, rounded up; None: unknown.
+    :ivar occupancy: the CPUs, cells, pages and devices that it is bound to, and what is unknown.
+    :ivar gone: it was listed, but was gone before it was read. Nothing is concluded about it.
     """
 
     uuid: str
@@ -28,19 +31,25 @@ class Domain(Value, frozen=True, kw_only=True):
     vcpus: int | None
     memory_mb: int | None
     occupancy: Occupancy = UNBOUND
+    gone: bool = False
 
     def domain_usage(self) -> DomainUsage | None:
-        """Return the usage of the domain; None if the domain could not be read."""
-        if self.vcpus is None or self.memory_mb is None:
+        """Return the usage of the domain as far as it is known; None: it has gone."""
+        if self.gone:
             return None
         return DomainUsage(
             domain_uuid=self.uuid,
             name=self.name,
             active=self.active,
-            vcpus=self.vcpus,
-            memory_mb=self.memory_mb,
-            occupancy=self.occupancy,
+            vcpus=self.vcpus or 0,
+            memory_mb=self.memory_mb or 0,
+            occupancy=self._known_occupancy(),
         )
+
+    def _known_occupancy(self) -> Occupancy:
+        if not self.active or (self.vcpus is not None and self.memory_mb is not None):
+            return self.occupancy
+        return replace(self.occupancy, unknown=self.occupancy.unknown | {HostResource.SIZES})
 
 
 class Problem(Value, frozen=True, kw_only=True):

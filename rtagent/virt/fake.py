@@ -10,7 +10,7 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.cpu_use import CpuUse
 from rtagent.model.device import NO_ROOT_PORTS, Device, Mdev
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, Occupancy
 from rtagent.model.guest_comparison import DomainDocument
 from rtagent.model.guest_layout import GuestCell, GuestLayout
 from rtagent.model.observation import Domain, Observation, Problem
@@ -221,8 +221,11 @@ class FakeHypervisor:
     def _read(self, listed: Domain) -> Domain:
         """Return what is observed: a domain that is shut off occupies nothing."""
         now = self.domains.get(listed.uuid)
-        if now is None or listed.uuid in self.unreadable:
-            return replace(listed, vcpus=None, memory_mb=None, occupancy=Occupancy())
+        if now is None:
+            return replace(listed, vcpus=None, memory_mb=None, gone=True)
+        if now.uuid in self.unreadable:
+            occupancy = Occupancy(unknown=EVERY_KIND) if now.active else Occupancy()
+            return replace(now, vcpus=None, memory_mb=None, occupancy=occupancy)
         return now if now.active else replace(now, occupancy=Occupancy())
 
     def _reach(self) -> None:

@@ -9,12 +9,13 @@ from lxml import etree
 
 from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU, BadCpuSet, parse_cpu_spec
-from rtagent.model.domain_usage import UNBOUND, Occupancy
+from rtagent.model.domain_usage import UNBOUND, HostResource, Occupancy
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.document import BadDocument, child, integer
-from rtagent.virt.libvirt.guest_devices import Given, given_devices
+from rtagent.virt.libvirt.guest_devices import Given, readable_devices
 from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.units import in_bytes
+from rtagent.virt.libvirt.unread import Unread
 
 #: The elements that pin threads of a domain.
 _PINS = ("vcpupin", "emulatorpin", "iothreadpin")
@@ -26,6 +27,7 @@ class Confinement(Value, frozen=True, kw_only=True):
     :ivar pages: pages of those guest cells, by host cell and size (KiB).
     :ivar given: devices passed through to the domain.
     :ivar mem_encryption: the model by which its memory is encrypted, or None.
+    :ivar unknown: what may be more than these fields say.
     """
 
     cpusets: tuple[frozenset[int], ...] = ()
@@ -33,6 +35,7 @@ class Confinement(Value, frozen=True, kw_only=True):
     pages: Mapping[int, Mapping[int, int]] = {}
     given: Given = Given()
     mem_encryption: str | None = None
+    unknown: frozenset[HostResource] = frozenset()
 
     def occupancy(
         self,
@@ -56,6 +59,7 @@ class Confinement(Value, frozen=True, kw_only=True):
             devices=self.given.addresses.union(behind),
             mdevs=self.given.mdevs,
             mem_encryption=self.mem_encryption,
+            unknown=self.unknown,
             namespaces=frozenset(
                 namespaces[path] for path in self.given.namespaces if path in namespaces
             ),
@@ -73,12 +77,17 @@ class _Bound(Value, frozen=True, kw_only=True):
     pagesize: int | None
 
 
-def confinement(domain: etree._Element) -> Confinement:
-    """Return what the domain is bound to. :raises BadDocument: names the invalid element."""
-    cpusets = tuple(dict.fromkeys(_cpusets(domain)))
-    cells = list(_bound(domain))
-    given, model = given_devices(domain), encryption_model(domain)
-    if not cpusets and not cells and given == Given() and model is None:
+def confinement(domain: etree._Element, unread: Unread) -> Confinement:
+    """Return what the domain is bound to, as far as its document says.
+
+    :param unread: what it does not say is added to it.
+    """
+    cpusets = tuple(dict.fromkeys(_cpusets(domain, unread)))
+    cells = list(_bound(domain, unread))
+    given = readable_devices(domain, unread)
+    model = next(unread.each(encryption_model, [domain], HostResource.ENCRYPTION), None)
+    unknown = frozenset(unread.kinds)
+    if not cpusets and not cells and given == Given() and model is None and not unknown:
         return NOWHERE
     memory = Counter[int]()
     pages: dict[int, Counter[int]] = {}
@@ -93,29 +102,38 @@ def confinement(domain: etree._Element) -> Confinement:
         pages={cell: dict(pool) for cell, pool in pages.items()},
         given=given,
         mem_encryption=model,
+        unknown=unknown,
     )
 
 
-def _cpusets(domain: etree._Element) -> Iterator[frozenset[int]]:
+def _cpusets(domain: etree._Element, unread: Unread) -> Iterator[frozenset[int]]:
     tuned = child(domain, "cputune")
     pins = [] if tuned is None else list(tuned.iterchildren(*_PINS))
     # The set of <vcpu> is that of the threads without a pin.
     inherited = () if _all_pinned(domain, pins) else domain.iterchildren("vcpu")
-    for element in (*inherited, *pins):
-        if element.get("cpuset") is not None:
-            yield numbers(element, "cpuset")
+    confining = (each for each in (*inherited, *pins) if each.get("cpuset") is not None)
+    return unread.each(_cpuset, confining, HostResource.CPUS)
+
+
+def _cpuset(element: etree._Element) -> frozenset[int]:
+    return numbers(element, "cpuset")
 
 
 def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:
-    """Return whether the emulator, each vCPU and each I/O thread has a pin."""
+    """Return whether the emulator, each vCPU and each I/O thread has a pin. If it is unknown how
+    many there are, one may have none.
+    """
     if not pins:  # most domains
         return False
     pinned = Counter(pin.tag for pin in pins)
-    return (
-        pinned["emulatorpin"] > 0
-        and pinned["vcpupin"] >= _number(domain, "vcpu")
-        and pinned["iothreadpin"] >= _number(domain, "iothreads")
-    )
+    try:
+        return (
+            pinned["emulatorpin"] > 0
+            and pinned["vcpupin"] >= _number(domain, "vcpu")
+            and pinned["iothreadpin"] >= _number(domain, "iothreads")
+        )
+    except BadDocument:
+        return False
 
 
 def _number(domain: etree._Element, name: str) -> int:
@@ -123,42 +141,58 @@ def _number(domain: etree._Element, name: str) -> int:
     return 0 if element is None else integer(element.text, f"<{name}>", MAX_CPU)
 
 
-def _bound(domain: etree._Element) -> Iterator[_Bound]:
+def _bound(domain: etree._Element, unread: Unread) -> Iterator[_Bound]:
     """Yield the guest cells that are bound to exactly one host cell."""
     tuned = child(domain, "numatune")
     if tuned is None:  # most domains
         return
-    hosts, sizes = host_cells(tuned), page_sizes(domain)
-    for number, (element, value) in memories(domain).items():
-        memory = in_bytes(element, value, f"memory of guest cell {number}")
+    hosts, sizes = host_cells(domain, unread), page_sizes(domain, unread)
+    for number, memory in memories(domain, unread).items():
         host = hosts.get(number, hosts.get(None))
         if host is not None:
             yield _Bound(host=host, memory=memory, pagesize=sizes.get(number, sizes.get(None)))
 
 
-def memories(domain: etree._Element) -> dict[int, tuple[etree._Element, str | None]]:
-    """Return the element and text with the memory of each guest cell; cell 0 without cells."""
+def _of_cells(domain: etree._Element) -> tuple[HostResource, ...]:
+    """Return what is unknown if it is unknown how much memory is bound to which cell."""
+    has_pages = domain.find("memoryBacking/hugepages") is not None
+    return (HostResource.CELLS, HostResource.PAGES) if has_pages else (HostResource.CELLS,)
+
+
+def memories(domain: etree._Element, unread: Unread) -> dict[int, int]:
+    """Return the memory of each guest cell in bytes; that of cell 0 without cells."""
     cells = domain.findall("cpu/numa/cell")
-    if cells:
-        return {
-            integer(cell.get("id", str(place)), "<cell id>", MAX_CPU): (cell, cell.get("memory"))
-            for place, cell in enumerate(cells)
-        }
-    memory = domain.find("memory")
-    return {} if memory is None else {0: (memory, memory.text)}
+    if not cells:
+        memory = domain.find("memory")
+        cells = [] if memory is None else [memory]
+
+    def read(placed: tuple[int, etree._Element]) -> tuple[int, int]:
+        place, cell = placed
+        number, text = place, cell.text
+        if cell.tag == "cell":
+            number = integer(cell.get("id", str(place)), "<cell id>", MAX_CPU)
+            text = cell.get("memory")
+        return number, in_bytes(cell, text, f"memory of guest cell {number}")
+
+    return dict(unread.each(read, enumerate(cells), *_of_cells(domain)))
 
 
-def host_cells(numatune: etree._Element) -> dict[int | None, int | None]:
+def host_cells(domain: etree._Element, unread: Unread) -> dict[int | None, int | None]:
     """Return the host cell of each guest cell that is bound to exactly one. The key None means all
     other guest cells.
 
     The mode is irrelevant: if ``nodeset`` has a single cell, the memory belongs to that cell.
     """
-    memory = numatune.find("memory")
-    bound: dict[int | None, int | None] = {None: None if memory is None else _only(memory)}
-    for node in numatune.iterfind("memnode"):
-        bound[integer(node.get("cellid"), "<memnode cellid>", MAX_CPU)] = _only(node)
-    return bound
+
+    def read(element: etree._Element) -> tuple[int | None, int | None]:
+        number = None
+        if element.tag == "memnode":
+            number = integer(element.get("cellid"), "<memnode cellid>", MAX_CPU)
+        return number, _only(element)
+
+    bound = domain.iterfind("numatune/*")
+    elements = (each for each in bound if each.tag in ("memory", "memnode"))
+    return dict(unread.each(read, elements, *_of_cells(domain)))
 
 
 def _only(element: etree._Element) -> int | None:
@@ -168,15 +202,20 @@ def _only(element: etree._Element) -> int | None:
     return next(iter(cells)) if len(cells) == 1 else None
 
 
-def page_sizes(domain: etree._Element) -> dict[int | None, int]:
+def page_sizes(domain: etree._Element, unread: Unread) -> dict[int | None, int]:
     """Return the page size (KiB) of each guest cell. The key None means all other guest cells."""
-    sizes: dict[int | None, int] = {}
-    for page in domain.iterfind("memoryBacking/hugepages/page"):
+
+    def read(page: etree._Element) -> dict[int | None, int]:
         size = in_bytes(page, page.get("size"), "<page size>") // BYTES_IN_KIB
         if not size:
             raise BadDocument("<page size> is less than 1 KiB")
         anywhere = page.get("nodeset") is None
-        sizes.update(dict.fromkeys([None] if anywhere else numbers(page, "nodeset"), size))
+        return dict.fromkeys([None] if anywhere else numbers(page, "nodeset"), size)
+
+    sizes: dict[int | None, int] = {}
+    pages = domain.iterfind("memoryBacking/hugepages/page")
+    for size in unread.each(read, pages, HostResource.PAGES):
+        sizes.update(size)
     return sizes
 
 

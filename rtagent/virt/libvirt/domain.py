@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lxml import etree
+from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from rtagent.model.domain_usage import EVERY_KIND
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
 from rtagent.virt.libvirt.document import BadDocument, child, integer, parse
 from rtagent.virt.libvirt.guest_memory import nvdimm_bytes
 from rtagent.virt.libvirt.units import in_bytes
+from rtagent.virt.libvirt.unread import Unread
 
 #: The largest number that libvirt's API can return.
 _MOST_VCPUS = 2**31 - 1
@@ -18,34 +23,46 @@ _MOST_VCPUS = 2**31 - 1
 class DomainFacts(Value, frozen=True, kw_only=True):
     """The accounted part of a domain document.
 
-    :ivar vcpus: current vCPUs, without those that could be hot-plugged.
+    :ivar vcpus: current vCPUs, without those that could be hot-plugged; None: unknown.
     :ivar memory_mb: memory usable without a hot-plug, in any state of the balloon; MB, rounded up.
         This is libvirt's ``<memory>`` and the statistics' ``balloon.maximum``, each without
-        persistent memory.
+        persistent memory. None: unknown.
     :ivar nvdimm_kib: persistent memory, which libvirt counts as memory and ``memory_mb`` does not.
     :ivar files: paths of its own writable disks that are files.
     :ivar confinement: the host resources that it is bound to while it runs.
+    :ivar problems: a text for each element that cannot be read.
     """
 
-    vcpus: int
-    memory_mb: int
+    vcpus: int | None
+    memory_mb: int | None
     nvdimm_kib: int = 0
     files: tuple[str, ...] = ()
     confinement: Confinement = NOWHERE
+    problems: tuple[str, ...] = ()
+
+
+#: The facts of a domain of whose document nothing can be read.
+UNREADABLE = DomainFacts(vcpus=None, memory_mb=None, confinement=Confinement(unknown=EVERY_KIND))
 
 
 def parse_domain(document: str) -> DomainFacts:
-    """Return the facts. :raises BadDocument: names the missing or invalid element."""
-    root = parse(document)
+    """Return the facts that can be read, and a problem for each element that cannot."""
+    try:
+        root = parse(document)
+    except BadDocument as error:
+        return replace(UNREADABLE, problems=(str(error),))
     if root.tag != "domain":
-        raise BadDocument(f"<{root.tag}> where <domain> is expected")
-    nvdimm = nvdimm_bytes(root)
+        problem = f"<{root.tag}> where <domain> is expected"
+        return replace(UNREADABLE, problems=(problem,))
+    unread = Unread()
+    nvdimm = nvdimm_bytes(root, unread)
     return DomainFacts(
-        vcpus=_vcpus(root),
-        memory_mb=_memory_mb(root, nvdimm),
+        vcpus=next(unread.each(_vcpus, [root]), None),
+        memory_mb=next(unread.each(partial(_memory_mb, nvdimm=nvdimm), [root]), None),
         nvdimm_kib=nvdimm // BYTES_IN_KIB,
         files=_files(root),
-        confinement=confinement(root),
+        confinement=confinement(root, unread),
+        problems=tuple(unread.problems),
     )
 
 

@@ -8,15 +8,16 @@ from hashlib import blake2b
 from typing import Any
 
 import libvirt
+from msgspec.structs import replace
 
 from rtagent.model.base import Value
+from rtagent.model.domain_usage import EVERY_KIND, UNBOUND, Occupancy
 from rtagent.model.observation import Domain, Problem
 from rtagent.model.units import KIB_IN_MIB, round_up
 from rtagent.virt.libvirt.bounded_call import BoundedCalls
-from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
-from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
+from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
 from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.read_documents import ReadDocuments
 from rtagent.virt.libvirt.storage import Storage, growth
@@ -67,16 +68,24 @@ class _Read(Value, frozen=True):
     digest: bytes
 
 
-class _Known:
-    """The result of the last read of a domain."""
+_NEVER_READ = _Read(UNREADABLE, b"")
 
-    __slots__ = ("domain", "growth", "read", "shown", "turn")
+
+class _Known:
+    """The result of the last read of a domain.
+
+    :ivar changed: an event said that the domain differs from it.
+    :ivar failure: why it could not be read since; "": the read succeeded.
+    """
+
+    __slots__ = ("changed", "domain", "failure", "growth", "read", "shown", "turn")
 
     def __init__(self, read: _Read, turn: int) -> None:
         self.read, self.turn = read, turn
+        self.changed, self.failure = False, ""
         self.growth = 0
         self.domain: Domain | None = None
-        self.shown: tuple[str, bool, int, int] | None = None
+        self.shown: tuple[str, bool, int | None, int | None, bool] | None = None
 
     @property
     def facts(self) -> DomainFacts:
@@ -131,12 +140,13 @@ class Domains:
         marked = self._take_marks()
         listed, problems = self._list(session)
         outdated = self._outdated(listed, marked)
-        problems += self._read(session, outdated)
+        self._read(session, outdated)
         problems += self._measure(outdated)
         domains = {each.uuid: self._domain(each) for each in listed}
         for uuid in self._known.keys() - domains.keys():
             del self._known[uuid]
         self.documents.retain(domains.keys())
+        problems += self._unread()
         problems += self._lost_vdpas(domains.values())
         return Look(
             domains=domains,
@@ -187,41 +197,53 @@ class Domains:
         raise TimeoutError(f"no list of domains within {_PATIENCE * self._workers.timeout:g} s")
 
     def _outdated(self, listed: Sequence[_Listed], marked: set[str]) -> list[_Listed]:
-        """Return new domains, marked ones, and those due in this observation."""
+        """Return new domains, changed and unreadable ones, and those due in this observation."""
         self._looks += 1
         turn = self._looks % ROUND
+        for uuid in marked & self._known.keys():
+            self._known[uuid].changed = True
         return [
             each
             for each in listed
             if (known := self._known.get(each.uuid)) is None
             or known.turn == turn
-            or each.uuid in marked
+            or known.changed
+            or known.failure
+            or known.facts.problems
         ]
 
-    def _read(self, session: Session, outdated: Sequence[_Listed]) -> list[Problem]:
+    def _read(self, session: Session, outdated: Sequence[_Listed]) -> None:
         def read(each: _Listed) -> _Read | Problem | None:
             known = self._known.get(each.uuid)
             return _read(session, each, self.documents, None if known is None else known.read)
 
-        problems = []
         for each, found in self._reading.each(read, outdated):
-            if isinstance(found, _Read):
+            if found is None:
+                self._known.pop(each.uuid, None)
+            elif isinstance(found, _Read):
                 self._remember(each.uuid, found)
-                continue
-            self._known.pop(each.uuid, None)  # read it again at the next observation
-            if found is not None:
-                problems.append(found)
-        return problems
+            elif each.uuid in self._known:
+                self._known[each.uuid].failure = found.message
+            else:
+                self._remember(each.uuid, _NEVER_READ).failure = found.message
 
-    def _remember(self, uuid: str, read: _Read) -> None:
+    def _remember(self, uuid: str, read: _Read) -> _Known:
         known = self._known.get(uuid)
         if known is None:
-            self._known[uuid] = _Known(read, self._given % ROUND)
+            known = self._known[uuid] = _Known(read, self._given % ROUND)
             self._given += 1
-            return
-        if known.facts != read.facts:
+        elif known.facts != read.facts:
             known.domain = None
-        known.read = read
+        known.read, known.changed, known.failure = read, False, ""
+        return known
+
+    def _unread(self) -> list[Problem]:
+        """Report what could not be read of each domain."""
+        return [
+            Problem(item=f"domain {uuid}", message=message)
+            for uuid, known in self._known.items()
+            for message in filter(None, (known.failure, *known.facts.problems))
+        ]
 
     def _measure(self, outdated: Sequence[_Listed]) -> list[Problem]:
         """Measure by how much the disks of these domains may still grow."""
@@ -261,25 +283,34 @@ class Domains:
         known, name = self._known.get(each.uuid), each.virt.name()
         active = each.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF
         if known is None:
-            return Domain(uuid=each.uuid, name=name, active=active, vcpus=None, memory_mb=None)
+            return Domain(
+                uuid=each.uuid, name=name, active=active, vcpus=None, memory_mb=None, gone=True
+            )
         vcpus = each.stats.get("vcpu.current", known.facts.vcpus)
         kib = each.stats.get("balloon.maximum")
         memory_mb = known.facts.memory_mb
         if kib is not None:
             memory_mb = round_up(max(0, kib - known.facts.nvdimm_kib), KIB_IN_MIB)
-        shown = (name, active, vcpus, memory_mb)
+        shown = (name, active, vcpus, memory_mb, known.changed)
         if known.domain is None or known.shown != shown:
             known.shown = shown
-            bound = known.facts.confinement if active else NOWHERE
             known.domain = Domain(
                 uuid=each.uuid,
                 name=name,
                 active=active,
                 vcpus=vcpus,
                 memory_mb=memory_mb,
-                occupancy=bound.occupancy(self._online, self._vdpas, self._namespaces),
+                occupancy=self._occupancy(known) if active else UNBOUND,
             )
         return known.domain
+
+    def _occupancy(self, known: _Known) -> Occupancy:
+        """Return what a running domain is bound to. One that changed may have anything besides."""
+        bound = known.facts.confinement
+        occupancy = bound.occupancy(self._online, self._vdpas, self._namespaces)
+        if known.changed:
+            return replace(occupancy, unknown=EVERY_KIND)
+        return occupancy
 
 
 def _read(

@@ -3,8 +3,9 @@ devices of a document. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
+from uuid import UUID
 
 from lxml import etree
 from lxml.builder import E
@@ -13,11 +14,13 @@ from rtagent.model.address import LIMITS, BadAddress, parse_address
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.base import Value
 from rtagent.model.device import SRIOV_VF, VDPA, AssignedDevice
+from rtagent.model.domain_usage import HostResource
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.requests import NEUTRON_PORT
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.guest_buses import Near
 from rtagent.virt.libvirt.guest_memory import is_namespace, paths
+from rtagent.virt.libvirt.unread import Unread
 
 #: Tag and type of the children of ``<devices>`` that assign a host device.
 _TYPES = frozenset(
@@ -26,6 +29,8 @@ _TYPES = frozenset(
 #: Children of ``<devices>`` that may assign a host device, and the types of interfaces that do.
 _CARRIERS = frozenset({"hostdev", "interface", "memory"})
 _HOST_INTERFACES = frozenset({"hostdev", "vdpa"})
+#: The largest PCI domain of Linux, which numbers virtual buses with 32 bits.
+_LAST_DOMAIN = 2**32 - 1
 
 
 class Given(Value, frozen=True, kw_only=True):
@@ -106,20 +111,31 @@ def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> N
 def given_devices(domain: etree._Element) -> Given:
     """Return the host devices that a domain document assigns.
 
-    :raises BadDocument: an address is invalid.
+    :raises BadDocument: it is unknown which device an element assigns.
+    """
+    unread = Unread()
+    given = readable_devices(domain, unread)
+    unread.check()
+    return given
+
+
+def readable_devices(domain: etree._Element, unread: Unread) -> Given:
+    """Return the host devices that a domain document assigns, as far as its elements say.
+
+    :param unread: what they do not say is added to it.
     """
     if not any(_may_assign(each) for part in domain.iterchildren("devices") for each in part):
         return _NOTHING_GIVEN  # most domains
-    sources = [
-        *domain.iterfind("devices/hostdev[@type='pci']/source/address"),
-        *domain.iterfind("devices/interface[@type='hostdev']/source/address[@type='pci']"),
-    ]
-    mdevs = domain.iterfind("devices/hostdev[@type='mdev']/source/address")
-    vdpas = domain.iterfind("devices/interface[@type='vdpa']/source")
+
+    def names(read: Callable[[etree._Element], str | None], *paths: str) -> frozenset[str]:
+        elements = (element for path in paths for element in domain.iterfind(f"devices/{path}"))
+        found = unread.each(read, elements, HostResource.DEVICES)
+        return frozenset(name for name in found if name is not None)
+
     return Given(
-        addresses=frozenset(map(_read_address, sources)),
-        mdevs=frozenset(each.get("uuid", "").lower() for each in mdevs),
-        vdpas=frozenset(each.get("dev", "") for each in vdpas),
+        addresses=names(_read_address, "hostdev[@type='pci']", "interface[@type='hostdev']"),
+        mdevs=names(_read_mdev, "hostdev[@type='mdev']"),
+        vdpas=names(_read_vdpa, "interface[@type='vdpa']"),
         namespaces=frozenset(paths(domain)),
     )
 
@@ -185,10 +201,47 @@ def _attributes(address: str) -> Iterator[tuple[str, str]]:
         yield name, f"0x{digits}"
 
 
-def _read_address(element: etree._Element) -> str:
+def _read_address(element: etree._Element) -> str | None:
+    """Return the address of the assigned PCI device; None if no host can assign it by a claim."""
+    address = element.find("source/address")
+    if address is None:
+        raise BadDocument(f"<{element.tag} type={element.get('type')!r}> has no source address")
+    if address.get("type", "pci") != "pci":
+        return None
     # libvirt accepts an address without a domain (0), but never writes one.
-    digits = [element.get(name, "0").removeprefix("0x") for name in LIMITS]
+    digits = [address.get(name, "0").removeprefix("0x") for name in LIMITS]
+    if _is_beyond(digits[0]):
+        return None
     try:
         return str(parse_address("{}:{}:{}.{}".format(*digits)))
     except BadAddress as error:
         raise BadDocument(f"address of a device: {error}") from error
+
+
+def _is_beyond(domain: str) -> bool:
+    """Return whether a PCI domain has more than 16 bits. Devices there are never offered."""
+    try:
+        return LIMITS["domain"] < int(domain, 16) <= _LAST_DOMAIN
+    except ValueError:
+        return False
+
+
+def _read_mdev(element: etree._Element) -> str:
+    uuid = _named(element, "source/address", "uuid")
+    try:
+        return str(UUID(uuid))
+    except ValueError as error:
+        raise BadDocument(f"<address uuid> of a mediated device is {uuid!r}") from error
+
+
+def _read_vdpa(element: etree._Element) -> str:
+    return _named(element, "source", "dev")
+
+
+def _named(element: etree._Element, path: str, attribute: str) -> str:
+    found = element.find(path)
+    name = None if found is None else found.get(attribute)
+    if not name:
+        where = f"<{element.tag} type={element.get('type')!r}>"
+        raise BadDocument(f"{where} has no {attribute!r} of its source")
+    return name

@@ -19,7 +19,7 @@ from rtagent.virt.libvirt.document import BadDocument, integer, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.guest_devices import source
 from rtagent.virt.libvirt.server_metadata import server_metadata
-from rtagent.virt.libvirt.units import in_bytes
+from rtagent.virt.libvirt.unread import Unread
 
 
 class HostNames(Value, frozen=True, kw_only=True):
@@ -44,8 +44,11 @@ def unreadable(uuid: str, name: str, active: bool, problem: str) -> GuestLayout:
 
 def parse_layout(document: str, uuid: str, name: str, active: bool, host: HostNames) -> GuestLayout:
     """Return the layout of a domain. A document that is invalid makes one with a `problem`."""
+    facts = parse_domain(document)
+    if facts.problems:
+        return unreadable(uuid, name, active, facts.problems[0])
     try:
-        return _layout(parse(document), parse_domain(document), uuid, name, active, host)
+        return _layout(parse(document), facts, uuid, name, active, host)
     except BadDocument as error:
         return unreadable(uuid, name, active, str(error))
 
@@ -58,6 +61,7 @@ def _layout(
     active: bool,
     host: HostNames,
 ) -> GuestLayout:
+    assert facts.vcpus is not None and facts.memory_mb is not None, "there is no problem"
     occupancy = facts.confinement.occupancy(host.online, host.vdpas, host.namespaces)
     mdevs = {each: host.mdevs[each] for each in occupancy.mdevs if each in host.mdevs}
     parents = frozenset(mdev.parent_addr for mdev in mdevs.values())
@@ -74,7 +78,7 @@ def _layout(
         problem=_problem(domain, facts.vcpus),
         pins=_confined(_pins(domain, facts.vcpus), host.online),
         emulator=_confined({0: _emulator(domain)}, host.online).get(0, frozenset()),
-        cells=tuple(_cells(domain, facts)),
+        cells=tuple(_cells(domain, facts.vcpus, facts.memory_mb)),
         mdevs=mdevs,
         ports=frozenset(_ports(domain, host)),
         realtime=realtime,
@@ -132,23 +136,26 @@ def _confined(
     return {key: cpus for key, cpus in pins.items() if cpus and (not online or online - cpus)}
 
 
-def _cells(domain: etree._Element, facts: DomainFacts) -> Iterator[GuestCell]:
+def _cells(domain: etree._Element, vcpus: int, memory_mb: int) -> Iterator[GuestCell]:
     """Yield the guest cells, in order. Persistent memory is in none of them."""
-    tuned, sizes = domain.find("numatune"), page_sizes(domain)
-    hosts = {} if tuned is None else host_cells(tuned)
-    has_cells = domain.find("cpu/numa/cell") is not None
-    for number, (element, value) in sorted(memories(domain).items()):
-        size = in_bytes(element, value, f"memory of guest cell {number}")
+    unread = Unread()
+    hosts, sizes = host_cells(domain, unread), page_sizes(domain, unread)
+    cells = dict(_cell_vcpus(domain))
+    for number, size in sorted(memories(domain, unread).items()):
         yield GuestCell(
-            vcpus=_cell_vcpus(element) if has_cells else frozenset(range(facts.vcpus)),
-            memory_mb=round_up(size, BYTES_IN_MIB) if has_cells else facts.memory_mb,
+            vcpus=cells[number] if cells else frozenset(range(vcpus)),
+            memory_mb=round_up(size, BYTES_IN_MIB) if cells else memory_mb,
             host=hosts.get(number, hosts.get(None)),
             pagesize=sizes.get(number, sizes.get(None)),
         )
+    unread.check()
 
 
-def _cell_vcpus(cell: etree._Element) -> frozenset[int]:
-    return numbers(cell, "cpus") if cell.get("cpus") is not None else frozenset()
+def _cell_vcpus(domain: etree._Element) -> Iterator[tuple[int, frozenset[int]]]:
+    for place, cell in enumerate(domain.iterfind("cpu/numa/cell")):
+        number = integer(cell.get("id", str(place)), "<cell id>", MAX_CPU)
+        cpus = numbers(cell, "cpus") if cell.get("cpus") is not None else frozenset[int]()
+        yield number, cpus
 
 
 def _ports(domain: etree._Element, host: HostNames) -> Iterator[str]:

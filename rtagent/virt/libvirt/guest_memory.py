@@ -14,6 +14,7 @@ from lxml.builder import E
 from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
 from rtagent.model.units import KIB_IN_MIB
 from rtagent.virt.libvirt.units import in_bytes
+from rtagent.virt.libvirt.unread import Unread
 
 #: KiB of a namespace in which the guest keeps its own labels, as in Nova.
 LABEL_KB = 2048
@@ -67,13 +68,16 @@ def paths(domain: etree._Element) -> Iterator[str]:
             yield (element.findtext("source/path") or "").strip()
 
 
-def nvdimm_bytes(domain: etree._Element) -> int:
+def nvdimm_bytes(domain: etree._Element, unread: Unread) -> int:
     """Return the size of all NVDIMMs of a domain document, which are not host memory.
 
-    :raises BadDocument: a size is invalid.
+    :param unread: an invalid size is added to it. The NVDIMM then counts as memory.
     """
-    sizes = domain.iterfind("devices/memory[@model='nvdimm']/target/size")
-    return sum(in_bytes(size, size.text, "<size> of an NVDIMM") for size in sizes)
+
+    def read(size: etree._Element) -> int:
+        return in_bytes(size, size.text, "<size> of an NVDIMM")
+
+    return sum(unread.each(read, domain.iterfind("devices/memory[@model='nvdimm']/target/size")))
 
 
 def _element(namespace: PmemNamespace) -> etree._Element:

@@ -2,7 +2,7 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.device import Mdev
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.ports import HostIdentity
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu
@@ -47,7 +47,7 @@ def test_an_unreadable_domain_is_present_and_a_problem():
     seen = hypervisor.observe()
 
     assert seen.complete
-    assert seen.domains[A].domain_usage() is None
+    assert seen.domains[A].domain_usage().occupancy.unknown == frozenset(HostResource)
     assert [problem.item for problem in seen.problems] == [f"domain {A}"]
 
 

@@ -1,10 +1,11 @@
 """What of the host a domain's document binds it to."""
 
+import re
+
 import pytest
 
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.virt.libvirt.confinement import NOWHERE
-from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domain import parse_domain
 
 HOST = frozenset(range(8))
@@ -17,11 +18,24 @@ EACH_ITS_OWN = (
     "<memnode cellid='0' mode='strict' nodeset='1'/>"
     "<memnode cellid='1' mode='preferred' nodeset='0'/></numatune>"
 )
+HUGE = "<memoryBacking><hugepages><page size='1' unit='KiB'/></hugepages></memoryBacking>"
+PCI = "<address domain='0x0000' bus='0x08' slot='0x00' function='0x0'/>"
+VF = "<address type='pci' domain='0x0000' bus='0x20' slot='0x02' function='0x1'/>"
+DEVICES = (
+    f"<devices><hostdev mode='subsystem' type='pci'><source>{PCI}</source></hostdev>"
+    f"<interface type='hostdev'><source>{VF}</source></interface>"
+    "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+    "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+    "<source><address uuid='0000000A-0000-0000-0000-000000000000'/></source></hostdev></devices>"
+)
+
+
+def parsed(*parts, vcpu="<vcpu>4</vcpu>"):
+    return parse_domain(f"<domain><memory unit='MiB'>1536</memory>{vcpu}{''.join(parts)}</domain>")
 
 
 def bound(*parts, vcpu="<vcpu>4</vcpu>"):
-    document = f"<domain><memory unit='MiB'>1536</memory>{vcpu}{''.join(parts)}</domain>"
-    return parse_domain(document).confinement
+    return parsed(*parts, vcpu=vcpu).confinement
 
 
 def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
@@ -145,39 +159,27 @@ def test_pages_without_a_size_count_as_memory():
 
 
 @pytest.mark.parametrize(
-    ("odd", "message"),
+    ("odd", "message", "kinds"),
     [
-        ("<cputune><vcpupin vcpu='0' cpuset='x'/></cputune>", "<vcpupin cpuset>: .*'x'"),
-        ("<cputune><emulatorpin cpuset='3-1'/></cputune>", "<emulatorpin cpuset>"),
-        ("<numatune><memory nodeset='99999999999'/></numatune>", "<memory nodeset>"),
-        ("<numatune><memnode nodeset='1'/></numatune>", "<memnode cellid> is None"),
-        ("<cpu><numa><cell id='0'/></numa></cpu>", "memory of guest cell 0 is None"),
-        ("<cpu><numa><cell id='a' memory='1'/></numa></cpu>", "<cell id> is 'a'"),
-        ("<memoryBacking><hugepages><page/></hugepages></memoryBacking>", "<page size> is None"),
-        (
-            "<memoryBacking><hugepages><page size='1' unit='b'/></hugepages></memoryBacking>",
-            "less than 1 KiB",
-        ),
-        (
-            "<memoryBacking><hugepages><page size='1' unit='ell'/></hugepages></memoryBacking>",
-            "'ell' is not a unit",
-        ),
+        ("<cputune><vcpupin vcpu='0' cpuset='x'/></cputune>", "<vcpupin cpuset>: .*'x'", "cpus"),
+        ("<cputune><emulatorpin cpuset='3-1'/></cputune>", "<emulatorpin cpuset>", "cpus"),
+        ("<numatune><memory nodeset='9'/><memnode nodeset='1'/></numatune>", "cellid", "cells"),
+        (CELLS.replace("id='0'", "id='a'") + EACH_ITS_OWN, "<cell id> is 'a'", "cells"),
+        ("<cpu><numa><cell id='0'/></numa></cpu><numatune/>", "memory of guest cell 0", "cells"),
+        (f"{HUGE}<numatune><memory nodeset='99999999999'/></numatune>", "nodeset", "cells pages"),
+        ("<memoryBacking><hugepages><page/></hugepages></memoryBacking>", "size> is N", "pages"),
+        (HUGE.replace("KiB", "b"), "less than 1 KiB", "pages"),
+        (HUGE.replace("KiB", "ell"), "'ell' is not a unit", "pages"),
     ],
 )
-def test_an_invalid_element_is_named(odd, message):
-    with pytest.raises(BadDocument, match=message):
-        bound(odd, "" if "numatune" in odd else "<numatune><memory nodeset='0'/></numatune>")
-
-
-PCI = "<address domain='0x0000' bus='0x08' slot='0x00' function='0x0'/>"
-VF = "<address type='pci' domain='0x0000' bus='0x20' slot='0x02' function='0x1'/>"
-DEVICES = (
-    f"<devices><hostdev mode='subsystem' type='pci'><source>{PCI}</source></hostdev>"
-    f"<interface type='hostdev'><source>{VF}</source></interface>"
-    "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
-    "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
-    "<source><address uuid='0000000A-0000-0000-0000-000000000000'/></source></hostdev></devices>"
-)
+def test_what_an_invalid_element_says_is_unknown_and_the_rest_counts(odd, message, kinds):
+    bind = "" if "numatune" in odd else "<numatune><memory nodeset='0'/></numatune>"
+    facts = parsed(odd, bind, DEVICES, vcpu="<vcpu cpuset='5'>4</vcpu>")
+    (problem,) = facts.problems
+    assert re.search(message, problem)
+    seen = facts.confinement.occupancy(HOST, {})
+    assert seen.unknown == {HostResource(kind) for kind in kinds.split()}
+    assert (seen.pcpus, len(seen.devices)) == ({5}, 2)
 
 
 def test_assigned_devices_are_parsed():
@@ -187,6 +189,27 @@ def test_assigned_devices_are_parsed():
     )
 
 
-def test_an_invalid_device_address_makes_the_document_invalid():
-    with pytest.raises(BadDocument, match="bus"):
-        bound(DEVICES.replace("bus='0x08'", "bus='0x100'"))
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("bus='0x08'", "bus='0x100'", "bus"),
+        (f"<source>{PCI}</source>", "", "<hostdev type='pci'> has no source address"),
+        ("uuid='0000000A-0000-0000-0000-000000000000'", "uuid='A'", "<address uuid> .* is 'A'"),
+        ("uuid='0000000A-0000-0000-0000-000000000000'", "", "'uuid' of its source"),
+        ("<source dev='/dev/vhost-vdpa-0'/>", "<source/>", "'dev' of its source"),
+    ],
+)
+def test_a_device_that_is_not_named_is_unknown_and_the_others_count(old, new, message):
+    assert old in DEVICES
+    facts = parsed(DEVICES.replace(old, new))
+    seen = facts.confinement.occupancy(HOST, {"/dev/vhost-vdpa-0": "0000:20:02.2"})
+    assert seen.unknown == {HostResource.DEVICES}
+    assert re.search(message, *facts.problems)
+    assert len(seen.devices) + len(seen.mdevs) == 3
+
+
+def test_a_device_that_no_host_offers_is_neither_in_use_nor_unknown():
+    odd = DEVICES.replace("domain='0x0000' bus='0x08'", "domain='0x10000' bus='0xe1'")
+    facts = parsed(odd)
+    assert facts.confinement.occupancy(HOST, {}).devices == {"0000:20:02.1"}
+    assert (facts.confinement.unknown, facts.problems) == (frozenset(), ())

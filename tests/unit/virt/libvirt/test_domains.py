@@ -6,6 +6,7 @@ from uuid import UUID
 import libvirt
 import pytest
 
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.domains import Domains
 from rtagent.virt.libvirt.storage import Storage
@@ -202,7 +203,7 @@ def test_states_are_used_when_sizes_cannot_be_read(domains):
     assert [problem.item for problem in look.problems] == ["domain statistics"]
 
 
-@pytest.mark.parametrize("odd", ["<domain/>", "nonsense", libvirt.libvirtError("cannot read it")])
+@pytest.mark.parametrize("odd", ["<network/>", "nonsense", libvirt.libvirtError("cannot read it")])
 def test_an_invalid_domain_is_present_and_a_problem(domains, odd):
     a, b = Guest(A), Guest(B)
     a.document = odd
@@ -221,7 +222,7 @@ def test_a_domain_that_became_invalid_loses_its_cached_values(domains):
     a = Guest(A)
     session = Session(Libvirt(a), ())
     domains.look(session, ONLINE, {})
-    a.document = "<domain/>"
+    a.document = "nonsense"
     domains.mark(A)
     assert sizes(domains.look(session, ONLINE, {})) == {A: (True, None, None)}
 
@@ -318,7 +319,8 @@ def test_an_idle_observation_returns_the_same_values(domains):
 def test_invalid_pins_are_a_problem_and_the_domain_is_present(domains):
     a, b = pinned(Guest(A), "all"), Guest(B)
     look = domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
-    assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
+    assert sizes(look) == {A: (True, 1, 64), B: (True, 1, 64)}
+    assert look.domains[A].occupancy == Occupancy(unknown=frozenset({HostResource.CPUS}))
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
 

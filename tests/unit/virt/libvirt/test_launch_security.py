@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from lxml import etree
 
+from rtagent.model.domain_usage import HostResource
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, MemEncryption
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.domain import parse_domain
@@ -102,7 +103,8 @@ def test_a_guest_without_encryption_has_none():
     assert parse_domain(plain).confinement.mem_encryption is None
 
 
-def test_an_odd_policy_of_a_domain_is_refused():
+def test_the_encryption_of_a_domain_with_an_odd_policy_is_unknown():
     odd = "<launchSecurity type='sev'><policy>none</policy></launchSecurity>"
-    with pytest.raises(BadDocument, match="policy"):
-        parse_domain(plain_domain().replace("</domain>", f"{odd}</domain>"))
+    facts = parse_domain(plain_domain().replace("</domain>", f"{odd}</domain>"))
+    assert facts.confinement.unknown == {HostResource.ENCRYPTION}
+    assert facts.problems == ("<policy> of <launchSecurity> is 'none', not a number",)
