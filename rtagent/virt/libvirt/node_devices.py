@@ -74,6 +74,7 @@ class NodeDevices:
     `mark` may be called on any thread, `look` on one at a time.
 
     :ivar vdpas: addresses of vDPA devices by the path of their character device, as last read.
+    :ivar interfaces: addresses of PCI devices by the name of their network interface, as last read.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -84,6 +85,7 @@ class NodeDevices:
         self._mdevs: tuple[Mdev, ...] = ()
         self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
+        self.interfaces: Mapping[str, str] = {}
 
     @property
     def mdevs(self) -> Mapping[str, Mdev]:
@@ -177,6 +179,7 @@ class NodeDevices:
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self._root_ports = root_ports(nodes)
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
+        self.interfaces = {each.net_name: each.address for each in self._devices if each.net_name}
 
 
 def _of_kind(found: Iterable[_Found], kind: type) -> list[NodeDevice]:

@@ -72,6 +72,7 @@ def test_a_device_combines_its_own_and_related_documents(nodes):
     assert (function.dev_type, function.vdpa_dev) == (VDPA, "/dev/vhost-vdpa-0")
     assert (function.parent_ifname, function.net_name) == ("p20", "p20v0")
     assert nodes.vdpas == {"/dev/vhost-vdpa-0": vf}
+    assert nodes.interfaces == {"p20": PF, "p20v0": vf}
 
 
 def test_only_new_devices_are_read_and_removed_ones_are_forgotten(nodes):
