@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from lab.machine import NVME
-from rtagent.virt.libvirt.guest_devices import given_devices
+from rtagent.virt.libvirt.given_devices import given_devices
 from tests.lab.cloud import cloud
 from tests.lab.guests import granted
 from tests.lab.pci import ALIAS, devices, driver, functions, offering

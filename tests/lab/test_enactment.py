@@ -7,7 +7,7 @@ from lxml import etree
 from lab.machine import NVME
 from rtagent.model.cpuset import parse_cpu_spec
 from rtagent.rpc import replies
-from rtagent.virt.libvirt.guest_devices import given_devices
+from rtagent.virt.libvirt.given_devices import given_devices
 from tests.lab.guests import create, granted
 from tests.lab.pci import ALIAS, devices, driver, functions, offering
 from tests.lab.rack import CONTEXT, Served, wait_until

@@ -10,6 +10,7 @@ from rtagent.reconcile.adoption import adopt
 from rtagent.reconcile.drift import absent, drifts, orphans
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.adopted_domains import (
     domain_document,
     layout,
@@ -85,7 +86,7 @@ def test_random_domains(drawn):
         floating = (assignment.shared_pcpus, *(cell.shared_pcpus for cell in assignment.cells))
         assert not DEDICATED & frozenset().union(*floating)
         made = parse_domain(guest.apply(documents[uuid], claim)).confinement
-        assert made.occupancy(ONLINE, {}) == found.usage.occupancy
+        assert made.occupancy(HostFacts(online=ONLINE)) == found.usage.occupancy
     state.check()
     assert not [*drifts(state), *absent(state)]
     left = {each.domain_uuid for each in orphans(state)}

@@ -14,6 +14,7 @@ from rtagent.virt.libvirt.capabilities import parse_capabilities
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import simulated_hostname
 from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device
 from rtagent.virt.libvirt.traits import domain_traits, host_traits
@@ -100,7 +101,7 @@ def test_domains(text):
     except BadDocument:
         return
     check_usable(facts)
-    check_usable(facts.confinement.occupancy(frozenset({0, 1, 2, 3}), {}))
+    check_usable(facts.confinement.occupancy(HostFacts(online=frozenset({0, 1, 2, 3}))))
 
 
 @given(documents(DATA.glob("libvirt/domain-bound.xml")))

@@ -11,7 +11,8 @@ from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
-from rtagent.virt.libvirt.guest_layout import HostNames, parse_layout
+from rtagent.virt.libvirt.guest_layout import parse_layout
+from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.hosts import with_claims
 
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
@@ -89,7 +90,7 @@ def layout(
     document: str, uuid: str, online: frozenset[int], *, active: bool = True, **names: Any
 ) -> GuestLayout:
     """Return the layout of a domain with this document."""
-    host = HostNames(online=online, **names)
+    host = HostFacts(online=online, **names)
     return parse_layout(document, uuid, f"n-{uuid[-4:]}", active, host)
 
 

@@ -16,8 +16,8 @@ from rtagent.model.guest_comparison import ComparedLine, DomainDocument, GuestCo
 from rtagent.model.units import BYTES_IN_KIB
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.given_devices import assigns
 from rtagent.virt.libvirt.guest import Granted
-from rtagent.virt.libvirt.guest_devices import assigns
 from rtagent.virt.libvirt.units import in_bytes
 
 #: Children of ``<domain>`` that are compared, in the order in which they are shown: the whole

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from lxml import etree
 
+from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
+
 # Do not resolve entities or fetch anything: a domain document may come from an untrusted caller.
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
 
@@ -92,6 +94,17 @@ def integer(value: str | None, where: str, most: int = LARGEST) -> int:
     if len(digits) > len(str(most)) or int(digits) > most:
         raise BadDocument(f"{where} is {digits}: it must be at most {most}")
     return int(digits)
+
+
+def numbers(value: str | None, where: str) -> frozenset[int]:
+    """Return the numbers of a list of CPUs or cells: ``0-3,^2,8``.
+
+    :raises BadDocument: the value is not one.
+    """
+    try:
+        return parse_cpu_spec(value or "")
+    except BadCpuSet as error:
+        raise BadDocument(f"{where}: {error}") from error
 
 
 def enum(element: etree._Element, path: str) -> frozenset[str]:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from rtagent.model.base import Value
 from rtagent.model.domain_usage import EVERY_KIND
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
+from rtagent.virt.libvirt.backed_memory import excluded_bytes
 from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
 from rtagent.virt.libvirt.document import BadDocument, child, integer, parse
-from rtagent.virt.libvirt.guest_memory import nvdimm_bytes
 from rtagent.virt.libvirt.units import in_bytes
 from rtagent.virt.libvirt.unread import Unread
 
@@ -26,8 +26,9 @@ class DomainFacts(Value, frozen=True, kw_only=True):
     :ivar vcpus: current vCPUs, without those that could be hot-plugged; None: unknown.
     :ivar memory_mb: memory usable without a hot-plug, in any state of the balloon; MB, rounded up.
         This is libvirt's ``<memory>`` and the statistics' ``balloon.maximum``, each without
-        persistent memory. None: unknown.
-    :ivar nvdimm_kib: persistent memory, which libvirt counts as memory and ``memory_mb`` does not.
+        `excluded_kib`. None: unknown.
+    :ivar excluded_kib: what libvirt counts as memory and is not memory of the host: persistent
+        memory, and memory of SGX.
     :ivar files: paths of its own writable disks that are files.
     :ivar confinement: the host resources that it is bound to while it runs.
     :ivar problems: a text for each element that cannot be read.
@@ -35,7 +36,7 @@ class DomainFacts(Value, frozen=True, kw_only=True):
 
     vcpus: int | None
     memory_mb: int | None
-    nvdimm_kib: int = 0
+    excluded_kib: int = 0
     files: tuple[str, ...] = ()
     confinement: Confinement = NOWHERE
     problems: tuple[str, ...] = ()
@@ -55,11 +56,11 @@ def parse_domain(document: str) -> DomainFacts:
         problem = f"<{root.tag}> where <domain> is expected"
         return replace(UNREADABLE, problems=(problem,))
     unread = Unread()
-    nvdimm = nvdimm_bytes(root, unread)
+    excluded = excluded_bytes(root, unread)
     return DomainFacts(
         vcpus=next(unread.each(_vcpus, [root]), None),
-        memory_mb=next(unread.each(partial(_memory_mb, nvdimm=nvdimm), [root]), None),
-        nvdimm_kib=nvdimm // BYTES_IN_KIB,
+        memory_mb=next(unread.each(partial(_memory_mb, excluded=excluded), [root]), None),
+        excluded_kib=excluded // BYTES_IN_KIB,
         files=_files(root),
         confinement=confinement(root, unread),
         problems=tuple(unread.problems),
@@ -73,11 +74,11 @@ def _vcpus(root: etree._Element) -> int:
     return integer(vcpu.get("current", vcpu.text), "<vcpu>", _MOST_VCPUS)
 
 
-def _memory_mb(root: etree._Element, nvdimm: int) -> int:
+def _memory_mb(root: etree._Element, excluded: int) -> int:
     memory = child(root, "memory")
     if memory is None or not memory.text:
         raise BadDocument("<domain> has no <memory>")
-    return round_up(max(0, in_bytes(memory, memory.text, "<memory>") - nvdimm), BYTES_IN_MIB)
+    return round_up(max(0, in_bytes(memory, memory.text, "<memory>") - excluded), BYTES_IN_MIB)
 
 
 def _files(root: etree._Element) -> tuple[str, ...]:

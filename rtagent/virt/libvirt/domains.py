@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +18,7 @@ from rtagent.virt.libvirt.bounded_call import BoundedCalls
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.domain import UNREADABLE, DomainFacts, parse_domain
+from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.read_documents import ReadDocuments
 from rtagent.virt.libvirt.storage import Storage, growth
@@ -102,9 +103,7 @@ class Domains:
         self._workers, self._storage = workers, storage
         self._known: dict[str, _Known] = {}
         self._session: Session | None = None
-        self._online = frozenset[int]()
-        self._vdpas: Mapping[str, str] = {}
-        self._namespaces: Mapping[str, str] = {}
+        self._host = HostFacts()
         self._looks = 0
         self._given = 0
         self._lock = threading.Lock()
@@ -117,23 +116,15 @@ class Domains:
         with self._lock:
             self._marked.add(uuid)
 
-    def look(
-        self,
-        session: Session,
-        online: frozenset[int],
-        vdpas: Mapping[str, str],
-        namespaces: Mapping[str, str] = {},
-    ) -> Look:
+    def look(self, session: Session, host: HostFacts) -> Look:
         """Observe all domains, running or defined.
 
-        :param online: the host's CPUs. :param vdpas: addresses of its vDPA devices, by path.
-        :param namespaces: names of its persistent memory namespaces, by path.
         :raises libvirt.libvirtError: TimeoutError: the session is unusable.
         """
         if session is not self._session:
             self._begin(session)
-        if (online, vdpas, namespaces) != (self._online, self._vdpas, self._namespaces):
-            self._online, self._vdpas, self._namespaces = online, vdpas, namespaces
+        if host != self._host:
+            self._host = host
             self._show_anew()
         # This precedes the listing, because a domain that is marked from now on may be newer than
         # the data read below.
@@ -147,7 +138,7 @@ class Domains:
             del self._known[uuid]
         self.documents.retain(domains.keys())
         problems += self._unread()
-        problems += self._lost_vdpas(domains.values())
+        problems += self._missing(domains.values())
         return Look(
             domains=domains,
             growth=sum(known.growth for known in self._known.values()),
@@ -263,14 +254,13 @@ class Domains:
                 self._known[each.uuid].growth = size
         return problems
 
-    def _lost_vdpas(self, domains: Iterable[Domain]) -> list[Problem]:
-        """Report running domains with a vDPA device that the host does not list."""
+    def _missing(self, domains: Iterable[Domain]) -> list[Problem]:
+        """Report running domains with a device that the host does not list."""
         return [
-            Problem(item=f"domain {domain.uuid}", message=f"no device of the host has {path}")
+            Problem(item=f"domain {domain.uuid}", message=f"no device of the host has {name}")
             for domain in domains
             if domain.active and (known := self._known.get(domain.uuid)) is not None
-            if (used := known.facts.confinement.given.vdpas)
-            for path in sorted(used - self._vdpas.keys())
+            for name in known.facts.confinement.given.missing(self._host)
         ]
 
     def _files(self, each: _Listed) -> list[str]:
@@ -290,7 +280,7 @@ class Domains:
         kib = each.stats.get("balloon.maximum")
         memory_mb = known.facts.memory_mb
         if kib is not None:
-            memory_mb = round_up(max(0, kib - known.facts.nvdimm_kib), KIB_IN_MIB)
+            memory_mb = round_up(max(0, kib - known.facts.excluded_kib), KIB_IN_MIB)
         shown = (name, active, vcpus, memory_mb, known.changed)
         if known.domain is None or known.shown != shown:
             known.shown = shown
@@ -306,8 +296,7 @@ class Domains:
 
     def _occupancy(self, known: _Known) -> Occupancy:
         """Return what a running domain is bound to. One that changed may have anything besides."""
-        bound = known.facts.confinement
-        occupancy = bound.occupancy(self._online, self._vdpas, self._namespaces)
+        occupancy = known.facts.confinement.occupancy(self._host)
         if known.changed:
             return replace(occupancy, unknown=EVERY_KIND)
         return occupancy

@@ -15,10 +15,10 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import MemEncryption
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
+from rtagent.virt.libvirt.given_devices import given_devices
 from rtagent.virt.libvirt.guest_buses import put_buses
 from rtagent.virt.libvirt.guest_devices import (
     device_elements,
-    given_devices,
     mdev_document,
     mdev_elements,
     near,

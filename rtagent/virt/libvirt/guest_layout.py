@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.model.assignment import CpuTopology
-from rtagent.model.base import Value
 from rtagent.model.cpuset import MAX_CPU
-from rtagent.model.device import Mdev
 from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest_layout import GuestCell, GuestLayout
 from rtagent.model.units import BYTES_IN_MIB, round_up
-from rtagent.virt.libvirt.confinement import host_cells, memories, numbers, page_sizes
-from rtagent.virt.libvirt.document import BadDocument, integer, parse
+from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
+from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
-from rtagent.virt.libvirt.guest_devices import source
+from rtagent.virt.libvirt.given_devices import element_devices
+from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.server_metadata import server_metadata
 from rtagent.virt.libvirt.unread import Unread
-
-
-class HostNames(Value, frozen=True, kw_only=True):
-    """What the host says about names in a domain document, as of the last observation.
-
-    :ivar online: the host's CPUs. :ivar vdpas: addresses of vDPA devices, by path.
-    :ivar namespaces: names of persistent memory namespaces, by path.
-    :ivar mdevs: mediated devices, by uuid.
-    """
-
-    online: frozenset[int]
-    vdpas: Mapping[str, str] = {}
-    namespaces: Mapping[str, str] = {}
-    mdevs: Mapping[str, Mdev] = {}
 
 
 def unreadable(uuid: str, name: str, active: bool, problem: str) -> GuestLayout:
@@ -42,7 +27,7 @@ def unreadable(uuid: str, name: str, active: bool, problem: str) -> GuestLayout:
     return GuestLayout(usage=usage, problem=problem)
 
 
-def parse_layout(document: str, uuid: str, name: str, active: bool, host: HostNames) -> GuestLayout:
+def parse_layout(document: str, uuid: str, name: str, active: bool, host: HostFacts) -> GuestLayout:
     """Return the layout of a domain. A document that is invalid makes one with a `problem`."""
     facts = parse_domain(document)
     if facts.problems:
@@ -59,10 +44,13 @@ def _layout(
     uuid: str,
     name: str,
     active: bool,
-    host: HostNames,
+    host: HostFacts,
 ) -> GuestLayout:
     assert facts.vcpus is not None and facts.memory_mb is not None, "there is no problem"
-    occupancy = facts.confinement.occupancy(host.online, host.vdpas, host.namespaces)
+    unread = Unread()
+    memory = guest_memory(domain, unread)
+    unread.check()
+    occupancy = facts.confinement.occupancy(host)
     mdevs = {each: host.mdevs[each] for each in occupancy.mdevs if each in host.mdevs}
     parents = frozenset(mdev.parent_addr for mdev in mdevs.values())
     realtime, priority = _realtime(domain)
@@ -75,10 +63,10 @@ def _layout(
             memory_mb=facts.memory_mb,
             occupancy=replace(occupancy, mdev_parents=parents),
         ),
-        problem=_problem(domain, facts.vcpus),
+        problem=_problem(domain, facts.vcpus) or _memory_problem(memory, host),
         pins=_confined(_pins(domain, facts.vcpus), host.online),
         emulator=_confined({0: _emulator(domain)}, host.online).get(0, frozenset()),
-        cells=tuple(_cells(domain, facts.vcpus, facts.memory_mb)),
+        cells=tuple(_cells(domain, facts, memory.cells, host)),
         mdevs=mdevs,
         ports=frozenset(_ports(domain, host)),
         realtime=realtime,
@@ -95,15 +83,22 @@ def _problem(domain: etree._Element, vcpus: int) -> str:
     vcpu = domain.find("vcpu")
     if vcpu is not None and integer(vcpu.text, "<vcpu>", MAX_CPU) != vcpus:
         return f"{vcpus} of its {vcpu.text} vCPUs are plugged in, and a claim has all of them"
-    pages = domain.find("memoryBacking/hugepages")
-    if pages is not None and pages.find("page") is None:
-        return "its <hugepages> has no <page size=...>: name the size of its pages"
     if len({each.get("priority") for each in _schedulers(domain)}) > 1:
         return "its realtime vCPUs have different priorities"
     topology = domain.find("cpu/topology")
     levels = ("dies", "clusters")
     if topology is not None and any(topology.get(each, "1") != "1" for each in levels):
         return "its CPU topology has dies or clusters"
+    return ""
+
+
+def _memory_problem(memory: GuestMemory, host: HostFacts) -> str:
+    """Return what no claim describes of a guest's memory; "": there is nothing."""
+    if any(device.placed for device in memory.devices):
+        return "a memory device is plugged in, whose pages or host cells no claim has: unplug it"
+    defaults = (cell for cell in memory.cells.values() if cell.has_default_size)
+    if any(len(cell.large_pages(host)) != 1 for cell in defaults):
+        return "its <hugepages> has no <page size=...>: name the size of its pages"
     return ""
 
 
@@ -124,9 +119,9 @@ def _emulator(domain: etree._Element) -> frozenset[int]:
 
 
 def _cpuset(element: etree._Element | None) -> frozenset[int]:
-    if element is None or element.get("cpuset") is None:
+    if element is None:
         return frozenset()
-    return numbers(element, "cpuset")
+    return numbers(element.get("cpuset"), f"<{element.tag} cpuset>")
 
 
 def _confined(
@@ -136,34 +131,37 @@ def _confined(
     return {key: cpus for key, cpus in pins.items() if cpus and (not online or online - cpus)}
 
 
-def _cells(domain: etree._Element, vcpus: int, memory_mb: int) -> Iterator[GuestCell]:
+def _cells(
+    domain: etree._Element,
+    facts: DomainFacts,
+    memory: Mapping[int, BackedMemory],
+    host: HostFacts,
+) -> Iterator[GuestCell]:
     """Yield the guest cells, in order. Persistent memory is in none of them."""
-    unread = Unread()
-    hosts, sizes = host_cells(domain, unread), page_sizes(domain, unread)
-    cells = dict(_cell_vcpus(domain))
-    for number, size in sorted(memories(domain, unread).items()):
+    vcpus = dict(_cell_vcpus(domain))
+    for number, cell in sorted(memory.items()):
         yield GuestCell(
-            vcpus=cells[number] if cells else frozenset(range(vcpus)),
-            memory_mb=round_up(size, BYTES_IN_MIB) if cells else memory_mb,
-            host=hosts.get(number, hosts.get(None)),
-            pagesize=sizes.get(number, sizes.get(None)),
+            vcpus=vcpus[number] if vcpus else frozenset(range(facts.vcpus or 0)),
+            memory_mb=round_up(cell.size, BYTES_IN_MIB) if vcpus else facts.memory_mb or 0,
+            host=_only(cell.possible_cells(host)),
+            pagesize=_only(cell.large_pages(host)),
         )
-    unread.check()
+
+
+def _only(numbers: Collection[int]) -> int | None:
+    return next(iter(numbers)) if len(numbers) == 1 else None
 
 
 def _cell_vcpus(domain: etree._Element) -> Iterator[tuple[int, frozenset[int]]]:
     for place, cell in enumerate(domain.iterfind("cpu/numa/cell")):
         number = integer(cell.get("id", str(place)), "<cell id>", MAX_CPU)
-        cpus = numbers(cell, "cpus") if cell.get("cpus") is not None else frozenset[int]()
-        yield number, cpus
+        yield number, numbers(cell.get("cpus"), "<cell cpus>")
 
 
-def _ports(domain: etree._Element, host: HostNames) -> Iterator[str]:
+def _ports(domain: etree._Element, host: HostFacts) -> Iterator[str]:
     """Yield the addresses of the PCI devices among the network interfaces."""
     for interface in domain.iterfind("devices/interface"):
-        if interface.get("type") in ("hostdev", "vdpa"):
-            for name in source(interface)[1:]:
-                yield host.vdpas.get(str(name), str(name))
+        yield from element_devices(interface).on_host(host)
 
 
 def _schedulers(domain: etree._Element) -> list[etree._Element]:
@@ -176,7 +174,7 @@ def _realtime(domain: etree._Element) -> tuple[frozenset[int], int]:
     found = _schedulers(domain)
     if not found:
         return frozenset(), 1
-    vcpus = (numbers(each, "vcpus") for each in found)
+    vcpus = (numbers(each.get("vcpus"), "<vcpusched vcpus>") for each in found)
     return frozenset[int]().union(*vcpus), integer(found[0].get("priority"), "<vcpusched>", 99)
 
 

@@ -1,4 +1,4 @@
-"""Persistent memory in domain documents: build the elements, and parse those of a document. Pure.
+"""Persistent memory in domain documents: build the elements. Pure.
 
 A namespace is an NVDIMM of the guest. Libvirt counts it in the guest's ``<memory>``, and requires
 ``<maxMemory>`` and a guest cell.
@@ -6,22 +6,18 @@ A namespace is an NVDIMM of the guest. Libvirt counts it in the guest's ``<memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
 from rtagent.model.units import KIB_IN_MIB
-from rtagent.virt.libvirt.units import in_bytes
-from rtagent.virt.libvirt.unread import Unread
 
 #: KiB of a namespace in which the guest keeps its own labels, as in Nova.
 LABEL_KB = 2048
 #: The guest cell of all namespaces, as in Nova.
 _CELL = "0"
-#: The beginning of the path of a namespace's device. An NVDIMM may also be a file.
-_DEVICE = "/dev/dax"
 
 
 def namespaces(resources: Sequence[AssignedResource]) -> tuple[PmemNamespace, ...]:
@@ -54,30 +50,6 @@ def only_cell(vcpus: int, memory_mb: int) -> etree._Element:
     cell = E.cell(id=_CELL, cpus=cpus, memory=str(memory_mb), unit="MiB")
     element: etree._Element = E.numa(cell)
     return element
-
-
-def is_namespace(element: etree._Element) -> bool:
-    """Return whether a child of ``<devices>`` assigns a namespace of the host."""
-    return element.tag == "memory" and (element.findtext("source/path") or "").startswith(_DEVICE)
-
-
-def paths(domain: etree._Element) -> Iterator[str]:
-    """Yield the paths of the namespaces that a domain document assigns."""
-    for element in domain.iterfind("devices/memory"):
-        if is_namespace(element):
-            yield (element.findtext("source/path") or "").strip()
-
-
-def nvdimm_bytes(domain: etree._Element, unread: Unread) -> int:
-    """Return the size of all NVDIMMs of a domain document, which are not host memory.
-
-    :param unread: an invalid size is added to it. The NVDIMM then counts as memory.
-    """
-
-    def read(size: etree._Element) -> int:
-        return in_bytes(size, size.text, "<size> of an NVDIMM")
-
-    return sum(unread.each(read, domain.iterfind("devices/memory[@model='nvdimm']/target/size")))
 
 
 def _element(namespace: PmemNamespace) -> etree._Element:

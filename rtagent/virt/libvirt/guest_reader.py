@@ -7,12 +7,13 @@ import libvirt
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
-from rtagent.virt.libvirt.guest_layout import HostNames, parse_layout, unreadable
+from rtagent.virt.libvirt.guest_layout import parse_layout, unreadable
+from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.workers import Workers
 
 
 def read_guest(
-    session: Session, workers: Workers, uuid: str, names: HostNames
+    session: Session, workers: Workers, uuid: str, host: HostFacts
 ) -> GuestLayout | None:
     """Return the layout of a domain; None: there is no such domain.
 
@@ -39,4 +40,4 @@ def read_guest(
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         return unreadable(uuid, name, active, str(error))
-    return parse_layout(document, uuid, name, active, names)
+    return parse_layout(document, uuid, name, active, host)

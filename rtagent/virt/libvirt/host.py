@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import libvirt
 import msgspec
@@ -35,17 +37,22 @@ from rtagent.virt.libvirt.traits import domain_traits, host_traits
 #: Machine types queried in addition to the default one, where the hypervisor has them: each
 #: supports different firmware and buses, and a guest may use any machine type.
 _MACHINES = {"x86_64": ("q35",)}
+#: The kernel's figures of memory, and the one of its default size of large pages.
+_MEMINFO = Path("/proc/meminfo")
+_HUGEPAGE = re.compile(r"^Hugepagesize: *([1-9][0-9]{0,9}) kB$", re.MULTILINE)
 
 
 class Host(Value, frozen=True, kw_only=True):
     """The result of one read of the host.
 
     :ivar topology: without ``disk_mb``, which libvirt does not know.
+    :ivar hugepage_kib: the size of large pages that the kernel takes by default; None: unknown.
     :ivar checked: values that are cheap to read; when they differ, the host is read again.
     """
 
     identity: HostIdentity
     topology: Topology
+    hugepage_kib: int | None
     checked: tuple[object, ...]
 
 
@@ -67,6 +74,9 @@ def read_host(session: Session, file: Path | None) -> Host:
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
     guests = tuple(_domain_capabilities(session, capabilities.arch))
+    # The test driver reports other cells than those of its host file.
+    has_cells = document is not None or not simulated
+    cells = parse_cells(described, online) if has_cells else ()
     return Host(
         identity=HostIdentity(
             hostname=(document and simulated_hostname(document)) or virt.getHostname(),
@@ -82,11 +92,9 @@ def read_host(session: Session, file: Path | None) -> Host:
             supported_hv_specs=capabilities.guests,
             traits=frozenset(_traits(session, capabilities, guests)),
             mem_encryption=_mem_encryption(document, guests),
-            # The test driver reports other cells than those of its host file.
-            cells=()
-            if simulated and not document
-            else tuple(map(_with_steady_pages, parse_cells(described, online))),
+            cells=tuple(map(_with_steady_pages, cells)),
         ),
+        hugepage_kib=_smallest_hugepage(cells) if simulated else _default_hugepage(virt.getURI()),
         checked=checked,
     )
 
@@ -101,6 +109,23 @@ def _with_steady_pages(cell: Cell) -> Cell:
     rest = cell.memory_mb * KIB_IN_MIB - sum(cell.pages[size] * size for size in others)
     pages = {**cell.pages, smallest: max(0, rest // smallest)}
     return msgspec.structs.replace(cell, pages=pages)
+
+
+def _smallest_hugepage(cells: Iterable[Cell]) -> int | None:
+    """Return the default size of a simulated host: the smallest of its large pages."""
+    sizes = sorted({size for cell in cells for size in cell.pages})
+    return next(iter(sizes[1:]), None)
+
+
+def _default_hugepage(uri: str) -> int | None:
+    """Return the default size of the kernel on which libvirt runs; None: libvirt is elsewhere."""
+    if urlsplit(uri).netloc:
+        return None
+    try:
+        found = _HUGEPAGE.search(_MEMINFO.read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def _online(virt: libvirt.virConnect, simulated: bool) -> frozenset[int]:

@@ -19,9 +19,9 @@ from rtagent.virt.libvirt import cpu_use
 from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.domains import Domains
-from rtagent.virt.libvirt.guest_layout import HostNames
 from rtagent.virt.libvirt.guest_reader import read_guest
 from rtagent.virt.libvirt.host import Host, check, read_host
+from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.namespaces import Namespaces
@@ -85,9 +85,7 @@ class LibvirtHypervisor:
             size = self._try_size(problems)
             found = self._devices.look(session)
             problems += self._namespaces.look(session, self._connection.file)
-            seen = self._domains.look(
-                session, self._online(), self._devices.vdpas, self._namespaces.names
-            )
+            seen = self._domains.look(session, self._facts())
         return Observation(
             domains=seen.domains,
             complete=not session.lost,
@@ -118,13 +116,7 @@ class LibvirtHypervisor:
     def guest(self, uuid: str) -> GuestLayout | None:
         session = self._connection.session()
         with self._connection.using(session):
-            names = HostNames(
-                online=self._online(),
-                vdpas=self._devices.vdpas,
-                namespaces=self._namespaces.names,
-                mdevs=self._devices.mdevs,
-            )
-            return read_guest(session, self._workers, uuid, names)
+            return read_guest(session, self._workers, uuid, self._facts())
 
     def start(self, on_event: Callable[[str], None]) -> None:
         self._on_event = on_event
@@ -190,9 +182,18 @@ class LibvirtHypervisor:
             return None
         return msgspec.structs.replace(host.topology, disk_mb=self._disk_mb)
 
-    def _online(self) -> frozenset[int]:
-        """Return the host's online CPUs as last read."""
-        return frozenset() if self._host is None else self._host[1].topology.cpus
+    def _facts(self) -> HostFacts:
+        """Return what was last read of the host."""
+        host = None if self._host is None else self._host[1]
+        return HostFacts(
+            online=frozenset() if host is None else host.topology.cpus,
+            cells=() if host is None else host.topology.cells,
+            hugepage_kib=None if host is None else host.hugepage_kib,
+            vdpas=self._devices.vdpas,
+            interfaces=self._devices.interfaces,
+            namespaces=self._namespaces.names,
+            mdevs=self._devices.mdevs,
+        )
 
     def _on_domain(self, uuid: str, word: str) -> None:
         self._domains.mark(uuid)

@@ -17,6 +17,7 @@ from rtagent.virt.libvirt.connection import Session, broken
 from rtagent.virt.libvirt.document import BadDocument, received
 from rtagent.virt.libvirt.node_device_xml import (
     MdevNode,
+    NetNode,
     NodeDevice,
     devices,
     mdevs,
@@ -74,7 +75,8 @@ class NodeDevices:
     `mark` may be called on any thread, `look` on one at a time.
 
     :ivar vdpas: addresses of vDPA devices by the path of their character device, as last read.
-    :ivar interfaces: addresses of PCI devices by the name of their network interface, as last read.
+    :ivar interfaces: addresses of PCI devices by the name of their network interface, as last read;
+        None: the interface is not that of a PCI device.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -85,7 +87,7 @@ class NodeDevices:
         self._mdevs: tuple[Mdev, ...] = ()
         self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
-        self.interfaces: Mapping[str, str] = {}
+        self.interfaces: Mapping[str, str | None] = {}
 
     @property
     def mdevs(self) -> Mapping[str, Mdev]:
@@ -179,7 +181,9 @@ class NodeDevices:
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self._root_ports = root_ports(nodes)
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
-        self.interfaces = {each.net_name: each.address for each in self._devices if each.net_name}
+        named = {each.net_name: each.address for each in self._devices if each.net_name}
+        nets = (each.facts for each in nodes.values() if isinstance(each.facts, NetNode))
+        self.interfaces = {each.interface: named.get(each.interface) for each in nets}
 
 
 def _of_kind(found: Iterable[_Found], kind: type) -> list[NodeDevice]:

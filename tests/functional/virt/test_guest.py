@@ -54,7 +54,7 @@ def test_persistent_memory_can_be_defined(test_driver, connection, specs):
             assert apply(domain.XMLDesc(), claim).count("<memory model") == 2
         finally:
             domain.undefine()
-        assert (facts.memory_mb, facts.nvdimm_kib) == (2048, (4096 + 512) * 1024)
+        assert (facts.memory_mb, facts.excluded_kib) == (2048, (4096 + 512) * 1024)
         assert facts.confinement.given.namespaces == {"/dev/dax0.0", "/dev/dax1.0"}
 
 

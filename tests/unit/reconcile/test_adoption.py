@@ -14,6 +14,7 @@ from rtagent.reconcile.adoption import adopt, notes
 from rtagent.reconcile.drift import absent, drifts, orphans
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.adopted_domains import (
     domain_document,
     hostdev,
@@ -103,7 +104,9 @@ def test_the_claim_makes_the_document_of_its_domain_again():
     document = domain_document(UUID, 2, 1024, pinned_parts(1, [5, 4], 1024, 2048))
     _, claim = adopted(layout(document, UUID, ONLINE))
     made = parse_domain(guest.apply(document, claim)).confinement
-    assert made.occupancy(ONLINE, {}) == parse_domain(document).confinement.occupancy(ONLINE, {})
+    assert made.occupancy(HostFacts(online=ONLINE)) == parse_domain(document).confinement.occupancy(
+        HostFacts(online=ONLINE)
+    )
 
 
 def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():

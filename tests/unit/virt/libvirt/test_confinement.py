@@ -3,12 +3,22 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource, Occupancy
+from rtagent.model.topology import Cell
 from rtagent.virt.libvirt.confinement import NOWHERE
 from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.host_facts import HostFacts
 
-HOST = frozenset(range(8))
+HOST = HostFacts(online=frozenset(range(8)))
+WITH_VDPA = replace(HOST, vdpas={"/dev/vhost-vdpa-0": "0000:20:02.2"})
+POOLS = {4: 1048576, 2048: 2048, 1048576: 4}
+TWO = HostFacts(
+    cells=tuple(Cell(id=n, cpus=frozenset(), memory_mb=16384, pages=POOLS) for n in (0, 1)),
+    hugepage_kib=2048,
+)
+ONE = replace(TWO, cells=TWO.cells[:1])
 CELLS = (
     "<cpu><numa><cell id='0' cpus='0-1' memory='512' unit='MiB'/>"
     "<cell id='1' cpus='2-3' memory='1048576'/></numa></cpu>"
@@ -39,7 +49,7 @@ def bound(*parts, vcpu="<vcpu>4</vcpu>"):
 
 
 def occupied(*parts, vcpu="<vcpu>4</vcpu>"):
-    return bound(*parts, vcpu=vcpu).occupancy(HOST, {})
+    return bound(*parts, vcpu=vcpu).occupancy(HOST)
 
 
 def test_a_plain_domain_is_bound_to_nothing():
@@ -94,7 +104,7 @@ def test_cpus_of_io_threads(pin, expected):
 
 def test_every_cpuset_counts_while_online_cpus_are_unknown():
     confinement = bound(vcpu="<vcpu cpuset='0-7'>1</vcpu>")
-    assert confinement.occupancy(frozenset(), {}).pcpus == HOST
+    assert confinement.occupancy(HostFacts()).pcpus == HOST.online
 
 
 @pytest.mark.parametrize(
@@ -146,16 +156,131 @@ def test_pages_are_counted_by_host_cell(pages, expected):
     assert occupied(CELLS, EACH_ITS_OWN, backing).pages == expected
 
 
-def test_pages_of_a_guest_without_cells():
-    backing = "<memoryBacking><hugepages><page size='2048'/></hugepages></memoryBacking>"
-    assert occupied(backing, "<numatune><memory nodeset='1'/></numatune>").pages == {1: {2048: 768}}
-    assert occupied(backing).pages == {}  # it is unknown to which cell they belong
+def placed(host, *parts, memory_mb=1536):
+    """The MB by host cell, and the pages by host cell and size."""
+    document = f"<domain><memory unit='MiB'>{memory_mb}</memory>{''.join(parts)}</domain>"
+    seen = parse_domain(document).confinement.occupancy(host)
+    return seen.memory_mb, seen.pages
 
 
-def test_pages_without_a_size_count_as_memory():
-    backing = "<memoryBacking><hugepages/></memoryBacking>"
-    seen = occupied(backing, "<numatune><memory nodeset='1'/></numatune>")
-    assert (seen.memory_mb, seen.pages) == ({1: 1536}, {})
+def backing(pages=""):
+    return f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>"
+
+
+def tune(nodes, mode="strict"):
+    return f"<numatune><memory mode='{mode}' nodeset='{nodes}'/></numatune>"
+
+
+LARGE = backing("<page size='2048'/>")
+GIANT = backing("<page size='1' unit='GiB'/>")
+IN_BOTH = ({0: 1536, 1: 1536}, {0: {2048: 768}, 1: {2048: 768}})
+
+
+@pytest.mark.parametrize(
+    ("host", "parts", "expected"),
+    [
+        # The only cell of the host.
+        (ONE, [LARGE], ({0: 1536}, {0: {2048: 768}})),
+        (ONE, [LARGE, tune("0", "preferred")], ({0: 1536}, {0: {2048: 768}})),
+        # Bound to one cell.
+        (TWO, [LARGE, tune("1")], ({1: 1536}, {1: {2048: 768}})),
+        (TWO, [LARGE, tune("1", "restrictive")], ({1: 1536}, {1: {2048: 768}})),
+        # They may be in any of several cells.
+        (TWO, [LARGE], IN_BOTH),
+        (TWO, [LARGE, tune("0-1")], IN_BOTH),
+        (TWO, [LARGE, tune("0-1", "interleave")], IN_BOTH),
+        (TWO, [LARGE, tune("0", "preferred")], IN_BOTH),
+        (TWO, [LARGE, "<numatune><memory placement='auto'/></numatune>"], IN_BOTH),
+        # Never more than a cell has.
+        (TWO, [GIANT], ({0: 2048, 1: 2048}, {0: {2**20: 2}, 1: {2**20: 2}})),
+        (
+            replace(TWO, cells=(replace(TWO.cells[0], pages={4: 1024, 2048: 100}), TWO.cells[1])),
+            [LARGE],
+            ({0: 200, 1: 1536}, {0: {2048: 100}, 1: {2048: 768}}),
+        ),
+        # The default size: as the kernel says, or any.
+        (TWO, [backing(), tune("1")], ({1: 1536}, {1: {2048: 768}})),
+        (replace(TWO, hugepage_kib=2**20), [backing(), tune("1")], ({1: 2048}, {1: {2**20: 2}})),
+        (
+            replace(TWO, hugepage_kib=None),
+            [backing(), tune("1")],
+            ({1: 1536 + 2048}, {1: {2048: 768, 2**20: 2}}),
+        ),
+        # A size for other guest cells than the one that there is; the smallest size.
+        (TWO, [backing("<page size='2048' nodeset='1'/>"), tune("1")], ({1: 1536}, {})),
+        (TWO, [backing("<page size='4'/>"), tune("1")], ({1: 1536}, {})),
+        # Ordinary memory that is bound to no single cell counts in none.
+        (TWO, [], ({}, {})),
+        (ONE, [], ({}, {})),
+        (TWO, [tune("0-1")], ({}, {})),
+        (TWO, [backing("<page size='4'/>")], ({}, {})),
+        # Files of guest memory and memfd have the same pages.
+        (
+            TWO,
+            [LARGE.replace("</hugepages>", "</hugepages><source type='memfd'/>"), tune("0")],
+            ({0: 1536}, {0: {2048: 768}}),
+        ),
+    ],
+)  # fmt: skip
+def test_memory_and_pages_by_host_cell(host, parts, expected):
+    assert placed(host, *parts) == expected
+
+
+def device(model="dimm", source="", target="<size unit='MiB'>512</size><node>0</node>"):
+    return f"<memory model='{model}'><source>{source}</source><target>{target}</target></memory>"
+
+
+OWN = "<nodemask>1</nodemask><pagesize unit='KiB'>2048</pagesize>"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        # A device is backed like its guest cell, unless it says otherwise.
+        (device(), ({0: 1536}, {0: {2048: 768}})),
+        (device(source=OWN), ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}})),
+        (
+            device(source="<nodemask>0-1</nodemask>"),
+            ({0: 1536, 1: 512}, {0: {2048: 768}, 1: {2048: 256}}),
+        ),
+        (device(source="<pagesize unit='KiB'>4</pagesize>"), ({0: 1536}, {0: {2048: 512}})),
+        (
+            device(source="<pagesize unit='GiB'>1</pagesize>"),
+            ({0: 2048}, {0: {2048: 512, 2**20: 1}}),
+        ),
+        (
+            device(
+                "virtio-mem",
+                OWN,
+                "<size unit='MiB'>512</size><requested>4096</requested><current>2048</current>",
+            ),
+            ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}}),
+        ),
+        # What the host has in a file, in a namespace or for SGX is none of its memory.
+        (device("nvdimm", "<path>/images/nvdimm</path>"), ({0: 1024}, {0: {2048: 512}})),
+        (device("virtio-pmem", "<path>/images/pmem</path>"), ({0: 1024}, {0: {2048: 512}})),
+        (device("sgx-epc", "<nodemask>0</nodemask>"), ({0: 1024}, {0: {2048: 512}})),
+        (device("virtio-pmem", OWN), ({0: 1024, 1: 512}, {0: {2048: 512}, 1: {2048: 256}})),
+        # It has no size.
+        (device(target="<node>0</node>"), ({0: 1024}, {0: {2048: 512}})),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "cells", ["", "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/></numa></cpu>"]
+)
+def test_memory_devices_by_host_cell(cells, devices, expected):
+    """`<memory>` has the size of the devices in it."""
+    sized = 1536 if "<size" in devices else 1024
+    parts = LARGE, tune("0"), cells, f"<devices>{devices}</devices>"
+    assert placed(TWO, *parts, memory_mb=sized) == expected
+
+
+def test_a_device_with_pages_of_its_own_counts_in_a_guest_without_any():
+    devices = f"<devices>{device(source=OWN)}</devices>"
+    assert placed(TWO, devices) == ({1: 512}, {1: {2048: 256}})
+    odd = devices.replace("512", "many")
+    facts = parse_domain(f"<domain><memory>1</memory>{odd}</domain>")
+    assert facts.confinement.unknown == {HostResource.CELLS, HostResource.PAGES}
 
 
 @pytest.mark.parametrize(
@@ -177,13 +302,13 @@ def test_what_an_invalid_element_says_is_unknown_and_the_rest_counts(odd, messag
     facts = parsed(odd, bind, DEVICES, vcpu="<vcpu cpuset='5'>4</vcpu>")
     (problem,) = facts.problems
     assert re.search(message, problem)
-    seen = facts.confinement.occupancy(HOST, {})
+    seen = facts.confinement.occupancy(HOST)
     assert seen.unknown == {HostResource(kind) for kind in kinds.split()}
     assert (seen.pcpus, len(seen.devices)) == ({5}, 2)
 
 
 def test_assigned_devices_are_parsed():
-    assert bound(DEVICES).occupancy(HOST, {"/dev/vhost-vdpa-0": "0000:20:02.2"}) == Occupancy(
+    assert bound(DEVICES).occupancy(WITH_VDPA) == Occupancy(
         devices=frozenset({"0000:08:00.0", "0000:20:02.1", "0000:20:02.2"}),
         mdevs=frozenset({"0000000a-0000-0000-0000-000000000000"}),
     )
@@ -202,7 +327,7 @@ def test_assigned_devices_are_parsed():
 def test_a_device_that_is_not_named_is_unknown_and_the_others_count(old, new, message):
     assert old in DEVICES
     facts = parsed(DEVICES.replace(old, new))
-    seen = facts.confinement.occupancy(HOST, {"/dev/vhost-vdpa-0": "0000:20:02.2"})
+    seen = facts.confinement.occupancy(WITH_VDPA)
     assert seen.unknown == {HostResource.DEVICES}
     assert re.search(message, *facts.problems)
     assert len(seen.devices) + len(seen.mdevs) == 3
@@ -211,5 +336,5 @@ def test_a_device_that_is_not_named_is_unknown_and_the_others_count(old, new, me
 def test_a_device_that_no_host_offers_is_neither_in_use_nor_unknown():
     odd = DEVICES.replace("domain='0x0000' bus='0x08'", "domain='0x10000' bus='0xe1'")
     facts = parsed(odd)
-    assert facts.confinement.occupancy(HOST, {}).devices == {"0000:20:02.1"}
+    assert facts.confinement.occupancy(HOST).devices == {"0000:20:02.1"}
     assert (facts.confinement.unknown, facts.problems) == (frozenset(), ())

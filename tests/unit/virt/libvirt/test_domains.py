@@ -5,10 +5,12 @@ from uuid import UUID
 
 import libvirt
 import pytest
+from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.virt.libvirt.connection import Session
 from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.storage import Storage
 from rtagent.virt.libvirt.workers import Workers
 from rtagent.virt.simulate import domain_xml
@@ -16,6 +18,7 @@ from rtagent.virt.simulate import domain_xml
 RUNNING, SHUT_OFF = {"state.state": 1}, {"state.state": 5}
 #: The host's CPUs.
 ONLINE = frozenset(range(4))
+HOST = HostFacts(online=ONLINE)
 A, B, C = (str(UUID(int=number)) for number in range(1, 4))
 
 
@@ -107,34 +110,34 @@ def test_documents_are_read_once_in_ten_observations(domains):
     guests = [Guest(str(UUID(int=number))) for number in range(1, 31)]
     session = Session(Libvirt(*guests), ())
 
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     assert [guest.reads for guest in guests] == [1] * 30
 
     for _ in range(10):
         before = sum(guest.reads for guest in guests)
-        domains.look(session, ONLINE, {})
+        domains.look(session, HOST)
         assert sum(guest.reads for guest in guests) - before == 3
     assert [guest.reads for guest in guests] == [2] * 30
 
 
 def test_a_dropped_document_is_kept_again_although_it_is_still_the_same(domains):
     session = Session(Libvirt(Guest(A)), ())
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     domains.documents.retain(())
     assert domains.documents.get(A) is None
     domains.mark(A)
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     assert domains.documents.get(A) is not None
 
 
 def test_a_marked_domain_is_read_at_the_next_observation(domains):
     a, b = Guest(A), Guest(B)
     session = Session(Libvirt(a, b), ())
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     a.document = domain_xml(A, vcpus=2, memory_mb=128)
 
     domains.mark(A)
-    assert sizes(domains.look(session, ONLINE, {})) == {A: (True, 2, 128), B: (True, 1, 64)}
+    assert sizes(domains.look(session, HOST)) == {A: (True, 2, 128), B: (True, 1, 64)}
     assert (a.reads, b.reads) == (2, 1)
 
 
@@ -142,19 +145,19 @@ def test_a_mark_during_an_observation_applies_to_the_next(domains):
     a = Guest(A)
     virt = Libvirt(a)
     session = Session(virt, ())
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     virt.on_listing = lambda: domains.mark(A)
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     virt.on_listing = lambda: None
     before = a.reads
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     assert a.reads == before + 1
 
 
 def test_everything_is_read_again_after_a_reconnect(domains):
     a, b = Guest(A), Guest(B)
     for _ in range(2):
-        domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
+        domains.look(Session(Libvirt(a, b), ()), HOST)
     assert (a.reads, b.reads) == (2, 2)
 
 
@@ -162,12 +165,12 @@ def test_a_domain_that_returns_is_read_again(domains):
     a, b = Guest(A), Guest(B)
     virt = Libvirt(a, b)
     session = Session(virt, ())
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     virt.guests = [b]
-    assert sizes(domains.look(session, ONLINE, {})) == {B: (True, 1, 64)}
+    assert sizes(domains.look(session, HOST)) == {B: (True, 1, 64)}
     virt.guests = [a, b]
     a.document = domain_xml(A, vcpus=2, memory_mb=64)
-    assert sizes(domains.look(session, ONLINE, {}))[A] == (True, 2, 64)
+    assert sizes(domains.look(session, HOST))[A] == (True, 2, 64)
 
 
 def test_a_removed_domain_is_forgotten_while_an_invalid_one_appears(domains):
@@ -177,28 +180,28 @@ def test_a_removed_domain_is_forgotten_while_an_invalid_one_appears(domains):
     session = Session(virt, ())
     for guests in ([a], [b], [a]):
         virt.guests = guests
-        domains.look(session, ONLINE, {})
+        domains.look(session, HOST)
     assert a.reads == 2
 
 
 def test_a_domain_with_another_name(domains):
     a = Guest(A)
     session = Session(Libvirt(a), ())
-    assert domains.look(session, ONLINE, {}).domains[A].name == f"name of {A}"
+    assert domains.look(session, HOST).domains[A].name == f"name of {A}"
     a.called = "renamed"
-    assert domains.look(session, ONLINE, {}).domains[A].name == "renamed"
+    assert domains.look(session, HOST).domains[A].name == "renamed"
 
 
 def test_statistics_take_precedence_over_the_document(domains):
     stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024 + 1}
     session = Session(Libvirt(Guest(A, stats=stats), Guest(B, stats=SHUT_OFF)), ())
-    assert sizes(domains.look(session, ONLINE, {})) == {A: (True, 3, 101), B: (False, 1, 64)}
+    assert sizes(domains.look(session, HOST)) == {A: (True, 3, 101), B: (False, 1, 64)}
 
 
 def test_states_are_used_when_sizes_cannot_be_read(domains):
     virt = Libvirt(Guest(A, vcpus=2))
     virt.no_sizes = libvirt.libvirtError("monitor is busy")
-    look = domains.look(Session(virt, ()), ONLINE, {})
+    look = domains.look(Session(virt, ()), HOST)
     assert sizes(look) == {A: (True, 2, 64)}
     assert [problem.item for problem in look.problems] == ["domain statistics"]
 
@@ -209,28 +212,28 @@ def test_an_invalid_domain_is_present_and_a_problem(domains, odd):
     a.document = odd
     session = Session(Libvirt(a, b), ())
 
-    look = domains.look(session, ONLINE, {})
+    look = domains.look(session, HOST)
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert look.domains[A].name == f"name of {A}"
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
     a.document = domain_xml(A, vcpus=2, memory_mb=64)
-    assert sizes(domains.look(session, ONLINE, {}))[A] == (True, 2, 64)
+    assert sizes(domains.look(session, HOST))[A] == (True, 2, 64)
 
 
 def test_a_domain_that_became_invalid_loses_its_cached_values(domains):
     a = Guest(A)
     session = Session(Libvirt(a), ())
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     a.document = "nonsense"
     domains.mark(A)
-    assert sizes(domains.look(session, ONLINE, {})) == {A: (True, None, None)}
+    assert sizes(domains.look(session, HOST)) == {A: (True, None, None)}
 
 
 def test_a_hanging_domain_is_present_and_a_problem(impatient, release):
     a, b = Guest(A), Guest(B)
     a.hangs = release
-    look = impatient.look(Session(Libvirt(a, b), ()), ONLINE, {})
+    look = impatient.look(Session(Libvirt(a, b), ()), HOST)
     assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
@@ -240,13 +243,13 @@ def test_a_hanging_domain_is_skipped_until_its_call_returns(impatient, release):
     a.hangs = release
     session = Session(Libvirt(a, b), ())
     for _ in range(12):  # more than may hang at a time
-        look = impatient.look(session, ONLINE, {})
+        look = impatient.look(session, HOST)
         assert sizes(look) == {A: (True, None, None), B: (True, 1, 64)}
         assert [problem.item for problem in look.problems] == [f"domain {A}"]
     assert a.reads == 1
 
     release.set()
-    while sizes(impatient.look(session, ONLINE, {}))[A] != (True, 1, 64):
+    while sizes(impatient.look(session, HOST))[A] != (True, 1, 64):
         pass  # the left thread has only to end
 
 
@@ -255,14 +258,14 @@ def test_an_observation_ends_when_libvirt_hangs_as_a_whole(impatient, release):
     virt = Libvirt(*guests)
     virt.frozen = guests[0].hangs = guests[1].hangs = release
     with pytest.raises(TimeoutError):
-        impatient.look(Session(virt, ()), ONLINE, {})
+        impatient.look(Session(virt, ()), HOST)
     assert guests[1].reads == 0
 
 
 def test_a_domain_removed_during_the_read_is_present_without_a_problem(domains):
     a = Guest(A)
     a.document = no_domain()
-    look = domains.look(Session(Libvirt(a), ()), ONLINE, {})
+    look = domains.look(Session(Libvirt(a), ()), HOST)
     assert sizes(look) == {A: (True, None, None)}
     assert look.problems == ()
 
@@ -273,7 +276,7 @@ def test_a_connection_error_is_raised(domains):
     virt = Libvirt(a)
     virt.alive = False
     with pytest.raises(libvirt.libvirtError):
-        domains.look(Session(virt, ()), ONLINE, {})
+        domains.look(Session(virt, ()), HOST)
 
 
 def pinned(guest, cpuset):
@@ -285,24 +288,24 @@ def pinned(guest, cpuset):
 
 def test_a_running_domain_occupies_what_it_is_bound_to(domains):
     a, b = pinned(Guest(A), "1-2"), pinned(Guest(B, stats=SHUT_OFF), "1-2")
-    seen = domains.look(Session(Libvirt(a, b), ()), ONLINE, {}).domains
+    seen = domains.look(Session(Libvirt(a, b), ()), HOST).domains
     assert (seen[A].occupancy.pcpus, seen[B].occupancy.pcpus) == ({1, 2}, frozenset())
 
 
 def test_changed_pins_are_seen_at_the_next_read(domains):
     a = pinned(Guest(A), "1-2")
     session = Session(Libvirt(a), ())
-    domains.look(session, ONLINE, {})
+    domains.look(session, HOST)
     pinned(a, "3")
     domains.mark(A)
-    assert domains.look(session, ONLINE, {}).domains[A].occupancy.pcpus == {3}
+    assert domains.look(session, HOST).domains[A].occupancy.pcpus == {3}
 
 
 def test_pinning_follows_the_online_cpus(domains):
     a = pinned(Guest(A), "0-3")
     session = Session(Libvirt(a), ())
     seen = [
-        domains.look(session, frozenset(range(number)), {}).domains[A].occupancy.pcpus
+        domains.look(session, HostFacts(online=frozenset(range(number)))).domains[A].occupancy.pcpus
         for number in (4, 8, 4)
     ]
     assert seen == [set(), {0, 1, 2, 3}, set()]
@@ -311,14 +314,14 @@ def test_pinning_follows_the_online_cpus(domains):
 
 def test_an_idle_observation_returns_the_same_values(domains):
     session = Session(Libvirt(pinned(Guest(A), "1-2")), ())
-    first = domains.look(session, ONLINE, {}).domains[A]
+    first = domains.look(session, HOST).domains[A]
     for _ in range(20):
-        assert domains.look(session, ONLINE, {}).domains[A] is first
+        assert domains.look(session, HOST).domains[A] is first
 
 
 def test_invalid_pins_are_a_problem_and_the_domain_is_present(domains):
     a, b = pinned(Guest(A), "all"), Guest(B)
-    look = domains.look(Session(Libvirt(a, b), ()), ONLINE, {})
+    look = domains.look(Session(Libvirt(a, b), ()), HOST)
     assert sizes(look) == {A: (True, 1, 64), B: (True, 1, 64)}
     assert look.domains[A].occupancy == Occupancy(unknown=frozenset({HostResource.CPUS}))
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
@@ -333,7 +336,7 @@ def with_vdpa(guest, path):
 def test_a_vdpa_device_is_found_by_its_path_once_it_is_listed(domains):
     a = with_vdpa(Guest(A), "/dev/vhost-vdpa-0")
     session = Session(Libvirt(a), ())
-    look = domains.look(session, ONLINE, {})
+    look = domains.look(session, HOST)
     assert look.domains[A].occupancy.devices == frozenset()
     (problem,) = look.problems
     assert (problem.item, problem.message) == (
@@ -341,7 +344,7 @@ def test_a_vdpa_device_is_found_by_its_path_once_it_is_listed(domains):
         "no device of the host has /dev/vhost-vdpa-0",
     )
 
-    look = domains.look(session, ONLINE, {"/dev/vhost-vdpa-0": "0000:20:02.0"})
+    look = domains.look(session, replace(HOST, vdpas={"/dev/vhost-vdpa-0": "0000:20:02.0"}))
 
     assert look.domains[A].occupancy.devices == {"0000:20:02.0"}
     assert look.problems == ()
@@ -350,5 +353,5 @@ def test_a_vdpa_device_is_found_by_its_path_once_it_is_listed(domains):
 
 def test_a_domain_that_is_shut_off_has_no_devices(domains):
     a = with_vdpa(Guest(A, stats=SHUT_OFF), "/dev/vhost-vdpa-0")
-    look = domains.look(Session(Libvirt(a), ()), ONLINE, {})
+    look = domains.look(Session(Libvirt(a), ()), HOST)
     assert (look.domains[A].occupancy.devices, look.problems) == (frozenset(), ())

@@ -9,10 +9,9 @@ from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.given_devices import Given, given_devices
 from rtagent.virt.libvirt.guest_devices import (
-    Given,
     device_elements,
-    given_devices,
     mdev_document,
     mdev_elements,
     put_devices,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.guest import apply, xml
+from rtagent.virt.libvirt.host_facts import HostFacts
 from tests.support.guests import granted, plain_domain
 from tests.support.pmem import with_namespaces
 
@@ -88,10 +89,10 @@ def test_the_children_have_everything_for_a_caller_that_writes_documents():
 
 def test_persistent_memory_is_not_host_memory():
     facts = parse_domain(applied(with_namespaces(granted(), 4096, 512)))
-    assert (facts.memory_mb, facts.nvdimm_kib) == (2048, (4096 + 512) * MIB)
+    assert (facts.memory_mb, facts.excluded_kib) == (2048, (4096 + 512) * MIB)
     assert facts.confinement.given.namespaces == {"/dev/dax0.0", "/dev/dax1.0"}
-    names = {"/dev/dax0.0": "ns0"}
-    assert facts.confinement.occupancy(frozenset(), {}, names).namespaces == {"ns0"}
+    names = HostFacts(namespaces={"/dev/dax0.0": "ns0"})
+    assert facts.confinement.occupancy(names).namespaces == {"ns0"}
 
 
 def test_a_claim_without_details_of_its_namespace_adds_none():

@@ -1,0 +1,220 @@
+"""Parse the host devices that domain documents assign. Pure.
+
+These are all elements of libvirt's schema of domains that give a device of the host to one guest,
+where it can be a PCI device, a part of one, or persistent memory. Others name devices of the host
+that guests share with it or that no claim has (USB and SCSI devices, a TPM, a render node, a source
+of random numbers, block devices).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from uuid import UUID
+
+from lxml import etree
+
+from rtagent.model.address import LIMITS, BadAddress, parse_address
+from rtagent.model.base import Value
+from rtagent.model.domain_usage import HostResource
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.host_facts import HostFacts
+from rtagent.virt.libvirt.unread import Unread
+
+#: Elements with a ``<source>`` of storage: a disk, the chain of images behind it, the destination
+#: of its copy, the data of an image, and the firmware's variables.
+_STORAGE = ("disk", "backingStore", "mirror", "dataStore", "nvram")
+#: The beginning of the path of a namespace's device. Persistent memory may also be a file.
+_NAMESPACE = "/dev/dax"
+#: The beginning of the path of a vDPA device.
+_VDPA = "/dev/vhost-vdpa"
+#: The largest PCI domain of Linux, which numbers virtual buses with 32 bits.
+_LAST_DOMAIN = 2**32 - 1
+
+
+class Given(Value, frozen=True, kw_only=True):
+    """The host devices that a domain document assigns.
+
+    :ivar addresses: of PCI devices. :ivar mdevs: uuids of mediated devices.
+    :ivar vdpas: paths of the character devices of vDPA devices.
+    :ivar interfaces: names of network interfaces of the host that no other guest uses.
+    :ivar namespaces: paths of the devices of persistent memory namespaces.
+    """
+
+    addresses: frozenset[str] = frozenset()
+    mdevs: frozenset[str] = frozenset()
+    vdpas: frozenset[str] = frozenset()
+    interfaces: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    def on_host(self, host: HostFacts) -> frozenset[str]:
+        """Return the addresses of the PCI devices on a host."""
+        named = (
+            *(host.vdpas.get(path) for path in self.vdpas),
+            *(host.interfaces.get(name) for name in self.interfaces),
+        )
+        return self.addresses.union(address for address in named if address is not None)
+
+    def missing(self, host: HostFacts) -> tuple[str, ...]:
+        """Return the paths and names that a host does not list, in order."""
+        vdpas, interfaces = self.vdpas - host.vdpas.keys(), self.interfaces - host.interfaces.keys()
+        return (*sorted(vdpas), *sorted(interfaces))
+
+
+def given_devices(domain: etree._Element) -> Given:
+    """Return the host devices that a domain document assigns.
+
+    :raises BadDocument: it is unknown which device an element assigns.
+    """
+    unread = Unread()
+    given = readable_devices(domain, unread)
+    unread.check()
+    return given
+
+
+def readable_devices(domain: etree._Element, unread: Unread) -> Given:
+    """Return the host devices that a domain document assigns, as far as its elements say.
+
+    :param unread: what they do not say is added to it.
+    """
+    return _given(unread.each(_named, _elements(domain), HostResource.DEVICES))
+
+
+def element_devices(element: etree._Element) -> Given:
+    """Return the host devices that a child of ``<devices>`` assigns, a disk without the chain of
+    its images. :raises BadDocument: it is unknown which.
+    """
+    return _given([_named(element)] if _key(element) in _READERS else [])
+
+
+def assigns(element: etree._Element) -> bool:
+    """Return whether a child of ``<devices>`` assigns a host device."""
+    try:
+        return element_devices(element) != _NOTHING
+    except BadDocument:
+        return True
+
+
+_NOTHING = Given()
+#: The field of `Given` and the name; None: the element assigns no such device.
+_Named = tuple[str, str | None]
+
+
+def _given(named: Iterable[_Named]) -> Given:
+    names: dict[str, set[str]] = {}
+    for field, name in named:
+        if name is not None:
+            names.setdefault(field, set()).add(name)
+    if not names:  # most domains
+        return _NOTHING
+    return Given(**{field: frozenset(those) for field, those in names.items()})
+
+
+def _elements(domain: etree._Element) -> Iterator[etree._Element]:
+    """Yield the elements that may assign a host device."""
+    for devices in domain.iterchildren("devices"):
+        for child in devices.iterchildren(*_TAGS):
+            for element in child.iter(*_STORAGE) if child.tag == "disk" else (child,):
+                if _key(element) in _READERS:
+                    yield element
+    for nvram in domain.iterfind("os/nvram"):
+        if _key(nvram) in _READERS:
+            yield nvram
+
+
+def _key(element: etree._Element) -> tuple[str, str]:
+    return str(element.tag), element.get("type", "")
+
+
+def _named(element: etree._Element) -> _Named:
+    field, read = _READERS[_key(element)]
+    return field, read(element)
+
+
+def _read_address(element: etree._Element) -> str | None:
+    """Return the address of the assigned PCI device; None if no host can assign it by a claim."""
+    address = element.find("source/address")
+    if address is None:
+        raise BadDocument(f"{_where(element)} has no source address")
+    if address.get("type", "pci") != "pci":
+        return None
+    # libvirt accepts an address without a domain (0), but never writes one.
+    digits = [address.get(name, "0").removeprefix("0x") for name in LIMITS]
+    if _is_beyond(digits[0]):
+        return None
+    try:
+        return str(parse_address("{}:{}:{}.{}".format(*digits)))
+    except BadAddress as error:
+        raise BadDocument(f"address of a device: {error}") from error
+
+
+def _is_beyond(domain: str) -> bool:
+    """Return whether a PCI domain has more than 16 bits. Devices there are never offered."""
+    try:
+        return LIMITS["domain"] < int(domain, 16) <= _LAST_DOMAIN
+    except ValueError:
+        return False
+
+
+def _read_mdev(element: etree._Element) -> str:
+    uuid = _source(element, "source/address", "uuid")
+    try:
+        return str(UUID(uuid))
+    except ValueError as error:
+        raise BadDocument(f"<address uuid> of a mediated device is {uuid!r}") from error
+
+
+def _read_vdpa(element: etree._Element) -> str:
+    return _source(element, "source", "dev")
+
+
+def _read_macvtap(element: etree._Element) -> str | None:
+    """Return the interface below a macvtap device. Only in this mode one guest has it alone."""
+    source = element.find("source")
+    if source is None or source.get("mode") != "passthrough":
+        return None
+    return _source(element, "source", "dev")
+
+
+def _read_interface(element: etree._Element) -> str:
+    """Return the interface that libvirt moves into a container."""
+    return _source(element, "source/interface")
+
+
+def _read_character(element: etree._Element) -> str | None:
+    """Return the path of a character device of a container, if it is a vDPA device."""
+    path = _source(element, "source/char")
+    return path if path.startswith(_VDPA) else None
+
+
+def _read_namespace(element: etree._Element) -> str | None:
+    path = (element.findtext("source/path") or "").strip()
+    return path if path.startswith(_NAMESPACE) else None
+
+
+def _source(element: etree._Element, path: str, attribute: str = "") -> str:
+    """Return an attribute of an element, or its text. :raises BadDocument: it is empty."""
+    source = element.find(path)
+    name = None if source is None else source.get(attribute) if attribute else source.text
+    if name is None or not name.strip():
+        raise BadDocument(f"{_where(element)} has no {attribute or path!r} of its source")
+    return name.strip()
+
+
+def _where(element: etree._Element) -> str:
+    return f"<{element.tag} type={element.get('type')!r}>"
+
+
+#: By tag and type: the field of `Given`, and what reads the name.
+_READERS: Mapping[tuple[str, str], tuple[str, Callable[[etree._Element], str | None]]] = {
+    ("hostdev", "pci"): ("addresses", _read_address),
+    ("hostdev", "mdev"): ("mdevs", _read_mdev),
+    ("hostdev", "net"): ("interfaces", _read_interface),
+    ("hostdev", "misc"): ("vdpas", _read_character),
+    ("interface", "hostdev"): ("addresses", _read_address),
+    ("interface", "direct"): ("interfaces", _read_macvtap),
+    ("interface", "vdpa"): ("vdpas", _read_vdpa),
+    ("memory", ""): ("namespaces", _read_namespace),
+    **{(tag, "nvme"): ("addresses", _read_address) for tag in _STORAGE},
+    **{(tag, "vhostvdpa"): ("vdpas", _read_vdpa) for tag in _STORAGE},
+}
+_TAGS = ("disk", "hostdev", "interface", "memory")

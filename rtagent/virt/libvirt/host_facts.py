@@ -1,0 +1,40 @@
+"""HostFacts: what the host says about the names and sizes in domain documents. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtagent.model.base import Value
+from rtagent.model.device import Mdev
+from rtagent.model.topology import Cell
+
+
+class HostFacts(Value, frozen=True, kw_only=True):
+    """The host as of the last observation. What could not be read is empty.
+
+    :ivar online: the host's CPUs. :ivar cells: its NUMA nodes.
+    :ivar hugepage_kib: the size of the pages of a guest that names no size (the kernel's default);
+        None: unknown.
+    :ivar vdpas: addresses of vDPA devices, by path.
+    :ivar interfaces: addresses of PCI devices, by the name of their network interface; None: the
+        interface is of no PCI device.
+    :ivar namespaces: names of persistent memory namespaces, by path.
+    :ivar mdevs: mediated devices, by uuid.
+    """
+
+    online: frozenset[int] = frozenset()
+    cells: tuple[Cell, ...] = ()
+    hugepage_kib: int | None = None
+    vdpas: Mapping[str, str] = {}
+    interfaces: Mapping[str, str | None] = {}
+    namespaces: Mapping[str, str] = {}
+    mdevs: Mapping[str, Mdev] = {}
+
+    @property
+    def page_sizes(self) -> tuple[int, ...]:
+        """The sizes (KiB) of the host's pages, smallest first."""
+        return tuple(sorted({size for cell in self.cells for size in cell.pages}))
+
+    def pages(self, cell_id: int, size: int) -> int:
+        """Return the number of pages of a size that a cell has."""
+        return sum(cell.pages.get(size, 0) for cell in self.cells if cell.id == cell_id)
