@@ -36,14 +36,15 @@ class Confinement(Value, frozen=True, kw_only=True):
     unknown: frozenset[HostResource] = frozenset()
 
     def occupancy(self, host: HostFacts) -> Occupancy:
-        """Return what this is on a host. Names that the host does not list are omitted; a set that
-        contains all of its CPUs is not counted as pinning.
+        """Return what this is on a host. A set that contains all of its CPUs is not counted as
+        pinning. If it does not list a device, it is unknown which one that is.
         """
         if self is NOWHERE:  # most domains
             return UNBOUND
         online = host.online
         confining = (cpus for cpus in self.cpusets if not online or online - cpus)
         memory_mb, pages = memory_in_use(self.memory, host)
+        lost = frozenset({HostResource.DEVICES} if self.given.missing(host) else ())
         return Occupancy(
             pcpus=frozenset[int]().union(*confining),
             memory_mb=memory_mb,
@@ -51,7 +52,7 @@ class Confinement(Value, frozen=True, kw_only=True):
             devices=self.given.on_host(host),
             mdevs=self.given.mdevs,
             mem_encryption=self.mem_encryption,
-            unknown=self.unknown,
+            unknown=self.unknown | lost,
             namespaces=frozenset(
                 host.namespaces[path] for path in self.given.namespaces & host.namespaces.keys()
             ),

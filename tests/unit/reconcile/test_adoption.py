@@ -1,5 +1,7 @@
 """The claim of a domain that runs without one."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -24,7 +26,7 @@ from tests.support.adopted_domains import (
     with_orphans,
 )
 from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, uid
-from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic
+from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic, vf
 
 UUID = uid(77)
 ONLINE = TOPOLOGY.cpus
@@ -35,11 +37,16 @@ def state() -> NodeState:
     return replace(made, devices=type(made.devices)(two_gpus_and_a_nic()))
 
 
-def read(*parts: str, uuid: str = UUID, devices: str = "", **sizes: int) -> GuestLayout:
-    document = domain_document(
-        uuid, sizes.get("vcpus", 2), sizes.get("memory_mb", 1024), *parts, devices=devices
-    )
-    return layout(document, uuid, ONLINE)
+def read(
+    *parts: str,
+    uuid: str = UUID,
+    devices: str = "",
+    vcpus: int = 2,
+    memory_mb: int = 1024,
+    **facts: Any,
+) -> GuestLayout:
+    document = domain_document(uuid, vcpus, memory_mb, *parts, devices=devices)
+    return layout(document, uuid, ONLINE, **facts)
 
 
 def adopted(found: GuestLayout, flavor: Flavor | None = None) -> tuple[NodeState, Claim]:
@@ -150,6 +157,45 @@ def test_devices_are_those_of_the_domain_for_the_alias_of_its_flavor():
     assert [each.request_id for each in claim.pci_requests] == [claim.pci[0].request_id]
 
 
+@pytest.mark.parametrize(
+    ("element", "address", "source"),
+    [
+        (
+            "<interface type='direct'><source dev='p20v1' mode='passthrough'/></interface>",
+            vf(1), "neutron_port",
+        ),
+        (
+            "<disk type='nvme' device='disk'><source type='pci' namespace='1'>"
+            "<address domain='0' bus='0x08' slot='0' function='0'/></source>"
+            "<target dev='vda'/></disk>",
+            GPU_0, "flavor_alias",
+        ),
+    ],
+)  # fmt: skip
+def test_devices_of_other_elements_are_adopted(element: str, address: str, source: str):
+    _, claim = adopted(read(devices=element, interfaces={"p20v1": vf(1)}))
+    assert [(each.address, each.source) for each in claim.pci] == [(address, source)]
+
+
+DEFAULT = "<memoryBacking><hugepages/></memoryBacking>"
+STRICT = "<numatune><memory mode='strict' nodeset='1'/></numatune>"
+
+
+@pytest.mark.parametrize(
+    ("parts", "facts"),
+    [
+        ([DEFAULT, STRICT], {"cells": TOPOLOGY.cells}),
+        ([DEFAULT, STRICT], {"hugepage_kib": 2048}),
+        ([DEFAULT], {"hugepage_kib": 2048, "cells": TOPOLOGY.cells[1:]}),
+    ],
+)
+def test_pages_of_the_default_size_are_adopted_where_cell_and_size_are_known(parts, facts):
+    _, claim = adopted(read(*parts, **facts))
+    assert claim.numa_topology is not None
+    (cell,) = claim.numa_topology.cells
+    assert (cell.id, cell.pagesize, cell.hugepages) == (1, 2048, True)
+
+
 def test_nova_metadata_names_flavor_project_user_and_server():
     specs = {"hw:cpu_policy": "shared"}
     _, claim = adopted(read(metadata(extra_specs=specs)))
@@ -224,6 +270,11 @@ def test_the_history_begins_with_the_adoption():
         (["<cpu><topology sockets='1' dies='2' cores='1' threads='1'/></cpu>"], "has dies"),
         ([metadata(extra_specs={"hw:cpu_policy": "bogus"})], "its flavor: hw:cpu_policy=bogus"),
         (["<numatune><memory nodeset='x'/></numatune>"], "<memory nodeset>"),
+        (
+            ["<devices><memory model='dimm'><source><nodemask>0</nodemask></source>"
+             "<target><size unit='MiB'>512</size></target></memory></devices>"],
+            "a memory device is plugged in",
+        ),
     ],
 )  # fmt: skip
 def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(parts, reason):

@@ -302,9 +302,9 @@ def test_what_an_invalid_element_says_is_unknown_and_the_rest_counts(odd, messag
     facts = parsed(odd, bind, DEVICES, vcpu="<vcpu cpuset='5'>4</vcpu>")
     (problem,) = facts.problems
     assert re.search(message, problem)
-    seen = facts.confinement.occupancy(HOST)
+    seen = facts.confinement.occupancy(WITH_VDPA)
     assert seen.unknown == {HostResource(kind) for kind in kinds.split()}
-    assert (seen.pcpus, len(seen.devices)) == ({5}, 2)
+    assert (seen.pcpus, len(seen.devices)) == ({5}, 3)
 
 
 def test_assigned_devices_are_parsed():

@@ -327,31 +327,39 @@ def test_invalid_pins_are_a_problem_and_the_domain_is_present(domains):
     assert [problem.item for problem in look.problems] == [f"domain {A}"]
 
 
-def with_vdpa(guest, path):
-    interface = f"<devices><interface type='vdpa'><source dev='{path}'/></interface></devices>"
-    guest.document = guest.document.replace("</domain>", f"{interface}</domain>")
+VDPA = "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+MACVTAP = "<interface type='direct'><source dev='ens1f0v0' mode='passthrough'/></interface>"
+
+
+def with_device(guest, element):
+    devices = f"<devices>{element}</devices>"
+    guest.document = guest.document.replace("</domain>", f"{devices}</domain>")
     return guest
 
 
-def test_a_vdpa_device_is_found_by_its_path_once_it_is_listed(domains):
-    a = with_vdpa(Guest(A), "/dev/vhost-vdpa-0")
+@pytest.mark.parametrize(
+    ("element", "name", "host"),
+    [
+        (VDPA, "/dev/vhost-vdpa-0", {"vdpas": {"/dev/vhost-vdpa-0": "0000:20:02.0"}}),
+        (MACVTAP, "ens1f0v0", {"interfaces": {"ens1f0v0": "0000:20:02.0"}}),
+    ],
+)
+def test_a_device_that_a_document_names_is_unknown_until_it_is_listed(domains, element, name, host):
+    a = with_device(Guest(A), element)
     session = Session(Libvirt(a), ())
     look = domains.look(session, HOST)
-    assert look.domains[A].occupancy.devices == frozenset()
+    assert look.domains[A].occupancy == Occupancy(unknown=frozenset({HostResource.DEVICES}))
     (problem,) = look.problems
-    assert (problem.item, problem.message) == (
-        f"domain {A}",
-        "no device of the host has /dev/vhost-vdpa-0",
-    )
+    assert (problem.item, problem.message) == (f"domain {A}", f"no device of the host has {name}")
 
-    look = domains.look(session, replace(HOST, vdpas={"/dev/vhost-vdpa-0": "0000:20:02.0"}))
+    look = domains.look(session, replace(HOST, **host))
 
-    assert look.domains[A].occupancy.devices == {"0000:20:02.0"}
+    assert look.domains[A].occupancy == Occupancy(devices=frozenset({"0000:20:02.0"}))
     assert look.problems == ()
     assert a.reads == 1
 
 
 def test_a_domain_that_is_shut_off_has_no_devices(domains):
-    a = with_vdpa(Guest(A, stats=SHUT_OFF), "/dev/vhost-vdpa-0")
+    a = with_device(Guest(A, stats=SHUT_OFF), VDPA)
     look = domains.look(Session(Libvirt(a), ()), HOST)
     assert (look.domains[A].occupancy.devices, look.problems) == (frozenset(), ())

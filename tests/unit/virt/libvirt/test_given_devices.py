@@ -1,0 +1,138 @@
+"""The host devices that a domain's document assigns: each element of libvirt's schema that can."""
+
+import pytest
+from lxml import etree
+
+from rtagent.virt.libvirt.domain import parse_domain
+from rtagent.virt.libvirt.given_devices import Given, assigns, element_devices
+from rtagent.virt.libvirt.host_facts import HostFacts
+
+AT = "<address domain='0x0000' bus='0x60' slot='0x00' function='0x0'/>"
+OF_PCI = AT.replace("<address", "<address type='pci'")
+NVME = f"<source type='pci' managed='yes' namespace='1'>{AT}</source>"
+ADDRESS = Given(addresses=frozenset({"0000:60:00.0"}))
+VDPA = Given(vdpas=frozenset({"/dev/vhost-vdpa-0"}))
+UUID = "4b20d080-1b54-4048-85b3-a6a62d165c01"
+
+
+def disk(inner: str, of: str = "file") -> str:
+    return f"<disk type='{of}' device='disk'>{inner}<target dev='vda' bus='virtio'/></disk>"
+
+
+def given(devices: str, os: str = "") -> Given:
+    text = f"<domain><memory>1</memory><os>{os}</os><devices>{devices}</devices></domain>"
+    facts = parse_domain(text)
+    assert facts.problems == ()
+    return facts.confinement.given
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (f"<hostdev mode='subsystem' type='pci'><source>{AT}</source></hostdev>", ADDRESS),
+        (f"<hostdev type='pci'><driver name='vfio'/><source>{AT}</source></hostdev>", ADDRESS),
+        (
+            f"<interface type='hostdev' managed='yes'><source network='vfs'>{OF_PCI}</source>"
+            "</interface>",
+            ADDRESS,
+        ),
+        (
+            "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+            f"<source><address uuid='{UUID.upper()}'/></source></hostdev>",
+            Given(mdevs=frozenset({UUID})),
+        ),
+        ("<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>", VDPA),
+        (
+            "<interface type='direct'><source dev='ens1f0v1' mode='passthrough'/></interface>",
+            Given(interfaces=frozenset({"ens1f0v1"})),
+        ),
+        (
+            "<interface type='direct'><source network='n' dev='ens1f0v1' mode='passthrough'/>"
+            "</interface>",
+            Given(interfaces=frozenset({"ens1f0v1"})),
+        ),
+        (
+            "<hostdev mode='capabilities' type='net'><source><interface>ens1f0v1</interface>"
+            "</source></hostdev>",
+            Given(interfaces=frozenset({"ens1f0v1"})),
+        ),
+        (
+            "<hostdev mode='capabilities' type='misc'><source><char>/dev/vhost-vdpa-0</char>"
+            "</source></hostdev>",
+            VDPA,
+        ),
+        (disk(NVME, "nvme"), ADDRESS),
+        (disk("<source dev='/dev/vhost-vdpa-0'/>", "vhostvdpa"), VDPA),
+        # Images behind an image, the destination of a copy, the data of an image.
+        (disk(f"<source file='/a'/><backingStore type='nvme'>{NVME}</backingStore>"), ADDRESS),
+        (
+            disk("<source file='/a'/><backingStore type='file'><source file='/b'/>"
+                 f"<backingStore type='nvme'>{NVME}</backingStore></backingStore>"),
+            ADDRESS,
+        ),
+        (disk(f"<source file='/a'/><mirror type='nvme' job='copy'>{NVME}</mirror>"), ADDRESS),
+        (
+            disk(f"<source file='/a'><dataStore type='nvme'>{NVME}</dataStore></source>"),
+            ADDRESS,
+        ),
+        (
+            "<memory model='nvdimm'><source><path>/dev/dax0.0</path></source>"
+            "<target><size unit='KiB'>1</size></target></memory>",
+            Given(namespaces=frozenset({"/dev/dax0.0"})),
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_element_assigns(devices, expected):
+    assert given(devices) == expected
+
+
+def test_variables_of_the_firmware_may_be_on_an_nvme_controller():
+    assert given("", f"<nvram type='nvme'>{NVME}</nvram>") == ADDRESS
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        "<interface type='direct'><source dev='eth0' mode='bridge'/></interface>",
+        "<interface type='direct'><source dev='eth0'/></interface>",
+        "<interface type='network'><source network='vfs'/></interface>",
+        "<interface type='user'><source dev='eth0'/></interface>",
+        "<hostdev mode='subsystem' type='usb'><source><vendor id='0x1'/><product id='0x2'/>"
+        "</source></hostdev>",
+        "<hostdev mode='subsystem' type='scsi'><source><adapter name='scsi_host0'/>"
+        "<address bus='0' target='0' unit='0'/></source></hostdev>",
+        "<hostdev type='scsi_host'><source protocol='vhost' wwpn='naa.5123456789abcde0'/>"
+        "</hostdev>",
+        "<hostdev mode='capabilities' type='storage'><source><block>/dev/sdb</block></source>"
+        "</hostdev>",
+        "<hostdev mode='capabilities' type='misc'><source><char>/dev/input/event3</char></source>"
+        "</hostdev>",
+        disk("<source dev='/dev/nvme0n1'/>", "block"),
+        "<tpm><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>",
+        "<rng model='virtio'><backend model='random'>/dev/hwrng</backend></rng>",
+        "<memory model='nvdimm'><source><path>/images/nvdimm</path></source>"
+        "<target><size unit='KiB'>1</size></target></memory>",
+    ],
+)
+def test_what_guests_share_or_no_claim_has_is_neither_assigned_nor_a_problem(element):
+    assert given(element) == Given()
+    assert not assigns(etree.fromstring(element))
+
+
+def test_names_and_paths_are_those_of_the_hosts_pci_devices():
+    host = HostFacts(
+        vdpas={"/dev/vhost-vdpa-0": "0000:20:02.2"},
+        interfaces={"ens1f0v1": "0000:20:02.1", "bond0": None},
+    )
+    named = Given(
+        addresses=frozenset({"0000:60:00.0"}),
+        vdpas=frozenset({"/dev/vhost-vdpa-0", "/dev/vhost-vdpa-9"}),
+        interfaces=frozenset({"ens1f0v1", "bond0", "gone0"}),
+    )
+    assert named.on_host(host) == {"0000:60:00.0", "0000:20:02.1", "0000:20:02.2"}
+    assert named.missing(host) == ("/dev/vhost-vdpa-9", "gone0")
+
+
+def test_an_element_alone():
+    element = etree.fromstring(disk(NVME, "nvme"))
+    assert (assigns(element), element_devices(element)) == (True, ADDRESS)
