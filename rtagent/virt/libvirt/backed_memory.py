@@ -99,11 +99,10 @@ class GuestMemory(Value, frozen=True, kw_only=True):
 
 def is_placed(domain: etree._Element) -> bool:
     """Return whether a document may bind memory to cells or have pages of a size. Most do not."""
-    devices = child(domain, "devices")
     return (
         child(domain, "numatune") is not None
-        or domain.find("memoryBacking/hugepages") is not None
-        or (devices is not None and child(devices, "memory") is not None)
+        or child(domain, "memoryBacking") is not None
+        or next(_devices(domain), None) is not None
     )
 
 
@@ -117,7 +116,7 @@ def guest_memory(domain: etree._Element, unread: Unread) -> GuestMemory:
     def read(device: etree._Element) -> BackedMemory:
         return _device(device, bindings, sizes)
 
-    devices = (each for each in domain.iterfind("devices/memory") if not _is_elsewhere(each))
+    devices = (each for each in _devices(domain) if not _is_elsewhere(each))
     return GuestMemory(
         cells={
             number: _backed(size, bindings, sizes, number)
@@ -133,7 +132,7 @@ def excluded_bytes(domain: etree._Element, unread: Unread) -> int:
 
     :param unread: an invalid size is added to it. The device then counts as memory.
     """
-    return sum(unread.each(_size, filter(_is_elsewhere, domain.iterfind("devices/memory"))))
+    return sum(unread.each(_size, filter(_is_elsewhere, _devices(domain))))
 
 
 def memory_in_use(
@@ -181,7 +180,7 @@ def _sizes(domain: etree._Element, unread: Unread) -> dict[int, int]:
     cells = domain.findall("cpu/numa/cell")
     if cells:
         return dict(unread.each(read, enumerate(cells), *_of_memory(domain)))
-    plugged = sum(Unread().each(_size, domain.iterfind("devices/memory")))
+    plugged = sum(Unread().each(_size, _devices(domain)))
     return dict(unread.each(read_whole, domain.iterchildren("memory"), *_of_memory(domain)))
 
 
@@ -260,6 +259,12 @@ def _backed(
         confined=binding.confined,
         pagesize=sizes.get(cell, sizes.get(None)),
     )
+
+
+def _devices(domain: etree._Element) -> Iterator[etree._Element]:
+    """Yield the memory devices. It is faster than `iterfind`, which parses a path."""
+    for devices in domain.iterchildren("devices"):
+        yield from devices.iterchildren("memory")
 
 
 def _size(device: etree._Element) -> int:

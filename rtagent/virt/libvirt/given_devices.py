@@ -116,9 +116,8 @@ def _elements(domain: etree._Element) -> Iterator[etree._Element]:
             for element in child.iter(*_STORAGE) if child.tag == "disk" else (child,):
                 if _key(element) in _READERS:
                     yield element
-    for nvram in domain.iterfind("os/nvram"):
-        if _key(nvram) in _READERS:
-            yield nvram
+    for firmware in domain.iterchildren("os"):
+        yield from (each for each in firmware.iterchildren("nvram") if _key(each) in _READERS)
 
 
 def _key(element: etree._Element) -> tuple[str, str]:
