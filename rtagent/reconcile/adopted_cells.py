@@ -89,7 +89,7 @@ def _floating_anywhere(layout: GuestLayout, cpus: _Cpus) -> frozenset[int]:
 
     :raises DomainNotAdoptable: a claim without cells cannot describe it.
     """
-    unbound = "its memory is bound to no single host cell: bind it with <numatune>"
+    unbound = "its memory is bound to no single host cell: bind it with <numatune>, strictly"
     if cpus.pinning:
         raise DomainNotAdoptable(f"its vCPUs are pinned, but {unbound}")
     if any(cell.pagesize is not None for cell in layout.cells):

@@ -13,7 +13,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.numa.requirements import numa_requirements
 from rtagent.reconcile.adoption import adopt, notes
-from rtagent.reconcile.drift import absent, drifts, orphans
+from rtagent.reconcile.drift import absent, differences, drifts, orphans
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.host_facts import HostFacts
@@ -25,7 +25,7 @@ from tests.support.adopted_domains import (
     pinned_parts,
     with_orphans,
 )
-from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, uid
+from tests.support.hosts import NOON, PINNING, TOPOLOGY, call, host, uid, with_claims
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic, vf
 
 UUID = uid(77)
@@ -87,6 +87,23 @@ def test_pins_cells_and_pages_are_those_of_the_domain():
     (cell,) = claim.numa_topology.cells
     assert (cell.id, cell.cpu_pinning, cell.pagesize) == (1, {0: 5, 1: 4}, 2048)
     assert after.usage.numa.pinned == {4: 1, 5: 1}
+
+
+def test_memory_that_is_plugged_into_a_claimed_guest_is_drift():
+    """Its own pages and cell count, and so does its size in the guest's memory."""
+    parts = pinned_parts(1, [5, 4], 1024, 2048)
+    after, claim = adopted(read(parts))
+    device = """<memory model='dimm'>
+      <source><pagesize unit='KiB'>2048</pagesize><nodemask>0</nodemask></source>
+      <target><size unit='MiB'>512</size><node>0</node></target></memory>"""
+    larger = read(parts, devices=device, memory_mb=1536)
+    assert {each.resource: each.observed for each in differences(claim, larger.usage)} == {
+        "MEMORY_MB": 1536,
+        "pages of 2048 KiB at cell 0": 256,
+    }
+    counted = with_claims(after, [claim], [larger.usage]).usage
+    assert counted.memory_mb == 1536
+    assert counted.numa.memory_mb == {0: 512, 1: 1024}
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("isolate", {5, 7}), ("prefer", set())])

@@ -67,6 +67,21 @@ def test_a_device_that_only_one_side_has_is_marked_there():
     assert {mark for mark, _, _ in marked(extra)} == {"only-domain"}
 
 
+def test_a_device_behind_a_disk_is_the_claims():
+    with_gpu = dataclasses.replace(granted(), pci=(GPU,))
+    disk = (
+        "<disk type='nvme' device='disk'><source type='pci' managed='yes' namespace='1'>"
+        "<address domain='0x0000' bus='0x08' slot='0x00' function='0x0'/></source>"
+        "<target dev='vdb' bus='virtio'/></disk>"
+    )
+    xml = apply(plain_domain().replace("</devices>", f"{disk}</devices>"), with_gpu)
+    found = compare(with_gpu, (), document(xml))
+    assert found.differences == 0
+    assert any("<disk" in line.domain for line in found.lines)
+    assert "<hostdev" not in xml
+    assert {mark for mark, _, _ in marked(compare(granted(), (), document(xml)))} == {"only-domain"}
+
+
 def test_devices_of_attach_claims_belong_to_the_guest():
     claim, attached = granted(), dataclasses.replace(granted(), pci=(GPU,), kind=ATTACH)
     xml = apply(plain_domain(), claim, [attached])
