@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 
 from lxml import etree
 
+from rtagent.model.address import LIMITS, BadAddress, make_address
 from rtagent.model.cpuset import BadCpuSet, parse_cpu_spec
 
 # Do not resolve entities or fetch anything: a domain document may come from an untrusted caller.
-_PARSER = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True)
-
+_parser = partial(etree.XMLParser, resolve_entities=False, no_network=True, remove_comments=True)
+_PARSER = _parser()
+#: For text, which is decoded already: an encoding that it declares is ignored.
+_TEXT_PARSER = _parser(encoding="utf-8")
 
 #: The largest number that is accepted: the largest integer of a database.
 LARGEST = 2**63 - 1
@@ -18,6 +23,9 @@ LARGEST = 2**63 - 1
 MAX_TEXT = 255
 #: The longest message about a document, which may quote a value of any length.
 _MAX_MESSAGE = 300
+#: A number with a prefix, as C's strtoul reads it: hexadecimal, octal or decimal. libvirt reads the
+#: attributes of PCI addresses so.
+_PREFIXED = re.compile(r"\s*\+?(?:0[xX]([0-9a-fA-F]{1,16})|0([0-7]{0,21})|([1-9][0-9]{0,18}))")
 
 
 class BadDocument(Exception):
@@ -35,7 +43,10 @@ def parse(document: str | bytes) -> etree._Element:
         of libvirt does.
     """
     try:
-        root = etree.fromstring(document, _PARSER)
+        if isinstance(document, str):
+            root = etree.fromstring(document.encode(), _TEXT_PARSER)
+        else:
+            root = etree.fromstring(document, _PARSER)
     except (etree.XMLSyntaxError, ValueError) as error:
         raise BadDocument(f"not well-formed: {error}") from error
     if root.getroottree().docinfo.internalDTD is not None:
@@ -104,6 +115,32 @@ def numbers(value: str | None, where: str) -> frozenset[int]:
     try:
         return parse_cpu_spec(value or "")
     except BadCpuSet as error:
+        raise BadDocument(f"{where}: {error}") from error
+
+
+def prefixed(value: str, where: str) -> int:
+    """Return a non-negative integer that is hexadecimal (``0x10``), octal (``010``) or decimal.
+
+    :raises BadDocument: the value is not one.
+    """
+    found = _PREFIXED.fullmatch(value) if value.isascii() else None
+    if found is None:
+        raise BadDocument(f"{where} is {value!r}, not a number")
+    hexadecimal, octal, decimal = found.groups()
+    if decimal:
+        return int(decimal)
+    return int(hexadecimal, 16) if hexadecimal else int(octal or "0", 8)
+
+
+def pci_address(element: etree._Element, where: str) -> str:
+    """Return the PCI address in the attributes of an element. An absent attribute is 0.
+
+    :raises BadDocument: the address is invalid.
+    """
+    fields = [prefixed(element.get(name, "0"), f"{where}: {name}") for name in LIMITS]
+    try:
+        return str(make_address(*fields))
+    except BadAddress as error:
         raise BadDocument(f"{where}: {error}") from error
 
 

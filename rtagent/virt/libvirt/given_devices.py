@@ -13,10 +13,10 @@ from uuid import UUID
 
 from lxml import etree
 
-from rtagent.model.address import LIMITS, BadAddress, parse_address
+from rtagent.model.address import LIMITS
 from rtagent.model.base import Value
 from rtagent.model.domain_usage import HostResource
-from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.document import BadDocument, pci_address, prefixed
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.unread import Unread
 
@@ -136,22 +136,10 @@ def _read_address(element: etree._Element) -> str | None:
         raise BadDocument(f"{_where(element)} has no source address")
     if address.get("type", "pci") != "pci":
         return None
-    # libvirt accepts an address without a domain (0), but never writes one.
-    digits = [address.get(name, "0").removeprefix("0x") for name in LIMITS]
-    if _is_beyond(digits[0]):
-        return None
-    try:
-        return str(parse_address("{}:{}:{}.{}".format(*digits)))
-    except BadAddress as error:
-        raise BadDocument(f"address of a device: {error}") from error
-
-
-def _is_beyond(domain: str) -> bool:
-    """Return whether a PCI domain has more than 16 bits. Devices there are never offered."""
-    try:
-        return LIMITS["domain"] < int(domain, 16) <= _LAST_DOMAIN
-    except ValueError:
-        return False
+    domain = prefixed(address.get("domain", "0"), "domain of a device's address")
+    if LIMITS["domain"] < domain <= _LAST_DOMAIN:
+        return None  # devices there are never offered
+    return pci_address(address, "address of a device")
 
 
 def _read_mdev(element: etree._Element) -> str:

@@ -13,7 +13,7 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.assignment import Assignment
-from rtagent.virt.libvirt.document import BadDocument, integer
+from rtagent.virt.libvirt.document import integer, prefixed
 
 #: Prefix of the aliases of our controllers; libvirt keeps aliases that begin with ``ua-``.
 ALIAS = "ua-rtagent-"
@@ -101,17 +101,9 @@ def _remove(domain: etree._Element) -> dict[str, int]:
             known[name] = _index(controller)
             _drop(controller)
     for address in domain.findall("devices/*/address[@type='pci']"):
-        if _bus_number(address) in known.values():
+        if prefixed(address.get("bus", "0"), "<address bus>") in known.values():
             _drop(address)
     return known
-
-
-def _bus_number(address: etree._Element) -> int:
-    written = address.get("bus", "0")
-    try:
-        return int(written, 0)
-    except ValueError as error:  # also a number of several thousand digits
-        raise BadDocument(f"<address bus> is {written!r}, not a number") from error
 
 
 def _drop(element: etree._Element) -> None:

@@ -9,7 +9,7 @@ from immutables import Map
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.address import BadAddress, make_address, parse_address
+from rtagent.model.address import BadAddress, make_address
 from rtagent.model.base import Value
 from rtagent.model.device import (
     SRIOV_PF,
@@ -22,7 +22,14 @@ from rtagent.model.device import (
     RootPorts,
 )
 from rtagent.pci.parsing import InvalidValue, parse_hex_id
-from rtagent.virt.libvirt.document import BadDocument, attribute, integer, parse, text
+from rtagent.virt.libvirt.document import (
+    BadDocument,
+    attribute,
+    integer,
+    parse,
+    pci_address,
+    text,
+)
 
 #: Bridges are not endpoints and are never assigned to a guest.
 _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
@@ -230,11 +237,7 @@ def _parent_addr(capability: etree._Element | None) -> str | None:
     address = None if capability is None else capability.find("address")
     if address is None:
         return None
-    parts = [address.get(f, "").removeprefix("0x") for f in ("domain", "bus", "slot", "function")]
-    try:
-        return str(parse_address("{}:{}:{}.{}".format(*parts)))
-    except BadAddress as error:
-        raise BadDocument(f"address of the physical function: {error}") from error
+    return pci_address(address, "address of the physical function")
 
 
 def _id(capability: etree._Element, tag: str) -> str:
