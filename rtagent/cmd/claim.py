@@ -198,8 +198,8 @@ class ClaimDomain(Text):
         others = self.app.client.read("claims", instance=claim.owner_id)["claims"]
         attached = [each for each in map(_claim, others) if each.kind == ATTACH]
         try:
-            document = guest.apply(parsed_args.file.read_text(), claim, attached)
-        except (BadDocument, OSError, UnicodeDecodeError) as error:
+            document = guest.apply(parsed_args.file.read_bytes(), claim, attached)
+        except (BadDocument, OSError) as error:
             mistake = {"path": str(parsed_args.file), "message": str(error)}
             raise InvalidRequest(method="claim domain", errors=[mistake]) from error
         return ("claim", "document"), (claim.uuid, plain_xml(document))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from lxml import etree
 
 from rtagent.cmd.claim_request import FLAVOR, fields, mapping, pair
 from rtagent.errors import InvalidRequest
@@ -119,10 +120,8 @@ def domain_document(args: argparse.Namespace) -> str | None:
     if args.domain is None:
         return None
     try:
-        document = Path(args.domain).read_text()
-        parse(document)
-        return document
-    except (OSError, UnicodeDecodeError, BadDocument) as error:
+        return etree.tostring(parse(Path(args.domain).read_bytes()), encoding="unicode")
+    except (OSError, BadDocument) as error:
         mistake = {"path": "--domain", "message": f"cannot be read: {error}"}
         raise InvalidRequest(method="server build", errors=[mistake]) from error
 

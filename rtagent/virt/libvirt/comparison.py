@@ -27,7 +27,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
     "memory": (),
     "memoryBacking": ("hugepages", "nosharepages", "locked", "source", "access", "allocation"),
     "vcpu": (),
-    "cputune": ("vcpupin", "emulatorpin", "vcpusched"),
+    "cputune": ("vcpupin", "emulatorpin", "iothreadpin", "vcpusched"),
     "numatune": ("memory", "memnode"),
     "cpu": ("topology", "numa"),
     "launchSecurity": ("cbitpos", "reducedPhysBits", "policy"),
@@ -40,7 +40,7 @@ _ADDED: dict[str, tuple[str, ...]] = {
     "cpu": ("mode", "match", "check", "migratable"),
 }
 #: Attributes that identify an element among those of its tag.
-_IDENTIFYING = ("vcpu", "id", "cellid")
+_IDENTIFYING = ("vcpu", "iothread", "id", "cellid")
 #: Children that libvirt or the caller adds to an assigned device.
 _DEVICE_PARTS = frozenset({"source", "target"})
 #: Elements whose value has a unit, and the attribute with the value ("": the text).

@@ -10,6 +10,7 @@ from lxml import etree
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ATTACH
+from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import MemEncryption
@@ -25,24 +26,28 @@ from rtagent.virt.libvirt.guest_devices import (
     put_devices,
 )
 from rtagent.virt.libvirt.guest_memory import (
+    has_memory_devices,
     memory_elements,
     namespace_elements,
     namespaces,
     only_cell,
+    place_memory,
 )
 from rtagent.virt.libvirt.launch_security import launch_security
 
-#: Children of ``<domain>`` that the claim determines: the whole element, or only these children of
-#: it.
-_OWNED: dict[str, tuple[str, ...]] = {
-    "vcpu": (),
-    "cputune": ("vcpupin", "emulatorpin", "vcpusched"),
-    "numatune": ("memory", "memnode"),
-    "cpu": ("topology", "numa"),
-    "memoryBacking": ("hugepages", "nosharepages", "locked"),
-}
+#: What a claim determines whole, and what names parts of the host that no claim has (its caches).
+#: `apply` removes it, and writes what the claim has. doc/source/user/documents.rst lists everything
+#: in libvirt's schema that names a host CPU, cell, page or device.
+_OWNED = (
+    *("vcpu", "numatune/memory", "numatune/memnode", "cpu/topology"),
+    *("cputune/vcpupin", "cputune/emulatorpin", "cputune/vcpusched"),
+    *("cputune/cachetune/cache", "cputune/memorytune/node"),
+    *("memoryBacking/hugepages", "memoryBacking/nosharepages", "memoryBacking/locked"),
+)
+#: Elements that mean nothing without children.
+_NEVER_EMPTY = ("cachetune", "memorytune")
 
-#: Children that the claim of a guest with persistent memory determines, too.
+#: What the claim of a guest with persistent memory determines, too.
 _OWNED_MEMORY = ("maxMemory", "memory")
 
 
@@ -148,11 +153,12 @@ def node_devices(claim: Granted) -> tuple[str, ...]:
     )
 
 
-def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> str:
+def apply(domain_xml: str | bytes, claim: Granted, attached: Iterable[Granted] = ()) -> str:
     """Merge the claim's children into a whole domain document.
 
-    They replace the document's elements for the same settings; everything else stays. Applying a
-    claim twice changes nothing.
+    They replace the document's elements for the same settings. What else names a host CPU, cell,
+    page or device is set to the claim's, or removed. Everything else stays. Applying a claim twice
+    changes nothing.
 
     :param attached: the guest's attach claims. Devices of the same types that no claim assigns to
         the guest are removed.
@@ -161,17 +167,19 @@ def apply(domain_xml: str, claim: Granted, attached: Iterable[Granted] = ()) -> 
     domain = parse(domain_xml)
     if domain.tag != "domain":
         raise BadDocument(f"the root element is <{domain.tag}>, not <domain>")
-    guest_numa.clear_file(domain, claim.numa_topology or Assignment())
-    for tag, owned in _OWNED.items():
-        _clear(domain, tag, owned)
+    assignment = claim.numa_topology or Assignment()
+    for path in _owned(domain, claim, assignment):
+        _clear(domain, path)
     for child in _numa_children(claim):
         _put(domain, child)
+    _put_iothreads(domain, assignment)
     _put_memory(domain, claim)
+    place_memory(domain, assignment.cells)
     _put_security(domain, claim)
     every = (claim, *attached)
     put_devices(domain, (each for one in every for each in devices(one)))
     given = [device for one in every for device in one.pci]
-    put_buses(domain, claim.numa_topology or Assignment(), list(near(domain, given)))
+    put_buses(domain, assignment, list(near(domain, given)))
     etree.indent(domain)
     return etree.tostring(domain, encoding="unicode")
 
@@ -182,7 +190,7 @@ def _put_memory(domain: etree._Element, claim: Granted) -> None:
     if not assigned and not given_devices(domain).namespaces:
         return
     for tag in _OWNED_MEMORY:
-        _clear(domain, tag, ())
+        _clear(domain, tag)
     for child in memory_elements(claim.flavor.memory_mb, assigned):
         _put(domain, child)
 
@@ -202,12 +210,39 @@ def _put_security(domain: etree._Element, claim: Granted) -> None:
     _put(domain, wanted)
 
 
-def _clear(domain: etree._Element, tag: str, owned: tuple[str, ...]) -> None:
-    for element in domain.findall(tag):
-        for inner in [inner for inner in element if inner.tag in owned]:
-            element.remove(inner)
-        if not owned or not (len(element) or element.attrib):
-            domain.remove(element)
+def _owned(domain: etree._Element, claim: Granted, assignment: Assignment) -> Iterator[str]:
+    """Yield the paths of what is removed from a document."""
+    yield from _OWNED
+    if assignment.file_backed or domain.find("memoryBacking/source[@type='file']") is not None:
+        yield from guest_numa.FILE
+    if not guest_numa.plugs_in(domain, claim.flavor.vcpus):
+        yield "vcpus"
+    if not assignment.emulator_pcpus:
+        yield "cputune/iothreadpin"
+    if assignment.cells or namespaces(claim.resources) or not has_memory_devices(domain):
+        yield "cpu/numa"
+
+
+def _put_iothreads(domain: etree._Element, assignment: Assignment) -> None:
+    """Pin the I/O threads that have a pin to the emulator's CPUs, as Nova does. Those without a pin
+    run on the CPUs of ``<vcpu>``, which are the same."""
+    for pin in domain.iterfind("cputune/iothreadpin"):
+        pin.set("cpuset", format_cpu_spec(assignment.emulator_pcpus))
+
+
+def _clear(domain: etree._Element, path: str) -> None:
+    for element in domain.findall(path):
+        _remove(element)
+
+
+def _remove(element: etree._Element) -> None:
+    """Remove an element, and its parents that mean nothing without it."""
+    parent = element.getparent()
+    if parent is None:
+        return
+    parent.remove(element)
+    if not len(parent) and (parent.tag in _NEVER_EMPTY or not parent.attrib):
+        _remove(parent)
 
 
 def _put(domain: etree._Element, child: etree._Element) -> None:

@@ -12,7 +12,11 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.assigned_resources import AssignedResource, PmemNamespace
+from rtagent.model.assignment import CellAssignment
+from rtagent.model.cpuset import MAX_CPU, format_cpu_spec
 from rtagent.model.units import KIB_IN_MIB
+from rtagent.virt.libvirt.document import integer
+from rtagent.virt.libvirt.given_devices import assigns
 
 #: KiB of a namespace in which the guest keeps its own labels, as in Nova.
 LABEL_KB = 2048
@@ -50,6 +54,45 @@ def only_cell(vcpus: int, memory_mb: int) -> etree._Element:
     cell = E.cell(id=_CELL, cpus=cpus, memory=str(memory_mb), unit="MiB")
     element: etree._Element = E.numa(cell)
     return element
+
+
+def has_memory_devices(domain: etree._Element) -> bool:
+    """Return whether the guest has memory devices besides namespaces. libvirt refuses them to a
+    guest without cells."""
+    return not all(map(assigns, domain.iterfind("devices/memory")))
+
+
+def place_memory(domain: etree._Element, cells: Sequence[CellAssignment]) -> None:
+    """Set the host cells and the page sizes that memory devices name to those of their guest cells.
+
+    A device that names none has those of its guest cell already.
+
+    :param cells: by guest cell; empty: the guest's memory is bound to no host cell.
+    :raises BadDocument: the number of a guest cell is invalid.
+    """
+    for device in domain.iterfind("devices/memory"):
+        node, source = device.findtext("target/node"), device.find("source")
+        if source is None:
+            continue
+        number = 0 if node is None else integer(node, "<node> of <memory>", MAX_CPU)
+        own = cells if node is None else cells[number : number + 1]
+        hosts = format_cpu_spec(cell.id for cell in own)
+        sizes = {cell.pagesize if cell.hugepages else None for cell in own} - {None}
+        _replace(source, "nodemask", E.nodemask(hosts) if hosts else None)
+        _replace(
+            source, "pagesize", E.pagesize(str(*sizes), unit="KiB") if len(sizes) == 1 else None
+        )
+        if not len(source):
+            device.remove(source)
+
+
+def _replace(parent: etree._Element, tag: str, new: etree._Element | None) -> None:
+    """Replace a child, if there is one; None: remove it."""
+    old = parent.find(tag)
+    if old is not None and new is not None:
+        parent.replace(old, new)
+    elif old is not None:
+        parent.remove(old)
 
 
 def _element(namespace: PmemNamespace) -> etree._Element:

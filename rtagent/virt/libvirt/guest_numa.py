@@ -14,8 +14,8 @@ from lxml.builder import E
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.cpuset import format_cpu_spec
 
-#: Children of ``<memoryBacking>`` for memory in a file.
-FILE = ("source", "access", "allocation", "discard")
+#: The settings for memory in a file.
+FILE = tuple(f"memoryBacking/{tag}" for tag in ("source", "access", "allocation", "discard"))
 
 
 def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
@@ -85,13 +85,11 @@ def memory_backing(assignment: Assignment) -> Iterator[etree._Element]:
         yield E.discard()
 
 
-def clear_file(domain: etree._Element, assignment: Assignment) -> None:
-    """Remove the settings for memory in a file, which a claim makes or another one has made."""
-    for backing in domain.findall("memoryBacking"):
-        if assignment.file_backed or backing.find("source[@type='file']") is not None:
-            for tag in FILE:
-                for element in backing.findall(tag):
-                    backing.remove(element)
+def plugs_in(domain: etree._Element, vcpus: int) -> bool:
+    """Return whether a document's ``<vcpus>`` plugs in this number of vCPUs and no others. Such a
+    list keeps the order in which a running guest got them."""
+    listed = {(vcpu.get("id"), vcpu.get("enabled")) for vcpu in domain.iterfind("vcpus/vcpu")}
+    return listed == {(str(number), "yes") for number in range(vcpus)}
 
 
 def _vcpus(assignment: Assignment) -> Iterator[tuple[int, CellAssignment]]:

@@ -219,7 +219,7 @@ def test_conflicting_elements_of_the_caller_are_replaced():
     SCHEMA.assertValid(domain)
     assert dict(domain.find("vcpu").attrib) == {"placement": "static", "cpuset": "0-3,16-19"}
     assert domain.findtext("vcpu") == "4"
-    assert [child.tag for child in domain.find("cputune")] == ["shares", "iothreadpin"]
+    assert [child.tag for child in domain.find("cputune")] == ["shares"]
     assert domain.find("numatune") is None
     assert [child.tag for child in domain.find("memoryBacking")] == ["access"]
     assert domain.find("cpu").get("mode") == "host-passthrough"
