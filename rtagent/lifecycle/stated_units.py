@@ -50,6 +50,7 @@ def completed_device(state: NodeState, stated: AssignedDevice) -> AssignedDevice
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
+        net_name=device.net_name,
         provider=provider_of_device(state, stated.address),
     )
 

@@ -224,6 +224,7 @@ def _assigned_device(
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
+        net_name=device.net_name,
         provider=provider,
     )
 

@@ -115,6 +115,7 @@ def _assigned(
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
+        net_name=device.net_name,
         provider=provider_of_device(state, device.address),
     )
 

@@ -90,6 +90,7 @@ class AgentAPI:
     * 1.6 - ``shut_off`` in the arguments of `adopt_domain` and `test_adoption`.
     * 1.7 - The method `update_forced_down`, which schedulers cast.
     * 1.8 - The method `instance_claims`.
+    * 1.9 - ``net_name`` of a device in claims.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from rtagent.rpc.node_endpoint import NodeEndpoint
 from rtagent.rpc.read_endpoint import ReadEndpoint
 
 TOPIC = topics.AGENT
-VERSION = "1.8"
+VERSION = "1.9"
 
 #: In the order in which the reference lists their methods.
 GROUPS = (
