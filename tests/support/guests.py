@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from rtagent.errors import InvalidFlavor
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment
-from rtagent.model.claim import BUILD
+from rtagent.model.claim import BUILD, Replacement
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import MemEncryption
@@ -34,6 +34,7 @@ class Granted:
     kind: str = BUILD
     node_uuid: str = NODE.uuid
     pci: tuple[AssignedDevice, ...] = ()
+    pci_replaced: Mapping[str, Replacement] = field(default_factory=dict)
     resources: tuple[AssignedResource, ...] = ()
     mem_encryption: MemEncryption | None = None
 

@@ -46,6 +46,11 @@ class Given(Value, frozen=True, kw_only=True):
     interfaces: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them: no two kinds of names are alike."""
+        return self.addresses.union(self.mdevs, self.vdpas, self.interfaces, self.namespaces)
+
     def on_host(self, host: HostFacts) -> frozenset[str]:
         """Return the addresses of the PCI devices on a host."""
         named = (
@@ -80,10 +85,21 @@ def readable_devices(domain: etree._Element, unread: Unread) -> Given:
 
 
 def element_devices(element: etree._Element) -> Given:
-    """Return the host devices that a child of ``<devices>`` assigns, a disk without the chain of
-    its images. :raises BadDocument: it is unknown which.
+    """Return the host devices that a child of ``<devices>`` assigns: a disk also those of the chain
+    of its images. :raises BadDocument: it is unknown which.
     """
-    return _given([_named(element)] if _key(element) in _READERS else [])
+    return _given(map(_named, _parts(element)))
+
+
+def pci_sources(domain: etree._Element) -> Iterator[tuple[etree._Element, str]]:
+    """Yield the source addresses of the PCI devices that a domain document assigns: the element,
+    and the address. :raises BadDocument: one is invalid.
+    """
+    for element in _elements(domain):
+        field, name = _named(element)
+        source = element.find("source/address")
+        if field == "addresses" and name is not None and source is not None:
+            yield source, name
 
 
 def assigns(element: etree._Element) -> bool:
@@ -113,11 +129,17 @@ def _elements(domain: etree._Element) -> Iterator[etree._Element]:
     """Yield the elements that may assign a host device."""
     for devices in domain.iterchildren("devices"):
         for child in devices.iterchildren(*_TAGS):
-            for element in child.iter(*_STORAGE) if child.tag == "disk" else (child,):
-                if _key(element) in _READERS:
-                    yield element
+            yield from _parts(child)
     for firmware in domain.iterchildren("os"):
-        yield from (each for each in firmware.iterchildren("nvram") if _key(each) in _READERS)
+        for nvram in firmware.iterchildren("nvram"):
+            yield from _parts(nvram)
+
+
+def _parts(element: etree._Element) -> Iterator[etree._Element]:
+    """Yield an element, and those of the chain of a disk's images, if they may assign a device."""
+    for part in element.iter(*_STORAGE) if element.tag == "disk" else (element,):
+        if _key(part) in _READERS:
+            yield part
 
 
 def _key(element: etree._Element) -> tuple[str, str]:

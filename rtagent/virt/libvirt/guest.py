@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from lxml import etree
 
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.assignment import Assignment
-from rtagent.model.claim import ATTACH
+from rtagent.model.claim import ATTACH, Replacement
 from rtagent.model.cpuset import format_cpu_spec
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor
@@ -22,6 +22,7 @@ from rtagent.virt.libvirt.guest_devices import (
     device_elements,
     mdev_document,
     mdev_elements,
+    move_devices,
     near,
     put_devices,
 )
@@ -68,6 +69,9 @@ class Granted(Protocol):
 
     @property
     def pci(self) -> Sequence[AssignedDevice]: ...
+
+    @property
+    def pci_replaced(self) -> Mapping[str, Replacement]: ...
 
     @property
     def mem_encryption(self) -> MemEncryption | None: ...
@@ -177,9 +181,11 @@ def apply(domain_xml: str | bytes, claim: Granted, attached: Iterable[Granted] =
     place_memory(domain, assignment.cells)
     _put_security(domain, claim)
     every = (claim, *attached)
-    put_devices(domain, (each for one in every for each in devices(one)))
     given = [device for one in every for device in one.pci]
-    put_buses(domain, assignment, list(near(domain, given)))
+    own = frozenset(device.address for device in given)
+    move_devices(domain, claim.pci_replaced.values(), own)
+    put_devices(domain, (each for one in every for each in devices(one)), given)
+    put_buses(domain, assignment, tuple(near(domain, given)))
     etree.indent(domain)
     return etree.tostring(domain, encoding="unicode")
 

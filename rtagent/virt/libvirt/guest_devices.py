@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.address import LIMITS, parse_address
 from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.claim import Replacement
 from rtagent.model.device import SRIOV_VF, VDPA, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.pci.requests import NEUTRON_PORT
-from rtagent.virt.libvirt.given_devices import Given, assigns, element_devices
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.given_devices import element_devices, pci_sources
 from rtagent.virt.libvirt.guest_buses import Near
+from rtagent.virt.libvirt.guest_memory import replace_child
+
+_Form = tuple[str, str | None]
+#: Tag and type of the children of ``<devices>`` with PCI devices that are passed through: those for
+#: which libvirt can bind the device to a driver and back, and all.
+_MANAGED = frozenset({("hostdev", "pci"), ("interface", "hostdev")})
+_PASSED_THROUGH = _MANAGED | {("interface", "vdpa")}
+#: Of disks that are a host device, and not an image.
+_NVME = ("disk", "nvme")
+_DISKS = frozenset({_NVME, ("disk", "vhostvdpa")})
+#: Of devices in whose place the guest gets another one of the claim.
+_REPLACED = frozenset({("hostdev", "mdev"), ("memory", None)})
 
 
 def device_elements(devices: Iterable[AssignedDevice]) -> tuple[etree._Element, ...]:
@@ -51,59 +65,111 @@ def mdev_document(node_uuid: str, unit: AssignedResource) -> etree._Element:
     return document
 
 
-def put_devices(domain: etree._Element, elements: Iterable[etree._Element]) -> None:
-    """Make a domain document assign these devices, and no other devices of their types.
+def move_devices(
+    domain: etree._Element, replaced: Iterable[Replacement], own: Container[str]
+) -> None:
+    """Put the addresses after a move into the document of a guest before it. All else stays, so the
+    guest sees each PCI device where it saw the one that it replaces.
 
-    An element that assigns one of them already keeps its other content (an interface's MAC
-    address, for instance), and disks on an NVMe controller or a vDPA device stay disks. A macvtap
-    interface stays: it names an interface, and a claim has addresses. Adding the same devices again
-    changes nothing.
+    :param own: addresses of the guest's devices. A document of these alone is of a guest after it.
+    :raises BadDocument: an address is invalid.
     """
-    wanted = {element_devices(element): element for element in elements}
+    after: dict[str, str] = {}
+    for each in replaced:
+        gone = (address for address in each.before if address not in each.after)
+        new = (address for address in each.after if address not in each.before)
+        after.update(zip(gone, new, strict=False))
+    sources = list(pci_sources(domain))
+    if any(address in after and address not in own for _, address in sources):
+        for element, address in sources:
+            element.attrib.update(_attributes(after.get(address, address)))
+
+
+def put_devices(
+    domain: etree._Element,
+    elements: Iterable[etree._Element],
+    devices: Iterable[AssignedDevice] = (),
+) -> None:
+    """Make a domain document assign these devices, and no others.
+
+    An element that assigns one of them already stays, with its other content (an interface's MAC
+    address, for instance) and in its form: a disk on an NVMe controller, a macvtap interface.
+    Adding the same devices again changes nothing.
+
+    :param elements: a child of ``<devices>`` for each. :param devices: the PCI devices among them.
+    :raises BadDocument: a name is invalid, or an image of a disk is on another device.
+    """
+    aliases = _aliases(devices)
+    wanted = {name: each for each in elements for name in _names(each, aliases)}
     parent = domain.find("devices")
     if parent is None:
         if not wanted:
             return
         parent = etree.SubElement(domain, "devices")
-    present = set[Given]()
-    for element in [each for each in parent if assigns(each)]:
-        given = element_devices(element)
-        same = wanted.get(given)
-        if given.interfaces:
-            continue
-        if same is None or element.tag not in (same.tag, "disk"):
+    present, others = set[str](), list[etree._Element]()
+    for element in parent:
+        names = _names(element, aliases)
+        if names <= wanted.keys() - present:
+            for name in names:
+                _renew(element, wanted[name])
+            present |= names
+        else:
+            others.append(element)
+    missing = [element for name, element in wanted.items() if name not in present]
+    for element in others:
+        form = _form(element)
+        new = next((each for each in missing if _form(each) == form), None)
+        if new is not None and form in _REPLACED:
+            missing.remove(new)
+            _renew(element, new)
+        elif element.tag != "disk" or form in _DISKS:
             parent.remove(element)
-            continue
-        present.add(given)
-        if element.tag == same.tag:
-            _update(element, same)
-    parent.extend(element for given, element in wanted.items() if given not in present)
+        else:
+            where = ", ".join(sorted(names))
+            raise BadDocument(f"a disk has images on {where}, which the claim does not have for it")
+    parent.extend(missing)
 
 
-def near(domain: etree._Element, devices: Iterable[AssignedDevice]) -> Iterator[Near]:
-    """Yield the elements that assign these devices, with the host cell of each that has one."""
-    cells = {
-        (element.tag, element_devices(element)): device.numa_node
-        for device in devices
-        for element in device_elements([device])
-    }
+def near(domain: etree._Element, devices: Sequence[AssignedDevice]) -> Iterator[Near]:
+    """Yield the elements that pass devices through, with the host cell of each that has one."""
+    aliases = _aliases(devices)
+    cells = {device.address: device.numa_node for device in devices}
     for element in domain.iterfind("devices/*"):
-        cell = cells.get((element.tag, element_devices(element))) if assigns(element) else None
-        if cell is not None:
-            yield element, cell
+        for name in _names(element, aliases) if _form(element) in _PASSED_THROUGH else ():
+            cell = cells.get(name)
+            if cell is not None:
+                yield element, cell
 
 
-def _update(element: etree._Element, wanted: etree._Element) -> None:
-    """Replace what the claim determines of a device that the document assigns already."""
-    if "managed" in wanted.attrib:
-        element.set("managed", wanted.attrib["managed"])
-    if element.tag != "memory":
+def _form(element: etree._Element) -> _Form:
+    return str(element.tag), element.get("type")
+
+
+def _aliases(devices: Iterable[AssignedDevice]) -> dict[str, str]:
+    """Return the addresses of devices by their other names."""
+    names = ((name, each.address) for each in devices for name in (each.vdpa_dev, each.net_name))
+    return {name: address for name, address in names if name is not None}
+
+
+def _names(element: etree._Element, aliases: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the devices that an element assigns, the addresses of PCI devices."""
+    return frozenset(aliases.get(name, name) for name in element_devices(element).names)
+
+
+def _renew(element: etree._Element, new: etree._Element) -> None:
+    """Replace what the claim determines of a device in a document."""
+    form, source = _form(element), element.find("source")
+    carrier = element if form in _MANAGED else source if form == _NVME else None
+    if carrier is not None and "managed" in new.attrib:
+        carrier.set("managed", new.attrib["managed"])
+    if form not in _REPLACED or source is None:
         return
+    if element.get("model") != new.get("model"):  # a namespace as virtio-pmem
+        replace_child(source, "path", new.find("source/path"))
+        return
+    element.attrib.update(new.attrib)
     for tag in ("source", "target"):
-        old, new = element.find(tag), wanted.find(tag)
-        if old is not None and new is not None:
-            element.replace(old, new)
-    element.attrib.update(wanted.attrib)
+        replace_child(element, tag, new.find(tag))
 
 
 def _element(device: AssignedDevice) -> etree._Element:

@@ -78,15 +78,15 @@ def place_memory(domain: etree._Element, cells: Sequence[CellAssignment]) -> Non
         own = cells if node is None else cells[number : number + 1]
         hosts = format_cpu_spec(cell.id for cell in own)
         sizes = {cell.pagesize if cell.hugepages else None for cell in own} - {None}
-        _replace(source, "nodemask", E.nodemask(hosts) if hosts else None)
-        _replace(
+        replace_child(source, "nodemask", E.nodemask(hosts) if hosts else None)
+        replace_child(
             source, "pagesize", E.pagesize(str(*sizes), unit="KiB") if len(sizes) == 1 else None
         )
         if not len(source):
             device.remove(source)
 
 
-def _replace(parent: etree._Element, tag: str, new: etree._Element | None) -> None:
+def replace_child(parent: etree._Element, tag: str, new: etree._Element | None) -> None:
     """Replace a child, if there is one; None: remove it."""
     old = parent.find(tag)
     if old is not None and new is not None:

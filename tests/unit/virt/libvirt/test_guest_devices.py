@@ -6,14 +6,16 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.model.assigned_resources import AssignedResource
+from rtagent.model.claim import Replacement
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, AssignedDevice
 from rtagent.pci.mdev import mdev_uuid
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.given_devices import Given, given_devices
+from rtagent.virt.libvirt.given_devices import Given, element_devices, given_devices
 from rtagent.virt.libvirt.guest_devices import (
     device_elements,
     mdev_document,
     mdev_elements,
+    move_devices,
     put_devices,
 )
 from rtagent.virt.simulate import domain_xml
@@ -158,6 +160,108 @@ def test_a_document_assigns_exactly_the_claims_devices():
     put_devices(document, [])
     assert given_devices(document) == Given()
     assert len(document.find("devices")) == 2
+
+
+NVME = replace(GPU, address="0000:60:00.0", managed=False)
+MACVTAP = replace(OF_A_PORT, net_name="ens1f0v3")
+AT = "<address domain='0' bus='96' slot='0' function='0'/>"
+ON_NVME = f"<source type='pci' managed='yes' namespace='1'>{AT}</source>"
+NVME_DISK = f"<disk type='nvme'>{ON_NVME}<target dev='vda'/></disk>"
+LAYERS = f"""<disk type='file'><source file='/top'/><backingStore type='nvme'>
+    <format type='raw'/>{ON_NVME}</backingStore><target dev='vda'/></disk>"""
+#: Elements that assign a device in another form than a claim does.
+FORMS = [
+    (NVME, NVME_DISK),
+    (
+        NVME,
+        f"<hostdev mode='subsystem' type='pci'><source>{AT}</source><alias name='a'/></hostdev>",
+    ),
+    (VDPA_DEVICE, "<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-0'/></disk>"),
+    (MACVTAP, "<interface type='direct'><source dev='ens1f0v3' mode='passthrough'/></interface>"),
+    (
+        MACVTAP,
+        "<hostdev mode='capabilities' type='net'><source><interface>ens1f0v3</interface></source>"
+        "</hostdev>",
+    ),
+]
+
+
+@pytest.mark.parametrize(("device", "text"), [*FORMS, (NVME, LAYERS)])
+def test_a_device_of_the_claim_keeps_its_form(device, text):
+    document = domain(etree.fromstring(text))
+    for _ in range(2):
+        put_devices(document, device_elements([device]), [device])
+        (element,) = document.find("devices")
+        before = etree.fromstring(text)
+        assert (element.tag, element.get("type")) == (before.tag, before.get("type"))
+        assert [child.tag for child in element] == [child.tag for child in before]
+
+
+def test_a_disk_on_an_unmanaged_controller_is_unmanaged():
+    document = domain(etree.fromstring(NVME_DISK))
+    put_devices(document, device_elements([NVME]), [NVME])
+    assert document.find("devices/disk/source").get("managed") == "no"
+
+
+@pytest.mark.parametrize("text", [text for _, text in FORMS])
+def test_a_device_of_no_claim_is_removed_in_any_form(text):
+    document = domain(etree.fromstring(text))
+    put_devices(document, device_elements([GPU]), [GPU])
+    assert [each.get("type") for each in document.find("devices")] == ["pci"]
+    assert given_devices(document).addresses == {GPU_0}
+
+
+def test_a_disk_with_an_image_on_a_device_of_no_claim_is_refused():
+    with pytest.raises(BadDocument, match=r"a disk has images on 0000:60:00\.0, which the claim"):
+        put_devices(domain(etree.fromstring(LAYERS)), [])
+
+
+def test_interfaces_that_share_a_device_of_the_host_stay():
+    for mode in ("bridge", "vepa", "private"):
+        text = f"<interface type='direct'><source dev='eth0' mode='{mode}'/></interface>"
+        document = domain(etree.fromstring(text))
+        put_devices(document, [])
+        assert len(document.find("devices")) == 1
+
+
+def test_a_mediated_device_is_one_however_its_uuid_is_written():
+    document = domain(*mdev_elements(NODE.uuid, [UNIT]))
+    address = document.find("devices/hostdev/source/address")
+    address.set("uuid", address.get("uuid").replace("-", "").upper())
+    put_devices(document, mdev_elements(NODE.uuid, [UNIT]))
+    assert len(document.find("devices")) == 1
+
+
+def test_another_mediated_device_takes_the_place_of_one():
+    document = domain(*mdev_elements(NODE.uuid, [UNIT]))
+    (element,) = document.find("devices")
+    element.append(etree.fromstring("<address type='pci' slot='7'/>"))
+    put_devices(document, mdev_elements(uid(9), [UNIT]))
+    assert given_devices(document).mdevs == {mdev_uuid(uid(9), UNIT.identifier)}
+    assert element.find("address").get("slot") == "7"
+
+
+# Before and after a move, by purpose; an address is one of different devices on different hosts.
+MOVED = (
+    Replacement(before=(GPU_0, GPU_1), after=(PF_0, GPU_1)),
+    Replacement(before=(vf(3),), after=(GPU_0,)),
+)
+
+
+def test_devices_of_a_move_take_the_places_of_those_before_it():
+    before = [GPU, replace(GPU, address=GPU_1), OF_A_PORT]
+    after = [replace(GPU, address=address) for address in (PF_0, GPU_1, GPU_0)]
+    document = domain(*device_elements(before))
+    places = list(document.find("devices"))
+    for _ in range(2):
+        move_devices(document, MOVED, {PF_0, GPU_1, GPU_0})
+        put_devices(document, device_elements(after), after)
+        assert list(document.find("devices")) == places
+        assert [element_devices(each).addresses for each in places] == [
+            {PF_0},
+            {GPU_1},
+            {GPU_0},
+        ]
 
 
 def test_devices_are_added_to_a_document_without_any():

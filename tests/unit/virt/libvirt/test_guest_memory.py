@@ -74,6 +74,20 @@ def test_the_size_and_the_place_of_a_namespace_follow_the_claim():
     assert device.find("alias").get("name") == "ua-mine"
 
 
+def test_a_namespace_of_the_claim_may_be_virtio_pmem_and_takes_the_place_of_another():
+    own = """<memory model='virtio-pmem' access='shared'><source><path>/dev/dax7.0</path></source>
+             <target><size unit='MiB'>4096</size></target>
+             <address type='pci' domain='0' bus='0' slot='5' function='0'/></memory>"""
+    plain = plain_domain().replace("</devices>", f"{own}</devices>")
+    claim = with_namespaces(granted(), 4096)
+    once = applied(claim, plain)
+    assert applied(claim, once) == once
+    (device,) = etree.fromstring(once).findall("devices/memory")
+    assert (device.get("model"), device.findtext("source/path")) == ("virtio-pmem", "/dev/dax0.0")
+    assert device.find("target/label") is None
+    assert device.find("address").get("slot") == "5"
+
+
 def test_an_nvdimm_in_a_file_is_the_callers():
     own = """<memory model='nvdimm'><source><path>/images/nvdimm</path></source>
              <target><size unit='MiB'>64</size><node>0</node></target></memory>"""
