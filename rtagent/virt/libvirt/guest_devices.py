@@ -82,7 +82,7 @@ def move_devices(
     sources = list(pci_sources(domain))
     if any(address in after and address not in own for _, address in sources):
         for element, address in sources:
-            element.attrib.update(_attributes(after.get(address, address)))
+            element.attrib.update(dict(_attributes(after.get(address, address))))
 
 
 def put_devices(
