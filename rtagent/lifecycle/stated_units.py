@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.model.adopt_request import AdoptRequest
@@ -50,7 +51,7 @@ def completed_device(state: NodeState, stated: AssignedDevice) -> AssignedDevice
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
-        net_name=device.net_name,
+        net_name=device.net_name or UNSET,
         provider=provider_of_device(state, stated.address),
     )
 

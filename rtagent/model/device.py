@@ -174,7 +174,7 @@ class AssignedDevice(Value, frozen=True, kw_only=True):
     parent_addr: str | None = None
     managed: bool = True
     vdpa_dev: str | None = None
-    net_name: str | None = None
+    net_name: str | UnsetType = UNSET
     provider: str | None = None
 
     @property

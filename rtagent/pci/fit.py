@@ -10,6 +10,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from msgspec import UNSET
+
 from rtagent.model.base import Value
 from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.device import AssignedDevice, PciDevice
@@ -224,7 +226,7 @@ def _assigned_device(
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
-        net_name=device.net_name,
+        net_name=device.net_name or UNSET,
         provider=provider,
     )
 

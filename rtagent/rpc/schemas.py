@@ -30,11 +30,14 @@ def arguments(method: Method) -> Schema:
 @functools.cache
 def reply(method: Method) -> Schema:
     """The schema of a method's reply. A reply has every field, including those with
-    default values.
+    default values, except those that are UNSET.
     """
     schema = _schema(method.reply, f"{method.name} reply")
     for definition in schema.get("$defs", {}).values():
-        definition["required"] = list(definition["properties"])
+        required, properties = definition.get("required", ()), definition["properties"].items()
+        definition["required"] = [
+            n for n, field in properties if n in required or "default" in field
+        ]
     return schema
 
 

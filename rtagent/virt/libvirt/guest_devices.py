@@ -148,7 +148,7 @@ def _form(element: etree._Element) -> _Form:
 def _aliases(devices: Iterable[AssignedDevice]) -> dict[str, str]:
     """Return the addresses of devices by their other names."""
     names = ((name, each.address) for each in devices for name in (each.vdpa_dev, each.net_name))
-    return {name: address for name, address in names if name is not None}
+    return {name: address for name, address in names if isinstance(name, str)}
 
 
 def _names(element: etree._Element, aliases: Mapping[str, str]) -> frozenset[str]:
