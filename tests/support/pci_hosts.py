@@ -53,6 +53,7 @@ def nic(pf: str = PF_0, vfs: int = 4, numa_node: int | None = 0) -> Iterator[Dev
             address=vf(number, pf),
             dev_type=SRIOV_VF,
             parent_addr=pf,
+            net_name=f"p{pf[5:7]}v{number}",
             parent_ifname=f"p{pf[5:7]}",
             numa_node=numa_node,
             **VF_IDS,

@@ -1,6 +1,7 @@
 """Which devices a claim gets, and why it is refused."""
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.model.decision import ReasonCode
@@ -45,6 +46,7 @@ def test_fit_returns_all_requested_devices():
     assert [d.request_id for d in result.devices] == ["gpu", "gpu", "vf", "vf#2", "vf#2"]
     first = result.devices[2]
     assert (first.dev_type, first.parent_addr, first.alias_name) == ("type-VF", PF_0, "vf")
+    assert [d.net_name for d in result.devices] == [UNSET, UNSET, "p20v0", "p20v1", "p20v2"]
     assert addresses(device_fit(HOST, ()).fit()) == []
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.errors import ClaimConflict, DomainNotAdoptable, NodeNotReady
@@ -189,9 +190,11 @@ def test_devices_are_those_of_the_domain_for_the_alias_of_its_flavor():
         ),
     ],
 )  # fmt: skip
-def test_devices_of_other_elements_are_adopted(element: str, address: str, source: str):
+def test_devices_of_other_elements_are_adopted_and_kept(element: str, address: str, source: str):
     _, claim = adopted(read(devices=element, interfaces={"p20v1": vf(1)}))
     assert [(each.address, each.source) for each in claim.pci] == [(address, source)]
+    document = etree.fromstring(guest.apply(domain_document(UUID, devices=element), claim))
+    assert [each.tag for each in document.find("devices")] == [etree.fromstring(element).tag]
 
 
 DEFAULT = "<memoryBacking><hugepages/></memoryBacking>"
