@@ -35,6 +35,25 @@ def test_an_inflated_balloon_does_not_reduce_memory():
 
 
 @pytest.mark.parametrize(
+    ("model", "source", "expected"),
+    [
+        ("dimm", "", 512),
+        ("virtio-mem", "", 512),
+        ("nvdimm", "<path>/dev/dax0.0</path>", 384),
+        ("virtio-pmem", "<path>/images/pmem</path>", 384),
+        ("sgx-epc", "<nodemask>0</nodemask>", 384),
+    ],
+)
+def test_memory_devices_that_have_no_memory_of_the_host_do_not_count(model, source, expected):
+    device = (
+        f"<memory model='{model}'><source>{source}</source>"
+        "<target><size unit='MiB'>128</size></target></memory>"
+    )
+    facts = parse_domain(document(devices=device))
+    assert (facts.memory_mb, facts.excluded_kib) == (expected, (512 - expected) * 1024)
+
+
+@pytest.mark.parametrize(
     ("vcpu", "expected"),
     [
         ("<vcpu placement='static'>4</vcpu>", 4),
