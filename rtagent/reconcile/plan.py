@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.domain_usage import EVERY_KIND, DomainUsage
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
@@ -79,7 +79,7 @@ def _to_compare(
 def _note_agreement(base: NodeState, seen: Observation, owner: str, agreement: Agreement) -> None:
     """Note an owner without a step, if that followed from its claims and its domain alone."""
     claims, domain = base.claims_of(owner), seen.domains.get(owner)
-    if domain is None or domain.domain_usage() is None or domain.occupancy.mdevs:
+    if domain is None or not domain.readable or domain.occupancy.mdevs:
         return
     if owner not in base.domain_usages and all(_is_present(claim, domain) for claim in claims):
         agreement.add(owner, claims, domain)
@@ -142,10 +142,10 @@ def _transitions(
 ) -> Iterator[ClaimTransition]:
     """Transitions of an owner's claims.
 
-    Nothing is concluded from absence unless the observation is complete, nor from a domain that
-    could not be read.
+    Nothing is concluded from absence unless the observation is complete, nor from a domain of which
+    something is unknown.
     """
-    readable = complete if domain is None else domain.domain_usage() is not None
+    readable = complete if domain is None else domain.readable
     for claim in claims:
         found: Iterable[ClaimTransition] = ()
         if claim.uuid in taken and readable:
@@ -196,11 +196,17 @@ def _on_absence(claim: Claim, domain: Domain | None, lapsed: bool) -> Iterator[C
 def _usage_to_record(
     domain: Domain, claims: Sequence[Claim], recorded: DomainUsage | None
 ) -> DomainUsage | None:
-    """The usage of a domain that its owner's claims do not account for; None: they do. What was
-    recorded of a domain that could not be read stays."""
+    """The usage of a domain that its owner's claims do not account for; None: they do.
+
+    What was recorded stays in place of what is unknown now. Claims account for a domain of which
+    nothing can be read, but an element that cannot be read may be something that they do not have.
+    """
     usage = domain.domain_usage()
-    if usage is None:
+    if usage is None or (claims and usage.occupancy.unknown >= EVERY_KIND):
         return recorded
+    usage = usage.completed(recorded)
+    if usage.active and usage.occupancy.unknown:
+        return usage
     attached = attached_claims(claims)
     agrees = any(_agrees(claim, usage, attached) for claim in main_claims(claims))
     return None if agrees else usage

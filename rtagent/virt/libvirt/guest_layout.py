@@ -31,7 +31,8 @@ def parse_layout(document: str, uuid: str, name: str, active: bool, host: HostFa
     """Return the layout of a domain. A document that is invalid makes one with a `problem`."""
     facts = parse_domain(document)
     if facts.problems:
-        return unreadable(uuid, name, active, facts.problems[0])
+        problem = f"it is unknown what it uses: {facts.problems[0]}"
+        return unreadable(uuid, name, active, problem)
     try:
         return _layout(parse(document), facts, uuid, name, active, host)
     except BadDocument as error:
