@@ -15,7 +15,7 @@ from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
 from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
-from rtagent.virt.libvirt.given_devices import element_devices
+from rtagent.virt.libvirt.given_devices import Given, element_devices
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.server_metadata import server_metadata
 from rtagent.virt.libvirt.unread import Unread
@@ -64,7 +64,9 @@ def _layout(
             memory_mb=facts.memory_mb,
             occupancy=replace(occupancy, mdev_parents=parents),
         ),
-        problem=_problem(domain, facts.vcpus) or _memory_problem(memory, host),
+        problem=_problem(domain, facts.vcpus)
+        or _memory_problem(memory, host)
+        or _device_problem(facts.confinement.given, host),
         pins=_confined(_pins(domain, facts.vcpus), host.online),
         emulator=_confined({0: _emulator(domain)}, host.online).get(0, frozenset()),
         cells=tuple(_cells(domain, facts, memory.cells, host)),
@@ -101,6 +103,11 @@ def _memory_problem(memory: GuestMemory, host: HostFacts) -> str:
     if any(len(cell.large_pages(host)) != 1 for cell in defaults):
         return "its <hugepages> has no <page size=...>: name the size of its pages"
     return ""
+
+
+def _device_problem(given: Given, host: HostFacts) -> str:
+    missing = given.missing(host)
+    return f"it is unknown what it uses: no device of the host has {missing[0]}" if missing else ""
 
 
 def _pins(domain: etree._Element, vcpus: int) -> dict[int, frozenset[int]]:

@@ -292,6 +292,11 @@ def test_the_history_begins_with_the_adoption():
              "<target><size unit='MiB'>512</size></target></memory></devices>"],
             "a memory device is plugged in",
         ),
+        (
+            ["<devices><interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+             "</devices>"],
+            "no device of the host has /dev/vhost-vdpa-0",
+        ),
     ],
 )  # fmt: skip
 def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(parts, reason):
