@@ -17,6 +17,7 @@ from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.given_devices import Given, element_devices
 from rtagent.virt.libvirt.host_facts import HostFacts
+from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.server_metadata import server_metadata
 from rtagent.virt.libvirt.unread import Unread
 
@@ -88,6 +89,9 @@ def _problem(domain: etree._Element, vcpus: int) -> str:
         return f"{vcpus} of its {vcpu.text} vCPUs are plugged in, and a claim has all of them"
     if len({each.get("priority") for each in _schedulers(domain)}) > 1:
         return "its realtime vCPUs have different priorities"
+    security = domain.find("launchSecurity")
+    if security is not None and encryption_model(domain) is None:
+        return f"its memory is encrypted by {security.get('type')}, which no claim has"
     topology = domain.find("cpu/topology")
     levels = ("dies", "clusters")
     if topology is not None and any(topology.get(each, "1") != "1" for each in levels):

@@ -288,6 +288,10 @@ def test_the_history_begins_with_the_adoption():
         ([metadata(extra_specs={"hw:cpu_policy": "bogus"})], "its flavor: hw:cpu_policy=bogus"),
         (["<numatune><memory nodeset='x'/></numatune>"], "<memory nodeset>"),
         (
+            ["<launchSecurity type='sev-snp'><policy>0x30000</policy></launchSecurity>"],
+            "its memory is encrypted by sev-snp, which no claim has",
+        ),
+        (
             ["<devices><memory model='dimm'><source><nodemask>0</nodemask></source>"
              "<target><size unit='MiB'>512</size></target></memory></devices>"],
             "a memory device is plugged in",
