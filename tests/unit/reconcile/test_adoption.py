@@ -307,6 +307,12 @@ def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(parts, reas
     assert reason in refused(read(*parts))
 
 
+def test_memory_that_is_bound_to_several_cells_of_more_is_a_reason():
+    cells = (*TOPOLOGY.cells, replace(TOPOLOGY.cells[0], id=2))
+    bound = read("<numatune><memory nodeset='0-1'/></numatune>", cells=cells)
+    assert "bound to several host cells" in refused(bound)
+
+
 def test_a_cpu_that_guests_may_not_use_is_named():
     found = read("<vcpu cpuset='3'>1</vcpu>", vcpus=1)
     before = with_orphans(host(numa=replace(PINNING, cpu_dedicated_set=frozenset({2}))), found)

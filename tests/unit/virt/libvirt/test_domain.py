@@ -23,6 +23,9 @@ def document(memory="<memory unit='KiB'>524288</memory>", vcpu="<vcpu>2</vcpu>",
         ("<memory unit='MB'>1</memory>", 1),
         ("<memory unit='GB'>2</memory>", 1908),
         ("<memory> 1024 </memory>", 1),
+        ("<memory unit='mib'>3</memory>", 3),
+        ("<memory unit='BYTE'>1048576</memory>", 1),
+        ("<cpu><numa><cell memory='2' unit='MiB'/><cell memory='1024'/></numa></cpu>", 3),
     ],
 )
 def test_memory_is_in_mb_rounded_up(memory, expected):
