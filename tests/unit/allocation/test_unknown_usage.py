@@ -16,7 +16,7 @@ from rtagent.scheduler.report import description_of, digest_of, instances_of, re
 from rtagent.scheduler.report_documents import report_document, report_from
 from tests.support.device_states import PMEM, VGPU_TYPE, attaching, built, device_host, policy
 from tests.support.encrypted_guests import SEV
-from tests.support.hosts import NOON, PINNED, call, request, uid
+from tests.support.hosts import NOON, PINNED, TOPOLOGY, call, request, uid
 from tests.support.pci_hosts import GPU_0, gpu, record
 from tests.support.random_nodes import GPUS
 
@@ -40,7 +40,7 @@ CLAIMS = [
 HOST = device_host(
     record([gpu(GPU_0, 0), GPUS[0]]), pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,))
 )
-HOST = replace(HOST, topology=replace(HOST.topology, mem_encryption=(SEV,)))
+HOST = replace(HOST, topology=replace(TOPOLOGY, mem_encryption=(SEV,)))
 
 
 def unknown(state, *kinds, owner=OTHER, active=True):
