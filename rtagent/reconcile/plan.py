@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
-from rtagent.model.domain_usage import EVERY_KIND, DomainUsage
+from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, HostResource
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.owners import main_claims
 from rtagent.model.reboot import Reboot
+from rtagent.pci.assigned_resources import mdev_names
 from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.devices import device_steps, resource_steps, touched_devices
 from rtagent.reconcile.drift import attached_claims, differences
@@ -104,7 +105,7 @@ def _owner_step(
 ) -> Step | None:
     """The transitions of an owner's claims, and the change of its domain's recorded usage."""
     claims = base.claims_of(owner)
-    domain = _with_parent_devices(seen.domains.get(owner), seen)
+    domain = _with_parent_devices(base, seen.domains.get(owner), seen)
     transitions = tuple(_transitions(claims, domain, seen.complete, lapsed, taken, reboot))
     ended = {transition.claim_uuid for transition in transitions if transition.verb in ENDINGS}
     remaining = tuple(claim for claim in claims if claim.uuid not in ended)
@@ -123,13 +124,22 @@ def _owner_step(
     )
 
 
-def _with_parent_devices(domain: Domain | None, seen: Observation) -> Domain | None:
-    """The domain with the parent devices of its mediated devices, which its own document lacks."""
+def _with_parent_devices(
+    base: NodeState, domain: Domain | None, seen: Observation
+) -> Domain | None:
+    """The domain with the parent devices of its mediated devices, which its own document lacks.
+
+    The parent device of one that the host does not list, and that is in no inventory, is unknown.
+    """
     if domain is None or not domain.occupancy.mdevs:
         return domain
-    used = domain.occupancy.mdevs
-    parents = frozenset(mdev.parent_addr for mdev in seen.mdevs if mdev.uuid in used)
-    return replace(domain, occupancy=replace(domain.occupancy, mdev_parents=parents))
+    occupancy = domain.occupancy
+    listed = {mdev.uuid: mdev.parent_addr for mdev in seen.mdevs if mdev.uuid in occupancy.mdevs}
+    unknown, unlisted = occupancy.unknown, occupancy.mdevs - listed.keys()
+    if unlisted and unlisted - mdev_names(base).keys():
+        unknown |= {HostResource.DEVICES}
+    parents = frozenset(listed.values())
+    return replace(domain, occupancy=replace(occupancy, mdev_parents=parents, unknown=unknown))
 
 
 def _transitions(

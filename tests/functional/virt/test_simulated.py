@@ -156,6 +156,25 @@ def test_domains_with_their_pins(connect, file):
     assert seen.domains[plain].occupancy == seen.domains[defined].occupancy == Occupancy()
 
 
+def test_a_device_that_no_host_offers_hides_nothing_of_its_domain(connect, file):
+    uuid, places = str(uuid4()), (("0x10000", "0xe1"), ("0x0000", "0x20"))
+    devices = "".join(
+        "<hostdev mode='subsystem' type='pci'><source>"
+        f"<address domain='{domain}' bus='{bus}' slot='0x02' function='0x0'/></source></hostdev>"
+        for domain, bus in places
+    )
+    with edit(file) as world:
+        document = domain_xml(uuid, vcpus=2, memory_mb=512).replace("<vcpu>", "<vcpu cpuset='4-5'>")
+        world.add_domain(document.replace("</domain>", f"<devices>{devices}</devices></domain>"))
+
+    seen = connect(host_uri(file)).observe()
+
+    assert (seen.complete, seen.problems) == (True, ())
+    assert seen.domains[uuid].domain_usage().occupancy == Occupancy(
+        pcpus=frozenset({4, 5}), devices=frozenset({"0000:20:02.0"})
+    )
+
+
 def test_domains_with_their_sizes(connect, file):
     running, defined = str(uuid4()), str(uuid4())
     with edit(file) as world:

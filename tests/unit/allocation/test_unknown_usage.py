@@ -16,7 +16,9 @@ from rtagent.scheduler.report import description_of, digest_of, instances_of, re
 from rtagent.scheduler.report_documents import report_document, report_from
 from tests.support.device_states import PMEM, VGPU_TYPE, attaching, built, device_host, policy
 from tests.support.encrypted_guests import SEV
-from tests.support.hosts import NOON, PINNED, call, request, uid
+from tests.support.hosts import NOON, PINNED, TOPOLOGY, call, request, uid
+from tests.support.pci_hosts import GPU_0, gpu, record
+from tests.support.random_nodes import GPUS
 
 OWNER, OTHER = uid(1), uid(2)
 UEFI = {"image": Image(properties={"hw_firmware_type": "uefi"})}
@@ -35,8 +37,10 @@ CLAIMS = [
     ({"hw:pmem": "4GB"}, "cells devices sizes"),
     ({"hw:mem_encryption": "true"}, "encryption sizes"),
 ]
-HOST = device_host(pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,)))
-HOST = replace(HOST, topology=replace(HOST.topology, mem_encryption=(SEV,)))
+HOST = device_host(
+    record([gpu(GPU_0, 0), GPUS[0]]), pci=policy(pmem=(PMEM,), mdev_types=(VGPU_TYPE,))
+)
+HOST = replace(HOST, topology=replace(TOPOLOGY, mem_encryption=(SEV,)))
 
 
 def unknown(state, *kinds, owner=OTHER, active=True):
@@ -78,9 +82,8 @@ def test_claim_gets_nothing_of_what_is_unknown_of_another_domain(kind, specs, ne
     assert f"domain {OTHER} (vm)" in str(reason)
 
 
-@pytest.mark.parametrize("state", [unknown(HOST, *HostResource, active=False)])
-def test_domain_that_is_only_defined_withholds_nothing(state):
-    assert isinstance(decided(state, PINNED), Granted)
+def test_domain_that_is_only_defined_withholds_nothing():
+    assert isinstance(decided(unknown(HOST, *HostResource, active=False), PINNED), Granted)
 
 
 def test_domain_withholds_nothing_from_its_own_claim():
@@ -94,7 +97,7 @@ def test_refusal_names_one_domain_and_counts_the_others():
 
 
 def test_sizes_withhold_nothing_where_placement_decides_on_them():
-    state = replace(HOST, policy=replace(HOST.policy, judges_amounts=False))
+    state = replace(HOST, policy=replace(HOST.policy, judge_amounts=False))
     assert isinstance(decided(unknown(state, HostResource.SIZES), {}), Granted)
 
 
