@@ -210,8 +210,8 @@ def _bindings(domain: etree._Element, unread: Unread) -> dict[int | None, _Bindi
         number = None
         if element.tag == "memnode":
             number = integer(element.get("cellid"), "<memnode cellid>", MAX_CPU)
-        if element.get("nodeset") is None:  # libvirt chooses
-            return number, _ANYWHERE
+        if element.get("nodeset") is None or element.get("placement") == "auto":
+            return number, _ANYWHERE  # libvirt chooses
         cells = numbers(element.get("nodeset"), f"<{element.tag} nodeset>")
         return number, _Binding(cells, element.get("mode", "strict") in _CONFINING)
 

@@ -13,6 +13,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest_layout import GuestCell, GuestLayout
 from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
+from rtagent.virt.libvirt.confinement import cpuset
 from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.given_devices import Given, element_devices
@@ -116,24 +117,24 @@ def _device_problem(given: Given, host: HostFacts) -> str:
 
 def _pins(domain: etree._Element, vcpus: int) -> dict[int, frozenset[int]]:
     """Return the host CPUs of every vCPU; empty: any."""
-    everywhere = _cpuset(domain.find("vcpu"))
+    everywhere = _default_cpuset(domain)
     pins = dict.fromkeys(range(vcpus), everywhere)
     for pin in domain.iterfind("cputune/vcpupin"):
         number = integer(pin.get("vcpu"), "<vcpupin vcpu>", MAX_CPU)
         if number in pins:
-            pins[number] = _cpuset(pin)
+            pins[number] = cpuset(pin)
     return pins
 
 
 def _emulator(domain: etree._Element) -> frozenset[int]:
     pin = domain.find("cputune/emulatorpin")
-    return _cpuset(domain.find("vcpu") if pin is None else pin)
+    return _default_cpuset(domain) if pin is None else cpuset(pin)
 
 
-def _cpuset(element: etree._Element | None) -> frozenset[int]:
-    if element is None:
-        return frozenset()
-    return numbers(element.get("cpuset"), f"<{element.tag} cpuset>")
+def _default_cpuset(domain: etree._Element) -> frozenset[int]:
+    """Return the host CPUs of the threads without a pin."""
+    vcpu = domain.find("vcpu")
+    return frozenset() if vcpu is None else cpuset(vcpu)
 
 
 def _confined(

@@ -63,6 +63,7 @@ def test_a_plain_domain_is_bound_to_nothing():
     [
         ("<vcpu cpuset='2-3'>1</vcpu>", "", {2, 3}),
         ("<vcpu cpuset='0-3,^1'>1</vcpu>", "", {0, 2, 3}),
+        ("<vcpu placement='auto' cpuset='2-3'>1</vcpu>", "", set()),
         ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='4'/><vcpupin vcpu='1' cpuset='6'/>", {4, 6}),
         ("<vcpu>2</vcpu>", "<emulatorpin cpuset='1'/>", {1}),
         (
@@ -114,6 +115,7 @@ def test_every_cpuset_counts_while_online_cpus_are_unknown():
         ("<memory mode='strict' nodeset='1'/>", {1: 1536}),
         ("<memory mode='preferred' nodeset='1'/>", {1: 1536}),
         ("<memory placement='auto'/>", {}),
+        ("<memory placement='auto' nodeset='1'/>", {}),
         ("", {}),
     ],
 )
