@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from oslo_concurrency.lockutils import ReaderWriterLock
 
+from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.errors import StoreUnavailable
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
@@ -156,8 +157,8 @@ class Auditor:
                 self.domains = seen.domains
                 self._note_awaited(seen)
             seconds = self._clock.monotonic() - began
-            problems = (*seen.problems, *device_problems(base, seen))
             state, self.devices = self.tracker.snapshot(), seen.devices
+            problems = (*_unknown(state), *seen.problems, *device_problems(base, seen))
             self.namespaces = seen.namespaces
             if seen.devices is not None:
                 self.root_ports = seen.root_ports
@@ -211,6 +212,13 @@ class Auditor:
         for title, view in self._views.items():
             if before.get(title) != view:
                 self._reporter.log("info", f"{title}: {view}")
+
+
+def _unknown(state: NodeState) -> Iterator[Problem]:
+    """Yield the problem that some claims are refused because a domain cannot be read whole."""
+    if kinds := running_with_unknown(state):
+        message = f"no claim gets any of: {', '.join(kinds)}"
+        yield Problem(item="unknown usage of running domains", message=message)
 
 
 def _summary(

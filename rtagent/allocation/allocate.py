@@ -15,6 +15,7 @@ from rtagent.allocation.quantities import FittedQuantities, fit_quantities
 from rtagent.allocation.requirements import Requirements
 from rtagent.allocation.reusable import Reusable, reusable_by
 from rtagent.allocation.shares import Shares, foreign
+from rtagent.allocation.unknown_usage import needs_of, unknown_usage
 from rtagent.errors import NodeNotReady
 from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
 from rtagent.model.assignment import Assignment
@@ -69,11 +70,12 @@ def allocate(
     shortfalls = tuple(capacity.shortfalls(state, owner_id, required.usage, required.limits))
     others = foreign(ProviderPools(state), required.assigned_resources)
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
+    unknown = unknown_usage(state, owner_id, needs_of(state, required, units))
     choices = _resource_choices(state, owner_id, units, reusable, shares)
     placed = _place(state, owner_id, required, reusable, shares, choices)
     quantities = fit_quantities(state, owner_id, others, shares.quantities if shares else None)
     encrypted = fit_encryption(state, owner_id, required.mem_encryption)
-    reasons = (*shortfalls, *placed.reasons, *_reasons(quantities, encrypted))
+    reasons = (*shortfalls, *unknown, *placed.reasons, *_reasons(quantities, encrypted))
     if reasons or not isinstance(placed.cells, Fitted):
         return refuse(dict.fromkeys(reasons))
     devices, resources = placed.devices, placed.resources

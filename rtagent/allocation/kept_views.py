@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rtagent.allocation.device_fits import carry_device_views
 from rtagent.allocation.hosts import host_for_new_owners
+from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.numa.host_cells import keep_cells
@@ -20,6 +21,8 @@ def keep_views(before: NodeState, after: NodeState, change: Change) -> None:
 
     After a change of the host, its devices or its policy, they are derived anew.
     """
+    if not change.domain_usages and not change.domain_usage_removals:
+        running_with_unknown.carry(before, after)
     if change.topology is not None or change.policy is not None or after.topology is None:
         return
     _keep_host(before, after, change)

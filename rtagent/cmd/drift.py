@@ -13,8 +13,9 @@ class DriftList(List):
     """List the differences between domains and their claims.
 
     The larger quantity counts as used. A claimed host CPU or device that is removed, offline or no
-    longer in the inventory is an AssignedResourceNotFound: the claim keeps it. The agent does not
-    change a domain or a claim because of drift.
+    longer in the inventory is an AssignedResourceNotFound: the claim keeps it. A domain may use
+    more of a kind of resources with UsageUnknown, because a part of its document cannot be read.
+    The agent does not change a domain or a claim because of drift.
     """
 
     nouns = "drift"

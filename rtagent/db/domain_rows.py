@@ -14,7 +14,7 @@ from rtagent.db.schema import foreign_domains, to_document
 from rtagent.db.transaction import Statement
 from rtagent.model.base import Value
 from rtagent.model.change import Change
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, Occupancy
 from rtagent.model.node_state import NodeState
 
 _COLUMNS = DomainUsage.__struct_fields__
@@ -97,7 +97,7 @@ def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> Doma
         fields["occupancy"] = _decode_occupancy(fields["occupancy"] or "")
     except (msgspec.MsgspecError, UnicodeError) as error:
         faults = with_undecodable(faults, "occupancy", error)
-        fields["occupancy"] = Occupancy()
+        fields["occupancy"] = Occupancy(unknown=EVERY_KIND)
     if not faults:
         return DomainUsage(**fields)
     if fields["domain_uuid"] is None:

@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from rtagent.allocation.device_fits import device_fit
 from rtagent.allocation.reusable import reusable_by
 from rtagent.allocation.shares import attached_shares
+from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import ClaimConflict, ClaimNotFound, NodeNotReady, PciDevicesNotClaimed
 from rtagent.lifecycle.consequences import granted
 from rtagent.lifecycle.transitions import live, transition
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call, Event, ended_operation
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
-from rtagent.model.decision import Decision, Granted, Refused, created
+from rtagent.model.decision import Decision, Granted, Refused, created, refuse
+from rtagent.model.domain_usage import HostResource
 from rtagent.model.new_claim import new_claim
 from rtagent.model.node_state import NodeState
 from rtagent.model.request import AttachRequest, BuildRequest
@@ -166,4 +168,9 @@ def _fit(state: NodeState, main: Claim | None, request: AttachRequest) -> Fitted
     if cells is None:
         assigned = main.numa_topology if main is not None else None
         cells = frozenset(cell.id for cell in (assigned or Assignment()).cells)
-    return devices.fit(cells)
+    needs = {HostResource.DEVICES: sum(each.count for each in requests)}
+    unknown = tuple(unknown_usage(state, owner, needs))
+    fitted = devices.fit(cells)
+    if not unknown:
+        return fitted
+    return refuse((*unknown, *(fitted.reasons if isinstance(fitted, Refused) else ())))

@@ -24,6 +24,7 @@ class ReasonCode(enum.StrEnum):
     NOT_A_MULTIPLE = "not_a_multiple"
     BELOW_MINIMUM = "below_minimum"
     UNDECIDED = "undecided"
+    UNKNOWN_USAGE = "unknown_usage"
 
 
 class Reason(Value, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class Reason(Value, frozen=True, kw_only=True):
     :ivar where: the node, cell, pool or provider that was examined.
     :ivar requested: in ``unit``. :ivar available: in ``unit``.
     :ivar option: the option that the operator would set to offer it, or "".
+    :ivar domain: the running domain that may use more of it than is known, or "".
     """
 
     code: ReasonCode
@@ -41,6 +43,7 @@ class Reason(Value, frozen=True, kw_only=True):
     available: int
     unit: str
     option: str = ""
+    domain: str = ""
 
     def __str__(self) -> str:
         asked = f"{self.resource}: {self.requested} {self.unit} requested at {self.where}"
@@ -64,6 +67,11 @@ class Reason(Value, frozen=True, kw_only=True):
                 return f"{asked}, the least that one claim may have is {self.available}"
             case ReasonCode.UNDECIDED:
                 return f"{asked}, and the search for a place reached its bound without finding one"
+            case ReasonCode.UNKNOWN_USAGE:
+                return (
+                    f"{asked}, but the use by domain {self.domain} is unknown: correct what the"
+                    " audit cannot read of it (rtagent audit run says what), or stop it"
+                )
 
     def as_dict(self) -> dict[str, object]:
         """Return the reason as a document, for the error."""

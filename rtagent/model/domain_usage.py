@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.mem_encryption import pool
@@ -15,7 +18,7 @@ class HostResource(enum.StrEnum):
     and documents.
     """
 
-    #: The numbers of its vCPUs and of its MB.
+    #: The number of its vCPUs, or of its MB.
     SIZES = "sizes"
     #: The host CPUs to which it is confined.
     CPUS = "cpus"
@@ -74,6 +77,16 @@ UNBOUND = Occupancy()
 EVERY_KIND = frozenset(HostResource) - {HostResource.SIZES}
 
 
+#: The fields of `Occupancy` of which each kind consists.
+_FIELDS: Mapping[HostResource, tuple[str, ...]] = {
+    HostResource.CPUS: ("pcpus",),
+    HostResource.CELLS: ("memory_mb",),
+    HostResource.PAGES: ("pages",),
+    HostResource.DEVICES: ("devices", "mdevs", "mdev_parents", "namespaces"),
+    HostResource.ENCRYPTION: ("mem_encryption",),
+}
+
+
 class DomainUsage(Value, frozen=True, kw_only=True):
     """A domain without a claim here (foreign, an "orphan"), or one that differs from every claim of
     its owner (drift).
@@ -93,6 +106,22 @@ class DomainUsage(Value, frozen=True, kw_only=True):
     memory_mb: int
     occupancy: Occupancy = UNBOUND
 
+    def completed(self, before: DomainUsage | None) -> DomainUsage:
+        """Return the usage in which all that is unknown is at least what it was before."""
+        unknown = self.occupancy.unknown
+        if before is None or not unknown:
+            return self
+        fields = (name for kind in unknown for name in _FIELDS.get(kind, ()))
+        old, new = before.occupancy, self.occupancy
+        larger = {name: _larger(getattr(old, name), getattr(new, name)) for name in fields}
+        sizes = (self, before) if HostResource.SIZES in unknown else (self,)
+        return replace(
+            self,
+            vcpus=max(each.vcpus for each in sizes),
+            memory_mb=max(each.memory_mb for each in sizes),
+            occupancy=replace(new, **larger),
+        )
+
     @property
     def usage(self) -> Usage:
         """The current usage of the domain."""
@@ -105,3 +134,16 @@ class DomainUsage(Value, frozen=True, kw_only=True):
             numa=self.occupancy.usage,
             quantities={} if model is None else {pool(model): 1},
         )
+
+
+def _larger(old: Any, new: Any) -> Any:
+    """Return the union of two sets, the larger of two numbers or of each number of two mappings;
+    or the second value, if there is one.
+    """
+    if isinstance(new, Mapping):
+        return {key: _larger(old.get(key), new.get(key)) for key in {**old, **new}}
+    if isinstance(new, int) and isinstance(old, int):
+        return max(old, new)
+    if isinstance(new, frozenset):
+        return old | new
+    return old if new is None else new

@@ -108,6 +108,7 @@ class HostReport(Document, frozen=True, kw_only=True):
     :ivar up: the agent grants claims; :ivar why_not: else the reason.
     :ivar claims: uuids of the live claims, by which assumed claims are confirmed.
     :ivar page_url: of the agent's own pages, or "". It is text: an agent may report anything.
+    :ivar unknown: the running domains of which something is unknown, with that alone.
     """
 
     node: Node
@@ -128,6 +129,7 @@ class HostReport(Document, frozen=True, kw_only=True):
     instances_digest: Name = ""
     instances_revision: Count = 0
     page_url: Name = ""
+    unknown: tuple[DomainUsage, ...] = ()
 
 
 class InstanceInfo(Document, frozen=True, kw_only=True):

@@ -33,6 +33,12 @@ class Domain(Value, frozen=True, kw_only=True):
     occupancy: Occupancy = UNBOUND
     gone: bool = False
 
+    @property
+    def readable(self) -> bool:
+        """Whether everything about it is known."""
+        sizes = self.vcpus, self.memory_mb
+        return not self.gone and None not in sizes and not self.occupancy.unknown
+
     def domain_usage(self) -> DomainUsage | None:
         """Return the usage of the domain as far as it is known; None: it has gone."""
         if self.gone:
@@ -47,7 +53,7 @@ class Domain(Value, frozen=True, kw_only=True):
         )
 
     def _known_occupancy(self) -> Occupancy:
-        if not self.active or (self.vcpus is not None and self.memory_mb is not None):
+        if self.vcpus is not None and self.memory_mb is not None:
             return self.occupancy
         return replace(self.occupancy, unknown=self.occupancy.unknown | {HostResource.SIZES})
 

@@ -18,15 +18,14 @@ BYTES_IN_KIB = 1024
 BYTES_IN_MIB = 1024**2
 BYTES_IN_GIB = 1024**3
 
-#: Bytes in each unit that a libvirt document may name (libvirt's ``scaledInteger``): ``KiB`` and
-#: ``K`` are 1024 bytes, ``KB`` is 1000.
+#: Bytes in each unit that a libvirt document may name (libvirt's ``scaledInteger``), in lower case,
+#: which it need not have: ``KiB`` and ``K`` are 1024 bytes, ``KB`` is 1000.
 LIBVIRT_UNITS: Mapping[str, int] = {
-    "b": 1,
-    "bytes": 1,
+    **dict.fromkeys(("b", "byte", "bytes"), 1),
     **{
         unit: base**power
-        for power, letter in enumerate("KMGTPE", start=1)
-        for unit, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
+        for power, letter in enumerate("kmgtpe", start=1)
+        for unit, base in ((letter, 1024), (f"{letter}ib", 1024), (f"{letter}b", 1000))
     },
 }
 

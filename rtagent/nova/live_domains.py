@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.conf.settings import Settings
+from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.ports import Hypervisor, PersistentMemory, Reporter
@@ -61,13 +62,13 @@ class LiveDomains(WrappedHypervisor):
 
     def observe(self) -> Observation:
         """Return the domains. Of a guest that Nova is at work on, absence says nothing: its domain
-        counts as one that could not be read.
+        counts as one that was gone before it was read.
         """
         seen = self._hypervisor.observe()
         domains = {uuid: _comparable(domain) for uuid, domain in seen.domains.items()}
         unknown = set(_in_work(self._snapshot())) - domains.keys()
         return Observation(
-            domains={**domains, **{uuid: _unreadable(uuid) for uuid in unknown}},
+            domains={**domains, **{uuid: _unseen(uuid) for uuid in unknown}},
             complete=seen.complete,
             problems=seen.problems,
         )
@@ -81,9 +82,11 @@ def _in_work(state: NodeState) -> Iterator[str]:
 
 
 def _comparable(domain: Domain) -> Domain:
-    occupancy = replace(domain.occupancy, mdevs=frozenset(), mem_encryption=None)
+    seen = domain.occupancy
+    unknown = seen.unknown - {HostResource.ENCRYPTION}
+    occupancy = replace(seen, mdevs=frozenset(), mem_encryption=None, unknown=unknown)
     return replace(domain, occupancy=occupancy)
 
 
-def _unreadable(uuid: str) -> Domain:
-    return Domain(uuid=uuid, name="", active=False, vcpus=None, memory_mb=None)
+def _unseen(uuid: str) -> Domain:
+    return Domain(uuid=uuid, name="", active=False, vcpus=None, memory_mb=None, gone=True)

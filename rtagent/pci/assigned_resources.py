@@ -147,7 +147,7 @@ def _used_by_domains(state: NodeState) -> dict[str, list[str]]:
     """Return the running domains that use each resource without, or in addition to, a claim."""
     bound = (each for each in state.domain_usages.values() if _has_resources(each))
     domains = sorted(bound, key=lambda usage: usage.domain_uuid)
-    mdevs = _mdev_names(state) if any(usage.occupancy.mdevs for usage in domains) else {}
+    mdevs = mdev_names(state) if any(usage.occupancy.mdevs for usage in domains) else {}
     used: dict[str, list[str]] = {}
     for usage in domains:
         for name in _used_by(usage, mdevs):
@@ -161,7 +161,7 @@ def _has_resources(usage: DomainUsage) -> bool:
 
 def used_by_domain(state: NodeState, usage: DomainUsage) -> frozenset[str]:
     """Return the resources that a domain uses."""
-    return _used_by(usage, _mdev_names(state) if usage.occupancy.mdevs else {})
+    return _used_by(usage, mdev_names(state) if usage.occupancy.mdevs else {})
 
 
 def _used_by(usage: DomainUsage, mdevs: Mapping[str, str]) -> frozenset[str]:
@@ -175,7 +175,8 @@ def _used_by(usage: DomainUsage, mdevs: Mapping[str, str]) -> frozenset[str]:
     return usage.occupancy.namespaces.union(found)
 
 
-def _mdev_names(state: NodeState) -> dict[str, str]:
+def mdev_names(state: NodeState) -> dict[str, str]:
+    """Return the identifiers of the mediated devices of all inventories, by uuid."""
     mediated = (each for each in state.resource_inventories if each.provider)
     return {
         mdev_uuid(state.node.uuid, name): name for each in mediated for name in each.identifiers

@@ -90,6 +90,10 @@ def _floating_anywhere(layout: GuestLayout, cpus: _Cpus) -> frozenset[int]:
     :raises DomainNotAdoptable: a claim without cells cannot describe it.
     """
     unbound = "its memory is bound to no single host cell: bind it with <numatune>, strictly"
+    if layout.usage.occupancy.memory_mb:
+        raise DomainNotAdoptable(
+            "its memory is bound to several host cells: bind it to one or none"
+        )
     if cpus.pinning:
         raise DomainNotAdoptable(f"its vCPUs are pinned, but {unbound}")
     if any(cell.pagesize is not None for cell in layout.cells):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, Claim
-from rtagent.model.domain_usage import UNBOUND, DomainUsage, Occupancy
+from rtagent.model.domain_usage import UNBOUND, DomainUsage, HostResource, Occupancy
 from rtagent.model.mem_encryption import RESOURCE_CLASS
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import main_claims
@@ -21,8 +21,8 @@ from rtagent.pci.pmem import assigned_namespaces
 _Difference = tuple[str, str, int, int]
 
 #: Problems in `drift list`: a domain uses more or less than its owner's claim assigns; a claimed
-#: resource is absent from the host or from its inventory.
-DIFFERENT, ABSENT = "QuantityDiffers", "AssignedResourceNotFound"
+#: resource is absent from the host or from its inventory; it is unknown what a domain uses.
+DIFFERENT, ABSENT, UNKNOWN = "QuantityDiffers", "AssignedResourceNotFound", "UsageUnknown"
 #: The unit of host CPUs.
 CPU = "CPU"
 
@@ -30,7 +30,8 @@ CPU = "CPU"
 class Drift(Value, frozen=True, kw_only=True):
     """One resource that a domain uses more or less than its owner's claim assigns.
 
-    :ivar problem: `DIFFERENT` or `ABSENT`.
+    :ivar resource: of `UNKNOWN`, a `HostResource`.
+    :ivar problem: `DIFFERENT`, `ABSENT` or `UNKNOWN`.
     """
 
     owner_id: str
@@ -45,6 +46,8 @@ class Drift(Value, frozen=True, kw_only=True):
         if self.problem == ABSENT:
             absent = "is claimed, but is gone, offline or not configured"
             return f"instance {self.owner_id}: {self.resource} {absent}"
+        if self.problem == UNKNOWN:
+            return f"instance {self.owner_id}: it is unknown which {self.resource} its domain uses"
         return (
             f"instance {self.owner_id}: {self.resource} {self.observed} {self.unit} in use,"
             f" {self.claimed} claimed"
@@ -58,19 +61,18 @@ def orphans(state: NodeState) -> tuple[DomainUsage, ...]:
 
 
 def drifts(state: NodeState, owners: Iterable[str] | None = None) -> tuple[Drift, ...]:
-    """Every resource in which a domain differs from its owner's claim, by owner.
+    """Every resource in which a domain differs, or may differ, from its owner's claim, by owner.
 
     :param owners: of these domains only; None: of all.
     """
     listed = state.domain_usages if owners is None else set(owners) & set(state.domain_usages)
-    return tuple(
-        drift
-        for owner in sorted(listed)
-        for claim in _enacted(state.claims_of(owner))
-        for drift in differences(
-            claim, state.domain_usages[owner], attached_claims(state.claims_of(owner))
-        )
-    )
+    found: list[Drift] = []
+    for owner in sorted(listed):
+        claims, usage = state.claims_of(owner), state.domain_usages[owner]
+        for claim in _enacted(claims):
+            found += differences(claim, usage, attached_claims(claims))
+            found += (_unknown(claim, kind) for kind in sorted(usage.occupancy.unknown))
+    return tuple(found)
 
 
 def absent(state: NodeState) -> tuple[Drift, ...]:
@@ -105,7 +107,8 @@ def differences(
     """Compare a domain with its claim: each resource, host CPU, page pool and device.
 
     Only the flavor's vCPUs and memory are compared: what is claimed beyond them (an emulator's
-    memory, say) does not show in a domain.
+    memory, say) does not show in a domain. Of what is unknown of the domain, only what exceeds the
+    claim is a difference.
 
     :param attached: the owner's attach claims.
     """
@@ -113,11 +116,11 @@ def differences(
     # Otherwise neither side has a unit.
     if attached or _has_resources(claim) or domain.occupancy != UNBOUND:
         units = tuple(_unit_differences(claim, domain.occupancy, attached))
-    found = (
+    sizes: tuple[_Difference, ...] = (
         ("VCPU", "vCPUs", flavor.vcpus, domain.vcpus),
         ("MEMORY_MB", "MB", flavor.memory_mb, domain.memory_mb),
-        *units,
     )
+    found = (*_certain(domain.occupancy, HostResource.SIZES, sizes), *units)
     for resource, unit, claimed, observed in found:
         if claimed != observed:
             yield Drift(
@@ -166,6 +169,18 @@ def _lost(state: NodeState, claim: Claim, cpus: frozenset[int]) -> Iterator[tupl
             yield f"{RESOURCE_CLASS} {encryption.model}", "context"
 
 
+def _unknown(claim: Claim, kind: HostResource) -> Drift:
+    return Drift(
+        owner_id=claim.owner_id,
+        claim_uuid=claim.uuid,
+        resource=str(kind),
+        claimed=0,
+        observed=0,
+        unit="",
+        problem=UNKNOWN,
+    )
+
+
 def _absent(claim: Claim, resource: str, unit: str) -> Drift:
     return Drift(
         owner_id=claim.owner_id,
@@ -183,12 +198,27 @@ def _unit_differences(
 ) -> Iterator[_Difference]:
     """Compare what a domain is bound to with what its owner's claims assign."""
     assignment = claim.numa_topology or Assignment()
-    yield from _cpus(assignment, seen.pcpus)
-    yield from _pages(assignment, seen)
-    yield from _encryption(claim, seen.mem_encryption)
-    yield from _devices(_addresses, seen.devices, claim, attached)
-    yield from _devices(_mdevs, seen.mdevs, claim, attached)
-    yield from _devices(_namespaces, seen.namespaces, claim, attached)
+    encryption = _encryption(claim, seen.mem_encryption)
+    yield from _certain(seen, HostResource.CPUS, _cpus(assignment, seen.pcpus))
+    yield from _certain(seen, HostResource.PAGES, _pages(assignment, seen))
+    yield from _certain(seen, HostResource.ENCRYPTION, encryption)
+    for names, units in (
+        (_addresses, seen.devices),
+        (_mdevs, seen.mdevs),
+        (_namespaces, seen.namespaces),
+    ):
+        devices = _devices(names, units, claim, attached)
+        yield from _certain(seen, HostResource.DEVICES, devices)
+
+
+def _certain(
+    seen: Occupancy, kind: HostResource, differences: Iterable[_Difference]
+) -> Iterator[_Difference]:
+    """Yield the differences without those that may be no more than what is unknown of a domain."""
+    for difference in differences:
+        _, _, claimed, observed = difference
+        if kind not in seen.unknown or observed > claimed:
+            yield difference
 
 
 def _own_cpus(assignment: Assignment) -> frozenset[int]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, HostResource
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.owners import main_claims
 from rtagent.model.reboot import Reboot
+from rtagent.pci.assigned_resources import mdev_names
 from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.devices import device_steps, resource_steps, touched_devices
 from rtagent.reconcile.drift import attached_claims, differences
@@ -79,7 +80,7 @@ def _to_compare(
 def _note_agreement(base: NodeState, seen: Observation, owner: str, agreement: Agreement) -> None:
     """Note an owner without a step, if that followed from its claims and its domain alone."""
     claims, domain = base.claims_of(owner), seen.domains.get(owner)
-    if domain is None or domain.domain_usage() is None or domain.occupancy.mdevs:
+    if domain is None or not domain.readable or domain.occupancy.mdevs:
         return
     if owner not in base.domain_usages and all(_is_present(claim, domain) for claim in claims):
         agreement.add(owner, claims, domain)
@@ -104,7 +105,7 @@ def _owner_step(
 ) -> Step | None:
     """The transitions of an owner's claims, and the change of its domain's recorded usage."""
     claims = base.claims_of(owner)
-    domain = _with_parent_devices(seen.domains.get(owner), seen)
+    domain = _with_parent_devices(base, seen.domains.get(owner), seen)
     transitions = tuple(_transitions(claims, domain, seen.complete, lapsed, taken, reboot))
     ended = {transition.claim_uuid for transition in transitions if transition.verb in ENDINGS}
     remaining = tuple(claim for claim in claims if claim.uuid not in ended)
@@ -123,13 +124,22 @@ def _owner_step(
     )
 
 
-def _with_parent_devices(domain: Domain | None, seen: Observation) -> Domain | None:
-    """The domain with the parent devices of its mediated devices, which its own document lacks."""
+def _with_parent_devices(
+    base: NodeState, domain: Domain | None, seen: Observation
+) -> Domain | None:
+    """The domain with the parent devices of its mediated devices, which its own document lacks.
+
+    The parent device of one that the host does not list, and that is in no inventory, is unknown.
+    """
     if domain is None or not domain.occupancy.mdevs:
         return domain
-    used = domain.occupancy.mdevs
-    parents = frozenset(mdev.parent_addr for mdev in seen.mdevs if mdev.uuid in used)
-    return replace(domain, occupancy=replace(domain.occupancy, mdev_parents=parents))
+    occupancy = domain.occupancy
+    listed = {mdev.uuid: mdev.parent_addr for mdev in seen.mdevs if mdev.uuid in occupancy.mdevs}
+    unknown, unlisted = occupancy.unknown, occupancy.mdevs - listed.keys()
+    if unlisted and unlisted - mdev_names(base).keys():
+        unknown |= {HostResource.DEVICES}
+    parents = frozenset(listed.values())
+    return replace(domain, occupancy=replace(occupancy, mdev_parents=parents, unknown=unknown))
 
 
 def _transitions(
@@ -142,10 +152,10 @@ def _transitions(
 ) -> Iterator[ClaimTransition]:
     """Transitions of an owner's claims.
 
-    Nothing is concluded from absence unless the observation is complete, nor from a domain that
-    could not be read.
+    Nothing is concluded from absence unless the observation is complete, nor from a domain of which
+    something is unknown.
     """
-    readable = complete if domain is None else domain.domain_usage() is not None
+    readable = complete if domain is None else domain.readable
     for claim in claims:
         found: Iterable[ClaimTransition] = ()
         if claim.uuid in taken and readable:
@@ -196,11 +206,17 @@ def _on_absence(claim: Claim, domain: Domain | None, lapsed: bool) -> Iterator[C
 def _usage_to_record(
     domain: Domain, claims: Sequence[Claim], recorded: DomainUsage | None
 ) -> DomainUsage | None:
-    """The usage of a domain that its owner's claims do not account for; None: they do. What was
-    recorded of a domain that could not be read stays."""
+    """The usage of a domain that its owner's claims do not account for; None: they do.
+
+    What was recorded stays in place of what is unknown now. Claims account for a domain of which
+    nothing can be read, but an element that cannot be read may be something that they do not have.
+    """
     usage = domain.domain_usage()
-    if usage is None:
+    if usage is None or (claims and usage.occupancy.unknown >= EVERY_KIND):
         return recorded
+    usage = usage.completed(recorded)
+    if usage.active and usage.occupancy.unknown:
+        return usage
     attached = attached_claims(claims)
     agrees = any(_agrees(claim, usage, attached) for claim in main_claims(claims))
     return None if agrees else usage

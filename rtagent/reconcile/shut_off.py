@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rtagent.allocation.capacity import shortfalls
+from rtagent.allocation.unknown_usage import unknown_usage
 from rtagent.errors import DomainNotAdoptable
 from rtagent.model.assignment import Assignment, CellAssignment
 from rtagent.model.claim import Claim
+from rtagent.model.domain_usage import HostResource
 from rtagent.model.node_state import NodeState
 from rtagent.model.usage import Usage, assignment_usage
 from rtagent.numa.host_cells import page_pools
@@ -36,6 +38,16 @@ def _quantities(state: NodeState, claim: Claim) -> Iterator[str]:
         vcpus=claim.vcpus, pcpus=claim.pcpus, memory_mb=claim.memory_mb, disk_mb=claim.disk_mb
     )
     yield from map(str, shortfalls(state, claim.owner_id, required))
+    cells = (claim.numa_topology or Assignment()).cells
+    needs = {
+        HostResource.SIZES: claim.memory_mb,
+        HostResource.CPUS: claim.pcpus,
+        HostResource.CELLS: len(cells),
+        HostResource.PAGES: sum(each.hugepages for each in cells),
+        HostResource.DEVICES: len(claim.pci) + len(claim.resources),
+        HostResource.ENCRYPTION: int(claim.mem_encryption is not None),
+    }
+    yield from map(str, unknown_usage(state, claim.owner_id, needs))
 
 
 def _cpus(state: NodeState, claim: Claim) -> Iterator[str]:

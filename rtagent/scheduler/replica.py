@@ -39,13 +39,14 @@ def replica_of(report: HostReport, description: HostDescription) -> NodeState:
     :param description: the one whose digest the report has.
     """
     usage = report.usage
+    domains = (*report.unknown, *_users(usage))
     return replace(
         _frame(description),
         node=report.node,
         epoch=report.epoch,
         revision=report.revision,
         usage=_total(usage),
-        domain_usages=Map({each.domain_uuid: each for each in _users(usage)}),
+        domain_usages=Map({domain.domain_uuid: domain for domain in domains}),
         former_pools=frozenset((p.provider, p.resource_class) for p in usage.former_pools),
         counters=Map(report.counters),
         failed_builds=report.failed_builds,
@@ -59,14 +60,14 @@ def replica_for(replica: NodeState, info: InstanceInfo) -> NodeState:
 
     :param replica: other claims may be folded into it, also of this owner.
     """
-    known = info.domain_usage is None or info.uuid in replica.domain_usages
+    domains, domain = replica.domain_usages, info.domain_usage
+    # What a report says is unknown of a domain is not in its total.
+    known = domain is None or domains.get(info.uuid) == domain
     new = tuple(claim for claim in info.claims if claim.uuid not in replica.claims)
     if known and not new:
         return replica
-    domains, domain = replica.domain_usages, info.domain_usage
     reuse = replica.policy.same_host_resize_reuse
-    unknown = None if info.uuid in domains else domain
-    had = owner_usage(new, unknown, reuse=reuse).plus(replica.usage_of(info.uuid))
+    had = owner_usage(new, None if known else domain, reuse=reuse).plus(replica.usage_of(info.uuid))
     folded = replica.claims_of(info.uuid)
     users = {each: domains[each] for each in (OTHERS, SHARED) if each in domains}
     users[OTHERS] = _without(replica, users[OTHERS], info)

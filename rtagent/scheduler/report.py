@@ -12,9 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from rtagent.allocation.provider_pools import claimed_pools
+from rtagent.allocation.unknown_usage import running_with_unknown
 from rtagent.errors import NodeNotReady
 from rtagent.model import stats
 from rtagent.model.claim import OUTGOING
+from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.host_report import (
     CellUsage,
     HostDescription,
@@ -103,7 +105,22 @@ def report_of(
         instances_digest=instances_digest,
         instances_revision=instances_revision,
         page_url=page_url,
+        unknown=tuple(_unknown(state)),
     )
+
+
+def _unknown(state: NodeState) -> Iterator[DomainUsage]:
+    """Yield the domains of which something is unknown. All that is known is in the total."""
+    running = (each for domains in running_with_unknown(state).values() for each in domains)
+    for uuid, usage in sorted({each.domain_uuid: each for each in running}.items()):
+        yield DomainUsage(
+            domain_uuid=uuid,
+            name=usage.name,
+            active=True,
+            vcpus=0,
+            memory_mb=0,
+            occupancy=Occupancy(unknown=usage.occupancy.unknown),
+        )
 
 
 def usage_of(state: NodeState) -> HostUsage:

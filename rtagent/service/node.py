@@ -307,7 +307,8 @@ class NodeAgent:
             self._telemetry.named(__name__).log(
                 "warning",
                 f"orphan {usage.domain_uuid} {usage.name!r}: {usage.vcpus} vCPUs,"
-                f" {usage.memory_mb} MB; it is counted, and has no claim",
+                f" {usage.memory_mb} MB; it is counted, and has no claim"
+                + "".join(f"; its {kind} are unknown" for kind in sorted(usage.occupancy.unknown)),
             )
 
     def leave(self) -> None:

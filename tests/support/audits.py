@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from rtagent import claims
+from rtagent.model.domain_usage import EVERY_KIND, Occupancy
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import Domain, Observation
 from rtagent.model.topology import Topology
@@ -34,6 +37,11 @@ def domain(
 ) -> Domain:
     """By default a domain that is exactly what the owner's claim says."""
     return Domain(uuid=uuid, name="vm", active=running, vcpus=vcpus, memory_mb=memory_mb)
+
+
+def unreadable(known: Domain) -> Domain:
+    """Return a domain whose document cannot be read any more, and whose sizes are unknown."""
+    return replace(known, vcpus=None, memory_mb=None, occupancy=Occupancy(unknown=EVERY_KIND))
 
 
 def seen(

@@ -22,7 +22,7 @@ from rtagent.model.claim import ACTIVE, BUILDING, Claim
 from rtagent.model.decision import Decision, Granted
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, MdevType, PciDevice
 from rtagent.model.device_criteria import DeviceCriteria
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.flavor import Image
 from rtagent.model.instance import PciRequest
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES
@@ -256,6 +256,7 @@ def random_domain(rng: random.Random, state: NodeState, owner: int) -> DomainUsa
         mdev_parents=frozenset(parent for parent, _ in mdevs),
         namespaces=frozenset(some(rng, PMEM.identifiers, 1)),
         mem_encryption=AMD_SEV if one_in(rng, 4) else None,
+        unknown=frozenset(some(rng, sorted(HostResource), 1) if one_in(rng, 8) else ()),
     )
     return DomainUsage(
         domain_uuid=uid(owner),

@@ -18,7 +18,7 @@ from rtagent.model.assignment import Assignment, CellAssignment, CpuTopology
 from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
-from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
@@ -105,6 +105,7 @@ OCCUPANCY = Occupancy(
     mdevs=frozenset({ODD}),
     namespaces=frozenset({ODD}),
     mem_encryption=AMD_SEV_ES,
+    unknown=frozenset(HostResource),
 )
 #: An unusual value in every field.
 DEVICE = PciDevice(

@@ -11,7 +11,7 @@ from rtagent.audit import Auditor
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.tracker import CHUNK, ResourceTracker
@@ -76,8 +76,10 @@ def test_unreadable_domain_is_reported_and_the_others_are_audited(auditor, world
     world.start_domain(uid(2), 2, 512)
     world.unreadable.add(uid(1))
     summary = auditor.run("start")
-    assert summary.orphans == 1
-    assert f"1 problem: domain {uid(1)}" in str(summary)
+    assert summary.orphans == 2
+    unknown, problem = summary.problems
+    assert unknown.message == f"no claim gets any of: {', '.join(sorted(HostResource))}"
+    assert problem.item == f"domain {uid(1)}"
 
 
 def test_audit_without_a_store_applies_nothing_and_reports_it(auditor, world, store):

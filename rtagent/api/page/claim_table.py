@@ -202,4 +202,5 @@ def _orphan(domain: DomainUsage) -> Mapping[str, Any]:
         "active": domain.active,
         "vcpus": domain.vcpus,
         "memory": quantities.megabytes(domain.memory_mb),
+        "unknown": ", ".join(sorted(domain.occupancy.unknown)) or "none",
     }

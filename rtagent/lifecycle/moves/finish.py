@@ -96,4 +96,5 @@ def _remaining_usage(claim: Claim, domains: ObservedDomains) -> tuple[DomainUsag
     domain = domains.get(claim.owner_id)
     if domain is None:
         return ()
-    return (domain.domain_usage() or claimed_usage(claim),)
+    claimed, usage = claimed_usage(claim), domain.domain_usage()
+    return (claimed if usage is None else usage.completed(claimed),)

@@ -78,16 +78,15 @@ class BackedMemory(Value, frozen=True, kw_only=True):
         return sizes[1:] if host.hugepage_kib is None else (host.hugepage_kib,)
 
     def possible_cells(self, host: HostFacts) -> frozenset[int]:
-        """Return the host cells that its memory may be in; empty: not known, or not counted.
+        """Return the host cells that its memory may be in; empty: it is bound to none.
 
-        A cell has few large pages, so each cell matters in which some of them may be. Ordinary
-        memory is only counted if its document names one cell.
+        A cell has few large pages, so they count wherever the kernel may take them. Ordinary memory
+        counts in the cells that its document names, unless these are all of several.
         """
+        every = host.cell_ids
         if not self.large_pages(host):
-            return self.cells if len(self.cells) == 1 else frozenset()
-        if self.confined and self.cells:
-            return self.cells
-        return frozenset(cell.id for cell in host.cells) or self.cells
+            return frozenset() if len(every) > 1 and every <= self.cells else self.cells
+        return self.cells if self.confined and self.cells else every or self.cells
 
 
 class GuestMemory(Value, frozen=True, kw_only=True):
@@ -135,13 +134,23 @@ def excluded_bytes(domain: etree._Element, unread: Unread) -> int:
     return sum(unread.each(_size, filter(_is_elsewhere, _devices(domain))))
 
 
+def sum_bytes(domain: etree._Element) -> int:
+    """Return the memory of all guest cells and memory devices: that of a document without
+    ``<memory>``. :raises BadDocument: it has no cells, or a size is invalid.
+    """
+    cells = domain.findall("cpu/numa/cell")
+    if not cells:
+        raise BadDocument("<domain> has no <memory>")
+    return sum(_cell(placed)[1] for placed in enumerate(cells)) + sum(map(_size, _devices(domain)))
+
+
 def memory_in_use(
     memory: Iterable[BackedMemory], host: HostFacts
 ) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
     """Return the MB by host cell, and the pages by host cell and size (KiB).
 
-    Large pages that may be in several cells, or of several sizes, count in each of these pools, but
-    never more than the pool has: any of them may lack that many.
+    What may be in several cells, or of several sizes, counts in each of these: any of them may lack
+    that much. It is never more than a cell has.
     """
     certain, possible, ordinary = (
         Counter[tuple[int, int]](),
@@ -155,7 +164,7 @@ def memory_in_use(
         for cell, size in pools:
             counted[cell, size] += round_up(each.size, size * BYTES_IN_KIB)
         if not sizes:
-            ordinary.update(dict.fromkeys(cells, each.size))
+            ordinary.update(_bounded(each.size, cells, host))
     for pool, number in possible.items():
         certain[pool] += min(number, max(0, host.pages(*pool) - certain[pool]))
     pages: dict[int, dict[int, int]] = {}
@@ -166,22 +175,32 @@ def memory_in_use(
     return {cell: round_up(size, BYTES_IN_MIB) for cell, size in ordinary.items()}, pages
 
 
+def _bounded(size: int, cells: frozenset[int], host: HostFacts) -> dict[int, int]:
+    """Return ordinary memory by cell, of several cells no more than each has."""
+    most = {cell.id: cell.memory_mb * BYTES_IN_MIB for cell in host.cells}
+    alone = len(cells) == 1 or not most
+    bounded = {cell: size if alone else min(size, most.get(cell, 0)) for cell in cells}
+    return {cell: number for cell, number in bounded.items() if number}
+
+
 def _sizes(domain: etree._Element, unread: Unread) -> dict[int, int]:
     """Return the bytes of each guest cell, without memory devices."""
 
-    def read(placed: tuple[int, etree._Element]) -> tuple[int, int]:
-        place, cell = placed
-        number = integer(cell.get("id", str(place)), "<cell id>", MAX_CPU)
-        return number, in_bytes(cell, cell.get("memory"), f"memory of guest cell {number}")
-
-    def read_whole(memory: etree._Element) -> tuple[int, int]:
+    def read(memory: etree._Element) -> tuple[int, int]:
         return 0, max(0, in_bytes(memory, memory.text, "<memory>") - plugged)
 
     cells = domain.findall("cpu/numa/cell")
     if cells:
-        return dict(unread.each(read, enumerate(cells), *_of_memory(domain)))
+        return dict(unread.each(_cell, enumerate(cells), *_of_memory(domain)))
     plugged = sum(Unread().each(_size, _devices(domain)))
-    return dict(unread.each(read_whole, domain.iterchildren("memory"), *_of_memory(domain)))
+    return dict(unread.each(read, domain.iterchildren("memory"), *_of_memory(domain)))
+
+
+def _cell(placed: tuple[int, etree._Element]) -> tuple[int, int]:
+    """Return number and bytes of a guest cell. :param placed: its place and its element."""
+    place, cell = placed
+    number = integer(cell.get("id", str(place)), "<cell id>", MAX_CPU)
+    return number, in_bytes(cell, cell.get("memory"), f"memory of guest cell {number}")
 
 
 def _bindings(domain: etree._Element, unread: Unread) -> dict[int | None, _Binding]:
@@ -191,8 +210,8 @@ def _bindings(domain: etree._Element, unread: Unread) -> dict[int | None, _Bindi
         number = None
         if element.tag == "memnode":
             number = integer(element.get("cellid"), "<memnode cellid>", MAX_CPU)
-        if element.get("nodeset") is None:  # libvirt chooses
-            return number, _ANYWHERE
+        if element.get("nodeset") is None or element.get("placement") == "auto":
+            return number, _ANYWHERE  # libvirt chooses
         cells = numbers(element.get("nodeset"), f"<{element.tag} nodeset>")
         return number, _Binding(cells, element.get("mode", "strict") in _CONFINING)
 

@@ -92,11 +92,17 @@ def _cpusets(domain: etree._Element, unread: Unread) -> Iterator[frozenset[int]]
     pins = [] if tuned is None else list(tuned.iterchildren(*_PINS))
     # The set of <vcpu> is that of the threads without a pin.
     inherited = () if _all_pinned(domain, pins) else domain.iterchildren("vcpu")
-    confining = (each for each in (*inherited, *pins) if each.get("cpuset") is not None)
-    return unread.each(_cpuset, confining, HostResource.CPUS)
+    cpusets = unread.each(cpuset, (*inherited, *pins), HostResource.CPUS)
+    return (cpus for cpus in cpusets if cpus)
 
 
-def _cpuset(element: etree._Element) -> frozenset[int]:
+def cpuset(element: etree._Element) -> frozenset[int]:
+    """Return the host CPUs to which an element pins a thread; empty: any.
+
+    :raises BadDocument: it is no set of CPUs.
+    """
+    if element.get("placement") == "auto":  # libvirt chooses, whatever the set is
+        return frozenset()
     return numbers(element.get("cpuset"), f"<{element.tag} cpuset>")
 
 

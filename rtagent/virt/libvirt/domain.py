@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.model.base import Value
 from rtagent.model.domain_usage import EVERY_KIND
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB, round_up
-from rtagent.virt.libvirt.backed_memory import excluded_bytes
+from rtagent.virt.libvirt.backed_memory import excluded_bytes, sum_bytes
 from rtagent.virt.libvirt.confinement import NOWHERE, Confinement, confinement
 from rtagent.virt.libvirt.document import BadDocument, child, integer, parse
 from rtagent.virt.libvirt.units import in_bytes
@@ -77,8 +77,10 @@ def _vcpus(root: etree._Element) -> int:
 def _memory_mb(root: etree._Element, excluded: int) -> int:
     memory = child(root, "memory")
     if memory is None or not memory.text:
-        raise BadDocument("<domain> has no <memory>")
-    return round_up(max(0, in_bytes(memory, memory.text, "<memory>") - excluded), BYTES_IN_MIB)
+        total = sum_bytes(root)
+    else:
+        total = in_bytes(memory, memory.text, "<memory>")
+    return round_up(max(0, total - excluded), BYTES_IN_MIB)
 
 
 def _files(root: etree._Element) -> tuple[str, ...]:

@@ -13,10 +13,12 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest_layout import GuestCell, GuestLayout
 from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
+from rtagent.virt.libvirt.confinement import cpuset
 from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
-from rtagent.virt.libvirt.given_devices import element_devices
+from rtagent.virt.libvirt.given_devices import Given, element_devices
 from rtagent.virt.libvirt.host_facts import HostFacts
+from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.server_metadata import server_metadata
 from rtagent.virt.libvirt.unread import Unread
 
@@ -31,7 +33,8 @@ def parse_layout(document: str, uuid: str, name: str, active: bool, host: HostFa
     """Return the layout of a domain. A document that is invalid makes one with a `problem`."""
     facts = parse_domain(document)
     if facts.problems:
-        return unreadable(uuid, name, active, facts.problems[0])
+        problem = f"it is unknown what it uses: {facts.problems[0]}"
+        return unreadable(uuid, name, active, problem)
     try:
         return _layout(parse(document), facts, uuid, name, active, host)
     except BadDocument as error:
@@ -63,7 +66,9 @@ def _layout(
             memory_mb=facts.memory_mb,
             occupancy=replace(occupancy, mdev_parents=parents),
         ),
-        problem=_problem(domain, facts.vcpus) or _memory_problem(memory, host),
+        problem=_problem(domain, facts.vcpus)
+        or _memory_problem(memory, host)
+        or _device_problem(facts.confinement.given, host),
         pins=_confined(_pins(domain, facts.vcpus), host.online),
         emulator=_confined({0: _emulator(domain)}, host.online).get(0, frozenset()),
         cells=tuple(_cells(domain, facts, memory.cells, host)),
@@ -85,6 +90,9 @@ def _problem(domain: etree._Element, vcpus: int) -> str:
         return f"{vcpus} of its {vcpu.text} vCPUs are plugged in, and a claim has all of them"
     if len({each.get("priority") for each in _schedulers(domain)}) > 1:
         return "its realtime vCPUs have different priorities"
+    security = domain.find("launchSecurity")
+    if security is not None and encryption_model(domain) is None:
+        return f"its memory is encrypted by {security.get('type')}, which no claim has"
     topology = domain.find("cpu/topology")
     levels = ("dies", "clusters")
     if topology is not None and any(topology.get(each, "1") != "1" for each in levels):
@@ -102,26 +110,31 @@ def _memory_problem(memory: GuestMemory, host: HostFacts) -> str:
     return ""
 
 
+def _device_problem(given: Given, host: HostFacts) -> str:
+    missing = given.missing(host)
+    return f"it is unknown what it uses: no device of the host has {missing[0]}" if missing else ""
+
+
 def _pins(domain: etree._Element, vcpus: int) -> dict[int, frozenset[int]]:
     """Return the host CPUs of every vCPU; empty: any."""
-    everywhere = _cpuset(domain.find("vcpu"))
+    everywhere = _default_cpuset(domain)
     pins = dict.fromkeys(range(vcpus), everywhere)
     for pin in domain.iterfind("cputune/vcpupin"):
         number = integer(pin.get("vcpu"), "<vcpupin vcpu>", MAX_CPU)
         if number in pins:
-            pins[number] = _cpuset(pin)
+            pins[number] = cpuset(pin)
     return pins
 
 
 def _emulator(domain: etree._Element) -> frozenset[int]:
     pin = domain.find("cputune/emulatorpin")
-    return _cpuset(domain.find("vcpu") if pin is None else pin)
+    return _default_cpuset(domain) if pin is None else cpuset(pin)
 
 
-def _cpuset(element: etree._Element | None) -> frozenset[int]:
-    if element is None:
-        return frozenset()
-    return numbers(element.get("cpuset"), f"<{element.tag} cpuset>")
+def _default_cpuset(domain: etree._Element) -> frozenset[int]:
+    """Return the host CPUs of the threads without a pin."""
+    vcpu = domain.find("vcpu")
+    return frozenset() if vcpu is None else cpuset(vcpu)
 
 
 def _confined(

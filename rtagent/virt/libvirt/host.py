@@ -94,7 +94,7 @@ def read_host(session: Session, file: Path | None) -> Host:
             mem_encryption=_mem_encryption(document, guests),
             cells=tuple(map(_with_steady_pages, cells)),
         ),
-        hugepage_kib=_smallest_hugepage(cells) if simulated else _default_hugepage(virt.getURI()),
+        hugepage_kib=_smallest_hugepage(cells) if simulated else default_hugepage(virt.getURI()),
         checked=checked,
     )
 
@@ -117,8 +117,11 @@ def _smallest_hugepage(cells: Iterable[Cell]) -> int | None:
     return next(iter(sizes[1:]), None)
 
 
-def _default_hugepage(uri: str) -> int | None:
-    """Return the default size of the kernel on which libvirt runs; None: libvirt is elsewhere."""
+def default_hugepage(uri: str) -> int | None:
+    """Return the default size (KiB) of the large pages of the kernel on which libvirt runs.
+
+    :returns: None: it is on another machine, or the kernel has no large pages.
+    """
     if urlsplit(uri).netloc:
         return None
     try:

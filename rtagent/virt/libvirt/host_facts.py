@@ -31,6 +31,11 @@ class HostFacts(Value, frozen=True, kw_only=True):
     mdevs: Mapping[str, Mdev] = {}
 
     @property
+    def cell_ids(self) -> frozenset[int]:
+        """The ids of its NUMA nodes."""
+        return frozenset(cell.id for cell in self.cells)
+
+    @property
     def page_sizes(self) -> tuple[int, ...]:
         """The sizes (KiB) of the host's pages, smallest first."""
         return tuple(sorted({size for cell in self.cells for size in cell.pages}))

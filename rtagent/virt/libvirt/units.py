@@ -14,6 +14,7 @@ def in_bytes(element: etree._Element, value: str | None, where: str) -> int:
     :raises BadDocument: the value is not a number or too large, or the unit is unknown.
     """
     unit = element.get("unit", "KiB")
-    if unit not in LIBVIRT_UNITS:
+    size = LIBVIRT_UNITS.get(unit.lower())
+    if size is None:
         raise BadDocument(f"{where}: {unit!r} is not a unit of memory")
-    return integer(value, where, LARGEST // LIBVIRT_UNITS[unit]) * LIBVIRT_UNITS[unit]
+    return integer(value, where, LARGEST // size) * size

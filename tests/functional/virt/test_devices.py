@@ -172,6 +172,26 @@ def test_assigned_devices_are_in_a_domains_occupancy(connect, file):
     assert domains[shut].occupancy.devices == frozenset()
 
 
+def test_devices_behind_disks_and_interfaces_are_in_a_domains_occupancy(connect, file):
+    given = (
+        "<disk type='nvme' device='disk'><source type='pci' namespace='1'>"
+        "<address domain='0' bus='0x60' slot='0' function='0'/></source>"
+        "<target dev='vda' bus='virtio'/></disk>"
+        "<interface type='direct'><source dev='enp32s0f0v0' mode='passthrough'/></interface>"
+    )
+    uuid = uid(1)
+    document = domain_xml(uuid, vcpus=1, memory_mb=64)
+    with edit(file) as world:
+        world.add_device(net("enp32s0f0v0", None, pci_name(VFS[0])))
+        world.add_domain(document.replace("</domain>", f"<devices>{given}</devices></domain>"))
+    hypervisor = connect(host_uri(file))
+
+    seen = hypervisor.observe()
+
+    assert (seen.domains[uuid].occupancy.devices, seen.problems) == ({NVME, VFS[0]}, ())
+    assert hypervisor.guest(uuid).ports == {VFS[0]}
+
+
 #: Three looks at a host.
 LOOKS = """
 import sys

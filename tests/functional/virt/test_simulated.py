@@ -156,6 +156,40 @@ def test_domains_with_their_pins(connect, file):
     assert seen.domains[plain].occupancy == seen.domains[defined].occupancy == Occupancy()
 
 
+def test_pages_of_the_default_size_that_may_be_in_any_cell(connect, tmp_path):
+    """The default of a simulated host is the smallest size of its large pages."""
+    file, uuid = tmp_path / "paged.xml", str(uuid4())
+    simulate(file, msgspec.structs.replace(MACHINE, pages={2048: 1024, 1048576: 4}))
+    document = domain_xml(uuid, vcpus=1, memory_mb=1536)
+    with edit(file) as world:
+        backing = "<memoryBacking><hugepages/></memoryBacking>"
+        world.add_domain(document.replace("<os>", f"{backing}<os>"))
+
+    seen = connect(host_uri(file)).observe().domains[uuid].occupancy
+
+    each = {2048: 768}
+    assert seen == Occupancy(memory_mb={0: 1536, 1: 1536}, pages={0: each, 1: each})
+
+
+def test_a_device_that_no_host_offers_hides_nothing_of_its_domain(connect, file):
+    uuid, places = str(uuid4()), (("0x10000", "0xe1"), ("0x0000", "0x20"))
+    devices = "".join(
+        "<hostdev mode='subsystem' type='pci'><source>"
+        f"<address domain='{domain}' bus='{bus}' slot='0x02' function='0x0'/></source></hostdev>"
+        for domain, bus in places
+    )
+    with edit(file) as world:
+        document = domain_xml(uuid, vcpus=2, memory_mb=512).replace("<vcpu>", "<vcpu cpuset='4-5'>")
+        world.add_domain(document.replace("</domain>", f"<devices>{devices}</devices></domain>"))
+
+    seen = connect(host_uri(file)).observe()
+
+    assert (seen.complete, seen.problems) == (True, ())
+    assert seen.domains[uuid].domain_usage().occupancy == Occupancy(
+        pcpus=frozenset({4, 5}), devices=frozenset({"0000:20:02.0"})
+    )
+
+
 def test_domains_with_their_sizes(connect, file):
     running, defined = str(uuid4()), str(uuid4())
     with edit(file) as world:

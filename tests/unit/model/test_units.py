@@ -16,7 +16,7 @@ def test_round_up_counts_the_units_that_hold_an_quantity(quantity, unit, units):
 
 @pytest.mark.parametrize(
     ("unit", "size"),
-    [("b", 1), ("bytes", 1), ("K", 1024), ("KiB", 1024), ("KB", 1000), ("MB", 10**6), ("T", 2**40)],
+    [("b", 1), ("byte", 1), ("k", 1024), ("kib", 1024), ("kb", 1000), ("mb", 10**6), ("t", 2**40)],
 )
 def test_libvirt_units_are_binary_unless_written_in_si_form(unit, size):
     assert LIBVIRT_UNITS[unit] == size

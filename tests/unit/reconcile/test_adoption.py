@@ -291,14 +291,29 @@ def test_the_history_begins_with_the_adoption():
         ([metadata(extra_specs={"hw:cpu_policy": "bogus"})], "its flavor: hw:cpu_policy=bogus"),
         (["<numatune><memory nodeset='x'/></numatune>"], "<memory nodeset>"),
         (
+            ["<launchSecurity type='sev-snp'><policy>0x30000</policy></launchSecurity>"],
+            "its memory is encrypted by sev-snp, which no claim has",
+        ),
+        (
             ["<devices><memory model='dimm'><source><nodemask>0</nodemask></source>"
              "<target><size unit='MiB'>512</size></target></memory></devices>"],
             "a memory device is plugged in",
+        ),
+        (
+            ["<devices><interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+             "</devices>"],
+            "no device of the host has /dev/vhost-vdpa-0",
         ),
     ],
 )  # fmt: skip
 def test_a_domain_that_no_claim_describes_is_refused_with_the_reason(parts, reason):
     assert reason in refused(read(*parts))
+
+
+def test_memory_that_is_bound_to_several_cells_of_more_is_a_reason():
+    cells = (*TOPOLOGY.cells, replace(TOPOLOGY.cells[0], id=2))
+    bound = read("<numatune><memory nodeset='0-1'/></numatune>", cells=cells)
+    assert "bound to several host cells" in refused(bound)
 
 
 def test_a_cpu_that_guests_may_not_use_is_named():

@@ -6,7 +6,7 @@ from rtagent import claims
 from rtagent.lifecycle.claimed_usage import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.node_state import ASSIGNED_RESOURCES, device_key
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.mdev import mdev_uuid
@@ -305,6 +305,16 @@ def test_mediated_device_of_a_foreign_domain_is_unavailable():
     state = audited(state, seen(state, used, devices=[with_type(2)]))
     _, claim = built(state, extra_resource={"VGPU": 1})
     assert claim.resources[0].identifier == state.resource_inventories[0].identifiers[1]
+
+
+def test_parent_of_a_mediated_device_that_the_host_does_not_list_is_unknown():
+    base = vgpus()
+    used = domain("foreign", mdevs=[uid(7)])
+    state = audited(base, seen(base, used, devices=[with_type(2)]))
+    assert state.domain_usages["foreign"].occupancy.unknown == {HostResource.DEVICES}
+    listed = Mdev(uuid=uid(7), type="nvidia-11", parent_addr=GPU_0)
+    state = audited(state, seen(state, used, devices=[with_type(2)], mdevs=[listed]))
+    assert state.domain_usages["foreign"].occupancy.unknown == frozenset()
 
 
 def test_inventory_never_exceeds_what_a_device_can_make():

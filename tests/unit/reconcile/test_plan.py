@@ -8,11 +8,23 @@ from msgspec.structs import replace
 from rtagent import claims
 from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, ATTACH, DAMAGED
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.node_state import HOST
 from rtagent.model.reboot import Reboot, reboot
+from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.plan import plan
-from tests.support.audits import CLAIM, OWNER, active, audited, building, domain, seen
-from tests.support.hosts import NOON, TOPOLOGY, call, host, uid
+from tests.support.audits import (
+    CLAIM,
+    OWNER,
+    active,
+    audited,
+    building,
+    domain,
+    seen,
+    unreadable,
+)
+from tests.support.hosts import NOON, PINNED, PINNING, TOPOLOGY, call, host, request, uid
+from tests.support.pci_hosts import GPU_0, GPU_1
 
 
 def test_audit_of_an_unchanged_host_has_no_steps():
@@ -90,11 +102,57 @@ def test_observation_of_the_host_alone_concludes_nothing_about_domains():
     assert after.topology == alone.topology
 
 
-def test_unreadable_domain_is_present_and_keeps_its_recorded_usage():
-    unreadable = replace(domain(), vcpus=None, memory_mb=None)
-    assert plan(active(), seen(unreadable), frozenset()) == ()
-    orphan, _ = audited(host(), seen(domain()))
-    assert plan(orphan, seen(unreadable), frozenset()) == ()
+def test_claims_account_for_a_domain_that_cannot_be_read():
+    assert plan(active(), seen(unreadable(domain())), frozenset()) == ()
+    drifting, _ = audited(active(), seen(domain(vcpus=3)))
+    assert plan(drifting, seen(unreadable(domain())), frozenset()) == ()
+
+
+OCCUPANCY = Occupancy(
+    pcpus=frozenset({3}),
+    memory_mb={0: 512},
+    pages={0: {2048: 256}},
+    devices=frozenset({GPU_0}),
+    mem_encryption="amd-sev",
+)
+
+
+def test_what_is_unknown_of_an_orphan_is_at_least_what_it_was():
+    orphan, _ = audited(host(), seen(replace(domain(), occupancy=OCCUPANCY)))
+    after, _ = audited(orphan, seen(unreadable(domain())))
+    (usage,) = after.domain_usages.values()
+    assert usage.occupancy == replace(OCCUPANCY, unknown=frozenset(HostResource))
+    assert (usage.vcpus, usage.memory_mb) == (2, 1024)
+    assert plan(after, seen(unreadable(domain())), frozenset()) == ()
+    readable, _ = audited(after, seen(domain()))
+    assert readable.domain_usages[OWNER].occupancy == Occupancy()
+
+
+def test_what_can_be_read_of_an_orphan_replaces_what_it_was():
+    orphan, _ = audited(host(), seen(replace(domain(), occupancy=OCCUPANCY)))
+    partly = Occupancy(devices=frozenset({GPU_1}), unknown=frozenset({HostResource.DEVICES}))
+    after, _ = audited(orphan, seen(replace(domain(), occupancy=partly)))
+    devices = frozenset({GPU_0, GPU_1})
+    assert after.domain_usages[OWNER].occupancy == replace(partly, devices=devices)
+
+
+def test_element_that_cannot_be_read_may_be_something_that_the_claim_has_not():
+    unknown = Occupancy(unknown=frozenset({HostResource.DEVICES}))
+    after, _ = audited(active(), seen(replace(domain(), occupancy=unknown)))
+    assert after.domain_usages[OWNER].occupancy == unknown
+    (drift,) = drifts(after)
+    assert (drift.resource, drift.problem) == ("devices", "UsageUnknown")
+
+
+def test_what_is_unknown_of_a_guest_is_not_missing():
+    state = host(numa=PINNING)
+    built = claims.build(state, request(2, 1024, owner=OWNER, extra_specs=PINNED), call(), NOON)
+    unknown = Occupancy(pcpus=frozenset({0}), unknown=frozenset({HostResource.CPUS}))
+    after, _ = audited(state.fold(built.change), seen(replace(domain(), occupancy=unknown)))
+    assert [(each.resource, each.observed) for each in drifts(after)] == [
+        ("host CPU 0", 1),
+        ("cpus", 0),
+    ]
 
 
 def test_foreign_domain_counts_until_it_is_gone():

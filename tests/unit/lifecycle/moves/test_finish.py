@@ -8,12 +8,13 @@ from rtagent.model.change import Change
 from rtagent.model.claim import EVACUATION, LIVE_MIGRATION, MIGRATION, MOVE_TYPES, RESIZE
 from rtagent.model.flavor import Flavor
 from rtagent.model.observation import NEVER_OBSERVED, Domain
+from tests.support.audits import unreadable
 from tests.support.hosts import PINNED, PINNING, uid
 from tests.support.move_host import GUEST, Host, facts, in_transit, source_and_dest
 
 KINDS = sorted(MOVE_TYPES)
 COLD = [RESIZE, MIGRATION]
-UNREADABLE = Domain(uuid=GUEST, name="g", active=True, vcpus=None, memory_mb=None)
+UNREADABLE = unreadable(Domain(uuid=GUEST, name="g", active=True, vcpus=2, memory_mb=512))
 
 
 def test_cold_move_is_reverted():

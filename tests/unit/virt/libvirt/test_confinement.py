@@ -18,6 +18,7 @@ TWO = HostFacts(
     cells=tuple(Cell(id=n, cpus=frozenset(), memory_mb=16384, pages=POOLS) for n in (0, 1)),
     hugepage_kib=2048,
 )
+THREE = replace(TWO, cells=(*TWO.cells, Cell(id=2, cpus=frozenset(), memory_mb=1024)))
 ONE = replace(TWO, cells=TWO.cells[:1])
 CELLS = (
     "<cpu><numa><cell id='0' cpus='0-1' memory='512' unit='MiB'/>"
@@ -62,6 +63,7 @@ def test_a_plain_domain_is_bound_to_nothing():
     [
         ("<vcpu cpuset='2-3'>1</vcpu>", "", {2, 3}),
         ("<vcpu cpuset='0-3,^1'>1</vcpu>", "", {0, 2, 3}),
+        ("<vcpu placement='auto' cpuset='2-3'>1</vcpu>", "", set()),
         ("<vcpu>2</vcpu>", "<vcpupin vcpu='0' cpuset='4'/><vcpupin vcpu='1' cpuset='6'/>", {4, 6}),
         ("<vcpu>2</vcpu>", "<emulatorpin cpuset='1'/>", {1}),
         (
@@ -112,8 +114,8 @@ def test_every_cpuset_counts_while_online_cpus_are_unknown():
     [
         ("<memory mode='strict' nodeset='1'/>", {1: 1536}),
         ("<memory mode='preferred' nodeset='1'/>", {1: 1536}),
-        ("<memory nodeset='0-1'/>", {}),
         ("<memory placement='auto'/>", {}),
+        ("<memory placement='auto' nodeset='1'/>", {}),
         ("", {}),
     ],
 )
@@ -209,10 +211,12 @@ IN_BOTH = ({0: 1536, 1: 1536}, {0: {2048: 768}, 1: {2048: 768}})
         # A size for other guest cells than the one that there is; the smallest size.
         (TWO, [backing("<page size='2048' nodeset='1'/>"), tune("1")], ({1: 1536}, {})),
         (TWO, [backing("<page size='4'/>"), tune("1")], ({1: 1536}, {})),
-        # Ordinary memory that is bound to no single cell counts in none.
+        # Ordinary memory that is bound to no cell, or to all of several, counts in none.
         (TWO, [], ({}, {})),
         (ONE, [], ({}, {})),
         (TWO, [tune("0-1")], ({}, {})),
+        (ONE, [tune("0")], ({0: 1536}, {})),
+        (THREE, [tune("1-2")], ({1: 1536, 2: 1024}, {})),
         (TWO, [backing("<page size='4'/>")], ({}, {})),
         # Files of guest memory and memfd have the same pages.
         (

@@ -23,6 +23,9 @@ def document(memory="<memory unit='KiB'>524288</memory>", vcpu="<vcpu>2</vcpu>",
         ("<memory unit='MB'>1</memory>", 1),
         ("<memory unit='GB'>2</memory>", 1908),
         ("<memory> 1024 </memory>", 1),
+        ("<memory unit='mib'>3</memory>", 3),
+        ("<memory unit='BYTE'>1048576</memory>", 1),
+        ("<cpu><numa><cell memory='2' unit='MiB'/><cell memory='1024'/></numa></cpu>", 3),
     ],
 )
 def test_memory_is_in_mb_rounded_up(memory, expected):
@@ -32,6 +35,25 @@ def test_memory_is_in_mb_rounded_up(memory, expected):
 def test_an_inflated_balloon_does_not_reduce_memory():
     ballooned = "<memory>524288</memory><currentMemory>262144</currentMemory>"
     assert parse_domain(document(memory=ballooned)).memory_mb == 512
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "expected"),
+    [
+        ("dimm", "", 512),
+        ("virtio-mem", "", 512),
+        ("nvdimm", "<path>/dev/dax0.0</path>", 384),
+        ("virtio-pmem", "<path>/images/pmem</path>", 384),
+        ("sgx-epc", "<nodemask>0</nodemask>", 384),
+    ],
+)
+def test_memory_devices_that_have_no_memory_of_the_host_do_not_count(model, source, expected):
+    device = (
+        f"<memory model='{model}'><source>{source}</source>"
+        "<target><size unit='MiB'>128</size></target></memory>"
+    )
+    facts = parse_domain(document(devices=device))
+    assert (facts.memory_mb, facts.excluded_kib) == (expected, (512 - expected) * 1024)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import libvirt
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.domain_usage import HostResource, Occupancy
+from rtagent.model.domain_usage import EVERY_KIND, HostResource, Occupancy
 from rtagent.virt.libvirt.connection import Session
-from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.storage import Storage
 from rtagent.virt.libvirt.workers import Workers
@@ -228,6 +228,44 @@ def test_a_domain_that_became_invalid_loses_its_cached_values(domains):
     a.document = "nonsense"
     domains.mark(A)
     assert sizes(domains.look(session, HOST)) == {A: (True, None, None)}
+
+
+def test_a_domain_that_was_never_read_has_the_sizes_of_the_statistics(domains):
+    stats = {**RUNNING, "vcpu.current": 3, "balloon.maximum": 100 * 1024}
+    guests = Guest(A, stats=stats), Guest(B, stats={**stats, **SHUT_OFF})
+    for guest in guests:
+        guest.document = libvirt.libvirtError("cannot read it")
+    look = domains.look(Session(Libvirt(*guests), ()), HOST)
+    assert sizes(look) == {A: (True, 3, 100), B: (False, 3, 100)}
+    assert look.domains[A].domain_usage().occupancy == Occupancy(unknown=EVERY_KIND)
+    assert look.domains[B].domain_usage().occupancy == Occupancy()
+
+
+@pytest.mark.parametrize(("announced", "unknown"), [(False, frozenset()), (True, EVERY_KIND)])
+def test_a_domain_that_cannot_be_read_again_keeps_what_was_read(domains, announced, unknown):
+    a = pinned(Guest(A), "1-2")
+    session = Session(Libvirt(a), ())
+    before = domains.look(session, HOST).domains[A]
+    a.document = libvirt.libvirtError("cannot read it")
+    if announced:
+        domains.mark(A)
+    looks = [domains.look(session, HOST) for _ in range(ROUND)]
+    assert looks[-1].domains[A] == replace(
+        before, occupancy=replace(before.occupancy, unknown=unknown)
+    )
+    assert [each.item for each in looks[-1].problems] == [f"domain {A}"]
+    pinned(a, "3")
+    again = domains.look(session, HOST)
+    assert again.domains[A].occupancy == Occupancy(pcpus=frozenset({3}))
+    assert again.problems == ()
+
+
+def test_a_domain_that_went_while_it_was_read_says_nothing(domains):
+    a = Guest(A)
+    a.document = no_domain()
+    look = domains.look(Session(Libvirt(a), ()), HOST)
+    assert look.domains[A].domain_usage() is None
+    assert look.problems == ()
 
 
 def test_a_hanging_domain_is_present_and_a_problem(impatient, release):

@@ -66,13 +66,14 @@ def test_three_hundred_devices_cost_one_call_when_nothing_changed(nodes):
 
 def test_a_device_combines_its_own_and_related_documents(nodes):
     vf = "0000:20:02.0"
-    virt = Libvirt(*card(1), vdpa("/dev/vhost-vdpa-0", pci_name(vf)))
+    bond = net("bond0", "aa:bb:cc:00:00:09", "computer")
+    virt = Libvirt(*card(1), vdpa("/dev/vhost-vdpa-0", pci_name(vf)), bond)
     pf, function = nodes.look(Session(virt, ())).devices
     assert (pf.dev_type, pf.net_name) == (SRIOV_PF, "p20")
     assert (function.dev_type, function.vdpa_dev) == (VDPA, "/dev/vhost-vdpa-0")
     assert (function.parent_ifname, function.net_name) == ("p20", "p20v0")
     assert nodes.vdpas == {"/dev/vhost-vdpa-0": vf}
-    assert nodes.interfaces == {"p20": PF, "p20v0": vf}
+    assert nodes.interfaces == {"p20": PF, "p20v0": vf, "bond0": None}
 
 
 def test_only_new_devices_are_read_and_removed_ones_are_forgotten(nodes):
