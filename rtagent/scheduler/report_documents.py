@@ -10,8 +10,10 @@ import base64
 import binascii
 import math
 import re
+import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
@@ -22,14 +24,19 @@ from msgspec.structs import replace
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
 from rtagent.model.converter import Converter
+from rtagent.model.host_bounds import MAX_INSTANCES, beyond_bounds
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
 from rtagent.scheduler.report import canonical
 
 _T = TypeVar("_T")
 
-#: The most characters of a packed text, and bytes of the JSON in it.
+#: The most characters of a packed text, and bytes and values of the JSON in it. A host that has as
+#: much as `rtagent.model.host_bounds` allows has 7 MB and 401,000 values.
 MAX_PACKED = 2**20
-MAX_UNPACKED = 2**25
+MAX_UNPACKED = 2**23
+MAX_VALUES = 500_000
+#: Larger texts are unpacked one at a time, so that many of them need no more memory than one.
+MAX_SMALL = 2**16
 #: Integers of a report fit a signed 64-bit column.
 MAX_MAGNITUDE = 2**63
 MAX_TEXT = 65535
@@ -40,7 +47,6 @@ Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
 #: It refuses a report with a field that it does not know.
 _LATER = ("number", "page_url", "service")
 
-_UUID = re.compile(UUID)
 _STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
 #: An error of msgspec: its sentence and the path.
 _ERROR = re.compile(r"(?P<sentence>.*) - at (?:`key` in )?`\$(?P<path>.*)`", re.DOTALL)
@@ -89,9 +95,14 @@ class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
 
 
 _reports = Converter(HostReport, str_keys=True)
-_descriptions = Converter(HostDescription, str_keys=True)
-_instances = Converter(tuple[InstanceInfo, ...], str_keys=True)
-_decode = msgspec.json.Decoder().decode
+_descriptions = msgspec.json.Decoder(HostDescription)
+_instances = msgspec.json.Decoder(tuple[InstanceInfo, ...])
+_one_large = threading.Lock()
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether a text is the uuid of a node."""
+    return re.fullmatch(UUID, text) is not None
 
 
 def report_document(report: HostReport) -> dict[str, Any]:
@@ -113,7 +124,8 @@ def report_document(report: HostReport) -> dict[str, Any]:
 def report_from(document: Mapping[str, Any]) -> HostReport:
     """Return the report that a document is.
 
-    :raises InvalidRequest: a field is missing, unknown or wrong.
+    :raises InvalidRequest: a field is missing, unknown or wrong, or the host is beyond a
+        bound.
     """
     method, where = "update_host_state", "$.report"
     node = document.get("node")
@@ -128,16 +140,19 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
     for name in _missing(usage, HostUsage) if isinstance(usage, Mapping) else ():
         raise _invalid(method, f"{where}.usage.{name}", "is required")
     packed = document["description"]
-    report = _convert(method, where, {**document, "description": None}, _reports)
-    if not _UUID.fullmatch(report.node.uuid):
+    for path, sentence in _unbounded({**document, "description": None}):
+        raise _invalid(method, where + path, sentence)
+    try:
+        report = _reports.convert({**document, "description": None})
+    # The second is raised for a key that is not valid Unicode, the third for a deep document.
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
+        raise _malformed(method, where, error) from error
+    if not is_uuid(report.node.uuid):
         raise _invalid(method, f"{where}.node.uuid", "must be a uuid")
     if packed is None:
         return report
     at = f"{where}.description"
-    description = _convert(method, at, _unpack(method, at, packed), _descriptions)
-    for path, sentence in _wrong(description):
-        raise _invalid(method, at + path, sentence)
-    return replace(report, description=description)
+    return replace(report, description=_unpack(method, at, packed, _descriptions, _wrong))
 
 
 def instances_text(instances: Sequence[InstanceInfo]) -> str:
@@ -151,8 +166,7 @@ def instances_from(method: str, text: object) -> tuple[InstanceInfo, ...]:
     :param method: of the message, for errors. :raises InvalidRequest: the text, or a field of an
         instance, is wrong.
     """
-    at = "$.instances"
-    return _convert(method, at, _unpack(method, at, text), _instances)
+    return _unpack(method, "$.instances", text, _instances, _too_many)
 
 
 def _pack(encoded: bytes) -> str:
@@ -160,29 +174,41 @@ def _pack(encoded: bytes) -> str:
     return base64.b64encode(zlib.compress(encoded, level=1)).decode()
 
 
-def _unpack(method: str, at: str, text: object) -> Any:
+def _unpack(
+    method: str,
+    at: str,
+    text: object,
+    decoder: msgspec.json.Decoder[_T],
+    wrong: Callable[[_T], Iterator[tuple[str, str]]],
+) -> _T:
+    """Return what a packed text has. A few kB can unpack to any size, and a value may need a
+    hundred times the memory of its JSON, so bytes and values are counted first.
+
+    :param wrong: yields what a value of the right type has that makes no sense.
+    """
     if not isinstance(text, str) or len(text) > MAX_PACKED:
         raise _invalid(method, at, f"must be a packed text of at most {MAX_PACKED} characters")
     unpacker = zlib.decompressobj()
     try:
-        unpacked = unpacker.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
-        if not unpacker.eof:
-            raise _invalid(method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete")
-        return _decode(unpacked)
+        encoded = unpacker.decompress(base64.b64decode(text, validate=True), MAX_SMALL)
+        with nullcontext() if unpacker.eof else _one_large:
+            encoded += unpacker.decompress(unpacker.unconsumed_tail, MAX_UNPACKED - MAX_SMALL)
+            if not unpacker.eof:
+                raise _invalid(
+                    method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete"
+                )
+            if sum(map(encoded.count, (b"[", b"{", b","))) > MAX_VALUES:
+                raise _invalid(method, at, f"must have at most {MAX_VALUES} values")
+            value = decoder.decode(encoded)
+            for path, sentence in wrong(value):
+                raise _invalid(method, at + path, sentence)
+            for path, sentence in _unbounded(msgspec.to_builtins(value, str_keys=True)):
+                raise _invalid(method, at + path, sentence)
+            return value
+    except msgspec.ValidationError as error:
+        raise _malformed(method, at, error) from error
     except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
         raise _invalid(method, at, f"is not a packed text: {error}") from error
-
-
-def _convert(method: str, at: str, document: object, converter: Converter[_T]) -> _T:
-    for path, sentence in _unbounded(document):
-        raise _invalid(method, at + path, sentence)
-    try:
-        return converter.convert(document)
-    # The second is raised for a key that is not valid Unicode, the third for a deep document.
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
-        found = _ERROR.fullmatch(str(error))
-        path, sentence = (found["path"], found["sentence"]) if found else ("", str(error))
-        raise _invalid(method, at + path, sentence) from error
 
 
 def _missing(document: object, type_: type[Document]) -> Iterator[str]:
@@ -211,7 +237,8 @@ def _unbounded(document: object) -> Iterator[tuple[str, str]]:
 
 
 def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
-    """Yield the values that have the right type and no meaning."""
+    """Yield the bounds that a host is beyond, and the values that have no meaning."""
+    yield from beyond_bounds(description)
     policy, cells = description.policy, description.topology.cells
     for name in ("cpu", "ram", "disk"):
         if not _is_ratio(getattr(policy, f"{name}_allocation_ratio")):
@@ -224,8 +251,19 @@ def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
             yield f".topology.cells[{index}].pages", "must have sizes above 0"
 
 
+def _too_many(instances: Sequence[InstanceInfo]) -> Iterator[tuple[str, str]]:
+    if len(instances) > MAX_INSTANCES:
+        yield "", f"has {len(instances)} instances, and a host has at most {MAX_INSTANCES}"
+
+
 def _is_ratio(ratio: Decimal) -> bool:
     return ratio.is_finite() and ratio > 0
+
+
+def _malformed(method: str, at: str, error: Exception) -> InvalidRequest:
+    match = _ERROR.fullmatch(str(error))
+    path, sentence = (match["path"], match["sentence"]) if match else ("", str(error))
+    return _invalid(method, at + path, sentence)
 
 
 def _invalid(method: str, path: str, sentence: str) -> InvalidRequest:

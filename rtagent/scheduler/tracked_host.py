@@ -17,6 +17,9 @@ from rtagent.scheduler.host_states import HostFacts, host_state_of
 from rtagent.scheduler.instance_lists import HostInstances, InstanceList
 from rtagent.scheduler.replica import replica_of
 
+#: Kinds of messages.
+STATE, INSTANCES = "state", "instances"
+
 
 class UsedReport(Value, frozen=True, kw_only=True):
     """The report in use.
@@ -41,7 +44,10 @@ class TrackedHost:
     :ivar waits: a report cannot be used without a description.
     :ivar assumed: the assumed claims, by uuid, in the order in which they were assumed.
     :ivar lacking_since: when it was noticed that messages are missing.
+    :ivar doubted_since: when a report came that is older than the one in use, from a host that
+        seemed to be down.
     :ivar asked: when its agent was asked last.
+    :ivar aside: why messages are set aside, by their kind: `STATE` or `INSTANCES`.
     """
 
     def __init__(self, host: str, seen: float) -> None:
@@ -51,7 +57,9 @@ class TrackedHost:
         self.instances = InstanceList()
         self.assumed: Mapping[str, AssumedClaim] = {}
         self.lacking_since: float | None = None
+        self.doubted_since: float | None = None
         self.asked: float | None = None
+        self.aside: Mapping[str, str] = {}
         self._used: UsedReport | None = None
 
     @property
@@ -73,6 +81,35 @@ class TrackedHost:
         """Whether a report is older than the one in use."""
         return self._used is not None and _at(report) < _at(self._used.report)
 
+    def disproves(self, report: HostReport, at: float, down: float) -> bool:
+        """Whether an older report shows that the position in use was never that of the host, which
+        would wait for ever for a newer report.
+
+        Nothing newer has come for so long that the host is down, and its agent was asked since, and
+        this is an answer: only answers repeat the description.
+
+        :param at: when the report came. :param down: the time after which a host is down.
+        """
+        if at < self.seen + down:
+            return False
+        if self.doubted_since is None:
+            self.doubted_since = at
+        answered = self.asked is not None and self.asked >= self.doubted_since
+        return answered and report.description is not None
+
+    def list_is_wrong(self, epoch: int) -> bool:
+        """Whether the whole list in a message of this epoch replaces one that has a later position:
+        the agent was asked for it, because its report has an earlier one.
+        """
+        used, since = self._used, self.lacking_since
+        return (
+            used is not None
+            and epoch == used.report.epoch
+            and self.instances.is_ahead(used.report)
+            and None not in (since, self.asked)
+            and self.asked >= since
+        )
+
     def use(
         self,
         report: HostReport,
@@ -84,6 +121,7 @@ class TrackedHost:
 
         :param version: of the new state, if its replica changes.
         """
+        self.accept(STATE)
         before = self._used
         if before is None or self.state is None or _basis(report) != _basis(before.report):
             replica, claims = replica_of(report, description), frozenset(report.claims)
@@ -114,9 +152,13 @@ class TrackedHost:
             found = self.state.aggregates if aggregates is None else aggregates
             self._put(self._used, instances, assumed, found, version)
 
+    def accept(self, kind: str) -> None:
+        """Note that a message of this kind is good. The next change shows it."""
+        self.aside = {name: why for name, why in self.aside.items() if name != kind}
+
     def saw(self, at: float) -> None:
         """Note the time of a new message."""
-        self.seen = max(self.seen, at)
+        self.seen, self.doubted_since = max(self.seen, at), None
         if self.state is not None:
             self.state = replace(self.state, seen=self.seen)
 
@@ -160,8 +202,8 @@ class TrackedHost:
                 report.service, forced_down=self.forced_down or report.service.forced_down
             ),
             page_url=report.page_url,
-            up=report.up,
-            why_not=report.why_not,
+            up=report.up and not self.aside,
+            why_not="; ".join(self.aside.values()) or report.why_not,
             aggregates=aggregates,
             instances=listed,
             instances_here=listed.here,
