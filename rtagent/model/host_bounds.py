@@ -1,4 +1,4 @@
-"""HostBounds: what a host has at most, for schedulers. Pure.
+"""What a host has at most, for schedulers. Pure.
 
 A scheduler keeps the hosts of all agents in memory, so that one host must not have any size. The
 bounds are far above any machine: a scheduler sets a host beyond one of them aside, and names it.
@@ -112,4 +112,14 @@ def beyond_bounds(description: HostDescription) -> Iterator[tuple[str, str]]:
     for bound in _BOUNDS:
         number = bound.count(description)
         if number > bound.most:
-            yield bound.path, f"has {number} {bound.what}, and a host has at most {bound.most}"
+            yield bound.path, _sentence(number, bound.what, bound.most)
+
+
+def beyond_instances(number: int) -> Iterator[str]:
+    """Yield a sentence if a host has too many instances."""
+    if number > MAX_INSTANCES:
+        yield _sentence(number, "instances", MAX_INSTANCES)
+
+
+def _sentence(number: int, what: str, most: int) -> str:
+    return f"has {number} {what}, and a host has at most {most}"

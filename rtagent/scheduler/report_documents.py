@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
 from rtagent.model.converter import Converter
-from rtagent.model.host_bounds import MAX_INSTANCES, beyond_bounds
+from rtagent.model.host_bounds import beyond_bounds, beyond_instances
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
 from rtagent.scheduler.report import canonical
 
@@ -252,8 +252,7 @@ def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
 
 
 def _too_many(instances: Sequence[InstanceInfo]) -> Iterator[tuple[str, str]]:
-    if len(instances) > MAX_INSTANCES:
-        yield "", f"has {len(instances)} instances, and a host has at most {MAX_INSTANCES}"
+    yield from (("", sentence) for sentence in beyond_instances(len(instances)))
 
 
 def _is_ratio(ratio: Decimal) -> bool:
