@@ -76,7 +76,7 @@ class HostTable:
             host.use(report, description, aggregates, next(self._versions))
             self._descriptions.replace(before, report.digest, description)
             self.counts["accepted"] += 1
-        host.saw(seen)
+        host.reported(seen)
 
     def use_instances(
         self,

@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
@@ -29,6 +30,8 @@ from rtagent.model.host_report import HostDescription, HostReport, HostUsage, In
 from rtagent.scheduler.report import canonical
 
 _T = TypeVar("_T")
+#: Yields what a value of the right type has that makes no sense: the path, and a sentence.
+_Wrong = Callable[[_T], Iterator[tuple[str, str]]]
 
 #: The most characters of a packed text, and bytes and values of the JSON in it. A host that has as
 #: much as `rtagent.model.host_bounds` allows has 7 MB and 401,000 values.
@@ -48,6 +51,7 @@ Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
 _LATER = ("number", "page_url", "service")
 
 _STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
+_NOT_STORABLE = f"must be text of at most {MAX_TEXT} characters that can be stored"
 #: An error of msgspec: its sentence and the path.
 _ERROR = re.compile(r"(?P<sentence>.*) - at (?:`key` in )?`\$(?P<path>.*)`", re.DOTALL)
 
@@ -95,8 +99,8 @@ class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
 
 
 _reports = Converter(HostReport, str_keys=True)
-_descriptions = msgspec.json.Decoder(HostDescription)
-_instances = msgspec.json.Decoder(tuple[InstanceInfo, ...])
+_descriptions = Decoder(HostDescription)
+_instances = Decoder(tuple[InstanceInfo, ...])
 _one_large = threading.Lock()
 
 
@@ -174,41 +178,42 @@ def _pack(encoded: bytes) -> str:
     return base64.b64encode(zlib.compress(encoded, level=1)).decode()
 
 
-def _unpack(
-    method: str,
-    at: str,
-    text: object,
-    decoder: msgspec.json.Decoder[_T],
-    wrong: Callable[[_T], Iterator[tuple[str, str]]],
-) -> _T:
-    """Return what a packed text has. A few kB can unpack to any size, and a value may need a
-    hundred times the memory of its JSON, so bytes and values are counted first.
+def _unpack(method: str, at: str, text: object, decoder: Decoder[_T], wrong: _Wrong[_T]) -> _T:
+    """Return what a packed text has."""
+    try:
+        return _unpacked(method, at, text, decoder, wrong)
+    except InvalidRequest as error:
+        refusal = error.with_traceback(None)
+    except msgspec.ValidationError as error:
+        refusal = _malformed(method, at, error)
+    except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
+        refusal = _invalid(method, at, f"is not a packed text: {error}")
+    # Not in the handlers: the traceback of the other error would keep the document in memory.
+    raise refusal
 
-    :param wrong: yields what a value of the right type has that makes no sense.
+
+def _unpacked(method: str, at: str, text: object, decoder: Decoder[_T], wrong: _Wrong[_T]) -> _T:
+    """Return what a packed text has, or raise any of several errors.
+
+    A few kB can unpack to any size, and a value may need a hundred times the memory of its JSON. So
+    bytes and values are counted first.
     """
     if not isinstance(text, str) or len(text) > MAX_PACKED:
         raise _invalid(method, at, f"must be a packed text of at most {MAX_PACKED} characters")
     unpacker = zlib.decompressobj()
-    try:
-        encoded = unpacker.decompress(base64.b64decode(text, validate=True), MAX_SMALL)
-        with nullcontext() if unpacker.eof else _one_large:
-            encoded += unpacker.decompress(unpacker.unconsumed_tail, MAX_UNPACKED - MAX_SMALL)
-            if not unpacker.eof:
-                raise _invalid(
-                    method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete"
-                )
-            if sum(map(encoded.count, (b"[", b"{", b","))) > MAX_VALUES:
-                raise _invalid(method, at, f"must have at most {MAX_VALUES} values")
-            value = decoder.decode(encoded)
-            for path, sentence in wrong(value):
-                raise _invalid(method, at + path, sentence)
-            for path, sentence in _unbounded(msgspec.to_builtins(value, str_keys=True)):
-                raise _invalid(method, at + path, sentence)
-            return value
-    except msgspec.ValidationError as error:
-        raise _malformed(method, at, error) from error
-    except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
-        raise _invalid(method, at, f"is not a packed text: {error}") from error
+    encoded = unpacker.decompress(base64.b64decode(text, validate=True), MAX_SMALL)
+    with nullcontext() if unpacker.eof else _one_large:
+        encoded += unpacker.decompress(unpacker.unconsumed_tail, MAX_UNPACKED - MAX_SMALL)
+        if not unpacker.eof:
+            raise _invalid(method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete")
+        if sum(map(encoded.count, (b"[", b"{", b","))) > MAX_VALUES:
+            raise _invalid(method, at, f"must have at most {MAX_VALUES} values")
+        value = decoder.decode(encoded)
+        for path, sentence in wrong(value):
+            raise _invalid(method, at + path, sentence)
+        for path, sentence in _unbounded(msgspec.to_builtins(value, str_keys=True)):
+            raise _invalid(method, at + path, sentence)
+        return value
 
 
 def _missing(document: object, type_: type[Document]) -> Iterator[str]:
@@ -219,21 +224,26 @@ def _missing(document: object, type_: type[Document]) -> Iterator[str]:
     return (name for name in type_.__struct_fields__ if name not in given)
 
 
-def _unbounded(document: object) -> Iterator[tuple[str, str]]:
+def _unbounded(document: dict[str, Any] | list[Any]) -> Iterator[tuple[str, str]]:
     """Yield the primitives that no field can have. Without recursion: documents may be deep."""
-    left = [("", document)]
+    left: list[tuple[str, Any]] = [("", document)]
     while left:
-        path, value = left.pop()
-        if isinstance(value, Mapping):
-            left.extend((f"{path}.{key}", each) for key, each in value.items())
-        elif isinstance(value, list | tuple):
-            left.extend((f"{path}[{index}]", each) for index, each in enumerate(value))
-        elif isinstance(value, str) and not _STORABLE.fullmatch(value):
-            yield path, f"must be text of at most {MAX_TEXT} characters that can be stored"
-        elif isinstance(value, float) and not math.isfinite(value):
-            yield path, "must be a finite number"
-        elif isinstance(value, int) and abs(value) >= MAX_MAGNITUDE:
-            yield path, f"must be less than {MAX_MAGNITUDE}"
+        path, container = left.pop()
+        by_name = isinstance(container, dict)
+        for key, value in container.items() if by_name else enumerate(container):
+            if isinstance(value, str):
+                why = "" if _STORABLE.fullmatch(value) else _NOT_STORABLE
+            elif isinstance(value, dict | list | tuple):
+                left.append((f"{path}.{key}" if by_name else f"{path}[{key}]", value))
+                continue
+            elif isinstance(value, float):
+                why = "" if math.isfinite(value) else "must be a finite number"
+            elif isinstance(value, int):
+                why = "" if abs(value) < MAX_MAGNITUDE else f"must be less than {MAX_MAGNITUDE}"
+            else:  # null
+                continue
+            if why:
+                yield f"{path}.{key}" if by_name else f"{path}[{key}]", why
 
 
 def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:

@@ -44,8 +44,9 @@ class TrackedHost:
     :ivar waits: a report cannot be used without a description.
     :ivar assumed: the assumed claims, by uuid, in the order in which they were assumed.
     :ivar lacking_since: when it was noticed that messages are missing.
-    :ivar doubted_since: when a report came that is older than the one in use, from a host that
-        seemed to be down.
+    :ivar reported_at: when the last new report came.
+    :ivar doubted_since: when a report came that is older than the one in use, although no new one
+        had come for long.
     :ivar asked: when its agent was asked last.
     :ivar aside: why messages are set aside, by their kind: `STATE` or `INSTANCES`.
     """
@@ -57,6 +58,7 @@ class TrackedHost:
         self.instances = InstanceList()
         self.assumed: Mapping[str, AssumedClaim] = {}
         self.lacking_since: float | None = None
+        self.reported_at = seen
         self.doubted_since: float | None = None
         self.asked: float | None = None
         self.aside: Mapping[str, str] = {}
@@ -85,12 +87,12 @@ class TrackedHost:
         """Whether an older report shows that the position in use was never that of the host, which
         would wait for ever for a newer report.
 
-        Nothing newer has come for so long that the host is down, and its agent was asked since, and
-        this is an answer: only answers repeat the description.
+        No newer report has come for so long that the host is down, and its agent was asked since,
+        and this is an answer: only answers repeat the description.
 
         :param at: when the report came. :param down: the time after which a host is down.
         """
-        if at < self.seen + down:
+        if at < self.reported_at + down:
             return False
         if self.doubted_since is None:
             self.doubted_since = at
@@ -152,13 +154,18 @@ class TrackedHost:
             found = self.state.aggregates if aggregates is None else aggregates
             self._put(self._used, instances, assumed, found, version)
 
+    def reported(self, at: float) -> None:
+        """Note the time of a new report."""
+        self.reported_at, self.doubted_since = max(self.reported_at, at), None
+        self.saw(at)
+
     def accept(self, kind: str) -> None:
         """Note that a message of this kind is good. The next change shows it."""
         self.aside = {name: why for name, why in self.aside.items() if name != kind}
 
     def saw(self, at: float) -> None:
         """Note the time of a new message."""
-        self.seen, self.doubted_since = max(self.seen, at), None
+        self.seen = max(self.seen, at)
         if self.state is not None:
             self.state = replace(self.state, seen=self.seen)
 
