@@ -96,21 +96,19 @@ class TrackedHost:
             return False
         if self.doubted_since is None:
             self.doubted_since = at
-        answered = self.asked is not None and self.asked >= self.doubted_since
-        return answered and report.description is not None
+        return self._asked_since(self.doubted_since) and report.description is not None
 
     def list_is_wrong(self, epoch: int) -> bool:
         """Whether the whole list in a message of this epoch replaces one that has a later position:
         the agent was asked for it, because its report has an earlier one.
         """
-        used, since = self._used, self.lacking_since
-        return (
-            used is not None
-            and epoch == used.report.epoch
-            and self.instances.is_ahead(used.report)
-            and None not in (since, self.asked)
-            and self.asked >= since
-        )
+        report = None if self._used is None else self._used.report
+        if report is None or epoch != report.epoch or not self.instances.is_ahead(report):
+            return False
+        return self._asked_since(self.lacking_since)
+
+    def _asked_since(self, since: float | None) -> bool:
+        return since is not None and self.asked is not None and self.asked >= since
 
     def use(
         self,
