@@ -204,6 +204,27 @@ def test_report_of_another_than_the_agent_of_the_host_is_refused(site: Site, key
     )
 
 
+def test_an_impostor_is_refused_although_a_new_scheduler_hears_it_first(site: Site):
+    def nodes() -> list[str]:
+        return [host["uuid"] for host in site.scheduler.read("hosts")["hosts"]]
+
+    wait_until(lambda: len(nodes()) == 1)
+    [node] = nodes()
+    message = {"host": "another-host", "node_uuid": node, "epoch": 2**31 - 1, "revision": 1}
+    site.daemon.freeze()
+    try:
+        site.scheduler.kill()
+        site.scheduler.start().wait_ready()
+        casts = BoundedCasts(site.transport("impostor"), SCHEDULER, "1.0", "agent")
+        casts.send([Message(method="sync_instance_info", arguments={**message, "digest": "d"})])
+        wait_until(lambda: site.refused(site.scheduler) > 0)
+        site.scheduler.wait_logged(f"the node {node} is of {site.host}")
+        assert nodes() == []
+    finally:
+        site.daemon.thaw()
+    wait_until(lambda: nodes() == [node])
+
+
 def test_reload_applies_revoked_keys_and_keeps_the_old_ones_if_the_file_is_damaged(site: Site):
     site.files.add("late", "conductor")
     late, good = site.agent("late"), site.files.path.read_text()
