@@ -115,9 +115,7 @@ class _Seen:
     def __init__(self) -> None:
         self._view = view()
         self._revisions: dict[str, list[tuple[int, float]]] = {}
-        self.host_of = self._view.host_of
-        self.is_registered = self._view.is_registered
-        self.unregistered_nodes = self._view.unregistered_nodes
+        self.set_aside = self._view.set_aside
         self.update_instance_info = self._view.update_instance_info
         self.delete_instance_info = self._view.delete_instance_info
         self.sync_instance_info = self._view.sync_instance_info

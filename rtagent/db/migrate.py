@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: The revision that this code reads and writes. Revisions are numbered, so that an older program
 #: recognises a newer schema.
-HEAD = "0013"
+HEAD = "0014"
 
 #: `HEAD` of the release before this one. Its programs may write to a database of this release.
 OLDEST = "0010"

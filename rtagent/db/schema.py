@@ -354,6 +354,15 @@ deleted_aggregates = _table(
     Column("at", UtcDateTime, nullable=False),
 )
 
+#: The hosts whose keys have reported a node first, of nodes that have no row in ``compute_nodes``:
+#: see `rtagent.db.node_hosts`.
+node_hosts = _table(
+    "node_hosts",
+    Column("node_uuid", Uuid, primary_key=True),
+    Column("host", Name, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+)
+
 #: Servers of a conductor. The document is a `rtagent.model.server.Server`; the other columns are
 #: what is searched, and what an operator reads.
 servers = _table(

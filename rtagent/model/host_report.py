@@ -7,9 +7,22 @@ whether a claim fits, as the agent itself would.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta
 
 from rtagent.model.assigned_resources import ResourceInventory
-from rtagent.model.base import Count, Document, Name, Positive, Quantity, Text, Uuid
+from rtagent.model.base import (
+    MAX_MEMBERS,
+    Count,
+    Document,
+    Items,
+    Name,
+    Positive,
+    Quantity,
+    Text,
+    Uuid,
+)
 from rtagent.model.claim import Claim
 from rtagent.model.device import PciDevice
 from rtagent.model.domain_usage import DomainUsage
@@ -121,10 +134,10 @@ class HostReport(Document, frozen=True, kw_only=True):
     service: ServiceState = ServiceState()
     up: bool = True
     why_not: Text = ""
-    counters: Mapping[Text, Count] = {}
+    counters: Annotated[Mapping[Name, Count], Meta(max_length=2 * MAX_MEMBERS)] = {}
     failed_builds: Count = 0
     disk_available_least: int | None = None
-    metrics: tuple[Metric, ...] = ()
+    metrics: Items[Metric] = ()
     claims: tuple[Uuid, ...] = ()
     instances_digest: Name = ""
     instances_revision: Count = 0

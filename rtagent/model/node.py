@@ -54,3 +54,18 @@ class NodeRecord(Value, frozen=True, kw_only=True):
     last_seen_up: datetime | None = None
     deleted_at: datetime | None = None
     rebooted_at: datetime | None = None
+
+
+class NodeHost(Value, frozen=True, kw_only=True):
+    """The host of a node.
+
+    :ivar host: of the service; None: no key of a host has reported the node.
+    :ivar epoch: the last one of its agent; None: the node is not in ``compute_nodes``.
+    """
+
+    host: str | None = None
+    epoch: int | None = None
+
+    def allows(self, host: str | None, epoch: int) -> bool:
+        """Whether the agent of a host can report the node. :param host: None: any."""
+        return host in (None, self.host) and (self.epoch is None or epoch <= self.epoch)

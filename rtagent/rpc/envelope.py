@@ -21,7 +21,8 @@ from rtagent.rpc.amqp_frames import OVERSIZED, UNDECODABLE
 MAX_BODY = 2**20
 #: The same for schedulers: a report may describe a host with many devices.
 MAX_REPORT = 2**22
-#: The number of values in a message; more are refused before they are parsed.
+#: The number of values in a message; more are refused before they are parsed. A scheduler's has as
+#: many for each `MAX_BODY` of its size: a report names every claim and every pinned CPU.
 MAX_VALUES = 10_000
 #: The digits of a number. The time to parse a number grows with their square.
 MAX_DIGITS = 500
@@ -49,7 +50,8 @@ REASONS = {
     "must be unset)",
     "content_type": "its content type is not application/json",
     "envelope": "it is not an envelope of oslo.messaging 2.0 with a JSON object",
-    "values": f"it has more than {MAX_VALUES} values or {MAX_DEPTH} levels",
+    "values": f"it has more than {MAX_VALUES} values, or {MAX_REPORT // MAX_BODY * MAX_VALUES}"
+    f" for a scheduler, or {MAX_DEPTH} levels",
     "request": "its fields are not those of a request",
     "context": "its context is not one that can be passed on",
     "duplicate": "it was delivered before",
@@ -125,7 +127,7 @@ def check(body: bytes, properties: Mapping[str, Any], max_body: int = MAX_BODY) 
     :raises Refused: it breaks a rule.
     """
     _check_properties(body, properties, max_body)
-    fields = _fields(body)
+    fields = _fields(body, MAX_VALUES * (max_body // MAX_BODY))
     _check_context(fields)
     try:
         request = _requests.convert(fields)
@@ -175,13 +177,13 @@ def _check_properties(body: bytes, properties: Mapping[str, Any], max_body: int)
         raise Refused("content_type")
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def _fields(body: bytes, max_values: int) -> dict[str, Any]:
     """The message in an envelope, parsed."""
     try:
         text = _envelope.decode(body).message
         # Both counts are upper bounds, and are cheap compared with parsing.
         opened = text.count("[") + text.count("{")
-        if opened + text.count(",") > MAX_VALUES:
+        if opened + text.count(",") > max_values:
             raise Refused("values")
         fields = _decoder.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

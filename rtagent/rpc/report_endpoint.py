@@ -1,49 +1,35 @@
 """The methods of a scheduler with which agents report their hosts.
 
-They are cast to every scheduler, and have no reply. A malformed report is set aside: it changes
-nothing, is logged, and counts in ``rtagent_rpc_total``.
+They are cast to every scheduler, and have no reply. A malformed report is set aside: it is logged,
+counts in ``rtagent_rpc_total``, and its host is not selected until a good one comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
+from rtagent.errors import InvalidRequest
 from rtagent.model.host_report import HostReport, InstanceInfo
-from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.method import rpc_method
 from rtagent.rpc.roles import AGENT
-from rtagent.rpc.trust.caller import Caller
 from rtagent.scheduler.report_documents import (
     DeleteInstanceInfo,
     SyncInstanceInfo,
     UpdateHostState,
     UpdateInstanceInfo,
     instances_from,
+    is_uuid,
     report_from,
 )
-
-#: The most nodes of a host that the database does not have: the present one, and earlier ones that
-#: are still in the view.
-MAX_NODES = 4
+from rtagent.scheduler.tracked_host import INSTANCES, STATE
 
 _OF_INSTANCES = (UpdateInstanceInfo, DeleteInstanceInfo, SyncInstanceInfo)
 
 
 class Hosts(Protocol):
     """What receives reports, see `rtagent.scheduler.host_manager.HostManager`."""
-
-    def host_of(self, node_uuid: str) -> str | None:
-        """Return the service host that has reported a node; None: the node is not known."""
-        ...
-
-    def unregistered_nodes(self, host: str) -> int:
-        """Return the number of nodes of a service host that the database does not have."""
-        ...
-
-    def is_registered(self, node_uuid: str) -> bool:
-        """Return whether the database has a node."""
-        ...
 
     def update_host_state(self, report: HostReport) -> None:
         """Take the state of a host."""
@@ -78,48 +64,33 @@ class Hosts(Protocol):
         """Compare the instances of a host, or take all of them."""
         ...
 
-
-def check_host(hosts: Hosts, caller: Caller, method: str, arguments: Any) -> None:
-    """Refuse the report of an agent about another host, about the node of another host, or about
-    more nodes than a host has.
-
-    :raises SignatureInvalid: the caller's key is of another host than the report, or the node would
-        be one more than `MAX_NODES`.
-    """
-    if caller.host is None:
-        return
-    if isinstance(arguments, UpdateHostState):
-        node = arguments.report.get("node")
-        node = node if isinstance(node, dict) else {}
-        host, node_uuid = node.get("host"), node.get("uuid")
-    elif isinstance(arguments, _OF_INSTANCES):
-        host, node_uuid = arguments.host, arguments.node_uuid
-    else:
-        return
-    whose = f"the key {caller.name} is of the host {caller.host}"
-    if host != caller.host:
-        reason = f"{whose}, and the report is of {host}: make a key for each agent with rtagent key"
-        raise _not_its_host(method, caller, f"{reason} generate")
-    known = hosts.host_of(node_uuid) if isinstance(node_uuid, str) else None
-    if known not in (None, host):
-        reason = f"{whose}, and the node {node_uuid} is of {known}: if {known} was renamed"
-        raise _not_its_host(method, caller, f"{reason} to {host}, restart the schedulers")
-    if known is None and isinstance(node_uuid, str) and not hosts.is_registered(node_uuid):
-        _check_number(hosts, caller, method)
+    def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
+        """Select a node no more, because a message of this kind cannot be used."""
+        ...
 
 
-def _check_number(hosts: Hosts, caller: Caller, method: str) -> None:
-    """Refuse a node that the database does not have, if the host has too many of them."""
-    if hosts.unregistered_nodes(str(caller.host)) >= MAX_NODES:
-        reason = (
-            f"the host {caller.host} has {MAX_NODES} nodes that are not in the database: if it was"
-            " reinstalled so often, restart the schedulers"
-        )
-        raise _not_its_host(method, caller, reason)
+class Reported(NamedTuple):
+    """What a message of an agent says of its sender. :ivar node_uuid: None: it is malformed."""
+
+    host: object
+    node_uuid: str | None
+    epoch: int
 
 
-def _not_its_host(method: str, caller: Caller, reason: str) -> SignatureInvalid:
-    return SignatureInvalid(method=method, key=caller.name, reason=reason, skew=None)
+def reported(arguments: Any) -> Reported | None:
+    """Return what the arguments of a method say of their sender; None: it is no report."""
+    if isinstance(arguments, _OF_INSTANCES):
+        return Reported(arguments.host, arguments.node_uuid, arguments.epoch)
+    if not isinstance(arguments, UpdateHostState):
+        return None
+    node = arguments.report.get("node")
+    node = node if isinstance(node, dict) else {}
+    uuid, epoch = node.get("uuid"), arguments.report.get("epoch")
+    return Reported(
+        node.get("host"),
+        uuid if isinstance(uuid, str) and is_uuid(uuid) else None,
+        epoch if isinstance(epoch, int) else 0,
+    )
 
 
 class ReportEndpoint:
@@ -131,17 +102,21 @@ class ReportEndpoint:
     @rpc_method(AGENT, cast=True)
     def update_host_state(self, arguments: UpdateHostState) -> None:
         """Report the state of a host."""
-        self._hosts.update_host_state(report_from(arguments.report))
+        with self._named(STATE, arguments):
+            report = report_from(arguments.report)
+        self._hosts.update_host_state(report)
 
     @rpc_method(AGENT, cast=True)
     def update_instance_info(self, arguments: UpdateInstanceInfo) -> None:
         """Report new and changed instances of a host."""
+        with self._named(INSTANCES, arguments):
+            instances = instances_from("update_instance_info", arguments.instances)
         self._hosts.update_instance_info(
             arguments.host,
             arguments.node_uuid,
             arguments.epoch,
             arguments.revision,
-            instances_from("update_instance_info", arguments.instances),
+            instances,
         )
 
     @rpc_method(AGENT, cast=True)
@@ -159,7 +134,8 @@ class ReportEndpoint:
     def sync_instance_info(self, arguments: SyncInstanceInfo) -> None:
         """Report the digest of all instances of a host, or the instances themselves."""
         text = arguments.instances
-        instances = None if text is None else instances_from("sync_instance_info", text)
+        with self._named(INSTANCES, arguments):
+            instances = None if text is None else instances_from("sync_instance_info", text)
         self._hosts.sync_instance_info(
             arguments.host,
             arguments.node_uuid,
@@ -168,3 +144,14 @@ class ReportEndpoint:
             arguments.digest,
             instances,
         )
+
+    @contextmanager
+    def _named(self, kind: str, arguments: Any) -> Iterator[None]:
+        """Set the node aside if its message cannot be used. Its agent hears nothing of that."""
+        try:
+            yield
+        except InvalidRequest as error:
+            sender = reported(arguments)
+            if sender is not None and sender.node_uuid and isinstance(sender.host, str):
+                self._hosts.set_aside(sender.host, sender.node_uuid, kind, error.message)
+            raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import oslo_messaging
 
@@ -18,7 +17,7 @@ from rtagent.rpc.report_endpoint import ReportEndpoint
 from rtagent.rpc.roles import ANY
 from rtagent.rpc.selection_endpoint import SelectionEndpoint
 from rtagent.rpc.service_endpoint import ServiceEndpoint, Services
-from rtagent.rpc.serving import Serving
+from rtagent.rpc.serving import CheckCaller, Serving
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
 
@@ -73,9 +72,10 @@ class SchedulerEndpoint:
         reporter: Reporter,
         authenticate: Authenticate = accept_unsigned,
         access: Access | None = None,
+        check_caller: CheckCaller = lambda *_: None,
     ) -> None:
         """:param not_ready: and :param unknown_claim: see `SelectionEndpoint`.
-        :param authenticate: see `Authenticate`. :param access: see `Serving`.
+        :param authenticate: see `Authenticate`. :param access: and the last one: see `Serving`.
         """
         groups = (
             SelectionEndpoint(scheduler, not_ready, unknown_claim),
@@ -89,6 +89,6 @@ class SchedulerEndpoint:
             clock,
             reporter,
             authenticate=authenticate,
-            check_caller=partial(report_endpoint.check_host, hosts),
             access=access,
+            check_caller=check_caller,
         ).add(self, groups)

@@ -26,6 +26,8 @@ from rtagent.rpc.validation import digest, validate
 MAX_SENTENCE = 1000
 
 _Handler = Callable[..., Any]
+#: Refuses the caller of a method with these arguments.
+CheckCaller = Callable[[Caller, str, Any], None]
 
 
 class Serving:
@@ -39,7 +41,7 @@ class Serving:
         check: Callable[[Any], None] = lambda _: None,
         authenticate: Authenticate = accept_unsigned,
         access: Access | None = None,
-        check_caller: Callable[[Caller, str, Any], None] = lambda *_: None,
+        check_caller: CheckCaller = lambda *_: None,
     ) -> None:
         """:param check: refuses arguments that are meant for another server.
         :param authenticate: see `Authenticate`.

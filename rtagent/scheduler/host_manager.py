@@ -20,6 +20,8 @@ from rtagent.scheduler.wanted import Wanted, wanted_of
 
 #: A host that was silent for this multiple of ``service_down_time`` is dropped from the view.
 FORGOTTEN_AFTER = 60
+#: The most characters of the reason why a host is set aside.
+MAX_WHY = 1000
 
 
 class Times(Value, frozen=True, kw_only=True):
@@ -86,20 +88,11 @@ class HostManager:
         self._end_assumptions()
         return self._table.states.get(node_uuid)
 
-    def host_of(self, node_uuid: str) -> str | None:
-        """Return the service host that has sent messages about a node; None: it is not known."""
-        host = self._table.hosts.get(node_uuid)
-        return None if host is None else host.name
-
-    def is_registered(self, node_uuid: str) -> bool:
-        """Return whether the database has a node, see `expect`."""
-        return node_uuid in self._table.expected
-
-    def unregistered_nodes(self, host: str) -> int:
-        """Return the number of nodes of a service host that the database does not have."""
+    def get_set_aside(self) -> Mapping[str, str]:
+        """Return why messages of a node are set aside, by the name of its host."""
         with self._lock:
-            expected, hosts = self._table.expected, self._table.hosts.items()
-            return sum(each.name == host and uuid not in expected for uuid, each in hosts)
+            hosts = [host for host in self._table.hosts.values() if host.aside]
+        return {host.name: "; ".join(host.aside.values()) for host in hosts}
 
     def get_host_states_by_uuids(self, uuids: Iterable[str]) -> Sequence[HostState]:
         """Return the hosts with these node uuids, in this order.
@@ -129,7 +122,7 @@ class HostManager:
         if self._clock.monotonic() < settled_at:
             return False
         with self._lock:
-            return all(host.state is not None for host in table.hosts.values())
+            return all(host.state is not None or host.aside for host in table.hosts.values())
 
     # -- messages of agents -----------------------------------------------------------------------
 
@@ -148,7 +141,10 @@ class HostManager:
         seen = self._clock.monotonic() - age
         node = report.node
         self._consume(
-            node.host, node.uuid, seen, lambda host: self._table.use_report(host, report, seen)
+            node.host,
+            node.uuid,
+            seen,
+            lambda host: self._table.use_report(host, report, seen, self._times.down),
         )
 
     def update_instance_info(
@@ -194,14 +190,16 @@ class HostManager:
         def sync(known: InstanceList) -> bool:
             return known.sync(epoch, revision, digest, instances)
 
-        self._change_instances(host, node_uuid, sync, (epoch, revision, instances or ()))
+        named = (epoch, revision, instances or ())
+        self._change_instances(host, node_uuid, sync, named, whole=instances is not None)
 
-    def set_aside(self, sender: str, error: Exception) -> None:
-        """Count and log a message that cannot be decoded. The view stays as it is."""
+    def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
+        """Select a node no more, because a message of its agent cannot be used, until one of this
+        kind can.
+        """
         with self._lock:
-            self._table.counts["set_aside"] += 1
-        kind = type(error).__name__
-        self._reporter.log("warning", f"a message of {sender} is set aside: {kind}: {error}")
+            now = self._clock.monotonic()
+            self._table.set_aside(host, node_uuid, kind, why[:MAX_WHY], now)
 
     # -- assumed claims ---------------------------------------------------------------------------
 
@@ -261,6 +259,11 @@ class HostManager:
         with self._lock:
             self._table.expect(nodes)
 
+    def forget_node(self, node_uuid: str) -> None:
+        """Drop a node from the view."""
+        with self._lock:
+            self._table.drop(node_uuid)
+
     def start_host(self, report: HostReport, instances: Sequence[InstanceInfo], age: float) -> None:
         """Begin with the record of a host in a database, until its agent reports.
 
@@ -314,29 +317,35 @@ class HostManager:
     # -- both -------------------------------------------------------------------------------------
 
     def _change_instances(
-        self, host: str, node_uuid: str, change: Callable[[InstanceList], bool], named: Named
+        self,
+        host: str,
+        node_uuid: str,
+        change: Callable[[InstanceList], bool],
+        named: Named,
+        whole: bool = False,
     ) -> None:
         seen = self._clock.monotonic()
         self._consume(
             host,
             node_uuid,
             seen,
-            lambda known: self._table.use_instances(known, change, named, seen),
+            lambda known: self._table.use_instances(known, change, named, seen, whole),
         )
 
     def _consume(
         self, sender: str, node_uuid: str, seen: float, use: Callable[[TrackedHost], None]
     ) -> None:
         """Use a message, or set it aside if that is not possible. Then request missing messages."""
-        failed: Exception | None = None
+        why = ""
         with self._lock:
             try:
                 self._table.change(sender, node_uuid, seen, use)
             # A sender may be of another version, or faulty. Other hosts must stay visible.
             except Exception as error:
-                failed = error
-        if failed is not None:
-            self.set_aside(sender, failed)
+                self._table.counts["set_aside"] += 1
+                why = f"{type(error).__name__}: {error}"
+        if why:
+            self._reporter.log("warning", f"a message of {sender} is set aside: {why}")
         self._ask(node_uuid)
 
     def _end_assumptions(self) -> None:

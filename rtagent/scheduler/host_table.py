@@ -18,7 +18,7 @@ from rtagent.scheduler.assumed_claims import AssumedClaim
 from rtagent.scheduler.descriptions import Descriptions
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.instance_lists import InstanceList
-from rtagent.scheduler.tracked_host import TrackedHost
+from rtagent.scheduler.tracked_host import INSTANCES, TrackedHost
 
 _NAME = attrgetter("nodename", "uuid")
 #: What a message about instances names: its epoch, its number, the instances.
@@ -62,9 +62,9 @@ class HostTable:
         self.hosts[node_uuid] = host
         self._publish(node_uuid, host, had)
 
-    def use_report(self, host: TrackedHost, report: HostReport, seen: float) -> None:
-        """Use a report, unless it is older than the one in use."""
-        if host.is_old(report):
+    def use_report(self, host: TrackedHost, report: HostReport, seen: float, down: float) -> None:
+        """Use a report, unless it is older than the one in use. :param down: see `Times`."""
+        if host.is_old(report) and not host.disproves(report, seen, down):
             self.counts["old"] += 1
             return
         description = self._descriptions.find(report)
@@ -76,7 +76,7 @@ class HostTable:
             host.use(report, description, aggregates, next(self._versions))
             self._descriptions.replace(before, report.digest, description)
             self.counts["accepted"] += 1
-        host.saw(seen)
+        host.reported(seen)
 
     def use_instances(
         self,
@@ -84,17 +84,23 @@ class HostTable:
         change: Callable[[InstanceList], bool],
         named: Named,
         seen: float,
+        whole: bool,
     ) -> None:
         """Use a message about instances, unless it is old.
 
         :param change: changes the list; returns whether the message is new.
+        :param whole: the message has all instances.
         """
         after = copy(host.instances)
+        if whole and host.list_is_wrong(named[0]):
+            after.restart()
         if not change(after):
             self.counts["old"] += 1
             return
         same = after.entries is host.instances.entries and not host.assumed
         version = host.state.version if same and host.state else next(self._versions)
+        if whole:
+            host.accept(INSTANCES)
         host.change(version, instances=after, assumed=host.granted(*named))
         host.saw(seen)
         self.counts["accepted"] += 1
@@ -106,6 +112,14 @@ class HostTable:
         known = copy(host.instances)
         known.start(epoch, instances)
         host.change(next(self._versions), instances=known)
+
+    def set_aside(self, sender: str, node_uuid: str, kind: str, why: str, seen: float) -> None:
+        """Select a node no more until a good message of this kind comes. :param why: for people."""
+        host = self.hosts.setdefault(node_uuid, TrackedHost(sender, seen))
+        had = host.assumed
+        host.aside = {**host.aside, kind: why}
+        host.change(0 if host.state is None else host.state.version)
+        self._publish(node_uuid, host, had)
 
     # -- assumed claims ---------------------------------------------------------------------------
 
@@ -208,13 +222,13 @@ class HostTable:
         removed = self.expected.difference(nodes)
         self.expected = frozenset(nodes)
         for uuid in removed:
-            self._drop(uuid)
+            self.drop(uuid)
 
     def drop_silent(self, limit: float) -> None:
         """Drop the hosts that are not in the database and were seen last before a time."""
         silent = {uuid for uuid, host in self.hosts.items() if host.seen < limit}
         for uuid in silent - self.expected:
-            self._drop(uuid)
+            self.drop(uuid)
 
     def _publish(self, node_uuid: str, host: TrackedHost, had: Collection[str]) -> None:
         """Publish a changed host to readers. :param had: claims that were assumed on it before."""
@@ -229,7 +243,8 @@ class HostTable:
             else:
                 self.ordered[node_uuid] = host.state
 
-    def _drop(self, node_uuid: str) -> None:
+    def drop(self, node_uuid: str) -> None:
+        """Forget a node."""
         host = self.hosts.pop(node_uuid, None)
         if host is None:
             return

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
+from rtagent.model.host_bounds import MAX_INSTANCES
 from rtagent.model.host_report import HostReport, InstanceInfo
 from rtagent.scheduler.report import instances_digest
 
@@ -22,6 +23,8 @@ _decode = msgspec.msgpack.Decoder(InstanceInfo).decode
 
 #: The most numbers that are remembered beyond a missing one.
 MAX_BEYOND = 1000
+#: The most bytes of the encoded instances of one host.
+MAX_BYTES = 2**23
 
 
 class Entry(Value, frozen=True):
@@ -184,12 +187,17 @@ class InstanceList:
 
     def lacks(self, report: HostReport) -> bool:
         """Whether the whole list is needed, as a report of the same host shows."""
-        if report.epoch != self._epoch:
-            return report.epoch > self._epoch
-        if report.instances_revision > self._upto:
-            return True
-        same = report.instances_revision == self._upto and not self._beyond
-        return not self.confirmed or (same and report.instances_digest != self.digest)
+        same = (report.epoch, report.instances_revision) == (self._epoch, self._upto)
+        return not (same and self.confirmed and report.instances_digest == self.digest)
+
+    def is_ahead(self, report: HostReport) -> bool:
+        """Whether the list has messages that a report of the same host does not know of."""
+        last = max((self._upto, *self._beyond))
+        return (self._epoch, last) > (report.epoch, report.instances_revision)
+
+    def restart(self) -> None:
+        """Accept messages of any epoch. The instances stay until the agent sends its list."""
+        self._reset(0)
 
     @property
     def digest(self) -> str:
@@ -213,6 +221,13 @@ class InstanceList:
         return number > last
 
     def _end(self, entries: Mapping[str, Entry], number: int) -> None:
+        """:raises ValueError: the list would be too large."""
+        size = sum(len(entry.encoded) for entry in entries.values())
+        if len(entries) > MAX_INSTANCES or size > MAX_BYTES:
+            raise ValueError(
+                f"the host would have {len(entries)} instances of {size} bytes, and at most"
+                f" {MAX_INSTANCES} instances and {MAX_BYTES} bytes are kept of one host"
+            )
         self.entries = entries
         beyond = {*self._beyond, number}
         while self._upto + 1 in beyond:

@@ -10,26 +10,36 @@ import base64
 import binascii
 import math
 import re
+import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
 from rtagent.model.base import BASE64, UUID, Count, Document, Entries, Name, Uuid
 from rtagent.model.converter import Converter
+from rtagent.model.host_bounds import beyond_bounds, beyond_instances
 from rtagent.model.host_report import HostDescription, HostReport, HostUsage, InstanceInfo
 from rtagent.scheduler.report import canonical
 
 _T = TypeVar("_T")
+#: Yields what a value of the right type has that makes no sense: the path, and a sentence.
+_Wrong = Callable[[_T], Iterator[tuple[str, str]]]
 
-#: The most characters of a packed text, and bytes of the JSON in it.
+#: The most characters of a packed text, and bytes and values of the JSON in it. A host that has as
+#: much as `rtagent.model.host_bounds` allows has 7 MB and 401,000 values.
 MAX_PACKED = 2**20
-MAX_UNPACKED = 2**25
+MAX_UNPACKED = 2**23
+MAX_VALUES = 500_000
+#: Larger texts are unpacked one at a time, so that many of them need no more memory than one.
+MAX_SMALL = 2**16
 #: Integers of a report fit a signed 64-bit column.
 MAX_MAGNITUDE = 2**63
 MAX_TEXT = 65535
@@ -40,8 +50,8 @@ Packed = Annotated[str, Meta(max_length=MAX_PACKED, pattern=BASE64)]
 #: It refuses a report with a field that it does not know.
 _LATER = ("number", "page_url", "service", "unknown")
 
-_UUID = re.compile(UUID)
 _STORABLE = re.compile(rf"[^\u0000\ud800-\udfff]{{0,{MAX_TEXT}}}")
+_NOT_STORABLE = f"must be text of at most {MAX_TEXT} characters that can be stored"
 #: An error of msgspec: its sentence and the path.
 _ERROR = re.compile(r"(?P<sentence>.*) - at (?:`key` in )?`\$(?P<path>.*)`", re.DOTALL)
 
@@ -89,9 +99,14 @@ class SyncInstanceInfo(_OfInstances, frozen=True, kw_only=True):
 
 
 _reports = Converter(HostReport, str_keys=True)
-_descriptions = Converter(HostDescription, str_keys=True)
-_instances = Converter(tuple[InstanceInfo, ...], str_keys=True)
-_decode = msgspec.json.Decoder().decode
+_descriptions = Decoder(HostDescription)
+_instances = Decoder(tuple[InstanceInfo, ...])
+_one_large = threading.Lock()
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether a text is the uuid of a node."""
+    return re.fullmatch(UUID, text) is not None
 
 
 def report_document(report: HostReport) -> dict[str, Any]:
@@ -113,7 +128,8 @@ def report_document(report: HostReport) -> dict[str, Any]:
 def report_from(document: Mapping[str, Any]) -> HostReport:
     """Return the report that a document is.
 
-    :raises InvalidRequest: a field is missing, unknown or wrong.
+    :raises InvalidRequest: a field is missing, unknown or wrong, or the host is beyond a
+        bound.
     """
     method, where = "update_host_state", "$.report"
     node = document.get("node")
@@ -128,16 +144,19 @@ def report_from(document: Mapping[str, Any]) -> HostReport:
     for name in _missing(usage, HostUsage) if isinstance(usage, Mapping) else ():
         raise _invalid(method, f"{where}.usage.{name}", "is required")
     packed = document["description"]
-    report = _convert(method, where, {**document, "description": None}, _reports)
-    if not _UUID.fullmatch(report.node.uuid):
+    for path, sentence in _unbounded({**document, "description": None}):
+        raise _invalid(method, where + path, sentence)
+    try:
+        report = _reports.convert({**document, "description": None})
+    # The second is raised for a key that is not valid Unicode, the third for a deep document.
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
+        raise _malformed(method, where, error) from error
+    if not is_uuid(report.node.uuid):
         raise _invalid(method, f"{where}.node.uuid", "must be a uuid")
     if packed is None:
         return report
     at = f"{where}.description"
-    description = _convert(method, at, _unpack(method, at, packed), _descriptions)
-    for path, sentence in _wrong(description):
-        raise _invalid(method, at + path, sentence)
-    return replace(report, description=description)
+    return replace(report, description=_unpack(method, at, packed, _descriptions, _wrong))
 
 
 def instances_text(instances: Sequence[InstanceInfo]) -> str:
@@ -151,8 +170,7 @@ def instances_from(method: str, text: object) -> tuple[InstanceInfo, ...]:
     :param method: of the message, for errors. :raises InvalidRequest: the text, or a field of an
         instance, is wrong.
     """
-    at = "$.instances"
-    return _convert(method, at, _unpack(method, at, text), _instances)
+    return _unpack(method, "$.instances", text, _instances, _too_many)
 
 
 def _pack(encoded: bytes) -> str:
@@ -160,29 +178,42 @@ def _pack(encoded: bytes) -> str:
     return base64.b64encode(zlib.compress(encoded, level=1)).decode()
 
 
-def _unpack(method: str, at: str, text: object) -> Any:
+def _unpack(method: str, at: str, text: object, decoder: Decoder[_T], wrong: _Wrong[_T]) -> _T:
+    """Return what a packed text has."""
+    try:
+        return _unpacked(method, at, text, decoder, wrong)
+    except InvalidRequest as error:
+        refusal = error.with_traceback(None)
+    except msgspec.ValidationError as error:
+        refusal = _malformed(method, at, error)
+    except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
+        refusal = _invalid(method, at, f"is not a packed text: {error}")
+    # Not in the handlers: the traceback of the other error would keep the document in memory.
+    raise refusal
+
+
+def _unpacked(method: str, at: str, text: object, decoder: Decoder[_T], wrong: _Wrong[_T]) -> _T:
+    """Return what a packed text has, or raise any of several errors.
+
+    A few kB can unpack to any size, and a value may need a hundred times the memory of its JSON. So
+    bytes and values are counted first.
+    """
     if not isinstance(text, str) or len(text) > MAX_PACKED:
         raise _invalid(method, at, f"must be a packed text of at most {MAX_PACKED} characters")
     unpacker = zlib.decompressobj()
-    try:
-        unpacked = unpacker.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
+    encoded = unpacker.decompress(base64.b64decode(text, validate=True), MAX_SMALL)
+    with nullcontext() if unpacker.eof else _one_large:
+        encoded += unpacker.decompress(unpacker.unconsumed_tail, MAX_UNPACKED - MAX_SMALL)
         if not unpacker.eof:
             raise _invalid(method, at, f"must have at most {MAX_UNPACKED} bytes, and be complete")
-        return _decode(unpacked)
-    except (binascii.Error, ValueError, zlib.error, RecursionError) as error:
-        raise _invalid(method, at, f"is not a packed text: {error}") from error
-
-
-def _convert(method: str, at: str, document: object, converter: Converter[_T]) -> _T:
-    for path, sentence in _unbounded(document):
-        raise _invalid(method, at + path, sentence)
-    try:
-        return converter.convert(document)
-    # The second is raised for a key that is not valid Unicode, the third for a deep document.
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
-        found = _ERROR.fullmatch(str(error))
-        path, sentence = (found["path"], found["sentence"]) if found else ("", str(error))
-        raise _invalid(method, at + path, sentence) from error
+        if sum(map(encoded.count, (b"[", b"{", b","))) > MAX_VALUES:
+            raise _invalid(method, at, f"must have at most {MAX_VALUES} values")
+        value = decoder.decode(encoded)
+        for path, sentence in wrong(value):
+            raise _invalid(method, at + path, sentence)
+        for path, sentence in _unbounded(msgspec.to_builtins(value, str_keys=True)):
+            raise _invalid(method, at + path, sentence)
+        return value
 
 
 def _missing(document: object, type_: type[Document]) -> Iterator[str]:
@@ -193,25 +224,31 @@ def _missing(document: object, type_: type[Document]) -> Iterator[str]:
     return (name for name in type_.__struct_fields__ if name not in given)
 
 
-def _unbounded(document: object) -> Iterator[tuple[str, str]]:
+def _unbounded(document: dict[str, Any] | list[Any]) -> Iterator[tuple[str, str]]:
     """Yield the primitives that no field can have. Without recursion: documents may be deep."""
-    left = [("", document)]
+    left: list[tuple[str, Any]] = [("", document)]
     while left:
-        path, value = left.pop()
-        if isinstance(value, Mapping):
-            left.extend((f"{path}.{key}", each) for key, each in value.items())
-        elif isinstance(value, list | tuple):
-            left.extend((f"{path}[{index}]", each) for index, each in enumerate(value))
-        elif isinstance(value, str) and not _STORABLE.fullmatch(value):
-            yield path, f"must be text of at most {MAX_TEXT} characters that can be stored"
-        elif isinstance(value, float) and not math.isfinite(value):
-            yield path, "must be a finite number"
-        elif isinstance(value, int) and abs(value) >= MAX_MAGNITUDE:
-            yield path, f"must be less than {MAX_MAGNITUDE}"
+        path, container = left.pop()
+        by_name = isinstance(container, dict)
+        for key, value in container.items() if by_name else enumerate(container):
+            if isinstance(value, str):
+                why = "" if _STORABLE.fullmatch(value) else _NOT_STORABLE
+            elif isinstance(value, dict | list | tuple):
+                left.append((f"{path}.{key}" if by_name else f"{path}[{key}]", value))
+                continue
+            elif isinstance(value, float):
+                why = "" if math.isfinite(value) else "must be a finite number"
+            elif isinstance(value, int):
+                why = "" if abs(value) < MAX_MAGNITUDE else f"must be less than {MAX_MAGNITUDE}"
+            else:  # null
+                continue
+            if why:
+                yield f"{path}.{key}" if by_name else f"{path}[{key}]", why
 
 
 def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
-    """Yield the values that have the right type and no meaning."""
+    """Yield the bounds that a host is beyond, and the values that have no meaning."""
+    yield from beyond_bounds(description)
     policy, cells = description.policy, description.topology.cells
     for name in ("cpu", "ram", "disk"):
         if not _is_ratio(getattr(policy, f"{name}_allocation_ratio")):
@@ -224,8 +261,18 @@ def _wrong(description: HostDescription) -> Iterator[tuple[str, str]]:
             yield f".topology.cells[{index}].pages", "must have sizes above 0"
 
 
+def _too_many(instances: Sequence[InstanceInfo]) -> Iterator[tuple[str, str]]:
+    yield from (("", sentence) for sentence in beyond_instances(len(instances)))
+
+
 def _is_ratio(ratio: Decimal) -> bool:
     return ratio.is_finite() and ratio > 0
+
+
+def _malformed(method: str, at: str, error: Exception) -> InvalidRequest:
+    match = _ERROR.fullmatch(str(error))
+    path, sentence = (match["path"], match["sentence"]) if match else ("", str(error))
+    return _invalid(method, at + path, sentence)
 
 
 def _invalid(method: str, path: str, sentence: str) -> InvalidRequest:

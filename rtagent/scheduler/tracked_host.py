@@ -17,6 +17,9 @@ from rtagent.scheduler.host_states import HostFacts, host_state_of
 from rtagent.scheduler.instance_lists import HostInstances, InstanceList
 from rtagent.scheduler.replica import replica_of
 
+#: Kinds of messages.
+STATE, INSTANCES = "state", "instances"
+
 
 class UsedReport(Value, frozen=True, kw_only=True):
     """The report in use.
@@ -41,7 +44,11 @@ class TrackedHost:
     :ivar waits: a report cannot be used without a description.
     :ivar assumed: the assumed claims, by uuid, in the order in which they were assumed.
     :ivar lacking_since: when it was noticed that messages are missing.
+    :ivar reported_at: when the last new report came.
+    :ivar doubted_since: when a report came that is older than the one in use, although no new one
+        had come for long.
     :ivar asked: when its agent was asked last.
+    :ivar aside: why messages are set aside, by their kind: `STATE` or `INSTANCES`.
     """
 
     def __init__(self, host: str, seen: float) -> None:
@@ -51,7 +58,10 @@ class TrackedHost:
         self.instances = InstanceList()
         self.assumed: Mapping[str, AssumedClaim] = {}
         self.lacking_since: float | None = None
+        self.reported_at = seen
+        self.doubted_since: float | None = None
         self.asked: float | None = None
+        self.aside: Mapping[str, str] = {}
         self._used: UsedReport | None = None
 
     @property
@@ -73,6 +83,33 @@ class TrackedHost:
         """Whether a report is older than the one in use."""
         return self._used is not None and _at(report) < _at(self._used.report)
 
+    def disproves(self, report: HostReport, at: float, down: float) -> bool:
+        """Whether an older report shows that the position in use was never that of the host, which
+        would wait for ever for a newer report.
+
+        No newer report has come for so long that the host is down, and its agent was asked since,
+        and this is an answer: only answers repeat the description.
+
+        :param at: when the report came. :param down: the time after which a host is down.
+        """
+        if at < self.reported_at + down:
+            return False
+        if self.doubted_since is None:
+            self.doubted_since = at
+        return self._asked_since(self.doubted_since) and report.description is not None
+
+    def list_is_wrong(self, epoch: int) -> bool:
+        """Whether the whole list in a message of this epoch replaces one that has a later position:
+        the agent was asked for it, because its report has an earlier one.
+        """
+        report = None if self._used is None else self._used.report
+        if report is None or epoch != report.epoch or not self.instances.is_ahead(report):
+            return False
+        return self._asked_since(self.lacking_since)
+
+    def _asked_since(self, since: float | None) -> bool:
+        return since is not None and self.asked is not None and self.asked >= since
+
     def use(
         self,
         report: HostReport,
@@ -84,6 +121,7 @@ class TrackedHost:
 
         :param version: of the new state, if its replica changes.
         """
+        self.accept(STATE)
         before = self._used
         if before is None or self.state is None or _basis(report) != _basis(before.report):
             replica, claims = replica_of(report, description), frozenset(report.claims)
@@ -113,6 +151,15 @@ class TrackedHost:
         else:
             found = self.state.aggregates if aggregates is None else aggregates
             self._put(self._used, instances, assumed, found, version)
+
+    def reported(self, at: float) -> None:
+        """Note the time of a new report."""
+        self.reported_at, self.doubted_since = max(self.reported_at, at), None
+        self.saw(at)
+
+    def accept(self, kind: str) -> None:
+        """Note that a message of this kind is good. The next change shows it."""
+        self.aside = {name: why for name, why in self.aside.items() if name != kind}
 
     def saw(self, at: float) -> None:
         """Note the time of a new message."""
@@ -160,8 +207,8 @@ class TrackedHost:
                 report.service, forced_down=self.forced_down or report.service.forced_down
             ),
             page_url=report.page_url,
-            up=report.up,
-            why_not=report.why_not,
+            up=report.up and not self.aside,
+            why_not="; ".join(self.aside.values()) or report.why_not,
             aggregates=aggregates,
             instances=listed,
             instances_here=listed.here,

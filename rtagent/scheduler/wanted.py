@@ -36,8 +36,9 @@ def wanted_of(host: TrackedHost, now: float) -> Wanted | None:
     elif host.lacking_since is None:
         host.lacking_since = now
     gap = host.lacking_since is not None and now >= host.lacking_since + GAP
-    if not (host.waits or gap) or (host.asked is not None and now < host.asked + ASK_AGAIN):
+    waits = host.waits or host.doubted_since is not None
+    if not (waits or gap) or (host.asked is not None and now < host.asked + ASK_AGAIN):
         return None
     host.asked = now
-    description = host.waits or host.state is None
+    description = waits or host.state is None
     return Wanted(host=host.host, description=description, instances=host.lacks_instances)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rtagent.api.address import page_url
 from rtagent.embedded import EmbeddedNode
 from rtagent.model.base import Value
+from rtagent.model.host_bounds import beyond_bounds, beyond_instances
 from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
@@ -30,6 +31,7 @@ from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.loop import Rest, every
 
+PART = "host-reports"
 #: Seconds between two attempts while the broker cannot be used.
 RETRY_INTERVAL = 5.0
 #: More instances than these that have left at once are reported by the whole list.
@@ -51,11 +53,14 @@ class _Wanted(Value, frozen=True, kw_only=True):
 
 
 class _Described(Value, frozen=True, kw_only=True):
-    """The last description. :ivar parts: what it was made of, found again by identity."""
+    """The last description. :ivar parts: what it was made of, found again by identity.
+    :ivar beyond: why schedulers refuse it.
+    """
 
     parts: tuple[object, ...]
     description: HostDescription
     digest: str
+    beyond: tuple[str, ...]
 
 
 class HostReports:
@@ -162,6 +167,9 @@ class HostReports:
             self._next_sync = now + self._sync_interval
         casts = list(self._instances.casts(state, whole=whole, digest=digest))
         described = self._describe(state)
+        beyond = *described.beyond, *beyond_instances(self._instances.count)
+        why = f"schedulers set this host aside, because it {', '.join(beyond)}" if beyond else ""
+        self._reporter.health(PART, "warn" if beyond else "pass", why)
         closed = self._admission.why_closed
         why_not = "" if closed is None else closed.message
         report = self._report(state, described.digest, why_not)
@@ -192,7 +200,12 @@ class HostReports:
         known = self._described
         if known is None or any(a is not b for a, b in zip(known.parts, parts, strict=True)):
             description = description_of(state)
-            known = _Described(parts=parts, description=description, digest=digest_of(description))
+            known = _Described(
+                parts=parts,
+                description=description,
+                digest=digest_of(description),
+                beyond=tuple(sentence for _, sentence in beyond_bounds(description)),
+            )
             self._described = known
         return known
 
@@ -243,6 +256,11 @@ class _SentInstances:
     def digest(self) -> str:
         """The digest of all instances."""
         return instances_digest(self._sent or ())
+
+    @property
+    def count(self) -> int:
+        """The number of all instances."""
+        return len(self._sent or ())
 
     def forget(self) -> None:
         """Send the whole list with the next messages."""

@@ -88,13 +88,14 @@ class HostView:
 
     def _report_health(self) -> None:
         hosts = self._manager.get_all_host_states()
-        down = sorted(each.host for each in hosts if self.is_down(each))
+        down = sorted(host.host for host in hosts if self.is_down(host))
+        aside = [f"{host} ({why})" for host, why in sorted(self._manager.get_set_aside().items())]
+        sentences = []
         if down:
-            self._reporter.health(
-                PART, "warn", f"{len(down)} of {len(hosts)} hosts are down: {_listed(down)}"
-            )
-        else:
-            self._reporter.health(PART, "pass")
+            sentences.append(f"{len(down)} of {len(hosts)} hosts are down: {_listed(down)}")
+        if aside:
+            sentences.append(f"messages of {len(aside)} hosts are set aside: {_listed(aside)}")
+        self._reporter.health(PART, "warn" if sentences else "pass", "; ".join(sentences))
 
 
 def _listed(names: Sequence[str]) -> str:

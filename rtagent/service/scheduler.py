@@ -14,6 +14,7 @@ from rtagent.api.scheduler_routes import SchedulerSources
 from rtagent.api.server import ReadAPI
 from rtagent.conf.settings import Settings
 from rtagent.db.host_records import HostRecords
+from rtagent.db.node_hosts import NodeHosts
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.sql_errors import errors_of
 from rtagent.errors import RtAgentError
@@ -21,6 +22,7 @@ from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.placement.candidates import PlacementCandidates
 from rtagent.rpc.clock_skew import clock_text
 from rtagent.rpc.in_flight import InFlight
+from rtagent.rpc.node_identities import NodeIdentities
 from rtagent.rpc.scheduler_endpoint import SchedulerEndpoint, SchedulerPong
 from rtagent.rpc.topics import SCHEDULER
 from rtagent.rpc.transport import get_transport
@@ -112,7 +114,7 @@ class SchedulerService:
         self._rpc = SchedulerRpc(
             transport,
             context.settings,
-            self._endpoint(messages),
+            self._endpoint(messages, database),
             self._in_flight,
             self._uuid,
             self._clock,
@@ -171,7 +173,9 @@ class SchedulerService:
             self._telemetry,
         )
 
-    def _endpoint(self, messages: SchedulerMessages) -> SchedulerEndpoint:
+    def _endpoint(
+        self, messages: SchedulerMessages, database: SchedulerDatabase
+    ) -> SchedulerEndpoint:
         return SchedulerEndpoint(
             self._scheduler,
             self._manager,
@@ -185,6 +189,12 @@ class SchedulerService:
             self._telemetry,
             self._authentication,
             self._callers.access,
+            NodeIdentities(
+                NodeHosts(database.engine),
+                self._authentication.has_key_of,
+                self._manager.forget_node,
+                self._clock,
+            ),
         )
 
     def _make_loops(

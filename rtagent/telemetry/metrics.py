@@ -56,7 +56,7 @@ COUNTS = {
     "calls_refused": (
         "reason",
         "Calls that their caller may not make: signature (missing or wrong), role (missing), calls"
-        " (too many at once), rate (too many per second), forged (after too many wrong signatures)",
+        " (too many at once), rate (too many per second)",
     ),
     "rpc_refused": ("reason", "Messages dropped without an answer, before they were parsed"),
     "rpc_given_up": ("label", "Replies that no queue of their caller has taken"),

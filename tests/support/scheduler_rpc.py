@@ -25,25 +25,12 @@ from tests.support.hosts import ManualClock, uid
 
 class Hosts:
     """Records the messages of agents. :ivar taken: the name and the arguments of each message.
-    :ivar known: the hosts of nodes, by the nodes' uuids. :ivar registered: uuids of nodes that the
-        database has.
+    :ivar aside: host, node and kind of each message that cannot be used.
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-        self.registered: set[str] = set()
+        self.aside: list[tuple[str, str, str]] = []
         self.taken: list[tuple[Any, ...]] = []
-
-    def host_of(self, node_uuid: str) -> str | None:
-        return self.known.get(node_uuid)
-
-    def is_registered(self, node_uuid: str) -> bool:
-        return node_uuid in self.registered
-
-    def unregistered_nodes(self, host: str) -> int:
-        return sum(
-            each == host and uuid not in self.registered for uuid, each in self.known.items()
-        )
 
     def update_host_state(self, *arguments: Any) -> None:
         self.taken.append(("update_host_state", *arguments))
@@ -56,6 +43,9 @@ class Hosts:
 
     def sync_instance_info(self, *arguments: Any) -> None:
         self.taken.append(("sync_instance_info", *arguments))
+
+    def set_aside(self, host: str, node_uuid: str, kind: str, why: str) -> None:
+        self.aside.append((host, node_uuid, kind))
 
 
 class Selecting:

@@ -20,8 +20,7 @@ from rtagent.rpc.trust.authorization import Authorize, authorize_by_role
 from rtagent.rpc.trust.bounds import CallerBounds
 from rtagent.rpc.trust.caller import Caller
 
-#: The counter of refusals. Its label is one of these reasons, or one of `rtagent.rpc.trust.bounds`
-#: or `rtagent.rpc.trust.forgeries`.
+#: The counter of refusals. Its label is one of these reasons, or one of `rtagent.rpc.trust.bounds`.
 COUNTER = "calls_refused"
 SIGNATURE, ROLE = "signature", "role"
 #: The number of characters of an error message that are logged.
@@ -46,9 +45,6 @@ class Access:
         """Record an error of the block, which finds out who calls."""
         try:
             yield
-        except TooManyRequests as error:
-            self._too_many(f"{_name(actor(context))}, not proved", method, error)
-            raise
         except RequestError as error:
             self._record(SIGNATURE, method, f"{_name(actor(context))}, not proved", context, error)
             raise

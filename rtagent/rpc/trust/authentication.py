@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from oslo_context.context import RequestContext
@@ -11,11 +10,10 @@ from oslo_context.context import RequestContext
 from rtagent.conf.rpc import Rpc
 from rtagent.errors import ConfigError
 from rtagent.ports import Clock, Reporter
-from rtagent.rpc.context import Proof, reply_queue
+from rtagent.rpc.context import Proof
 from rtagent.rpc.errors import SignatureInvalid
 from rtagent.rpc.method import Method
 from rtagent.rpc.trust.caller import Caller, unsigned_caller
-from rtagent.rpc.trust.forgeries import Forgeries, Sender
 from rtagent.rpc.trust.keys import is_name, read_ring
 from rtagent.rpc.trust.replays import Replays, served_once
 from rtagent.rpc.trust.signature import (
@@ -52,8 +50,7 @@ class Authentication:
         self._clock, self._reporter = clock, reporter.named(__name__)
         self._ring = read_ring(options().keys_file)
         self._for_one_server = frozenset(each.name for each in methods if each.for_one_server)
-        self._once = served_once(methods)
-        self._replays, self._forgeries = Replays(self._once), Forgeries()
+        self._replays = Replays(served_once(methods))
 
     def reload(self) -> None:
         """Read the keys file again. While it is wrong, the keys that are known stay in force."""
@@ -62,13 +59,16 @@ class Authentication:
         except ConfigError as error:
             self._reporter.log("error", f"the keys that are known stay in force: {error.message}")
 
+    def has_key_of(self, host: str) -> bool:
+        """Return whether a known key is of the agent of this host."""
+        return self._ring.has_key_of(host)
+
     def __call__(self, context: RequestContext, method: str, document: Mapping[str, Any]) -> Caller:
-        """Return the caller. :raises SignatureInvalid: TooManyRequests:"""
+        """Return the caller. :raises SignatureInvalid:"""
         proof: Proof = getattr(context, "proof", Proof())
         options = self._options()
         if proof.signature:
-            queue = reply_queue(context)
-            return self._proved(proof, queue, method, document, options.signature_window)
+            return self._proved(proof, method, document, options.signature_window)
         if options.require_signature and method != PING:
             reason = (
                 f"it has none, and {self._host} requires one: set [rpc] signing_key of the caller"
@@ -77,7 +77,7 @@ class Authentication:
         return unsigned_caller(context, options.unsigned_roles)
 
     def _proved(
-        self, proof: Proof, queue: str, method: str, document: Mapping[str, Any], window: float
+        self, proof: Proof, method: str, document: Mapping[str, Any], window: float
     ) -> Caller:
         try:
             signature = parse_signature(proof.signature)
@@ -106,29 +106,13 @@ class Authentication:
             issued_at=signature.issued_at,
             attempt=signature.attempt,
         )
-        with self._counted((key, queue), method):
-            if not is_genuine(public, text, signature.value):
-                raise _invalid(method, f"it is not that of the key {key} for this call", key)
-            if why := self._replays.why_refused(text, window, self._now):
-                raise _invalid(method, f"{self._host} {why}", key)
+        # A refusal counts against nobody: whoever cannot prove a name could lock out its owner. It
+        # costs no more than any call that is refused.
+        if not is_genuine(public, text, signature.value):
+            raise _invalid(method, f"it is not that of the key {key} for this call", key)
+        if why := self._replays.why_refused(text, window, self._now):
+            raise _invalid(method, f"{self._host} {why}", key)
         return Caller(name=key, roles=frozenset(entry.roles), proved=True, host=entry.host)
-
-    @contextmanager
-    def _counted(self, sender: Sender, method: str) -> Iterator[None]:
-        """Count a refusal by the block, which does not run for a sender with too many of them.
-
-        A cast has no reply queue. To refuse casts early would silence the agent whose key they
-        name, so each one is verified.
-        """
-        if not sender[1] and method not in self._once:
-            yield
-            return
-        self._forgeries.check(sender, method, self._clock.monotonic())
-        try:
-            yield
-        except SignatureInvalid:
-            self._forgeries.count(sender, self._clock.monotonic())
-            raise
 
     def _now(self) -> float:
         return self._clock.now().timestamp()

@@ -85,6 +85,10 @@ class KeyRing:
         """Return the entry of a key, and what verifies its signatures; None: it is unknown."""
         return self._keys.get(name)
 
+    def has_key_of(self, host: str) -> bool:
+        """Return whether a key is of the agent of this host, also one that has expired."""
+        return any(key.host == host for key, _ in self._keys.values())
+
 
 def is_name(text: str) -> bool:
     """Return whether a key may have this name."""

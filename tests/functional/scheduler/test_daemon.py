@@ -1,8 +1,11 @@
 """rtagent-scheduler: starts, takes reports, selects, reloads, stops."""
 
+import base64
 import signal
 import subprocess
 import sys
+import zlib
+from pathlib import Path
 
 import pytest
 
@@ -136,6 +139,18 @@ def test_malformed_cast_is_set_aside_and_the_view_stays(scheduler, bus, method, 
     wait_until(lambda: set_aside(scheduler) > metrics)
     assert steady(scheduler) == before
     assert scheduler.running
+
+
+def test_a_host_whose_messages_unpack_to_too_much_is_named(scheduler, bus):
+    bomb = base64.b64encode(zlib.compress(b"[" + b"[]," * 11_000_000 + b"[]]")).decode()
+    status, node = Path(f"/proc/{scheduler.pid}/status"), uid()
+    for number in range(1, 8):
+        arguments = {"epoch": 1, "revision": number, "digest": "d", "instances": bomb}
+        bus.cast("sync_instance_info", host="bomber", node_uuid=node, **arguments)
+    wait_until(lambda: "set aside: bomber (invalid request" in str(scheduler.read("health")))
+    assert bus.call("ping")["hosts"] == len(HOSTS)
+    peak = next(line.split()[1] for line in status.read_text().splitlines() if "VmHWM" in line)
+    assert int(peak) < 500_000  # kB; untyped, each of them took 600 MB
 
 
 def test_older_report_changes_nothing(scheduler, bus):

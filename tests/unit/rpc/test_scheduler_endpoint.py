@@ -13,13 +13,9 @@ from rtagent.model.host_report import HostDescription, HostReport, InstanceInfo
 from rtagent.model.node import Node
 from rtagent.rpc import errors as rpc_errors
 from rtagent.rpc import schemas
-from rtagent.rpc.errors import SignatureInvalid
-from rtagent.rpc.report_endpoint import MAX_NODES
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from rtagent.rpc.scheduler_methods import METHODS
-from rtagent.rpc.trust.caller import Caller
 from rtagent.scheduler import errors as scheduler_errors
-from rtagent.scheduler.errors import AggregateNotEmpty, NoValidHost, SchedulerNotReady
 from rtagent.scheduler.report_documents import instances_text, report_document
 from tests.support import stored_values as stored
 from tests.support.hosts import uid
@@ -167,6 +163,7 @@ def test_malformed_report_is_set_aside_counted_and_logged_once(scheduler, caplog
             with pytest.raises(InvalidRequest):
                 scheduler.invoke("update_host_state", report={**document, "epoch": "new"})
     assert scheduler.hosts.taken == []
+    assert scheduler.hosts.aside == 2 * [("cn1", NODE.uuid, "state")]
     assert scheduler.sample("rpc_total", outcome="InvalidRequest") == 2
     lines = [each.getMessage() for each in caplog.records if "$.report.epoch" in each.getMessage()]
     assert len(lines) == 1
@@ -180,72 +177,9 @@ def test_malformed_instances_are_set_aside(scheduler, text):
     assert scheduler.hosts.taken == []
 
 
-def test_a_key_reports_no_more_nodes_than_a_host_may_have():
-    caller = Caller(name="agent-1", roles=frozenset({"agent"}), proved=True, host="cn1")
-    scheduler = SchedulerRpc(lambda *_: caller)
-    hosts, reports = scheduler.hosts, {**OF_INSTANCES, "instance_uuid": INFO.uuid}
-    hosts.known = {uid(): "cn1" for _ in range(MAX_NODES)}
-    for name, arguments in documents().items():
-        if METHODS[name].role == "agent":
-            with pytest.raises(SignatureInvalid, match="cn1 has 4 nodes that are not in the data"):
-                scheduler.invoke(name, **arguments)
-    assert hosts.taken == []
-    hosts.registered.add(NODE.uuid)
-    scheduler.invoke("delete_instance_info", **reports)
-    hosts.registered = {next(iter(hosts.known))}  # one of them has a place no longer
-    scheduler.invoke("delete_instance_info", **reports)
-    hosts.registered.clear()
-    hosts.known[NODE.uuid] = "cn1"  # it was one of the first
-    scheduler.invoke("delete_instance_info", **reports)
-    assert len(hosts.taken) == 3
-
-
-def test_a_key_reports_the_nodes_of_its_host_only():
-    caller = Caller(name="agent-1", roles=frozenset({"agent"}), proved=True, host="cn1")
-    scheduler = SchedulerRpc(lambda *_: caller)
-    reports = {name: each for name, each in documents().items() if METHODS[name].role == "agent"}
-    assert len(reports) == 4
-    for name, arguments in reports.items():  # of a node that is new, and of one of this host
-        scheduler.hosts.known.clear()
-        scheduler.invoke(name, **arguments)
-        scheduler.hosts.known[NODE.uuid] = "cn1"
-        scheduler.invoke(name, **arguments)
-    assert len(scheduler.hosts.taken) == 8
-    scheduler.hosts.known[NODE.uuid] = "cn2"
-    for name, arguments in reports.items():
-        with pytest.raises(
-            SignatureInvalid, match=f"and the node {NODE.uuid} is of cn2: if cn2 was"
-        ):
-            scheduler.invoke(name, **arguments)
-    scheduler.hosts.known.clear()
-    other = {**OF_INSTANCES, "host": "cn2", "instance_uuid": INFO.uuid}
-    with pytest.raises(SignatureInvalid, match="of the host cn1, and the report is of cn2"):
-        scheduler.invoke("delete_instance_info", **other)
-    with pytest.raises(SignatureInvalid, match="of the host cn1, and the report is of None"):
-        scheduler.invoke("update_host_state", report={"node": "cn1"})
-    assert len(scheduler.hosts.taken) == 8
-
-
-def test_errors_of_a_selection_are_those_of_the_call(scheduler):
-    scheduler.selecting.error = NoValidHost(sentence="none", hosts=0, refused={}, nearest=None)
-    with pytest.raises(NoValidHost) as refused:
-        scheduler.invoke("select_destinations", request_spec=spec(), instance_uuids=[uid()])
-    assert refused.value.kwargs["hosts"] == 0
-
-
-def test_selection_before_the_view_is_complete_may_be_repeated(scheduler):
-    scheduler.not_ready = SchedulerNotReady(why="it has just started")
-    with pytest.raises(SchedulerNotReady) as refused:
-        scheduler.invoke("select_destinations", request_spec=spec(), instance_uuids=[uid()])
-    assert refused.value.retriable
-    assert scheduler.invoke("explain", request_spec=spec())["hosts"] == []
-
-
-def test_aggregate_with_hosts_is_not_deleted(scheduler):
-    calls = documents()
-    for name in ("create_aggregate", "add_host_to_aggregate"):
-        scheduler.invoke(name, **calls[name])
-    with pytest.raises(AggregateNotEmpty):
-        scheduler.invoke("delete_aggregate", aggregate="fast")
-    (only,) = scheduler.invoke("get_aggregates")["aggregates"]
-    assert only["hosts"] == ["cn1"]
+def test_a_report_that_does_not_say_whose_it_is_sets_no_node_aside(scheduler):
+    report = report_document(REPORT)
+    for node in (None, [], {**report["node"], "uuid": "x"}, {**report["node"], "host": 7}):
+        with pytest.raises(InvalidRequest):
+            scheduler.invoke("update_host_state", report={**report, "node": node})
+    assert scheduler.hosts.aside == []

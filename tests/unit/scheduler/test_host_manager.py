@@ -7,9 +7,12 @@ from msgspec.structs import replace
 
 from rtagent.errors import NodeNotFound
 from rtagent.model.claim import BUILD, INCOMING, RESIZE
-from rtagent.model.host_report import CellUsage, HostUsage, ServiceState
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.host_bounds import MAX_INSTANCES
+from rtagent.model.host_report import CellUsage, HostUsage, InstanceInfo, ServiceState
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
+from rtagent.scheduler.tracked_host import INSTANCES, STATE
 from rtagent.scheduler.wanted import ASK_AGAIN, GAP, Wanted
 from tests.support.host_states import aggregate, fleet_node, node_named
 from tests.support.hosts import DEDICATED, PINNED, PINNING, ManualClock, host, request, uid
@@ -199,6 +202,94 @@ def test_report_that_cannot_be_used_changes_nothing(view, manager):
     assert view.host(agent).base.revision == 6
 
 
+# -- positions that no host has had ---------------------------------------------------------------
+
+LAST = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epoch": LAST}, {"revision": LAST}, {"instances_revision": LAST}, {"number": LAST}],
+    ids=str,
+)
+def test_a_position_that_is_too_high_does_not_freeze_a_host(view, manager, wrong):
+    agent = reported(view)
+    agent.claim(request(3, 64, owner=uid(1)))
+    deliver(manager, *agent.messages(), agent.report(**wrong))
+    view.clock.advance(TIMES.down)
+    view.asked.clear()
+    for _ in range(2):  # they may be old messages
+        view.clock.advance(1)
+        deliver(manager, agent.report())
+    assert view.asked == [Wanted(host="cn1", description=True, instances=view.asked[0].instances)]
+    assert manager.get_host_states_by_uuids([agent.uuid]) == ()
+    for _ in range(2):
+        deliver(manager, *agent.answer())
+        view.clock.advance(ASK_AGAIN)
+        manager.tick()
+    [seen] = manager.get_host_states_by_uuids([agent.uuid])
+    assert (seen.vcpus_used, seen.base.epoch, list(seen.instances)) == (3, 1, [uid(1)])
+    view.asked.clear()
+    view.clock.advance(ASK_AGAIN)
+    manager.tick()
+    assert view.asked == []
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole list", "one instance"])
+@pytest.mark.parametrize(("epoch", "number"), [(LAST, 1), (LAST, LAST), (1, LAST)])
+def test_a_number_that_is_too_high_does_not_freeze_the_instances(
+    view, manager, epoch, number, whole
+):
+    agent, info = reported(view), InstanceInfo(uuid=uid(99))
+    if whole:
+        manager.sync_instance_info("cn1", agent.uuid, epoch, number, "d", (info,))
+    else:
+        manager.update_instance_info("cn1", agent.uuid, epoch, number, (info,))
+    agent.claim(request(1, 64, owner=uid(1)))
+    deliver(manager, *agent.messages())
+    assert uid(99) in view.host(agent).instances
+    view.clock.advance(GAP)
+    manager.tick()
+    assert view.asked == [Wanted(host="cn1", instances=True)]
+    deliver(manager, *agent.answer())
+    assert set(view.host(agent).instances) == {uid(1)}
+    view.clock.advance(ASK_AGAIN)
+    manager.tick()
+    assert len(view.asked) == 1
+
+
+# -- messages that are set aside ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "answers"), [(STATE, 1), (INSTANCES, 0)])
+def test_a_host_of_which_a_message_is_set_aside_is_not_selected(view, manager, kind, answers):
+    agent, new = reported(view), ReportingAgent("new")
+    manager.set_aside("cn1", agent.uuid, kind, "has 9 cells")
+    manager.set_aside("new", new.uuid, kind, "x" * 2000)
+    manager.set_aggregates([aggregate("a", "cn1")])
+    seen = view.host(agent)
+    assert (seen.up, seen.why_not) == (False, "has 9 cells")
+    assert manager.get_set_aside() == {"cn1": "has 9 cells", "new": "x" * 1000}
+    manager.begin(settle=0)
+    assert manager.complete, "a host that cannot be understood delays nobody"
+    deliver(manager, agent.answer()[answers])
+    assert view.host(agent).up and set(manager.get_set_aside()) == {"new"}
+
+
+def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
+    agent = reported(view)
+    many = [InstanceInfo(uuid=uid(number)) for number in range(MAX_INSTANCES + 1)]
+    half = len(many) // 2
+    manager.update_instance_info("cn1", agent.uuid, 1, 2, many[:half])
+    manager.update_instance_info("cn1", agent.uuid, 1, 3, many[half:])
+    assert len(view.host(agent).instances) == half and manager.counts["set_aside"] == 1
+    usage = DomainUsage(domain_uuid=uid(1), name="x" * 2**20, active=True, vcpus=1, memory_mb=1)
+    for number in range(4, 14):
+        info = InstanceInfo(uuid=uid(number), domain_usage=usage)
+        manager.update_instance_info("cn1", agent.uuid, 1, number, (info,))
+    assert manager.counts["set_aside"] > 1
+
+
 # -- nodes ----------------------------------------------------------------------------------------
 
 
@@ -212,17 +303,6 @@ def test_nodes_with_one_host_name_are_told_apart_by_their_uuids(view, manager):
     assert [view.host(each).host for each in (agent, other)] == ["cn1", "cn1"]
 
 
-def test_nodes_of_a_host_count_until_the_database_has_them(view, manager):
-    agent, silent = reported(view), uid()
-    manager.delete_instance_info("cn1", silent, 1, 1, uid())  # it has not reported its state
-    assert (manager.host_of(silent), manager.host_of(uid())) == ("cn1", None)
-    assert (manager.unregistered_nodes("cn1"), manager.unregistered_nodes("cn2")) == (2, 0)
-    manager.expect([agent.state.node.uuid])
-    assert manager.is_registered(agent.state.node.uuid)
-    assert not manager.is_registered(silent)
-    assert manager.unregistered_nodes("cn1") == 1
-
-
 def test_node_that_changes_its_host_keeps_its_place_and_loses_the_hosts_aggregates(view, manager):
     agent = reported(view)
     manager.set_aggregates([aggregate("old", "cn1"), aggregate("new", "renamed")])
@@ -231,10 +311,7 @@ def test_node_that_changes_its_host_keeps_its_place_and_loses_the_hosts_aggregat
         agent.state, node=replace(agent.state.node, host="renamed", hypervisor_hostname="r")
     )
     agent.restart()
-    assert manager.host_of(uid()) is None
-    assert manager.host_of(agent.state.node.uuid) == "cn1"
     deliver(manager, *agent.messages())
-    assert manager.host_of(agent.state.node.uuid) == "renamed"
     seen = view.host(agent)
     assert (seen.host, seen.nodename) == ("renamed", "r")
     assert [each.name for each in seen.aggregates] == ["new"]

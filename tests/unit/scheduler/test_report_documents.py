@@ -2,13 +2,22 @@
 
 import base64
 import json
+import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
+from rtagent.model.host_bounds import (
+    MAX_CELLS,
+    MAX_CPUS,
+    MAX_DEVICES,
+    MAX_INSTANCES,
+    MAX_PAGE_SIZES,
+)
 from rtagent.model.host_report import (
     CellUsage,
     HostDescription,
@@ -21,8 +30,10 @@ from rtagent.model.host_report import (
 )
 from rtagent.model.metric import Metric
 from rtagent.model.policy import Policy
+from rtagent.model.topology import Cell
 from rtagent.scheduler.report_documents import (
     MAX_UNPACKED,
+    MAX_VALUES,
     instances_from,
     instances_text,
     report_document,
@@ -78,6 +89,10 @@ INSTANCES = (
     InstanceInfo(uuid=stored.uuid(1), here=False, claims=(stored.odd_claim(1), stored.claim(2))),
     InstanceInfo(uuid=stored.uuid(9), domain_usage=stored.domain_usage(9)),
 )
+
+
+def sent_pool(identifiers=()):
+    return {"provider": "", "resource_class": "VGPU", "identifiers": list(identifiers)}
 
 
 def sent(document):
@@ -245,7 +260,7 @@ def test_a_text_that_is_not_packed_is_refused(text):
     with pytest.raises(InvalidRequest) as refused:
         instances_from("sync_instance_info", text)
     assert refused.value.kwargs["method"] == "sync_instance_info"
-    assert refused.value.kwargs["errors"][0]["path"] == "$.instances"
+    assert refused.value.kwargs["errors"][0]["path"].startswith("$.instances")
 
 
 def test_a_report_of_an_agent_of_release_0_1_is_read():
@@ -289,3 +304,105 @@ def test_a_wrong_url_of_pages_is_refused(url):
     document["node"]["page_url"] = url
     with pytest.raises(InvalidRequest, match="page_url"):
         report_from(document)
+
+
+def lists(number):
+    return [[] for _ in range(number)]
+
+
+def cells(number, **fields):
+    return [{"id": at, "cpus": [at], "memory_mb": 1, **fields} for at in range(number)]
+
+
+def devices(number):
+    hardware = {"vendor_id": "8086", "product_id": "1520"}
+    return [{"device": {"address": f"{at:04x}:00:00.0", **hardware}} for at in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("topology.cpus", list(range(MAX_CPUS + 1)), "8193 host CPUs"),
+        ("topology.cells", cells(MAX_CELLS + 1), "257 NUMA cells"),
+        ("topology.cells", cells(9, cpus=list(range(1000))), "9000 host CPUs in NUMA cells"),
+        ("topology.cells", cells(9, offline=list(range(1000))), "9009 host CPUs in NUMA cells"),
+        ("topology.cells", cells(1, siblings=lists(20_000)), "20000 cores and threads"),
+        ("topology.cells", cells(2, pages={str(size): 1 for size in range(1, 18)}), "17 sizes"),
+        ("topology.cpu_info", {"features": ["x" * 60_000] * 2}, "bytes"),
+        ("devices", devices(MAX_DEVICES + 1), "8193 PCI devices"),
+        ("resource_inventories", 1025 * [sent_pool()], "1025 pools"),
+        ("resource_inventories", [sent_pool(str(n) for n in range(20_000))], "20000 assigned"),
+        ("topology.cpu_info", {"x": lists(300_000)}, f"at most {MAX_VALUES} values"),
+        ("topology.cpu_info", {"x": "x" * MAX_UNPACKED}, f"at most {MAX_UNPACKED} bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_host_beyond_a_bound_is_refused_with_its_number(field, value, said):
+    whole = sent(report_document(REPORT))
+    document = broken(unpacked(whole["description"]), field.split("."), value)
+    with pytest.raises(InvalidRequest, match=said) as refused:
+        report_from({**whole, "description": packed(document)})
+    path = refused.value.kwargs["errors"][0]["path"]
+    assert path in (f"$.report.description.{field}", "$.report.description")
+
+
+def test_a_host_as_large_as_its_bounds_is_read():
+    size = MAX_CPUS // MAX_CELLS
+    topology = replace(
+        stored.TOPOLOGY,
+        cpus=frozenset(range(MAX_CPUS)),
+        cells=tuple(
+            Cell(
+                id=at,
+                cpus=frozenset(range(at * size, (at + 1) * size)),
+                memory_mb=2**24,
+                siblings=tuple(
+                    frozenset((cpu, cpu + 1)) for cpu in range(at * size, (at + 1) * size, 2)
+                ),
+                distances=dict.fromkeys(range(MAX_CELLS), 255),
+                pages=dict.fromkeys(range(1, MAX_PAGE_SIZES + 1), 2**22),
+            )
+            for at in range(MAX_CELLS)
+        ),
+    )
+    largest = replace(
+        DESCRIPTION,
+        topology=topology,
+        devices=tuple(
+            replace(
+                stored.DEVICE, device=replace(stored.DEVICE.device, address=f"{at:04x}:00:00.0")
+            )
+            for at in range(MAX_DEVICES)
+        ),
+    )
+    report = replace(REPORT, description=largest)
+    assert report_from(report_document(report)) == report
+
+
+def test_more_instances_than_a_host_has_are_refused():
+    infos = [InstanceInfo(uuid=stored.uuid(at)) for at in range(MAX_INSTANCES + 1)]
+    assert len(instances_from("sync_instance_info", instances_text(infos[1:]))) == MAX_INSTANCES
+    with pytest.raises(InvalidRequest, match=f"has {len(infos)} instances"):
+        instances_from("sync_instance_info", instances_text(infos))
+
+
+@pytest.mark.parametrize("field", ["counters", "metrics"])
+def test_what_a_report_has_beside_its_description_is_bounded(field):
+    whole = sent(report_document(REPORT))
+    many = {str(at): 1 for at in range(20_000)} if field == "counters" else 2000 * whole["metrics"]
+    with pytest.raises(InvalidRequest, match=field):
+        report_from({**whole, field: many})
+
+
+def test_large_messages_at_the_same_time_need_the_memory_of_one():
+    """They unpack to 32 MiB of lists, or to as much as may be: 400 or 16 MB for each."""
+    bomb = base64.b64encode(zlib.compress(b"[" + b"[]," * 11_000_000 + b"[]]")).decode()
+    allowed = packed("x" * (MAX_UNPACKED - 2))
+    tracemalloc.start()
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(instances_from, "m", text) for text in 4 * [bomb, allowed]]:
+                assert isinstance(done.exception(), InvalidRequest)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_UNPACKED
+    finally:
+        tracemalloc.stop()

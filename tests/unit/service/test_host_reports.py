@@ -6,14 +6,16 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from rtagent.errors import CommitUnknown, StoreUnavailable
+from rtagent.errors import CommitUnknown, InvalidRequest, StoreUnavailable
+from rtagent.model.host_bounds import MAX_CELLS
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
+from rtagent.model.topology import Cell
 from rtagent.rpc.bounded_casts import CastFailed
 from rtagent.scheduler.report import instances_digest, instances_of
 from rtagent.scheduler.report_documents import instances_from, report_from
 from rtagent.service.heartbeat import Heartbeat
-from rtagent.service.host_reports import MAX_REMOVED, RETRY_INTERVAL, STOPPING, HostReports
+from rtagent.service.host_reports import MAX_REMOVED, PART, RETRY_INTERVAL, STOPPING, HostReports
 from rtagent.service.loop import every
 from tests.support.hosts import NODE, NOON, call, request, uid
 
@@ -314,3 +316,17 @@ def test_changes_of_the_service_are_numbered(reporting):
         reporting.claim(memory_mb=64)
         numbers.append(report_in(reporting.turn()[-1:]).number)
     assert numbers == [1, 2, 2]
+
+
+def test_an_agent_says_that_schedulers_set_its_host_aside(reporting):
+    notes = reporting.world.notes
+    assert notes.parts[PART] == "pass"
+    hypervisor = reporting.world.hypervisor
+    cells = tuple(Cell(id=at, cpus=frozenset(), memory_mb=1) for at in range(MAX_CELLS + 1))
+    hypervisor.topology = replace(hypervisor.topology, cells=cells)
+    reporting.world.auditor.run("cells")
+    (_, document) = reporting.turn()[-1]
+    why = "has 257 NUMA cells, and a host has at most 256"
+    assert notes.parts[PART] == f"warn: schedulers set this host aside, because it {why}"
+    with pytest.raises(InvalidRequest, match=why):
+        report_from(document["report"])

@@ -7,6 +7,7 @@ from rtagent.conf.settings import SettingsHolder
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of
+from rtagent.scheduler.tracked_host import INSTANCES, STATE
 from rtagent.scheduler.wanted import Wanted
 from rtagent.service.host_view import PART, SETTLE, HostView
 from tests.support.host_states import node_named
@@ -102,3 +103,15 @@ def test_silent_hosts_are_down_and_named(world):
     )
     world.view.turn()
     assert world.reports.parts[PART] == ("pass", "")
+
+
+def test_hosts_whose_messages_are_set_aside_are_named_with_the_reason(world):
+    world.report("cn1", "cn2")
+    world.manager.set_aside("cn2", node_named("cn2").uuid, STATE, "has 9 cells")
+    world.manager.set_aside("cn3", node_named("cn3").uuid, INSTANCES, "has 9 instances")
+    world.view.turn()
+    sentence = "messages of 2 hosts are set aside: cn2 (has 9 cells), cn3 (has 9 instances)"
+    assert world.reports.parts[PART] == ("warn", sentence)
+    world.clock.advance(DOWN)
+    world.view.turn()
+    assert world.reports.parts[PART] == ("warn", f"2 of 2 hosts are down: cn1, cn2; {sentence}")

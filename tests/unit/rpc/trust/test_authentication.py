@@ -229,6 +229,16 @@ def test_key_of_the_same_name_is_not_enough(server: Server):
     assert "it is not that of the key nova" in forged.message
 
 
+def test_wrong_signatures_and_replays_lock_nobody_out(server: Server):
+    """Not even with the reply queue of the true caller, which its messages name."""
+    served = server.context()
+    assert server.caller(served).proved
+    for _ in range(100):
+        assert "has served this call" in server.refusal(served).message
+        server.refusal(server.context(PrivateKey.generate("nova")))
+    assert server.caller(server.context()).proved
+
+
 def test_without_a_keys_file_no_signature_is_accepted(server: Server):
     authentication = Authentication("rtagent", "host-1", Rpc, server.clock, NullReporter(), METHODS)
     with pytest.raises(SignatureInvalid, match="does not know the key nova"):
