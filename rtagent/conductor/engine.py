@@ -38,7 +38,7 @@ from rtagent.errors import (
 )
 from rtagent.model.server import Server, ServerOperation
 from rtagent.ports import Clock
-from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 
 #: Errors after which another host is tried. So are retriable errors that last.
 ELSEWHERE = (
@@ -126,6 +126,8 @@ class Engine:
                 step.undo(self._run)
             except OperationTaken:
                 raise
+            except ClaimMismatch:
+                pass  # what the host has is of another claim: this step has no effect there
             except RtAgentError as error:
                 raise self._interrupted(error) from error
             self._passed(step, "undo-after")

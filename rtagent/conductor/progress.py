@@ -35,7 +35,7 @@ class Progress(Value, frozen=True, kw_only=True):
     :ivar tried: hosts that were given up.
     :ivar again: after the undo another host is tried.
     :ivar call: of an owed call: the method and its arguments.
-    :ivar places: of a forced delete: the hosts to clear. :ivar migrations: and the migrations that
+    :ivar places: of a forced delete: the claims to clear. :ivar migrations: and the migrations that
         may have allocations. :ivar reason: why it was forced.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.converter import Converter
-from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.guest_domain import GuestDomain, GuestState
 from rtagent.model.instance import InstanceFacts
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Place, Server, ServerOperation
@@ -57,6 +57,11 @@ class Outside(Value, frozen=True, kw_only=True):
     enactor: Enactor
     hooks: Hooks
     allocations: Allocations | None = None
+
+
+def claims_of(places: Iterable[Place]) -> tuple[str, ...]:
+    """Return the uuids of claims."""
+    return tuple(place.claim["uuid"] for place in places)
 
 
 class Run:
@@ -119,38 +124,35 @@ class Run:
     def reach(self, call: Callable[[], T]) -> T:
         """Make a call. Repeat it for `ConductorOptions.host_timeout` while it may succeed later.
 
-        Before a repetition the operation may have been taken over, because this process stood
-        still or could not reach the records.
+        Before each call the operation may have been taken over, because this process stood still
+        or could not reach the records. It may stand still after this check, too: so each call
+        depends on what it was decided for, and has no effect if that is not so any more.
 
         :raises OperationTaken:
         """
-        return self._patience.repeat(call, self._options.host_timeout, self._check_mine)
+        return self._patience.repeat(call, self._options.host_timeout, self.check)
 
     def insist(
         self, call: Callable[[], T], seconds: float, retriable: Callable[[RtAgentError], bool]
     ) -> T:
         """Make a call, and repeat it for some seconds while its error is of this sort."""
-        return self._patience.repeat(call, seconds, self._check_mine, retriable)
+        return self._patience.repeat(call, seconds, self.check, retriable)
 
     def record(self, call: Callable[[], T]) -> T:
         """Write a record, and repeat that as a call. The database checks the owner."""
         return self._patience.repeat(call, self._options.host_timeout)
 
-    def _check_mine(self) -> None:
+    def check(self) -> None:
+        """Check that this conductor still owns the operation. :raises OperationTaken:"""
         if not self._beat(self.operation):
             raise OperationTaken(operation_uuid=self.operation.uuid)
 
-    # -- scheduler, guests and Placement ----------------------------------------------------------
+    # -- scheduler and Placement ------------------------------------------------------------------
 
     @property
     def scheduler(self) -> SchedulerPort:
         """The scheduler."""
         return self._outside.scheduler
-
-    @property
-    def enactor(self) -> Enactor:
-        """The enactor. Call it within `reach`."""
-        return self._outside.enactor
 
     @property
     def allocations(self) -> Allocations | None:
@@ -162,12 +164,48 @@ class Run:
         """The options of the conductor."""
         return self._options
 
+    # -- guests -----------------------------------------------------------------------------------
+
+    def state(self, place: Place) -> GuestState:
+        """Return whether the server's domain is absent, stopped or running on a host."""
+        return self.reach(lambda: self._outside.enactor.state(place.host, self.server.uuid))
+
+    def define(self, place: Place, *replaced: Place) -> None:
+        """Define the domain of a claim. :param replaced: other claims whose domain it replaces."""
+        domain = self._domain(place)
+        self._order("define", place.host, domain, claims_of(replaced))
+
+    def start(self, place: Place) -> None:
+        """Start the domain of a claim."""
+        self._order("start", place.host, self._domain(place))
+
+    def stop(self, place: Place) -> None:
+        """Stop the domain of a claim."""
+        self._order("stop", place.host, self.server.uuid, claims_of((place,)))
+
+    def undefine(self, *places: Place) -> None:
+        """Remove the domain of a claim. :param places: the claims on one host that it may have."""
+        self._order("undefine", places[0].host, self.server.uuid, claims_of(places))
+
+    def live_migrate(self, source: Place, dest: Place) -> None:
+        """Migrate the running guest from the claim at the source to that at the destination."""
+        domain = self._domain(dest)
+        self._order("live_migrate", source.host, dest.host, domain, claims_of((source,)))
+
+    def _order(self, name: str, *arguments: Any) -> None:
+        """Give the enactor an order. It checks the owner itself, as late as possible."""
+        order = partial(getattr(self._outside.enactor, name), *arguments, check=self.check)
+        self._patience.repeat(order, self._options.host_timeout)
+
+    # -- hooks and leases -------------------------------------------------------------------------
+
     def hook(self, name: str, *hosts: str, lease: Place | None = None) -> None:
         """Call a hook. While it runs, a claim's lease is renewed.
 
         :raises HookFailed: :raises ClaimExpired: the lease was lost.
         """
         with self.renewing(lease) as renewal:
+            self.reach(lambda: None)  # the owner is checked
             try:
                 getattr(self._outside.hooks, name)(self.server, *hosts)
             except Exception as error:
@@ -217,7 +255,7 @@ class Run:
         }
         return {name: value for name, value in document.items() if value is not None}
 
-    def domain(self, place: Place) -> GuestDomain:
+    def _domain(self, place: Place) -> GuestDomain:
         """Return the domain that enacts a claim. :raises InvalidReply: it cannot be read."""
         try:
             return GuestDomain(

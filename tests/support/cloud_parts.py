@@ -21,11 +21,13 @@ from rtagent.placement.consumer_moves import ConsumerMoves
 from rtagent.placement.memory import MemoryPlacement
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
 from rtagent.scheduler.selection import Selection, Selections
-from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid
 from tests.support.server_records import MemoryServerStore
 
 HOSTS = ("h0", "h1", "h2")
+#: Raises an error if an order must not have an effect any more.
+Check = Callable[[], object]
 
 if TYPE_CHECKING:
     from tests.support.cloud import Cloud
@@ -203,8 +205,9 @@ class Enactor:
             return "absent"
         return "running" if domain.active else "stopped"
 
-    def define(self, host: str, domain: GuestDomain) -> None:
-        self._order("define", host, domain.uuid, lambda: self._define(host, domain))
+    def define(self, host: str, domain: GuestDomain, replaced: Any, check: Check) -> None:
+        claims = (domain.claim.uuid, *replaced)
+        self._order("define", host, domain.uuid, claims, check, lambda: self._define(host, domain))
 
     def _define(self, host: str, domain: GuestDomain) -> None:
         assert domain.guest.startswith("<vcpu")
@@ -214,8 +217,9 @@ class Enactor:
         put(domain.uuid, flavor.vcpus, flavor.memory_mb)
         self.claims[host, domain.uuid] = domain.claim.uuid
 
-    def start(self, host: str, domain: GuestDomain) -> None:
-        self._order("start", host, domain.uuid, lambda: self._start(host, domain))
+    def start(self, host: str, domain: GuestDomain, check: Check) -> None:
+        claims = (domain.claim.uuid,)
+        self._order("start", host, domain.uuid, claims, check, lambda: self._start(host, domain))
 
     def _start(self, host: str, domain: GuestDomain) -> None:
         """A guest starts only on one host, and only on an active claim."""
@@ -226,22 +230,30 @@ class Enactor:
         flavor = domain.claim.flavor
         self._hypervisor(host).start_domain(domain.uuid, flavor.vcpus, flavor.memory_mb)
 
-    def stop(self, host: str, server_uuid: str) -> None:
-        self._order("stop", host, server_uuid, lambda: self._stop(host, server_uuid))
+    def stop(self, host: str, server_uuid: str, claims: Any, check: Check) -> None:
+        self._order("stop", host, server_uuid, claims, check, lambda: self._stop(host, server_uuid))
 
     def _stop(self, host: str, server_uuid: str) -> None:
         if self.state(host, server_uuid) == "running":
             self._hypervisor(host).shut_off(server_uuid)
 
-    def undefine(self, host: str, server_uuid: str) -> None:
-        self._order("undefine", host, server_uuid, lambda: self._undefine(host, server_uuid))
+    def undefine(self, host: str, server_uuid: str, claims: Any, check: Check) -> None:
+        self._order(
+            "undefine", host, server_uuid, claims, check, lambda: self._undefine(host, server_uuid)
+        )
 
     def _undefine(self, host: str, server_uuid: str) -> None:
         self._hypervisor(host).domains.pop(server_uuid, None)
         self.claims.pop((host, server_uuid), None)
 
-    def live_migrate(self, source: str, dest: str, domain: GuestDomain) -> None:
-        self._order("live_migrate", dest, domain.uuid, lambda: self._migrate(source, dest, domain))
+    def live_migrate(
+        self, source: str, dest: str, domain: GuestDomain, claims: Any, check: Check
+    ) -> None:
+        def migrate() -> None:
+            self._check_claim("migrate", source, domain.uuid, claims)
+            self._migrate(source, dest, domain)
+
+        self._order("live_migrate", dest, domain.uuid, (domain.claim.uuid,), check, migrate)
 
     def _migrate(self, source: str, dest: str, domain: GuestDomain) -> None:
         if self.state(dest, domain.uuid) == "running":
@@ -256,15 +268,31 @@ class Enactor:
         flavor = domain.claim.flavor
         self._hypervisor(dest).start_domain(domain.uuid, flavor.vcpus, flavor.memory_mb)
 
-    def _order(self, action: str, host: str, uuid: str, order: Callable[[], None]) -> None:
+    def _order(
+        self,
+        action: str,
+        host: str,
+        uuid: str,
+        claims: Any,
+        check: Check,
+        order: Callable[[], None],
+    ) -> None:
         def obey() -> None:
             if self._hypervisor(host).lost:
                 raise HypervisorUnavailable(f"{host} does not answer")
             if self.refuses.get(host) == action:
                 raise EnactmentFailed(host=host, server_uuid=uuid, action=action, why="refused")
+            check()
+            self._check_claim(action, host, uuid, claims)
             order()
 
         self._cloud.faults.around(f"{action} at {host}", obey)
+
+    def _check_claim(self, action: str, host: str, uuid: str, claims: Any) -> None:
+        if self.state(host, uuid) != "absent":
+            of = self.claims.get((host, uuid))
+            if of not in claims:
+                raise ClaimMismatch(host=host, server_uuid=uuid, action=action, why=f"it is of {of}")
 
     def _hypervisor(self, host: str) -> Any:
         return self._cloud.hosts.hypervisors[HOSTS.index(host)]

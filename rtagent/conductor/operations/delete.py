@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.conductor.run import Run
@@ -18,15 +18,23 @@ def places(server: Server) -> Iterator[Place]:
         yield server.move.source
 
 
+def by_host(found: Iterable[Place]) -> Mapping[str, Sequence[Place]]:
+    """Return claims by host: a host that a server moves within has two."""
+    hosts: dict[str, list[Place]] = {}
+    for place in found:
+        hosts.setdefault(place.host, []).append(place)
+    return hosts
+
+
 def undefine(run: Run) -> None:
     """Remove the domain from every host, before its claim is released."""
-    for place in places(run.server):
-        run.reach(partial(run.enactor.undefine, place.host, run.server.uuid))
+    for claims in by_host(places(run.server)).values():
+        run.undefine(*claims)
 
 
 def cleanup(run: Run) -> None:
     """Remove what the hooks made on every host."""
-    for host in {place.host: None for place in places(run.server)}:
+    for host in by_host(places(run.server)):
         run.hook("cleanup", host)
 
 

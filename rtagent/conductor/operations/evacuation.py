@@ -101,8 +101,7 @@ EVACUATION = Table(
 
 def _undefine_evacuated(run: Run) -> None:
     """Remove the guest from the host that was evacuated. It runs elsewhere."""
-    host = source_place(run).host
-    run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+    run.undefine(source_place(run))
 
 
 def _cleanup_evacuated(run: Run) -> None:

@@ -37,9 +37,8 @@ def _arguments(run: Run) -> dict[str, Any]:
 
 def _undefine_at_source(run: Run) -> None:
     """Remove the stopped guest at the source."""
-    host = _move(run).source.host
     if not _on_same_host(run):
-        run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+        run.undefine(_move(run).source)
 
 
 def _cleanup_source(run: Run) -> None:
@@ -87,10 +86,8 @@ CONFIRM = Table(
 
 def _remove_at_dest(run: Run) -> None:
     """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
-    host, order = _dest(run).host, run.enactor.undefine
-    if _on_same_host(run):
-        order = run.enactor.stop
-    run.reach(lambda: order(host, run.server.uuid))
+    order = run.stop if _on_same_host(run) else run.undefine
+    order(_dest(run))
 
 
 def _cleanup_dest(run: Run) -> None:
@@ -122,15 +119,13 @@ def _source(run: Run) -> Place:
 
 def _define_at_source(run: Run) -> None:
     """Define the domain at the source."""
-    source = _source(run)
-    run.reach(lambda: run.enactor.define(source.host, run.domain(source)))
+    run.define(_source(run), _dest(run))
 
 
 def _start_at_source(run: Run) -> None:
     """Start the guest at the source, if it ran before the move."""
-    source = _source(run)
     if _move(run).was != STOPPED:
-        run.reach(lambda: run.enactor.start(source.host, run.domain(source)))
+        run.start(_source(run))
 
 
 def _report_reverted(run: Run) -> None:
