@@ -16,7 +16,7 @@ from rtagent.conductor.background import Background
 from rtagent.conductor.enactor import Enactor
 from rtagent.conductor.errors import HookFailed, InvalidReply, OperationTaken
 from rtagent.conductor.patience import Patience
-from rtagent.conductor.ports import Agents, Allocations, Hooks, SchedulerPort
+from rtagent.conductor.ports import Agents, Allocations, Hooks, SchedulerPort, ServerStore
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Value
@@ -26,6 +26,7 @@ from rtagent.model.guest_domain import GuestDomain, GuestState
 from rtagent.model.instance import InstanceFacts
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.ports import Clock
 
 T = TypeVar("T")
 _claims = Converter(Claim, strict=False, str_keys=True)
@@ -42,7 +43,7 @@ class ConductorOptions(Value, frozen=True, kw_only=True):
     host_timeout: float = 60.0
     operation_timeout: float = 3600.0
     lease_renew_interval: float = 60.0
-    takeover_time: float = 15.0
+    takeover_time: float = 45.0
     allow_resize_to_same_host: bool = False
 
 
@@ -78,14 +79,14 @@ class Run:
         outside: Outside,
         options: ConductorOptions,
         patience: Patience,
-        beat: Callable[[ServerOperation], bool],
+        store: ServerStore,
+        clock: Clock,
     ) -> None:
-        """:param beat: returns whether this conductor still owns the operation."""
         self.operation, self.server = operation, server
         self.progress: Progress = progress_of(operation.progress)
         self.owed: list[ServerOperation] = []
         self._outside, self._options, self._patience = outside, options, patience
-        self._beat = beat
+        self._store, self._clock = store, clock
 
     def learn(self, **fields: Any) -> None:
         """Set fields of the progress."""
@@ -138,14 +139,37 @@ class Run:
         """Make a call, and repeat it for some seconds while its error is of this sort."""
         return self._patience.repeat(call, seconds, self.check, retriable)
 
-    def record(self, call: Callable[[], T]) -> T:
-        """Write a record, and repeat that as a call. The database checks the owner."""
-        return self._patience.repeat(call, self._options.host_timeout)
+    def save(self, server: Server | None = None, *, deleted: bool = False, **fields: Any) -> None:
+        """Record the progress, what is owed, and fields of the operation. Repeat that as a call.
+
+        :param server: it changed. :param deleted: it is deleted.
+        :raises OperationTaken: the database has another owner.
+        """
+        document, now, owed = self.progress.document(), self._clock.now(), tuple(self.owed)
+        self.operation = replace(self.operation, progress=document, updated_at=now, **fields)
+
+        def save() -> bool:
+            return self._store.save(self.operation, server, deleted=deleted, owed=owed)
+
+        if not self._patience.repeat(save, self._options.host_timeout):
+            raise OperationTaken(operation_uuid=self.operation.uuid)
+        self.owed.clear()
 
     def check(self) -> None:
         """Check that this conductor still owns the operation. :raises OperationTaken:"""
-        if not self._beat(self.operation):
+        if not self._store.beat(self.operation):
             raise OperationTaken(operation_uuid=self.operation.uuid)
+
+    @property
+    def floor(self) -> int:
+        """The generation of the server's consumer with which a late write may still be made.
+
+        Placement counts anew for a consumer that was without allocations in between.
+        """
+        before = self.server.consumer_generation
+        if self.operation.epoch == 1:  # no other conductor has worked on this operation
+            return before
+        return max(before, self.progress.consumer_generation, 1)
 
     # -- scheduler and Placement ------------------------------------------------------------------
 

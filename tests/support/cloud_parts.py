@@ -17,9 +17,10 @@ from rtagent.model.guest_domain import GuestDomain, GuestState
 from rtagent.model.request import Allocation
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Server
-from rtagent.placement.consumer_moves import ConsumerMoves
+from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.memory import MemoryPlacement
-from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
+from rtagent.scheduler.errors import NoValidHost
+from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
 from rtagent.scheduler.selection import Selection, Selections
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid
@@ -109,7 +110,7 @@ class Scheduler:
                 sentence="no host is left",
             )
         if self._cloud.placement is not None:
-            self._cloud.placement.select(instance_uuids[0], found[0], spec.purpose)
+            self._cloud.placement.select(instance_uuids[0], found[0], spec)
         self.assumed.add(found[0].operation_id)
         others = tuple(found[1:]) if self.alternates else ()
         return [
@@ -148,7 +149,6 @@ class Placement:
 
     def __init__(self, cloud: Cloud) -> None:
         self._faults, self.api = lambda: cloud.faults, MemoryPlacement()
-        self._moves = ConsumerMoves(lambda: self.api)
         self._providers = [cloud.hosts.state(number).node.uuid for number in range(3)]
         for uuid, host in zip(self._providers, HOSTS, strict=True):
             self.api.create_provider(uuid, host)
@@ -156,22 +156,29 @@ class Placement:
             inventories = {name: {"total": total, "reserved": 0} for name, total in totals.items()}
             self.api.overwrite(uuid, inventories=inventories)
 
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._moves, name)
-        return lambda *args, **named: self._faults().around(
-            f"allocations-{name}", lambda: method(*args, **named)
-        )
+    def consumer(self, uuid: str) -> Any:
+        return self._faults().around("allocations-read", lambda: self.api.consumer(uuid))
 
-    def select(self, uuid: str, selection: Selection, purpose: str) -> None:
+    def write(self, consumers: Any) -> None:
+        self._faults().around("allocations-write", lambda: self.api.post_consumers(consumers))
+
+    def select(self, uuid: str, selection: Selection, spec: RequestSpec) -> None:
         """Write the allocations of a selection, as the scheduler does."""
-        before, request = self.has(uuid), selection.allocation_request
+        request = selection.allocation_request
         assert request is not None
-        if before and purpose not in ("build", "unshelve", "evacuation"):
-            raise ConsumerHasAllocations(consumer_uuid=uuid)
-        allocations = dict(request["allocations"])
-        if purpose == "evacuation":
-            allocations |= {host: {"resources": part} for host, part in before.items()}
-        self._moves.write(uuid, {"allocations": allocations}, None, None)
+        PlacementCandidates(lambda: self.api).write(  # type: ignore[arg-type]
+            AllocationRequest(
+                consumer_uuid=uuid,
+                allocations=request["allocations"],
+                mappings={},
+                project_id=None,
+                user_id=None,
+                existing={"build": REPLACE, "unshelve": REPLACE, "evacuation": ADD}.get(
+                    spec.purpose, NEW
+                ),
+                generation=spec.consumer_generation,
+            )
+        )
 
     def has(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return the allocations of a consumer, by provider."""
@@ -292,7 +299,9 @@ class Enactor:
         if self.state(host, uuid) != "absent":
             of = self.claims.get((host, uuid))
             if of not in claims:
-                raise ClaimMismatch(host=host, server_uuid=uuid, action=action, why=f"it is of {of}")
+                raise ClaimMismatch(
+                    host=host, server_uuid=uuid, action=action, why=f"it is of {of}"
+                )
 
     def _hypervisor(self, host: str) -> Any:
         return self._cloud.hosts.hypervisors[HOSTS.index(host)]

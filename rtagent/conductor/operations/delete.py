@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
 from rtagent.conductor.step import Step, Table
 from rtagent.model.server import DELETED, Place, Server
@@ -47,12 +47,8 @@ def release(run: Run) -> None:
 
 def delete_allocations(run: Run) -> None:
     """Delete the allocations of the server and of its move, if the conductor writes them."""
-    if run.allocations is None:
-        return
     move = run.server.move
-    consumers = (run.server.uuid, *((move.migration.uuid,) if move else ()))
-    for consumer in consumers:
-        run.reach(partial(run.allocations.delete, consumer))
+    allocations.delete(run, run.server.uuid, *((move.migration.uuid,) if move else ()))
 
 
 def _gone(run: Run) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationTaken
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.delete import by_host, places
 from rtagent.conductor.operations.hosts import claimed
 from rtagent.conductor.operations.moves import migration_uuid
@@ -63,41 +63,41 @@ def instead_of(operation: ServerOperation, server: Server, reason: str) -> Serve
 
 def _clear_all(run: Run) -> None:
     """Clear every host. One that does not answer, or cannot be cleared, is cleared later."""
-    for places in by_host(run.progress.places).values():
+    for claims in by_host(run.progress.places).values():
         try:
-            _undefine(run, places)
-            _cleanup(run, places)
-            _release(run, places)
+            _undefine(run, claims)
+            _cleanup(run, claims)
+            _release(run, claims)
         except OperationTaken:
             raise
         except RtAgentError:
-            run.owed.append(_clearing(run, places))
+            run.owed.append(_clearing(run, claims))
 
 
-def _undefine(run: Run, places: Sequence[Place]) -> None:
+def _undefine(run: Run, claims: Sequence[Place]) -> None:
     """Remove the domain, before its claims are released."""
-    run.undefine(*places)
+    run.undefine(*claims)
 
 
-def _cleanup(run: Run, places: Sequence[Place]) -> None:
+def _cleanup(run: Run, claims: Sequence[Place]) -> None:
     """Remove what the hooks made."""
-    run.hook("cleanup", places[0].host)
+    run.hook("cleanup", claims[0].host)
 
 
-def _release(run: Run, places: Sequence[Place]) -> None:
+def _release(run: Run, claims: Sequence[Place]) -> None:
     """Report the deletion, which releases the claims and ends the moves."""
     update = {"uuid": run.server.uuid, "vm_state": DELETED}
-    for node in {place.node_uuid: place for place in places}.values():
+    for node in {place.node_uuid: place for place in claims}.values():
         run.end(node, "update_usage", instance=update)
 
 
-def _clearing(run: Run, places: Sequence[Place]) -> ServerOperation:
-    operation, progress, host = run.operation, run.progress, places[0].host
+def _clearing(run: Run, claims: Sequence[Place]) -> ServerOperation:
+    operation, progress, host = run.operation, run.progress, claims[0].host
     owed = Progress(
         spec=progress.spec,
         was=progress.was,
-        source=places[0],
-        places=tuple(places),
+        source=claims[0],
+        places=tuple(claims),
         reason=progress.reason,
     )
     return ServerOperation(
@@ -113,10 +113,7 @@ def _clearing(run: Run, places: Sequence[Place]) -> ServerOperation:
 
 def _delete_allocations(run: Run) -> None:
     """Delete the allocations of the server and of its moves, if the conductor writes them."""
-    allocations = run.allocations
-    if allocations is not None:
-        for consumer in (run.server.uuid, *run.progress.migrations):
-            run.reach(partial(allocations.delete, consumer))
+    allocations.delete(run, run.server.uuid, *run.progress.migrations)
 
 
 def _gone(run: Run) -> None:

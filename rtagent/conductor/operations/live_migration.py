@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.guests import cleanup, prepare
 from rtagent.conductor.operations.hosts import select, unselect
 from rtagent.conductor.operations.moves import (
@@ -72,9 +73,7 @@ def cleanup_source(run: Run) -> None:
 
 def delete_old_allocations(run: Run) -> None:
     """Delete the allocations of the source, which the migration has."""
-    allocations, consumer = run.allocations, migration_of(run).uuid
-    if allocations is not None:
-        run.reach(lambda: allocations.delete(consumer))
+    allocations.delete(run, migration_of(run).uuid)
 
 
 def report(run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rtagent.conductor.operations.moves import take_allocations_back
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
 from rtagent.conductor.step import Step, Table
 from rtagent.model.server import STOPPED, Place, Server, ServerMove
@@ -54,9 +54,7 @@ def _drop_at_source(run: Run) -> None:
 
 def _delete_old_allocations(run: Run) -> None:
     """Delete the allocations of the source, which the migration has."""
-    allocations, consumer = run.allocations, _move(run).migration.uuid
-    if allocations is not None:
-        run.reach(lambda: allocations.delete(consumer))
+    allocations.delete(run, _move(run).migration.uuid)
 
 
 def _report_confirmed(run: Run) -> None:
@@ -103,7 +101,7 @@ def _drop_at_dest(run: Run) -> None:
 
 def _take_allocations_back(run: Run) -> None:
     """Give the server the allocations of the source, which the migration has."""
-    take_allocations_back(run, _move(run).migration.uuid)
+    allocations.give(run, _move(run).migration.uuid, run.server.uuid)
 
 
 def _return(run: Run) -> None:

@@ -132,6 +132,4 @@ def _refusals(host: str, server_uuid: str, action: str) -> Iterator[None]:
         yield
     except _REFUSALS as error:
         kind = ClaimMismatch if isinstance(error, NotOfClaim) else EnactmentFailed
-        raise kind(
-            host=host, server_uuid=server_uuid, action=action, why=str(error)
-        ) from error
+        raise kind(host=host, server_uuid=server_uuid, action=action, why=str(error)) from error

@@ -79,9 +79,7 @@ class LibvirtHost:
         """Switch the domain off, and remove its mediated devices and its definition."""
         self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims)), check)
         # Before the definition, which says which they are: a repetition needs it.
-        self.connection.run(
-            lambda virt: _remove_mdevs(virt, own(virt, server_uuid, claims)), check
-        )
+        self.connection.run(lambda virt: _remove_mdevs(virt, own(virt, server_uuid, claims)), check)
         self.connection.run(lambda virt: _undefine(own(virt, server_uuid, claims)), check)
 
     def create_mdevs(self, documents: Iterable[str], check: Check) -> None:

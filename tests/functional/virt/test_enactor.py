@@ -1,9 +1,13 @@
 """Guests on a host with QEMU: every order, repeated, lost, and refused."""
 
 import contextlib
+import multiprocessing
+import os
+import signal
 import threading
 
 import libvirt
+import psutil
 import pytest
 from lxml import etree
 
@@ -12,11 +16,13 @@ from rtagent.virt.enactor import LibvirtEnactor
 from rtagent.virt.enactor.document import NAMESPACE
 from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.servers.daemon import wait_until
+from tests.servers.libvirtd import Libvirtd
 from tests.support.guest_domains import guest_domain
 from tests.support.guests import plain_domain
 from tests.support.hosts import uid
 
 HOST = "here"
+PROCESSES = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -192,3 +198,49 @@ def test_orders_from_many_threads(connect, virsh):
         thread.join()
     assert failures == []
     assert all(enactor.state(HOST, each.uuid) == "running" for each in guests)
+
+
+def _order_after_a_stop(uri, domain):
+    """Give an order in a process that is suspended after its check. Exit with 0 if it failed."""
+    enactor = LibvirtEnactor(uri, shutdown_timeout=0.0)
+    enactor.state(HOST, domain.uuid)
+    try:
+        enactor.stop(
+            HOST, domain.uuid, [domain.claim.uuid], lambda: os.kill(os.getpid(), signal.SIGSTOP)
+        )
+    except HypervisorUnavailable:
+        os._exit(0)
+    os._exit(1)
+
+
+class Impatient(Libvirtd):
+    """A daemon that closes the session of a client that does not answer for two seconds."""
+
+    def prepare(self):
+        super().prepare()
+        with (self.directory / "etc" / "libvirtd.conf").open("a") as conf:
+            conf.write("keepalive_interval = 1\nkeepalive_count = 1\n")
+
+    def sessions(self):
+        sockets = psutil.Process(self.pid).net_connections("unix")
+        return sum(each.laddr.endswith("/libvirt-sock") for each in sockets)
+
+
+def test_a_process_that_was_suspended_after_its_check_has_lost_its_session():
+    with Impatient() as libvirtd:
+        enactor, domain = LibvirtEnactor(libvirtd.uri, virt_type="qemu"), guest_domain()
+        enactor.define(HOST, domain)
+        enactor.start(HOST, domain)
+        before = libvirtd.sessions()
+        process = PROCESSES.Process(target=_order_after_a_stop, args=(libvirtd.uri, domain))
+        process.start()
+        late = psutil.Process(process.pid)
+        wait_until(lambda: late.status() == psutil.STATUS_STOPPED)
+        assert libvirtd.sessions() > before
+        wait_until(lambda: libvirtd.sessions() <= before)
+        late.resume()
+        process.join(60)
+        assert process.exitcode == 0
+        assert enactor.state(HOST, domain.uuid) == "running"
+        enactor.close()
+        libvirtd.clear()
