@@ -126,8 +126,13 @@ class Trials:
 
     def cloud(self):
         """Make a cloud on which the operation can begin."""
+        return self.prepared(self.scenario)
+
+    @staticmethod
+    def prepared(scenario):
+        """Make a cloud on which a scenario can begin."""
         cloud = Cloud(placement=True)
-        self.scenario.prepare(cloud)
+        scenario.prepare(cloud)
         cloud.faults = Faults()
         return cloud
 
