@@ -24,7 +24,7 @@ from rtagent.db.server_rows import SqlServerStore
 from rtagent.embedded import SystemClock
 from rtagent.placement import loading
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_moves import ConsumerMoves
+from rtagent.placement.conductor_placement import ConductorPlacement
 from rtagent.rpc.transport import get_transport
 
 #: Seconds for one reply.
@@ -59,7 +59,7 @@ def conducting(fleet: Fleet) -> Iterator[MakeConductor]:
         agents=RpcAgents(transport, context, TIMEOUT),
         enactor=FleetEnactor(fleet),
         hooks=NoHooks(),
-        allocations=ConsumerMoves(connect),
+        allocations=ConductorPlacement(connect),
     )
 
     def make(listener: Listener) -> Conductor:

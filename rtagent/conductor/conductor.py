@@ -348,9 +348,15 @@ class Conductor:
 
     def _work(self, operation: ServerOperation, server: Server) -> Server | None:
         run = Run(
-            operation, server, self._outside, self._options, self._patience(), self._store.beat
+            operation,
+            server,
+            self._outside,
+            self._options,
+            self._patience(),
+            self._store,
+            self._clock,
         )
-        engine = Engine(TABLES[operation.kind], run, self._store, self._clock, self._listener)
+        engine = Engine(TABLES[operation.kind], run, self._clock, self._listener)
         beat = partial(self._store.beat, operation)
         interval = self._options.takeover_time / 5
         try:

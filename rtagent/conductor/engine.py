@@ -21,7 +21,6 @@ from rtagent.conductor.errors import (
     OperationTaken,
 )
 from rtagent.conductor.patience import may_succeed_later
-from rtagent.conductor.ports import ServerStore
 from rtagent.conductor.progress import Tried
 from rtagent.conductor.run import Run
 from rtagent.conductor.step import Step, Table
@@ -38,7 +37,7 @@ from rtagent.errors import (
 )
 from rtagent.model.server import Server, ServerOperation
 from rtagent.ports import Clock
-from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 
 #: Errors after which another host is tried. So are retriable errors that last.
 ELSEWHERE = (
@@ -58,11 +57,8 @@ Listener = Callable[[ServerOperation], None]
 class Engine:
     """Works on one operation."""
 
-    def __init__(
-        self, table: Table, run: Run, store: ServerStore, clock: Clock, listener: Listener
-    ) -> None:
-        self._table, self._run, self._store = table, run, store
-        self._clock, self._listener = clock, listener
+    def __init__(self, table: Table, run: Run, clock: Clock, listener: Listener) -> None:
+        self._table, self._run, self._clock, self._listener = table, run, clock, listener
 
     def work(self) -> Server | None:
         """Finish the operation, or undo it. Return the server; None: it is deleted.
@@ -126,6 +122,8 @@ class Engine:
                 step.undo(self._run)
             except OperationTaken:
                 raise
+            except ClaimMismatch:
+                pass  # what the host has is of another claim: this step has no effect there
             except RtAgentError as error:
                 raise self._interrupted(error) from error
             self._passed(step, "undo-after")
@@ -144,30 +142,24 @@ class Engine:
 
     def _record(self, **fields: Any) -> None:
         """Make durable how far the operation is, before the next call."""
-        self._write(**fields)
+        self._run.save(**fields)
         self._listener(self._run.operation)
-
-    def _write(self, server: Server | None = None, deleted: bool = False, **fields: Any) -> None:
-        run = self._run
-        self._change(progress=run.progress.document(), updated_at=self._clock.now(), **fields)
-        owed = tuple(run.owed)
-        mine = run.record(
-            lambda: self._store.save(run.operation, server, deleted=deleted, owed=owed)
-        )
-        if not mine:
-            raise OperationTaken(operation_uuid=run.operation.uuid)
-        run.owed.clear()
 
     def _end(self, server: Server | None, **fields: Any) -> Server | None:
         """Record the end of the operation, and the server after it."""
         run = self._run
         if self._table.alone:
-            self._write(owner=None, **fields)
+            run.save(owner=None, **fields)
             return None
         if server is not None:
-            server = replace(server, operation_uuid=None, updated_at=self._clock.now())
+            server = replace(
+                server,
+                operation_uuid=None,
+                updated_at=self._clock.now(),
+                consumer_generation=run.floor,
+            )
             run.server = server
-        self._write(server or run.server, deleted=server is None, owner=None, **fields)
+        run.save(server or run.server, deleted=server is None, owner=None, **fields)
         return server
 
     def _finish(self) -> Server | None:
@@ -183,7 +175,7 @@ class Engine:
 
     def _interrupted(self, error: RtAgentError) -> OperationInterrupted:
         """Give the operation up for now, so that any conductor can resume it."""
-        self._write(owner=None, error=error.as_dict())
+        self._run.save(owner=None, error=error.as_dict())
         return OperationInterrupted(
             **self._names(), step=self._run.operation.step, error=error.as_dict()
         )

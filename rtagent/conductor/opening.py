@@ -21,7 +21,7 @@ from rtagent.db.server_rows import SqlServerStore
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement import loading
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_moves import ConsumerMoves
+from rtagent.placement.conductor_placement import ConductorPlacement
 from rtagent.ports import Clock
 from rtagent.rpc.transport import get_transport
 from rtagent.virt.enactor.enactor import LibvirtEnactor
@@ -95,7 +95,7 @@ def _allocations(conf: cfg.ConfigOpts, settings: Settings) -> Allocations | None
         assert client is not None
         return client
 
-    return ConsumerMoves(connect)
+    return ConductorPlacement(connect)
 
 
 def _enactor(settings: Settings) -> LibvirtEnactor:

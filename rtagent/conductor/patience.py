@@ -32,25 +32,24 @@ class Patience:
         self,
         call: Callable[[], T],
         seconds: float,
-        again: Callable[[], object] = lambda: None,
+        check: Callable[[], object] = lambda: None,
         retriable: Callable[[RtAgentError], bool] = may_succeed_later,
     ) -> T:
         """Return what the call returns; repeat it for some seconds while its error is retriable.
 
-        :param again: is called before each repetition. Its error counts as the call's.
+        :param check: is called before each call. Its error counts as the call's.
         :param retriable: returns whether a repetition may resolve an error.
         :raises RtAgentError: the last error.
         """
         until = min(self._clock.monotonic() + seconds, self._deadline)
-        wait, repeated = FIRST_WAIT, False
+        wait = FIRST_WAIT
         while True:
             try:
-                if repeated:
-                    again()
+                check()
                 return call()
             except RtAgentError as error:
                 left = until - self._clock.monotonic()
                 if not retriable(error) or left <= 0:
                     raise
                 self._pause(min(wait, left))
-                wait, repeated = min(2 * wait, LONGEST_WAIT), True
+                wait = min(2 * wait, LONGEST_WAIT)

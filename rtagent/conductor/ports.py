@@ -44,38 +44,30 @@ class Agents(Protocol):
 
 
 class Allocations(Protocol):
-    """The allocations that the conductor itself writes to Placement. Every method is idempotent.
+    """The allocations that the conductor itself writes to Placement.
 
-    Every method raises `PlacementUnavailable` or `PlacementConflict`.
+    Every method raises `PlacementUnavailable` if there is no answer.
     """
 
-    def write(
-        self,
-        consumer_uuid: str,
-        request: Mapping[str, Any],
-        project_id: str | None,
-        user_id: str | None,
-    ) -> None:
-        """Replace an instance's allocations by a candidate of Placement."""
+    def consumer(self, uuid: str) -> Mapping[str, Any]:
+        """Return a consumer as Placement's ``GET /allocations/{uuid}`` does."""
         ...
 
-    def transfer(self, consumer_uuid: str, receiver_uuid: str, *, migration: bool) -> None:
-        """Give the allocations of one consumer to another. :param migration: to a migration."""
-        ...
+    def write(self, consumers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write consumers as Placement's ``POST /allocations`` does: all or none.
 
-    def delete(self, consumer_uuid: str) -> None:
-        """Delete a consumer's allocations."""
-        ...
-
-    def of(self, consumer_uuid: str) -> Mapping[str, Any]:
-        """Return a consumer's allocations by provider, as a candidate has them."""
+        :raises PlacementConflict: too little is left, or a consumer has another generation.
+        """
         ...
 
 
 class Hooks(Protocol):
     """What the caller does for a server besides its guest: images, disks, networks.
 
-    Every method is idempotent, may take long, and raises any exception if it fails.
+    Every method is idempotent, may take long, and raises any exception if it fails. A hook can be
+    late: if this process is suspended just before its call, another conductor may have finished the
+    operation. So a hook that removes anything should depend on what it removes, for example on an
+    id of its own that `prepare` recorded.
     """
 
     def prepare(self, server: Server, host: str) -> None:

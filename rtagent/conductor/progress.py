@@ -31,11 +31,13 @@ class Progress(Value, frozen=True, kw_only=True):
     :ivar selection: the host of this attempt. :ivar alternates: hosts to try next.
     :ivar allocations: of an evacuated server, before the first selection; None: it is not one, or
         the conductor writes none.
+    :ivar consumer_generation: the highest generation of the server's consumer in Placement with
+        which a write was decided. A late write may still have it.
     :ivar migration: the move's record. :ivar claim: at the selected host, as returned last.
     :ivar tried: hosts that were given up.
     :ivar again: after the undo another host is tried.
     :ivar call: of an owed call: the method and its arguments.
-    :ivar places: of a forced delete: the hosts to clear. :ivar migrations: and the migrations that
+    :ivar places: of a forced delete: the claims to clear. :ivar migrations: and the migrations that
         may have allocations. :ivar reason: why it was forced.
     """
 
@@ -45,6 +47,7 @@ class Progress(Value, frozen=True, kw_only=True):
     selection: Selection | None = None
     alternates: tuple[Selection, ...] = ()
     allocations: Mapping[str, Any] | None = None
+    consumer_generation: int = 0
     migration: MigrationFacts | None = None
     claim: Mapping[str, Any] | None = None
     tried: tuple[Tried, ...] = ()

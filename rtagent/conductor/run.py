@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -16,16 +16,17 @@ from rtagent.conductor.background import Background
 from rtagent.conductor.enactor import Enactor
 from rtagent.conductor.errors import HookFailed, InvalidReply, OperationTaken
 from rtagent.conductor.patience import Patience
-from rtagent.conductor.ports import Agents, Allocations, Hooks, SchedulerPort
+from rtagent.conductor.ports import Agents, Allocations, Hooks, SchedulerPort, ServerStore
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.errors import NodeNotFound, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
 from rtagent.model.converter import Converter
-from rtagent.model.guest_domain import GuestDomain
+from rtagent.model.guest_domain import GuestDomain, GuestState
 from rtagent.model.instance import InstanceFacts
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Place, Server, ServerOperation
+from rtagent.ports import Clock
 
 T = TypeVar("T")
 _claims = Converter(Claim, strict=False, str_keys=True)
@@ -42,7 +43,7 @@ class ConductorOptions(Value, frozen=True, kw_only=True):
     host_timeout: float = 60.0
     operation_timeout: float = 3600.0
     lease_renew_interval: float = 60.0
-    takeover_time: float = 15.0
+    takeover_time: float = 45.0
     allow_resize_to_same_host: bool = False
 
 
@@ -59,6 +60,11 @@ class Outside(Value, frozen=True, kw_only=True):
     allocations: Allocations | None = None
 
 
+def claims_of(places: Iterable[Place]) -> tuple[str, ...]:
+    """Return the uuids of claims."""
+    return tuple(place.claim["uuid"] for place in places)
+
+
 class Run:
     """One operation while it is worked on.
 
@@ -73,14 +79,14 @@ class Run:
         outside: Outside,
         options: ConductorOptions,
         patience: Patience,
-        beat: Callable[[ServerOperation], bool],
+        store: ServerStore,
+        clock: Clock,
     ) -> None:
-        """:param beat: returns whether this conductor still owns the operation."""
         self.operation, self.server = operation, server
         self.progress: Progress = progress_of(operation.progress)
         self.owed: list[ServerOperation] = []
         self._outside, self._options, self._patience = outside, options, patience
-        self._beat = beat
+        self._store, self._clock = store, clock
 
     def learn(self, **fields: Any) -> None:
         """Set fields of the progress."""
@@ -119,38 +125,58 @@ class Run:
     def reach(self, call: Callable[[], T]) -> T:
         """Make a call. Repeat it for `ConductorOptions.host_timeout` while it may succeed later.
 
-        Before a repetition the operation may have been taken over, because this process stood
-        still or could not reach the records.
+        Before each call the operation may have been taken over, because this process stood still
+        or could not reach the records. It may stand still after this check, too: so each call
+        depends on what it was decided for, and has no effect if that is not so any more.
 
         :raises OperationTaken:
         """
-        return self._patience.repeat(call, self._options.host_timeout, self._check_mine)
+        return self._patience.repeat(call, self._options.host_timeout, self.check)
 
     def insist(
         self, call: Callable[[], T], seconds: float, retriable: Callable[[RtAgentError], bool]
     ) -> T:
         """Make a call, and repeat it for some seconds while its error is of this sort."""
-        return self._patience.repeat(call, seconds, self._check_mine, retriable)
+        return self._patience.repeat(call, seconds, self.check, retriable)
 
-    def record(self, call: Callable[[], T]) -> T:
-        """Write a record, and repeat that as a call. The database checks the owner."""
-        return self._patience.repeat(call, self._options.host_timeout)
+    def save(self, server: Server | None = None, *, deleted: bool = False, **fields: Any) -> None:
+        """Record the progress, what is owed, and fields of the operation. Repeat that as a call.
 
-    def _check_mine(self) -> None:
-        if not self._beat(self.operation):
+        :param server: it changed. :param deleted: it is deleted.
+        :raises OperationTaken: the database has another owner.
+        """
+        document, now, owed = self.progress.document(), self._clock.now(), tuple(self.owed)
+        self.operation = replace(self.operation, progress=document, updated_at=now, **fields)
+
+        def save() -> bool:
+            return self._store.save(self.operation, server, deleted=deleted, owed=owed)
+
+        if not self._patience.repeat(save, self._options.host_timeout):
+            raise OperationTaken(operation_uuid=self.operation.uuid)
+        self.owed.clear()
+
+    def check(self) -> None:
+        """Check that this conductor still owns the operation. :raises OperationTaken:"""
+        if not self._store.beat(self.operation):
             raise OperationTaken(operation_uuid=self.operation.uuid)
 
-    # -- scheduler, guests and Placement ----------------------------------------------------------
+    @property
+    def floor(self) -> int:
+        """The generation of the server's consumer with which a late write may still be made.
+
+        Placement counts anew for a consumer that was without allocations in between.
+        """
+        before = self.server.consumer_generation
+        if self.operation.epoch == 1:  # no other conductor has worked on this operation
+            return before
+        return max(before, self.progress.consumer_generation, 1)
+
+    # -- scheduler and Placement ------------------------------------------------------------------
 
     @property
     def scheduler(self) -> SchedulerPort:
         """The scheduler."""
         return self._outside.scheduler
-
-    @property
-    def enactor(self) -> Enactor:
-        """The enactor. Call it within `reach`."""
-        return self._outside.enactor
 
     @property
     def allocations(self) -> Allocations | None:
@@ -162,12 +188,48 @@ class Run:
         """The options of the conductor."""
         return self._options
 
+    # -- guests -----------------------------------------------------------------------------------
+
+    def state(self, place: Place) -> GuestState:
+        """Return whether the server's domain is absent, stopped or running on a host."""
+        return self.reach(lambda: self._outside.enactor.state(place.host, self.server.uuid))
+
+    def define(self, place: Place, *replaced: Place) -> None:
+        """Define the domain of a claim. :param replaced: other claims whose domain it replaces."""
+        domain = self._domain(place)
+        self._order("define", place.host, domain, claims_of(replaced))
+
+    def start(self, place: Place) -> None:
+        """Start the domain of a claim."""
+        self._order("start", place.host, self._domain(place))
+
+    def stop(self, place: Place) -> None:
+        """Stop the domain of a claim."""
+        self._order("stop", place.host, self.server.uuid, claims_of((place,)))
+
+    def undefine(self, *places: Place) -> None:
+        """Remove the domain of a claim. :param places: the claims on one host that it may have."""
+        self._order("undefine", places[0].host, self.server.uuid, claims_of(places))
+
+    def live_migrate(self, source: Place, dest: Place) -> None:
+        """Migrate the running guest from the claim at the source to that at the destination."""
+        domain = self._domain(dest)
+        self._order("live_migrate", source.host, dest.host, domain, claims_of((source,)))
+
+    def _order(self, name: str, *arguments: Any) -> None:
+        """Give the enactor an order. It checks the owner itself, as late as possible."""
+        order = partial(getattr(self._outside.enactor, name), *arguments, check=self.check)
+        self._patience.repeat(order, self._options.host_timeout)
+
+    # -- hooks and leases -------------------------------------------------------------------------
+
     def hook(self, name: str, *hosts: str, lease: Place | None = None) -> None:
         """Call a hook. While it runs, a claim's lease is renewed.
 
         :raises HookFailed: :raises ClaimExpired: the lease was lost.
         """
         with self.renewing(lease) as renewal:
+            self.reach(lambda: None)  # the owner is checked
             try:
                 getattr(self._outside.hooks, name)(self.server, *hosts)
             except Exception as error:
@@ -217,7 +279,7 @@ class Run:
         }
         return {name: value for name, value in document.items() if value is not None}
 
-    def domain(self, place: Place) -> GuestDomain:
+    def _domain(self, place: Place) -> GuestDomain:
         """Return the domain that enacts a claim. :raises InvalidReply: it cannot be read."""
         try:
             return GuestDomain(

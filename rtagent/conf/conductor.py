@@ -78,11 +78,13 @@ seconds; at least 1. It must be less than half of ``[claims] claim_expiry_time``
     ),
     cfg.FloatOpt(
         "takeover_time",
-        default=15.0,
+        default=45.0,
         min=1.0,
         help="""
 The time after which an operation may be taken over if its conductor has not updated its record,
-in seconds; at least 1.
+in seconds; at least 1. It must be longer than libvirt's daemons keep the session of a client that
+does not answer, ``keepalive_interval * (keepalive_count + 1)`` of their configuration: 30 seconds
+by default.
 """,
     ),
     cfg.FloatOpt(

@@ -14,7 +14,8 @@ GuestState = Literal["absent", "stopped", "running"]
 class GuestDomain(Value, frozen=True, kw_only=True):
     """A domain to define on the host of its claim.
 
-    :ivar uuid: of the server, and of the domain. :ivar name: of the domain.
+    :ivar uuid: of the server, and uuid and name of the domain. :ivar name: of the server. It is the
+        domain's title: names of servers need not differ.
     :ivar claim: the claim that the domain enacts, as the agent returned it.
     :ivar guest: children of ``<domain>`` that enact the claim, as the agent returned them.
     :ivar node_devices: documents of the mediated devices to create before the domain starts.

@@ -107,6 +107,8 @@ class RequestSpec(Document, frozen=True, kw_only=True):
     :ivar requested_resources: of ports and other services.
     :ivar required_traits: traits that the root provider needs, besides those of the flavor.
     :ivar limits: passed on to the claim where the scheduler has none of its own.
+    :ivar consumer_generation: the generation in Placement that the instance must have for its
+        allocations to be written; 0: it has none; None: any.
     """
 
     flavor: Flavor
@@ -130,6 +132,7 @@ class RequestSpec(Document, frozen=True, kw_only=True):
     scheduler_hints: Entries[Name, Hint] | None = None
     network_metadata: NetworkMetadata | None = None
     limits: Limits = Limits()
+    consumer_generation: Count | None = None
 
     def hint(self, name: str) -> tuple[str, ...]:
         """Return the values of a hint; empty: there is no such hint, or none with a value."""

@@ -50,6 +50,8 @@ class Server(Value, frozen=True, kw_only=True):
     :ivar place: its claim on the host that it is on; None: it is on no host.
     :ivar move: the move that waits to be confirmed or reverted.
     :ivar document: a domain document with its disks and networks; None: a minimal one is made.
+    :ivar consumer_generation: what its consumer in Placement has is of a later generation: a
+        conductor that lost an operation of the server may still write with this or an earlier one.
     :ivar operation_uuid: the operation that runs on it. There is at most one.
     """
 
@@ -63,6 +65,7 @@ class Server(Value, frozen=True, kw_only=True):
     place: Place | None = None
     move: ServerMove | None = None
     document: str | None = None
+    consumer_generation: int = 0
     operation_uuid: str | None = None
 
     @property

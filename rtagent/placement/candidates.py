@@ -56,11 +56,12 @@ class PlacementCandidates:
         """Write the allocations of a consumer.
 
         :raises PlacementConflict: they are not available any more.
-        :raises ConsumerHasAllocations: the consumer has some already.
+        :raises ConsumerHasAllocations: the consumer has some already, or another generation.
         :raises PlacementError: it does not answer, or refuses them. If it does not answer, it may
             have written them: they are removed, if that is possible.
         """
-        before = self._api.consumer(request.consumer_uuid) if request.existing == ADD else _NOTHING
+        must_read = request.existing == ADD or request.generation
+        before = self._read(request) if must_read else _NOTHING
         generation = before.get("consumer_generation")
         for _ in range(ATTEMPTS):
             body = _body(request, before, generation)
@@ -108,7 +109,8 @@ class PlacementCandidates:
 
     def _read(self, request: AllocationRequest) -> Mapping[str, Any]:
         found = self._api.consumer(request.consumer_uuid)
-        if found["allocations"] and request.existing == NEW:
+        other = request.generation not in (None, found.get("consumer_generation") or 0)
+        if other or (found["allocations"] and request.existing == NEW):
             raise ConsumerHasAllocations(consumer_uuid=request.consumer_uuid)
         return found
 

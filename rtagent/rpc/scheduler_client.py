@@ -39,6 +39,7 @@ class SchedulerAPI:
     * 1.1 - The methods `get_service` and `force_down_service`.
     * 1.2 - ``time`` in the reply of `ping`; the errors ``SignatureInvalid``, ``NotAuthorized`` and
       ``TooManyRequests`` of every method. Calls may be signed, and replies on request.
+    * 1.3 - ``consumer_generation`` in the request of `select_destinations`.
     """
 
     def __init__(

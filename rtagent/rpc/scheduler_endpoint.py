@@ -21,7 +21,7 @@ from rtagent.rpc.serving import CheckCaller, Serving
 from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.caller import Authenticate, accept_unsigned
 
-VERSION = "1.2"
+VERSION = "1.3"
 
 
 class SchedulerPong(Value, frozen=True, kw_only=True):

@@ -88,12 +88,13 @@ class SchedulingTimedOut(Unavailable):
 
 
 class ConsumerHasAllocations(RequestError):
-    """The instance of a move still has allocations. Transfer them to the migration first.
+    """The instance of a move still has allocations. Transfer them to the migration first. Or it
+    has others than the request expects.
 
     :ivar kwargs: ``consumer_uuid``.
     """
 
     template = (
-        "{consumer_uuid} has allocations in Placement: transfer those of its source to the"
-        " migration before the request for a destination"
+        "{consumer_uuid} has allocations in Placement that the request does not expect: transfer"
+        " those of its source to the migration before the request for a destination"
     )

@@ -127,6 +127,7 @@ class PlacementSearch:
                 project_id=self._spec.project_id,
                 user_id=self._spec.user_id,
                 existing=_EXISTING.get(self._spec.purpose, REPLACE),
+                generation=self._spec.consumer_generation,
             )
         )
 

@@ -62,7 +62,11 @@ REPLACE, ADD, NEW = "replace", "add", "new"
 
 
 class AllocationRequest(Value, frozen=True, kw_only=True):
-    """Allocations to write. :ivar existing: `REPLACE`, `ADD` or `NEW`."""
+    """Allocations to write.
+
+    :ivar existing: `REPLACE`, `ADD` or `NEW`.
+    :ivar generation: see `RequestSpec.consumer_generation`.
+    """
 
     consumer_uuid: str
     allocations: Mapping[str, Any]
@@ -70,6 +74,7 @@ class AllocationRequest(Value, frozen=True, kw_only=True):
     project_id: str | None
     user_id: str | None
     existing: str
+    generation: int | None = None
 
 
 class Written(Value, frozen=True, kw_only=True):
@@ -97,7 +102,8 @@ class PlacementPort(Protocol):
         """Write the allocations of a consumer.
 
         :raises PlacementConflict: they are not available any more.
-        :raises ConsumerHasAllocations: it has some, and `existing` is `NEW`.
+        :raises ConsumerHasAllocations: it has some, and `existing` is `NEW`; or it has another
+            generation than the request.
         :raises PlacementUnavailable: the allocations may have been written; they are removed, if
             that is possible.
         """

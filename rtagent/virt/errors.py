@@ -13,3 +13,7 @@ class EnactmentFailed(RtAgentError):
 
     template = "{host}: cannot {action} the domain of server {server_uuid}: {why}"
     expected = True
+
+
+class ClaimMismatch(EnactmentFailed):
+    """The server's domain is of another claim than the order, or of none. It was not touched."""

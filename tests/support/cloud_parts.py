@@ -17,15 +17,18 @@ from rtagent.model.guest_domain import GuestDomain, GuestState
 from rtagent.model.request import Allocation
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Server
-from rtagent.placement.consumer_moves import ConsumerMoves
+from rtagent.placement.candidates import PlacementCandidates
 from rtagent.placement.memory import MemoryPlacement
-from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
+from rtagent.scheduler.errors import NoValidHost
+from rtagent.scheduler.ports import ADD, NEW, REPLACE, AllocationRequest
 from rtagent.scheduler.selection import Selection, Selections
-from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from tests.support.hosts import uid
 from tests.support.server_records import MemoryServerStore
 
 HOSTS = ("h0", "h1", "h2")
+#: Raises an error if an order must not have an effect any more.
+Check = Callable[[], object]
 
 if TYPE_CHECKING:
     from tests.support.cloud import Cloud
@@ -107,7 +110,7 @@ class Scheduler:
                 sentence="no host is left",
             )
         if self._cloud.placement is not None:
-            self._cloud.placement.select(instance_uuids[0], found[0], spec.purpose)
+            self._cloud.placement.select(instance_uuids[0], found[0], spec)
         self.assumed.add(found[0].operation_id)
         others = tuple(found[1:]) if self.alternates else ()
         return [
@@ -146,7 +149,6 @@ class Placement:
 
     def __init__(self, cloud: Cloud) -> None:
         self._faults, self.api = lambda: cloud.faults, MemoryPlacement()
-        self._moves = ConsumerMoves(lambda: self.api)
         self._providers = [cloud.hosts.state(number).node.uuid for number in range(3)]
         for uuid, host in zip(self._providers, HOSTS, strict=True):
             self.api.create_provider(uuid, host)
@@ -154,22 +156,29 @@ class Placement:
             inventories = {name: {"total": total, "reserved": 0} for name, total in totals.items()}
             self.api.overwrite(uuid, inventories=inventories)
 
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._moves, name)
-        return lambda *args, **named: self._faults().around(
-            f"allocations-{name}", lambda: method(*args, **named)
-        )
+    def consumer(self, uuid: str) -> Any:
+        return self._faults().around("allocations-read", lambda: self.api.consumer(uuid))
 
-    def select(self, uuid: str, selection: Selection, purpose: str) -> None:
+    def write(self, consumers: Any) -> None:
+        self._faults().around("allocations-write", lambda: self.api.post_consumers(consumers))
+
+    def select(self, uuid: str, selection: Selection, spec: RequestSpec) -> None:
         """Write the allocations of a selection, as the scheduler does."""
-        before, request = self.has(uuid), selection.allocation_request
+        request = selection.allocation_request
         assert request is not None
-        if before and purpose not in ("build", "unshelve", "evacuation"):
-            raise ConsumerHasAllocations(consumer_uuid=uuid)
-        allocations = dict(request["allocations"])
-        if purpose == "evacuation":
-            allocations |= {host: {"resources": part} for host, part in before.items()}
-        self._moves.write(uuid, {"allocations": allocations}, None, None)
+        PlacementCandidates(lambda: self.api).write(  # type: ignore[arg-type]
+            AllocationRequest(
+                consumer_uuid=uuid,
+                allocations=request["allocations"],
+                mappings={},
+                project_id=None,
+                user_id=None,
+                existing={"build": REPLACE, "unshelve": REPLACE, "evacuation": ADD}.get(
+                    spec.purpose, NEW
+                ),
+                generation=spec.consumer_generation,
+            )
+        )
 
     def has(self, consumer: str) -> dict[str, dict[str, int]]:
         """Return the allocations of a consumer, by provider."""
@@ -203,8 +212,9 @@ class Enactor:
             return "absent"
         return "running" if domain.active else "stopped"
 
-    def define(self, host: str, domain: GuestDomain) -> None:
-        self._order("define", host, domain.uuid, lambda: self._define(host, domain))
+    def define(self, host: str, domain: GuestDomain, replaced: Any, check: Check) -> None:
+        claims = (domain.claim.uuid, *replaced)
+        self._order("define", host, domain.uuid, claims, check, lambda: self._define(host, domain))
 
     def _define(self, host: str, domain: GuestDomain) -> None:
         assert domain.guest.startswith("<vcpu")
@@ -214,8 +224,9 @@ class Enactor:
         put(domain.uuid, flavor.vcpus, flavor.memory_mb)
         self.claims[host, domain.uuid] = domain.claim.uuid
 
-    def start(self, host: str, domain: GuestDomain) -> None:
-        self._order("start", host, domain.uuid, lambda: self._start(host, domain))
+    def start(self, host: str, domain: GuestDomain, check: Check) -> None:
+        claims = (domain.claim.uuid,)
+        self._order("start", host, domain.uuid, claims, check, lambda: self._start(host, domain))
 
     def _start(self, host: str, domain: GuestDomain) -> None:
         """A guest starts only on one host, and only on an active claim."""
@@ -226,22 +237,30 @@ class Enactor:
         flavor = domain.claim.flavor
         self._hypervisor(host).start_domain(domain.uuid, flavor.vcpus, flavor.memory_mb)
 
-    def stop(self, host: str, server_uuid: str) -> None:
-        self._order("stop", host, server_uuid, lambda: self._stop(host, server_uuid))
+    def stop(self, host: str, server_uuid: str, claims: Any, check: Check) -> None:
+        self._order("stop", host, server_uuid, claims, check, lambda: self._stop(host, server_uuid))
 
     def _stop(self, host: str, server_uuid: str) -> None:
         if self.state(host, server_uuid) == "running":
             self._hypervisor(host).shut_off(server_uuid)
 
-    def undefine(self, host: str, server_uuid: str) -> None:
-        self._order("undefine", host, server_uuid, lambda: self._undefine(host, server_uuid))
+    def undefine(self, host: str, server_uuid: str, claims: Any, check: Check) -> None:
+        self._order(
+            "undefine", host, server_uuid, claims, check, lambda: self._undefine(host, server_uuid)
+        )
 
     def _undefine(self, host: str, server_uuid: str) -> None:
         self._hypervisor(host).domains.pop(server_uuid, None)
         self.claims.pop((host, server_uuid), None)
 
-    def live_migrate(self, source: str, dest: str, domain: GuestDomain) -> None:
-        self._order("live_migrate", dest, domain.uuid, lambda: self._migrate(source, dest, domain))
+    def live_migrate(
+        self, source: str, dest: str, domain: GuestDomain, claims: Any, check: Check
+    ) -> None:
+        def migrate() -> None:
+            self._check_claim("migrate", source, domain.uuid, claims)
+            self._migrate(source, dest, domain)
+
+        self._order("live_migrate", dest, domain.uuid, (domain.claim.uuid,), check, migrate)
 
     def _migrate(self, source: str, dest: str, domain: GuestDomain) -> None:
         if self.state(dest, domain.uuid) == "running":
@@ -256,15 +275,33 @@ class Enactor:
         flavor = domain.claim.flavor
         self._hypervisor(dest).start_domain(domain.uuid, flavor.vcpus, flavor.memory_mb)
 
-    def _order(self, action: str, host: str, uuid: str, order: Callable[[], None]) -> None:
+    def _order(
+        self,
+        action: str,
+        host: str,
+        uuid: str,
+        claims: Any,
+        check: Check,
+        order: Callable[[], None],
+    ) -> None:
         def obey() -> None:
             if self._hypervisor(host).lost:
                 raise HypervisorUnavailable(f"{host} does not answer")
             if self.refuses.get(host) == action:
                 raise EnactmentFailed(host=host, server_uuid=uuid, action=action, why="refused")
+            check()
+            self._check_claim(action, host, uuid, claims)
             order()
 
         self._cloud.faults.around(f"{action} at {host}", obey)
+
+    def _check_claim(self, action: str, host: str, uuid: str, claims: Any) -> None:
+        if self.state(host, uuid) != "absent":
+            of = self.claims.get((host, uuid))
+            if of not in claims:
+                raise ClaimMismatch(
+                    host=host, server_uuid=uuid, action=action, why=f"it is of {of}"
+                )
 
     def _hypervisor(self, host: str) -> Any:
         return self._cloud.hosts.hypervisors[HOSTS.index(host)]

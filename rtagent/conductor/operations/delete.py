@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
 from rtagent.conductor.step import Step, Table
 from rtagent.model.server import DELETED, Place, Server
@@ -18,15 +18,23 @@ def places(server: Server) -> Iterator[Place]:
         yield server.move.source
 
 
+def by_host(found: Iterable[Place]) -> Mapping[str, Sequence[Place]]:
+    """Return claims by host: a host that a server moves within has two."""
+    hosts: dict[str, list[Place]] = {}
+    for place in found:
+        hosts.setdefault(place.host, []).append(place)
+    return hosts
+
+
 def undefine(run: Run) -> None:
     """Remove the domain from every host, before its claim is released."""
-    for place in places(run.server):
-        run.reach(partial(run.enactor.undefine, place.host, run.server.uuid))
+    for claims in by_host(places(run.server)).values():
+        run.undefine(*claims)
 
 
 def cleanup(run: Run) -> None:
     """Remove what the hooks made on every host."""
-    for host in {place.host: None for place in places(run.server)}:
+    for host in by_host(places(run.server)):
         run.hook("cleanup", host)
 
 
@@ -39,12 +47,8 @@ def release(run: Run) -> None:
 
 def delete_allocations(run: Run) -> None:
     """Delete the allocations of the server and of its move, if the conductor writes them."""
-    if run.allocations is None:
-        return
     move = run.server.move
-    consumers = (run.server.uuid, *((move.migration.uuid,) if move else ()))
-    for consumer in consumers:
-        run.reach(partial(run.allocations.delete, consumer))
+    allocations.delete(run, run.server.uuid, *((move.migration.uuid,) if move else ()))
 
 
 def _gone(run: Run) -> None:

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.guests import cleanup, define, prepare, start, undefine
-from rtagent.conductor.operations.hosts import remember_source, select, unselect, write_allocation
+from rtagent.conductor.operations.hosts import allocate, select, unselect
 from rtagent.conductor.operations.moves import (
     begin,
     claim_move,
@@ -30,7 +31,7 @@ def begin_evacuation(run: Run) -> None:
     """Make the migration, and note what the server has allocated at its source."""
     begin(run)
     if run.progress.allocations is None:
-        remember_source(run)
+        run.learn(allocations=allocations.of(run))
 
 
 def arrive(run: Run) -> None:
@@ -47,9 +48,7 @@ def start_if_it_ran(run: Run) -> None:
 
 def free_source(run: Run) -> None:
     """Leave the server the allocations at the destination only."""
-    selection = run.progress.selection
-    assert selection is not None
-    write_allocation(run, selection)
+    allocate(run)
 
 
 def report(run: Run) -> None:
@@ -101,8 +100,7 @@ EVACUATION = Table(
 
 def _undefine_evacuated(run: Run) -> None:
     """Remove the guest from the host that was evacuated. It runs elsewhere."""
-    host = source_place(run).host
-    run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+    run.undefine(source_place(run))
 
 
 def _cleanup_evacuated(run: Run) -> None:

@@ -7,15 +7,16 @@ every host that this one can have reached.
 from __future__ import annotations
 
 import uuid
-from functools import partial
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationTaken
-from rtagent.conductor.operations.delete import places
+from rtagent.conductor.operations import allocations
+from rtagent.conductor.operations.delete import by_host, places
 from rtagent.conductor.operations.hosts import claimed
-from rtagent.conductor.operations.moves import migration_uuid, source_place
+from rtagent.conductor.operations.moves import migration_uuid
 from rtagent.conductor.progress import Progress, progress_of
 from rtagent.conductor.run import Run
 from rtagent.conductor.step import Step, Table
@@ -42,7 +43,7 @@ def forced_progress(
     return Progress(
         spec=server.spec,
         was=server.vm_state,
-        places=tuple({(each.host, each.node_uuid): each for each in found}.values()),
+        places=tuple({each.claim["uuid"]: each for each in found}.values()),
         migrations=tuple(migrations),
         reason=reason,
     )
@@ -62,35 +63,45 @@ def instead_of(operation: ServerOperation, server: Server, reason: str) -> Serve
 
 def _clear_all(run: Run) -> None:
     """Clear every host. One that does not answer, or cannot be cleared, is cleared later."""
-    for place in run.progress.places:
+    for claims in by_host(run.progress.places).values():
         try:
-            _undefine_at(run, place)
-            _cleanup_at(run, place)
-            _release_at(run, place)
+            _undefine(run, claims)
+            _cleanup(run, claims)
+            _release(run, claims)
         except OperationTaken:
             raise
         except RtAgentError:
-            run.owed.append(_clearing(run, place))
+            run.owed.append(_clearing(run, claims))
 
 
-def _undefine_at(run: Run, place: Place) -> None:
-    run.reach(partial(run.enactor.undefine, place.host, run.server.uuid))
+def _undefine(run: Run, claims: Sequence[Place]) -> None:
+    """Remove the domain, before its claims are released."""
+    run.undefine(*claims)
 
 
-def _cleanup_at(run: Run, place: Place) -> None:
-    run.hook("cleanup", place.host)
+def _cleanup(run: Run, claims: Sequence[Place]) -> None:
+    """Remove what the hooks made."""
+    run.hook("cleanup", claims[0].host)
 
 
-def _release_at(run: Run, place: Place) -> None:
+def _release(run: Run, claims: Sequence[Place]) -> None:
+    """Report the deletion, which releases the claims and ends the moves."""
     update = {"uuid": run.server.uuid, "vm_state": DELETED}
-    run.end(place, "update_usage", instance=update)
+    for node in {place.node_uuid: place for place in claims}.values():
+        run.end(node, "update_usage", instance=update)
 
 
-def _clearing(run: Run, place: Place) -> ServerOperation:
-    operation, progress = run.operation, run.progress
-    owed = Progress(spec=progress.spec, was=progress.was, source=place, reason=progress.reason)
+def _clearing(run: Run, claims: Sequence[Place]) -> ServerOperation:
+    operation, progress, host = run.operation, run.progress, claims[0].host
+    owed = Progress(
+        spec=progress.spec,
+        was=progress.was,
+        source=claims[0],
+        places=tuple(claims),
+        reason=progress.reason,
+    )
     return ServerOperation(
-        uuid=str(uuid.uuid5(UUID(operation.uuid), f"{CLEARING} {place.host} {place.node_uuid}")),
+        uuid=str(uuid.uuid5(UUID(operation.uuid), f"{CLEARING} {host}")),
         server_uuid=operation.server_uuid,
         kind=CLEARING,
         step=CLEAR_DELETED.steps[0].name,
@@ -102,10 +113,7 @@ def _clearing(run: Run, place: Place) -> ServerOperation:
 
 def _delete_allocations(run: Run) -> None:
     """Delete the allocations of the server and of its moves, if the conductor writes them."""
-    allocations = run.allocations
-    if allocations is not None:
-        for consumer in (run.server.uuid, *run.progress.migrations):
-            run.reach(partial(allocations.delete, consumer))
+    allocations.delete(run, run.server.uuid, *run.progress.migrations)
 
 
 def _gone(run: Run) -> None:
@@ -128,27 +136,17 @@ FORCED_DELETE = Table(
 )
 
 
-def _undefine(run: Run) -> None:
-    """Remove the domain, before its claim is released."""
-    _undefine_at(run, source_place(run))
-
-
-def _cleanup(run: Run) -> None:
-    """Remove what the hooks made."""
-    _cleanup_at(run, source_place(run))
-
-
-def _release(run: Run) -> None:
-    """Report the deletion, which releases the claims and ends the moves."""
-    _release_at(run, source_place(run))
+def _at_host(action: Callable[[Run, Sequence[Place]], None]) -> Callable[[Run], None]:
+    """Return the step that takes an action on the host to clear."""
+    return lambda run: action(run, run.progress.places)
 
 
 CLEAR_DELETED = Table(
     kind=CLEARING,
     steps=(
-        Step(name="undefine", do=_undefine),
-        Step(name="cleanup", do=_cleanup),
-        Step(name="release", do=_release),
+        Step(name="undefine", do=_at_host(_undefine)),
+        Step(name="cleanup", do=_at_host(_cleanup)),
+        Step(name="release", do=_at_host(_release)),
     ),
     done=_kept,
     failed=_kept,

@@ -19,17 +19,14 @@ def cleanup(run: Run) -> None:
 
 def define(run: Run) -> None:
     """Define the domain with the claim's guest document."""
-    dest = run.progress.dest
-    run.reach(lambda: run.enactor.define(dest.host, run.domain(dest)))
+    run.define(run.progress.dest)
 
 
 def undefine(run: Run) -> None:
     """Remove the domain from the selected host, running or not."""
-    host = selected(run).host
-    run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+    run.undefine(selected(run))
 
 
 def start(run: Run) -> None:
     """Start the domain."""
-    dest = run.progress.dest
-    run.reach(lambda: run.enactor.start(dest.host, run.domain(dest)))
+    run.start(run.progress.dest)

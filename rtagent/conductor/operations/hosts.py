@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.owed import owe
 from rtagent.conductor.progress import Progress
 from rtagent.conductor.run import Run
@@ -17,7 +18,7 @@ from rtagent.model.claim import EVACUATION
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import Place
 from rtagent.scheduler.errors import ConsumerHasAllocations, NoValidHost
-from rtagent.scheduler.selection import Selection, Selections
+from rtagent.scheduler.selection import Selections
 
 #: Seconds for which a selection is repeated while the scheduler counts claims of the server that
 #: have ended: some times the interval of reports.
@@ -25,20 +26,28 @@ VIEW_TIMEOUT = 15.0
 
 
 def select(run: Run) -> None:
+    """Select a host, unless an earlier conductor did, and allocate what the server needs there."""
+    if run.progress.selection is None:
+        _select(run)
+    if run.progress.spec.purpose == EVACUATION:
+        allocations.keep(run)
+    else:
+        allocate(run)
+
+
+def _select(run: Run) -> None:
     """Take the next alternate that was not tried, or ask the scheduler."""
     progress = run.progress
     tried = tuple(each.host for each in progress.tried)
     alternates = tuple(each for each in progress.alternates if each.host not in tried)
     if alternates:
-        selection, *rest = alternates
-        write_allocation(run, selection)
-        run.learn(selection=selection, alternates=tuple(rest))
+        run.learn(selection=alternates[0], alternates=alternates[1:])
         return
     spec = replace(progress.spec, ignore_hosts=(*progress.spec.ignore_hosts, *tried))
     try:
         found = _ask(run, spec)
     except ConsumerHasAllocations:  # those of a selection whose answer was lost
-        _delete_allocations(run)
+        allocations.delete(run, run.server.uuid)
         found = _ask(run, spec)
     # In an evacuation the allocation at the source is kept until the guest has arrived.
     kept = run.allocations is not None and spec.purpose == EVACUATION
@@ -56,10 +65,13 @@ def _ask(run: Run, spec: RequestSpec) -> Selections:
 
     def call() -> Sequence[Selections]:
         _restore_source(run)  # an earlier answer may have been lost
-        return run.scheduler.select_destinations(spec, [run.server.uuid], alternates=True)
+        decided = replace(spec, consumer_generation=allocations.decide(run))
+        return run.scheduler.select_destinations(decided, [run.server.uuid], alternates=True)
 
     def ask() -> Selections:
         [found] = run.reach(call)
+        if spec.purpose != EVACUATION:
+            allocations.withdraw_late(run)
         return found
 
     def is_behind(error: RtAgentError) -> bool:
@@ -79,39 +91,22 @@ def unselect(run: Run) -> None:
         with suppress(RtAgentError):  # without this, the scheduler forgets it later
             run.scheduler.forget_claim(selection.operation_id)
     if run.progress.spec.purpose != EVACUATION:
-        _delete_allocations(run)
+        allocations.delete(run, run.server.uuid)
     else:
-        run.reach(lambda: _restore_source(run))
-
-
-def remember_source(run: Run) -> None:
-    """Note what an evacuated server has at its source. The scheduler adds to it."""
-    allocations = run.allocations
-    if allocations is not None:
-        run.learn(allocations=run.reach(lambda: allocations.of(run.server.uuid)))
+        _restore_source(run)
 
 
 def _restore_source(run: Run) -> None:
-    """Write the allocations of an evacuated server at its source again. Call it by `Run.reach`."""
-    allocations, before, spec = run.allocations, run.progress.allocations, run.progress.spec
-    if allocations is None or before is None or allocations.of(run.server.uuid) == before:
-        return
-    allocations.write(run.server.uuid, {"allocations": before}, spec.project_id, spec.user_id)
+    """Write the allocations of an evacuated server at its source again."""
+    if run.progress.allocations is not None:
+        allocations.write(run, {"allocations": run.progress.allocations})
 
 
-def _delete_allocations(run: Run) -> None:
-    allocations = run.allocations
-    if allocations is not None:
-        run.reach(lambda: allocations.delete(run.server.uuid))
-
-
-def write_allocation(run: Run, selection: Selection) -> None:
-    """Allocate what a selection needs, and nothing else, if the conductor writes allocations."""
-    allocations, request, spec = run.allocations, selection.allocation_request, run.progress.spec
-    if allocations is not None and request is not None:
-        run.reach(
-            lambda: allocations.write(run.server.uuid, request, spec.project_id, spec.user_id)
-        )
+def allocate(run: Run) -> None:
+    """Allocate what the selection needs, and nothing else, if the conductor writes allocations."""
+    selection = run.progress.selection
+    if selection is not None and selection.allocation_request is not None:
+        allocations.write(run, selection.allocation_request)
 
 
 def selected(run: Run) -> Place:

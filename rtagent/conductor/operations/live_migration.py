@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.guests import cleanup, prepare
 from rtagent.conductor.operations.hosts import select, unselect
 from rtagent.conductor.operations.moves import (
@@ -38,26 +39,26 @@ def migrate(run: Run) -> None:
     try:
         lease = run.renewing(dest)
     except ClaimExpired:
-        if run.reach(lambda: run.enactor.state(dest.host, run.server.uuid)) == "absent":
+        if run.state(dest) == "absent":
             raise
         # An earlier conductor began the migration: the guest is at the destination, or on its
         # way. What it has there must not be removed.
         lease = run.renewing(None)
     with lease:
-        run.reach(lambda: run.enactor.live_migrate(source.host, dest.host, run.domain(dest)))
+        run.live_migrate(source, dest)
 
 
 def migrate_back(run: Run) -> None:
     """Migrate the guest back, if it has arrived: its claim at the destination was lost, and the
     source has kept its own. A guest that has stopped there since is defined at the source."""
-    source, dest, server = source_place(run), run.progress.dest, run.server.uuid
-    state = run.reach(lambda: run.enactor.state(dest.host, server))
+    source, dest = source_place(run), run.progress.dest
+    state = run.state(dest)
     if state == "running":
-        run.reach(lambda: run.enactor.live_migrate(dest.host, source.host, run.domain(source)))
+        run.live_migrate(dest, source)
     elif state == "stopped":
-        if run.reach(lambda: run.enactor.state(source.host, server)) == "absent":
-            run.reach(lambda: run.enactor.define(source.host, run.domain(source)))
-        run.reach(lambda: run.enactor.undefine(dest.host, server))
+        if run.state(source) == "absent":
+            run.define(source)
+        run.undefine(dest)
 
 
 def drop_at_source(run: Run) -> None:
@@ -72,9 +73,7 @@ def cleanup_source(run: Run) -> None:
 
 def delete_old_allocations(run: Run) -> None:
     """Delete the allocations of the source, which the migration has."""
-    allocations, consumer = run.allocations, migration_of(run).uuid
-    if allocations is not None:
-        run.reach(lambda: allocations.delete(consumer))
+    allocations.delete(run, migration_of(run).uuid)
 
 
 def report(run: Run) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.operations.hosts import claim_arguments, end_claim, selected
 from rtagent.conductor.run import Run
 from rtagent.model.migration import MigrationFacts, MigrationType
@@ -54,21 +55,12 @@ def migration_uuid(operation: ServerOperation) -> str:
 def reserve(run: Run) -> None:
     """Make the migration, and give it the server's allocations, if the conductor writes them."""
     begin(run)
-    allocations, migration = run.allocations, migration_of(run).uuid
-    if allocations is not None:
-        run.reach(lambda: allocations.transfer(run.server.uuid, migration, migration=True))
+    allocations.give(run, run.server.uuid, migration_of(run).uuid)
 
 
 def restore(run: Run) -> None:
-    """Give the server its allocations back."""
-    take_allocations_back(run, migration_of(run).uuid)
-
-
-def take_allocations_back(run: Run, migration_uuid: str) -> None:
     """Give the server what the migration has, instead of what it has at the destination."""
-    allocations, server = run.allocations, run.server.uuid
-    if allocations is not None:
-        run.reach(lambda: allocations.transfer(migration_uuid, server, migration=False))
+    allocations.give(run, migration_of(run).uuid, run.server.uuid)
 
 
 def migration_of(run: Run) -> MigrationFacts:

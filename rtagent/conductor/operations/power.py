@@ -13,8 +13,7 @@ from rtagent.model.server import ACTIVE, STOPPED, Server
 
 def _start(run: Run) -> None:
     """Start the guest. Its claim is active as long as the server is on the host."""
-    place = source_place(run)
-    run.reach(lambda: run.enactor.start(place.host, run.domain(place)))
+    run.start(source_place(run))
 
 
 def _report_started(run: Run) -> None:

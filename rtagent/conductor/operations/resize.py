@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rtagent.conductor.operations.guests import define, prepare, start
+from rtagent.conductor.operations.guests import prepare, start
 from rtagent.conductor.operations.hosts import select, selected, unselect
 from rtagent.conductor.operations.moves import (
     arrive,
@@ -32,8 +32,7 @@ from rtagent.model.server import RESIZED, Server, ServerMove
 
 def stop(run: Run) -> None:
     """Stop the guest at the source."""
-    source = source_place(run)
-    run.reach(lambda: run.enactor.stop(source.host, run.server.uuid))
+    run.stop(source_place(run))
 
 
 def stop_to_move(run: Run) -> None:
@@ -45,10 +44,9 @@ def stop_to_move(run: Run) -> None:
 def start_again(run: Run) -> None:
     """Start the guest at the source again. On the same host its old definition was replaced."""
     source = source_place(run)
-    domain = run.domain(source)
-    run.reach(lambda: run.enactor.define(source.host, domain))
+    run.define(source, *([selected(run)] if run.progress.selection else []))
     if runs(run):
-        run.reach(lambda: run.enactor.start(source.host, domain))
+        run.start(source)
 
 
 def copy(run: Run) -> None:
@@ -66,10 +64,13 @@ def cleanup(run: Run) -> None:
 
 def undefine(run: Run) -> None:
     """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
-    host, order = selected(run).host, run.enactor.undefine
-    if on_same_host(run):
-        order = run.enactor.stop
-    run.reach(lambda: order(host, run.server.uuid))
+    order = run.stop if on_same_host(run) else run.undefine
+    order(selected(run))
+
+
+def define_moved(run: Run) -> None:
+    """Define the domain with the claim's guest document. On the same host it replaces the old."""
+    run.define(run.progress.dest, source_place(run))
 
 
 def start_if_it_ran(run: Run) -> None:
@@ -117,7 +118,7 @@ RESIZE = Table(
         Step(name="leave", do=leave, undo=stay),
         Step(name="copy", do=copy),
         Step(name="arrive", do=arrive),
-        Step(name="define", do=define, undo=undefine),
+        Step(name="define", do=define_moved, undo=undefine),
         Step(name="start", do=start_if_it_ran),
         Step(name="report", do=report),
     ),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rtagent.conductor.operations.moves import take_allocations_back
+from rtagent.conductor.operations import allocations
 from rtagent.conductor.run import Run
 from rtagent.conductor.step import Step, Table
 from rtagent.model.server import STOPPED, Place, Server, ServerMove
@@ -37,9 +37,8 @@ def _arguments(run: Run) -> dict[str, Any]:
 
 def _undefine_at_source(run: Run) -> None:
     """Remove the stopped guest at the source."""
-    host = _move(run).source.host
     if not _on_same_host(run):
-        run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+        run.undefine(_move(run).source)
 
 
 def _cleanup_source(run: Run) -> None:
@@ -55,9 +54,7 @@ def _drop_at_source(run: Run) -> None:
 
 def _delete_old_allocations(run: Run) -> None:
     """Delete the allocations of the source, which the migration has."""
-    allocations, consumer = run.allocations, _move(run).migration.uuid
-    if allocations is not None:
-        run.reach(lambda: allocations.delete(consumer))
+    allocations.delete(run, _move(run).migration.uuid)
 
 
 def _report_confirmed(run: Run) -> None:
@@ -87,10 +84,8 @@ CONFIRM = Table(
 
 def _remove_at_dest(run: Run) -> None:
     """Stop the guest at the destination, and remove its domain if it is not the source's, too."""
-    host, order = _dest(run).host, run.enactor.undefine
-    if _on_same_host(run):
-        order = run.enactor.stop
-    run.reach(lambda: order(host, run.server.uuid))
+    order = run.stop if _on_same_host(run) else run.undefine
+    order(_dest(run))
 
 
 def _cleanup_dest(run: Run) -> None:
@@ -106,7 +101,7 @@ def _drop_at_dest(run: Run) -> None:
 
 def _take_allocations_back(run: Run) -> None:
     """Give the server the allocations of the source, which the migration has."""
-    take_allocations_back(run, _move(run).migration.uuid)
+    allocations.give(run, _move(run).migration.uuid, run.server.uuid)
 
 
 def _return(run: Run) -> None:
@@ -122,15 +117,13 @@ def _source(run: Run) -> Place:
 
 def _define_at_source(run: Run) -> None:
     """Define the domain at the source."""
-    source = _source(run)
-    run.reach(lambda: run.enactor.define(source.host, run.domain(source)))
+    run.define(_source(run), _dest(run))
 
 
 def _start_at_source(run: Run) -> None:
     """Start the guest at the source, if it ran before the move."""
-    source = _source(run)
     if _move(run).was != STOPPED:
-        run.reach(lambda: run.enactor.start(source.host, run.domain(source)))
+        run.start(_source(run))
 
 
 def _report_reverted(run: Run) -> None:

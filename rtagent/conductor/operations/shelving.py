@@ -20,8 +20,7 @@ def _save(run: Run) -> None:
 
 def _undefine(run: Run) -> None:
     """Remove the guest. From here on the server is shelved."""
-    host = source_place(run).host
-    run.reach(lambda: run.enactor.undefine(host, run.server.uuid))
+    run.undefine(source_place(run))
 
 
 def _cleanup(run: Run) -> None:

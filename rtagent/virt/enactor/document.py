@@ -13,6 +13,10 @@ from rtagent.virt.libvirt.document import parse
 #: does a guest see the NUMA node of a device.
 _MACHINES = {"x86_64": "q35", "i686": "q35"}
 
+#: The namespace of the element of ``<metadata>`` that names the server and the claim of a domain.
+NAMESPACE = "urn:rtagent:server"
+_SERVER = f"{{{NAMESPACE}}}server"
+
 
 def domain_document(domain: GuestDomain, virt_type: str, architecture: str) -> str:
     """Return the whole document: the caller's, or a minimal one, with the claim merged into it.
@@ -26,7 +30,19 @@ def domain_document(domain: GuestDomain, virt_type: str, architecture: str) -> s
     else:
         root = parse(domain.document)
     _identify(root, domain)
+    return claimed(root, domain)
+
+
+def claimed(root: etree._Element, domain: GuestDomain) -> str:
+    """Return a domain document with a claim, and the names of claim and server, merged into it."""
+    _name(root, domain)
     return guest.apply(etree.tostring(root, encoding="unicode"), domain.claim)
+
+
+def claim_of(document: str) -> str | None:
+    """Return the uuid of the claim that a domain document names; None: it names none."""
+    element = next(parse(document).iter(_SERVER), None)
+    return None if element is None else element.get("claim")
 
 
 def mdev_uuids(document: str) -> frozenset[str]:
@@ -53,10 +69,32 @@ def _minimal(domain: GuestDomain, virt_type: str, architecture: str) -> etree._E
 
 
 def _identify(root: etree._Element, domain: GuestDomain) -> None:
-    """Put name, uuid and memory first, instead of the document's own."""
-    for tag in ("name", "uuid", "memory", "currentMemory"):
-        for element in root.findall(tag):
-            root.remove(element)
+    """Put name, uuid and memory first, instead of the document's own.
+
+    A host has one domain of a name, and tenants choose the names of servers: the name is the uuid.
+    """
     memory = E.memory(str(domain.claim.flavor.memory_mb), unit="MiB")
-    for place, element in enumerate((E.name(domain.name), E.uuid(domain.uuid), memory)):
+    _put_first(root, E.name(domain.uuid), E.uuid(domain.uuid), memory)
+    for element in root.findall("currentMemory"):
+        root.remove(element)
+
+
+def _name(root: etree._Element, domain: GuestDomain) -> None:
+    """Put the names of the server and of the claim into title and metadata."""
+    metadata = root.find("metadata")
+    metadata = E.metadata() if metadata is None else metadata
+    for element in metadata.findall(_SERVER):
+        metadata.remove(element)
+    server = etree.SubElement(metadata, _SERVER, nsmap={"rtagent": NAMESPACE})
+    server.set("name", domain.name)
+    server.set("claim", domain.claim.uuid)
+    _put_first(root, E.title(domain.name), metadata)
+
+
+def _put_first(root: etree._Element, *elements: etree._Element) -> None:
+    """Put elements at the beginning, instead of those with their tags."""
+    for element in elements:
+        for old in root.findall(element.tag):
+            root.remove(old)
+    for place, element in enumerate(elements):
         root.insert(place, element)

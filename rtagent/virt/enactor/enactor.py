@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import libvirt
 
 from rtagent.model.guest_domain import GuestDomain, GuestState
 from rtagent.virt.enactor.host import LibvirtHost
-from rtagent.virt.enactor.hosts import Hosts, Refused, uri_of
+from rtagent.virt.enactor.hosts import Check, Hosts, NotOfClaim, Refused, unchecked, uri_of
 from rtagent.virt.enactor.migration import Migration
 from rtagent.virt.enactor.simulated import SimulatedHost
-from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from rtagent.virt.libvirt.document import BadDocument
 from rtagent.virt.libvirt.hostfile import host_file
 from rtagent.virt.simulate.world import SimulationError
@@ -54,30 +54,47 @@ class LibvirtEnactor:
         with _refusals(host, server_uuid, "look at"):
             return self._host(host).state(server_uuid)
 
-    def define(self, host: str, domain: GuestDomain) -> None:
+    def define(
+        self,
+        host: str,
+        domain: GuestDomain,
+        replaced: Collection[str] = (),
+        check: Check = unchecked,
+    ) -> None:
         with _refusals(host, domain.uuid, "define"):
-            self._host(host).define(domain)
+            self._host(host).define(domain, check, replaced)
 
-    def start(self, host: str, domain: GuestDomain) -> None:
+    def start(self, host: str, domain: GuestDomain, check: Check = unchecked) -> None:
         with _refusals(host, domain.uuid, "start"):
-            self._host(host).start(domain)
+            self._host(host).start(domain, check)
 
-    def stop(self, host: str, server_uuid: str) -> None:
+    def stop(
+        self, host: str, server_uuid: str, claims: Collection[str], check: Check = unchecked
+    ) -> None:
         with _refusals(host, server_uuid, "stop"):
-            self._host(host).stop(server_uuid)
+            self._host(host).stop(server_uuid, claims, check)
 
-    def undefine(self, host: str, server_uuid: str) -> None:
+    def undefine(
+        self, host: str, server_uuid: str, claims: Collection[str], check: Check = unchecked
+    ) -> None:
         with _refusals(host, server_uuid, "undefine"):
-            self._host(host).undefine(server_uuid)
+            self._host(host).undefine(server_uuid, claims, check)
 
-    def live_migrate(self, source: str, dest: str, domain: GuestDomain) -> None:
+    def live_migrate(
+        self,
+        source: str,
+        dest: str,
+        domain: GuestDomain,
+        claims: Collection[str],
+        check: Check = unchecked,
+    ) -> None:
         with _refusals(source, domain.uuid, "migrate"):
             here, there = self._host(source), self._host(dest)
             if isinstance(here, SimulatedHost) and isinstance(there, SimulatedHost):
-                _migrate_simulated(here, there, domain)
+                _migrate_simulated(here, there, domain, claims, check)
             elif isinstance(here, LibvirtHost) and isinstance(there, LibvirtHost):
                 uri = uri_of(self._migration_uri, dest)
-                Migration(here, there, uri, self._migration_timeout).run(domain)
+                Migration(here, there, uri, self._migration_timeout).run(domain, claims, check)
             else:
                 raise Refused(f"{source} and {dest} are not both simulated")
 
@@ -93,12 +110,19 @@ class LibvirtEnactor:
         return LibvirtHost(self._hosts.connection(uri), self._shutdown_timeout, self._virt_type)
 
 
-def _migrate_simulated(source: SimulatedHost, dest: SimulatedHost, domain: GuestDomain) -> None:
-    if source.state(domain.uuid) == "running":
-        dest.arrive(domain)
-    elif dest.state(domain.uuid) != "running":
+def _migrate_simulated(
+    source: SimulatedHost,
+    dest: SimulatedHost,
+    domain: GuestDomain,
+    claims: Collection[str],
+    check: Check,
+) -> None:
+    if source.state(domain.uuid, claims) == "running":
+        dest.define(domain, check, ())
+        dest.start(domain, check)
+    elif dest.state(domain.uuid, (domain.claim.uuid,)) != "running":
         raise Refused("it runs neither at the source nor at the destination")
-    source.undefine(domain.uuid)
+    source.undefine(domain.uuid, claims, check)
 
 
 @contextlib.contextmanager
@@ -107,6 +131,5 @@ def _refusals(host: str, server_uuid: str, action: str) -> Iterator[None]:
     try:
         yield
     except _REFUSALS as error:
-        raise EnactmentFailed(
-            host=host, server_uuid=server_uuid, action=action, why=str(error)
-        ) from error
+        kind = ClaimMismatch if isinstance(error, NotOfClaim) else EnactmentFailed
+        raise kind(host=host, server_uuid=server_uuid, action=action, why=str(error)) from error

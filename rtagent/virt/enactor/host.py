@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 import libvirt
 
 from rtagent.model.guest_domain import GuestDomain, GuestState
-from rtagent.virt.enactor.document import domain_document, mdev_uuids
-from rtagent.virt.enactor.hosts import HostConnection
+from rtagent.virt.enactor.document import NAMESPACE, domain_document, mdev_uuids
+from rtagent.virt.enactor.hosts import Check, HostConnection, Refused, check_claim
 from rtagent.virt.libvirt.document import parse, received, text
 
 #: Seconds between two looks at a guest that shuts down.
@@ -24,8 +25,11 @@ _DEFINED = libvirt.VIR_DOMAIN_XML_INACTIVE
 class LibvirtHost:
     """Every method may be repeated. Each call of libvirt is bounded.
 
-    Every method raises `HypervisorUnavailable` if the host does not answer, and
-    `libvirt.libvirtError` or `BadDocument` if it refuses.
+    A domain is touched only if its metadata name a claim of the order. libvirt has no call that
+    depends on them, so they are read just before, on the same session; see `Check`.
+
+    Every method raises `NotOfClaim` if the domain is of another claim, `HypervisorUnavailable` if
+    the host does not answer, and `libvirt.libvirtError` or `BadDocument` if it refuses.
 
     :param shutdown_timeout: seconds that a guest gets to shut down, before it is switched off.
     :param virt_type: of a domain without a document; None: the best that the host has.
@@ -37,47 +41,55 @@ class LibvirtHost:
         self.connection = connection
         self._shutdown_timeout, self._virt_type = shutdown_timeout, virt_type
 
-    def state(self, server_uuid: str) -> GuestState:
-        """Return whether the domain is absent, stopped or running."""
-        return self.connection.run(lambda virt: _state(virt, server_uuid))
+    def state(self, server_uuid: str, claims: Collection[str] | None = None) -> GuestState:
+        """Return whether the domain is absent, stopped or running. :param claims: None: of any."""
+        if claims is None:
+            return self.connection.run(lambda virt: _state(lookup(virt, server_uuid)))
+        return self.connection.run(lambda virt: _state(own(virt, server_uuid, claims)))
 
-    def define(self, domain: GuestDomain) -> None:
-        """Define the domain, or replace its definition."""
+    def define(self, domain: GuestDomain, check: Check, replaced: Collection[str]) -> None:
+        """Define the domain, or replace its definition if it is of this claim or a replaced one."""
         virt_type = self._virt_type or self.connection.run(_best_type)
         architecture = self.connection.run(lambda virt: str(virt.getInfo()[0]))
         document = domain_document(domain, virt_type, architecture)
-        validate = libvirt.VIR_DOMAIN_DEFINE_VALIDATE
-        self.connection.run(lambda virt: virt.defineXMLFlags(document, validate) and None)
 
-    def start(self, domain: GuestDomain) -> None:
+        def define(virt: libvirt.virConnect) -> None:
+            own(virt, domain.uuid, (domain.claim.uuid, *replaced))
+            virt.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+
+        self.connection.run(define, check)
+
+    def start(self, domain: GuestDomain, check: Check) -> None:
         """Create the mediated devices that are missing, and start the domain unless it runs."""
-        if self.state(domain.uuid) != "running":
-            self.create_mdevs(domain.node_devices)
-            self.connection.run(lambda virt: _start(virt, domain.uuid))
+        claims = (domain.claim.uuid,)
+        if self.state(domain.uuid, claims) == "running":
+            return
+        self.create_mdevs(domain.node_devices, check)
+        self.connection.run(lambda virt: _start(virt, domain.uuid, claims), check)
 
-    def stop(self, server_uuid: str) -> None:
+    def stop(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Let the guest shut down, for a bounded time; then switch it off."""
-        if self.state(server_uuid) != "running":
+        if self.state(server_uuid, claims) != "running":
             return
         if self._shutdown_timeout > 0:
-            self._shut_down(server_uuid)
-        self.connection.run(lambda virt: _destroy(virt, server_uuid))
+            self._shut_down(server_uuid, claims, check)
+        self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims)), check)
 
-    def undefine(self, server_uuid: str) -> None:
+    def undefine(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Switch the domain off, and remove its mediated devices and its definition."""
-        self.connection.run(lambda virt: _destroy(virt, server_uuid))
+        self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims)), check)
         # Before the definition, which says which they are: a repetition needs it.
-        self.connection.run(lambda virt: _remove_mdevs(virt, server_uuid))
-        self.connection.run(lambda virt: _undefine(virt, server_uuid))
+        self.connection.run(lambda virt: _remove_mdevs(virt, own(virt, server_uuid, claims)), check)
+        self.connection.run(lambda virt: _undefine(own(virt, server_uuid, claims)), check)
 
-    def create_mdevs(self, documents: Iterable[str]) -> None:
+    def create_mdevs(self, documents: Iterable[str], check: Check) -> None:
         """Create the mediated devices that are missing."""
         for document in documents:
-            self.connection.run(partial(_create_mdev, document=document))
+            self.connection.run(partial(_create_mdev, document=document), check)
 
-    def _shut_down(self, server_uuid: str) -> None:
+    def _shut_down(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Ask the guest to shut down, and wait. A guest may ignore it."""
-        self.connection.run(lambda virt: _shut_down(virt, server_uuid))
+        self.connection.run(lambda virt: _shut_down(own(virt, server_uuid, claims)), check)
         deadline = time.monotonic() + self._shutdown_timeout
         while self.state(server_uuid) == "running" and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -93,20 +105,60 @@ def lookup(virt: libvirt.virConnect, server_uuid: str) -> libvirt.virDomain | No
         raise
 
 
-def _state(virt: libvirt.virConnect, server_uuid: str) -> GuestState:
+def own(
+    virt: libvirt.virConnect, server_uuid: str, claims: Collection[str]
+) -> libvirt.virDomain | None:
+    """Return the domain of a server; None: there is none. :raises NotOfClaim:"""
     domain = lookup(virt, server_uuid)
-    if domain is None:
-        return "absent"
+    if domain is not None:
+        with _unless_gone(domain):
+            check_claim(_claim(domain), claims)
+    return domain
+
+
+def _claim(domain: libvirt.virDomain) -> str | None:
+    """Return the claim that a domain's metadata names; None: they name none."""
+    kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
     try:
-        return "running" if domain.isActive() else "stopped"
+        # libvirt returns the element without its namespace.
+        return parse(received(lambda: domain.metadata(kind, NAMESPACE))).get("claim")
     except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return "absent"
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            return None
         raise
 
 
-def _start(virt: libvirt.virConnect, server_uuid: str) -> None:
-    domain = virt.lookupByUUIDString(server_uuid)
+@contextlib.contextmanager
+def _unless_gone(domain: libvirt.virDomain) -> Iterator[None]:
+    """Ignore the errors of calls for a domain that has gone meanwhile."""
+    try:
+        yield
+    except libvirt.libvirtError:
+        if lookup(domain.connect(), domain.UUIDString()) is not None:
+            raise
+
+
+def _is_active(domain: libvirt.virDomain | None) -> bool:
+    if domain is None:
+        return False
+    try:
+        return bool(domain.isActive())
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return False
+        raise
+
+
+def _state(domain: libvirt.virDomain | None) -> GuestState:
+    if _is_active(domain):
+        return "running"
+    return "absent" if domain is None else "stopped"
+
+
+def _start(virt: libvirt.virConnect, server_uuid: str, claims: Collection[str]) -> None:
+    domain = own(virt, server_uuid, claims)
+    if domain is None:
+        raise Refused("it is not defined")
     try:
         domain.create()
     except libvirt.libvirtError:
@@ -115,8 +167,7 @@ def _start(virt: libvirt.virConnect, server_uuid: str) -> None:
             raise
 
 
-def _shut_down(virt: libvirt.virConnect, server_uuid: str) -> None:
-    domain = lookup(virt, server_uuid)
+def _shut_down(domain: libvirt.virDomain | None) -> None:
     if domain is None:
         return
     try:
@@ -126,31 +177,25 @@ def _shut_down(virt: libvirt.virConnect, server_uuid: str) -> None:
             raise
 
 
-def _destroy(virt: libvirt.virConnect, server_uuid: str) -> None:
-    domain = lookup(virt, server_uuid)
-    if domain is None or not domain.isActive():
+def _destroy(domain: libvirt.virDomain | None) -> None:
+    if domain is None or not _is_active(domain):
         return
     try:
         domain.destroy()
     except libvirt.libvirtError:
-        if lookup(virt, server_uuid) is not None and domain.isActive():
+        if _is_active(domain):
             raise
 
 
-def _undefine(virt: libvirt.virConnect, server_uuid: str) -> None:
-    domain = lookup(virt, server_uuid)
-    if domain is None:
-        return
-    flags = (
-        libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-        | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-        | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
-    )
-    try:
-        domain.undefineFlags(flags)
-    except libvirt.libvirtError:
-        if lookup(virt, server_uuid) is not None:
-            raise
+def _undefine(domain: libvirt.virDomain | None) -> None:
+    if domain is not None:
+        flags = (
+            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+            | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        )
+        with _unless_gone(domain):
+            domain.undefineFlags(flags)
 
 
 def _create_mdev(virt: libvirt.virConnect, document: str) -> None:
@@ -159,8 +204,7 @@ def _create_mdev(virt: libvirt.virConnect, document: str) -> None:
         virt.nodeDeviceCreateXML(document)
 
 
-def _remove_mdevs(virt: libvirt.virConnect, server_uuid: str) -> None:
-    domain = lookup(virt, server_uuid)
+def _remove_mdevs(virt: libvirt.virConnect, domain: libvirt.virDomain | None) -> None:
     if domain is None:
         return
     wanted = mdev_uuids(received(lambda: domain.XMLDesc(_DEFINED)))

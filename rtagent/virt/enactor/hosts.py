@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 import libvirt
@@ -25,8 +25,29 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _BUSY = libvirt.VIR_ERR_OPERATION_TIMEOUT
 
 
+#: Called on the open session, just before a call that has an effect; its error prevents the call.
+#: A process that stands still after it loses its session, because libvirt's daemon closes that of a
+#: client that does not answer keep-alive messages. The call then fails, when the process goes on.
+Check = Callable[[], object]
+
+
+def unchecked() -> None:
+    """Allow every call."""
+
+
 class Refused(Exception):
     """An order for a guest is refused here, and not by libvirt. The message says why."""
+
+
+class NotOfClaim(Refused):
+    """The domain is of another claim than the order, or of none."""
+
+
+def check_claim(claim: str | None, claims: Collection[str]) -> None:
+    """Check that a domain is of one of the claims. :raises NotOfClaim:"""
+    if claim not in claims:
+        of = "no claim" if claim is None else f"the claim {claim}"
+        raise NotOfClaim(f"it is of {of}, and not of {' or '.join(claims)}")
 
 
 def uri_of(pattern: str, host: str) -> str:
@@ -50,21 +71,25 @@ class HostConnection:
         self._lock = threading.Lock()
         self._session: Session | None = None
 
-    def run(self, call: Callable[[libvirt.virConnect], T]) -> T:
+    def run(self, call: Callable[[libvirt.virConnect], T], check: Check = unchecked) -> T:
         """Return the result of a call with the open connection.
 
+        :param check: is called first.
         :raises HypervisorUnavailable: the host does not answer, or has no time now.
         :raises libvirt.libvirtError: the host refused.
         """
         session = self._open()
+        check()
         try:
             return self._workers.call(lambda: self._attempt(session, call))
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
-    def run_long(self, call: Callable[[libvirt.virConnect], T]) -> T:
+    def run_long(self, call: Callable[[libvirt.virConnect], T], check: Check = unchecked) -> T:
         """Do the same without a time limit."""
-        return self._attempt(self._open(), call)
+        session = self._open()
+        check()
+        return self._attempt(session, call)
 
     def _attempt(self, session: Session, call: Callable[[libvirt.virConnect], T]) -> T:
         try:

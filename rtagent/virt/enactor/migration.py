@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import libvirt
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest_domain import GuestDomain
-from rtagent.virt.enactor.host import LibvirtHost, lookup
-from rtagent.virt.enactor.hosts import Refused
-from rtagent.virt.libvirt import guest
-from rtagent.virt.libvirt.document import received
+from rtagent.virt.enactor.document import claimed
+from rtagent.virt.enactor.host import LibvirtHost, lookup, own
+from rtagent.virt.enactor.hosts import Check, Refused
+from rtagent.virt.libvirt.document import parse, received
 
 #: Seconds between two looks at a migration that an earlier call has begun.
 _PAUSE = 0.5
@@ -47,25 +47,27 @@ class Migration:
         self._source, self._dest = source, dest
         self._dest_uri, self._timeout = dest_uri, timeout
 
-    def run(self, domain: GuestDomain) -> None:
+    def run(self, domain: GuestDomain, claims: Collection[str], check: Check) -> None:
         """Migrate the guest, or wait for the migration that an earlier call has begun.
 
+        :param claims: the claim of the source is one of these.
+        :raises NotOfClaim: it is not.
         :raises Refused: it runs at the source. :raises libvirt.libvirtError: the same.
         :raises HypervisorUnavailable: it is unknown where it will run.
         """
         self._wait_for_job(domain.uuid)
-        state = self._source.state(domain.uuid)
+        state = self._source.state(domain.uuid, claims)
         if state == "running":
-            self._dest.create_mdevs(domain.node_devices)
+            self._dest.create_mdevs(domain.node_devices, check)
             try:
-                self._migrate(domain)
-            except libvirt.libvirtError:
+                self._migrate(domain, claims, check)
+            except (libvirt.libvirtError, Refused):
                 if not self._has_arrived(domain.uuid):
                     raise
-        elif self._dest.state(domain.uuid) != "running":
+        elif self._dest.state(domain.uuid, (domain.claim.uuid,)) != "running":
             raise Refused(f"it is {state} at the source, and does not run at the destination")
         if self._source.state(domain.uuid) == "stopped":
-            self._source.undefine(domain.uuid)
+            self._source.undefine(domain.uuid, claims, check)
 
     def _has_arrived(self, server_uuid: str) -> bool:
         """Return whether the guest runs at the destination only, although libvirt failed after
@@ -73,7 +75,7 @@ class Migration:
         here, there = self._source.state(server_uuid), self._dest.state(server_uuid)
         return here != "running" and there == "running"
 
-    def _migrate(self, domain: GuestDomain) -> None:
+    def _migrate(self, domain: GuestDomain, claims: Collection[str], check: Check) -> None:
         connection = self._source.connection
         document = connection.run(lambda virt: _document(virt, domain))
         parameters = {
@@ -82,10 +84,12 @@ class Migration:
         }
 
         def migrate(virt: libvirt.virConnect) -> None:
-            found = virt.lookupByUUIDString(domain.uuid)
+            found = own(virt, domain.uuid, claims)
+            if found is None:
+                raise Refused("it is not at the source any more")
             found.migrateToURI3(self._dest_uri, parameters, _FLAGS)
 
-        call = _LongCall(partial(connection.run_long, migrate))
+        call = _LongCall(partial(connection.run_long, migrate, check))
         if not call.wait(self._timeout):
             self._abort(call, domain.uuid)
         call.check()
@@ -147,7 +151,7 @@ def _document(virt: libvirt.virConnect, domain: GuestDomain) -> str:
     """Return the running domain's document, with the claim at the destination merged into it."""
     found = virt.lookupByUUIDString(domain.uuid)
     flags = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
-    return guest.apply(received(lambda: found.XMLDesc(flags)), domain.claim)
+    return claimed(parse(received(lambda: found.XMLDesc(flags))), domain)
 
 
 def _has_job(virt: libvirt.virConnect, server_uuid: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.guest_domain import GuestDomain, GuestState
-from rtagent.virt.enactor.document import domain_document, mdev_uuids
-from rtagent.virt.enactor.hosts import Refused
+from rtagent.virt.enactor.document import claim_of, domain_document, mdev_uuids
+from rtagent.virt.enactor.hosts import Check, Refused, check_claim
 from rtagent.virt.libvirt.document import parse, text
 from rtagent.virt.simulate.file import edit, read
 from rtagent.virt.simulate.world import World
@@ -26,65 +26,78 @@ class SimulatedHost:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def state(self, server_uuid: str) -> GuestState:
-        """Return whether the domain is absent, stopped or running."""
-        active = self._read().is_active(server_uuid)
-        if active is None:
+    def state(self, server_uuid: str, claims: Collection[str] | None = None) -> GuestState:
+        """Return whether the domain is absent, stopped or running. :param claims: None: of any."""
+        world = self._read()
+        document = world.domain(server_uuid)
+        if document is None:
             return "absent"
-        return "running" if active else "stopped"
+        if claims is not None:
+            check_claim(claim_of(document), claims)
+        return "running" if world.is_active(server_uuid) else "stopped"
 
-    def define(self, domain: GuestDomain) -> None:
+    def define(self, domain: GuestDomain, check: Check, replaced: Collection[str]) -> None:
         """Define the domain, or replace its definition. :raises BadDocument:"""
         document = domain_document(domain, _TYPE, _ARCHITECTURE)
-        self._change(lambda world: world.put_domain(document))
+        claims = (domain.claim.uuid, *replaced)
+        self._change(domain.uuid, claims, check, lambda world, _: world.put_domain(document))
 
-    def start(self, domain: GuestDomain) -> None:
+    def start(self, domain: GuestDomain, check: Check) -> None:
         """Add the mediated devices that are missing, and start the domain."""
 
-        def change(world: World) -> None:
-            _add_devices(world, domain)
-            if world.is_active(domain.uuid) is None:
+        def change(world: World, document: str | None) -> None:
+            if document is None:
                 raise Refused("it is not defined")
+            _add_devices(world, domain)
             world.set_active(domain.uuid, True)
 
-        self._change(change)
+        self._change(domain.uuid, (domain.claim.uuid,), check, change)
 
-    def stop(self, server_uuid: str) -> None:
+    def stop(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Switch the domain off."""
 
-        def change(world: World) -> None:
-            if world.is_active(server_uuid):
+        def change(world: World, document: str | None) -> None:
+            if document is not None:
                 world.set_active(server_uuid, False)
 
-        self._change(change)
+        self._change(server_uuid, claims, check, change)
 
-    def undefine(self, server_uuid: str) -> None:
+    def undefine(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Remove the domain and its mediated devices."""
 
-        def change(world: World) -> None:
-            document = world.domain(server_uuid)
+        def change(world: World, document: str | None) -> None:
             if document is not None:
                 for name in _mdevs_of(world, document):
                     world.remove_device(name)
                 world.remove_domain(server_uuid)
 
-        self._change(change)
-
-    def arrive(self, domain: GuestDomain) -> None:
-        """Run a domain that migrates to this host."""
-        self.define(domain)
-        self.start(domain)
+        self._change(server_uuid, claims, check, change)
 
     def _read(self) -> World:
-        self._check()
+        self._check_file()
         return read(self._file)
 
-    def _change(self, change: Callable[[World], object]) -> None:
-        self._check()
-        with edit(self._file) as world:
-            change(world)
+    def _change(
+        self,
+        server_uuid: str,
+        claims: Collection[str],
+        check: Check,
+        change: Callable[[World, str | None], object],
+    ) -> None:
+        """Make a change, if the domain is absent or of one of the claims.
 
-    def _check(self) -> None:
+        Nobody else changes the host from the check until the change is made: a process that stands
+        still in between keeps the lock.
+        """
+        self._check_file()
+        with edit(self._file) as world:
+            document = world.domain(server_uuid)
+            if document is not None:
+                check_claim(claim_of(document), claims)
+            check()
+            change(world, document)
+
+    def _check_file(self) -> None:
         if not self._file.exists():
             raise HypervisorUnavailable(f"{self._file}: there is no such simulated host")
 

@@ -6,16 +6,21 @@ import contextlib
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lxml import etree
 
+from rtagent.errors import HypervisorUnavailable
 from rtagent.virt.libvirt.document import BadDocument, parse
 from rtagent.virt.libvirt.hostfile import capabilities_path, rejection
 from rtagent.virt.simulate.documents import capabilities_document, host_document
 from rtagent.virt.simulate.machine import Machine
 from rtagent.virt.simulate.world import SimulationError, World
+
+#: Seconds that an edit waits for others to end, and between two looks.
+LOCK_TIMEOUT, _PAUSE = 30.0, 0.01
 
 
 def simulate(file: Path, machine: Machine, domains: Iterable[str] = ()) -> None:
@@ -68,15 +73,29 @@ def _changing(file: Path) -> Iterator[None]:
     """Lock the file's directory, and name the file in every error.
 
     The file itself cannot be locked, because each edit replaces it.
+
+    :raises HypervisorUnavailable: another process keeps the lock: it may be suspended.
     """
     with _naming(file):
         directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
+            _lock(directory, file)
             yield
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _lock(directory: int, file: Path) -> None:
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                why = f"{file}: another process has locked it for {LOCK_TIMEOUT:g} s"
+                raise HypervisorUnavailable(why) from error
+            time.sleep(_PAUSE)
 
 
 @contextlib.contextmanager

@@ -53,11 +53,11 @@ def test_guest_runs_at_the_destination_on_the_cpus_of_its_new_claim(hosts):
         enactor.define("one", here)
         enactor.start("one", here)
         for _ in range(2):
-            enactor.live_migrate("one", "two", there)
+            enactor.live_migrate("one", "two", there, [here.claim.uuid])
             assert enactor.state("one", here.uuid) == "absent"
             assert enactor.state("two", here.uuid) == "running"
             assert pins(hosts[2], here.uuid) == ["1"]
-        enactor.undefine("two", here.uuid)
+        enactor.undefine("two", here.uuid, [there.claim.uuid])
 
 
 def test_migration_that_takes_too_long_leaves_the_guest_on_one_host(hosts):
@@ -67,10 +67,10 @@ def test_migration_that_takes_too_long_leaves_the_guest_on_one_host(hosts):
         enactor.define("one", domain)
         enactor.start("one", domain)
         try:
-            enactor.live_migrate("one", "two", domain)
+            enactor.live_migrate("one", "two", domain, [domain.claim.uuid])
         except EnactmentFailed as error:
             assert "cannot migrate" in str(error)
             at = "one"
         states = {name: enactor.state(name, domain.uuid) for name in ("one", "two")}
         assert states == {"one": "absent", "two": "absent"} | {at: "running"}
-        enactor.undefine(at, domain.uuid)
+        enactor.undefine(at, domain.uuid, [domain.claim.uuid])

@@ -126,8 +126,13 @@ class Trials:
 
     def cloud(self):
         """Make a cloud on which the operation can begin."""
+        return self.prepared(self.scenario)
+
+    @staticmethod
+    def prepared(scenario):
+        """Make a cloud on which a scenario can begin."""
         cloud = Cloud(placement=True)
-        self.scenario.prepare(cloud)
+        scenario.prepare(cloud)
         cloud.faults = Faults()
         return cloud
 
@@ -230,7 +235,7 @@ def test_if_all_answers_of_the_scheduler_are_lost_no_allocation_remains(name):
 def test_an_allocation_of_a_lost_answer_is_deleted_when_placement_is_back(name):
     trials = Trials(SCENARIOS[name])
     cloud = trials.cloud()
-    away = {f"allocations-{name} before": NO_PLACEMENT for name in ("delete", "of")}
+    away = {f"allocations-{name} before": NO_PLACEMENT for name in ("read", "write")}
     lasting = cloud.faults.lasting
     selecting = trials.points.index("select before")
     cloud.faults.actions[selecting] = lambda: lasting.update(LOST_SELECTION | away)

@@ -291,7 +291,7 @@ def test_servers_of_a_host_that_an_operator_has_forced_down_are_evacuated(cloud,
     assert cloud.conductor().evacuate(server.uuid).place.host == "h1"
 
 
-def die(*arguments):
+def die(*arguments, **named):
     raise Killed
 
 
@@ -302,11 +302,13 @@ def outlive_the_lease(cloud, server):
     with pytest.raises(Killed):
         cloud.conductor().live_migrate(server.uuid)
     cloud.enactor.live_migrate = migrate
+    [claim] = cloud.claims("h1")
     cloud.audit()
     assert cloud.place(server.uuid) == [("h0", "outgoing")]
     cloud.hosts.hypervisors[1].start_domain(server.uuid, vcpus=1, memory_mb=1024)
     cloud.hosts.hypervisors[0].domains.pop(server.uuid)
-    cloud.enactor.claims["h1", server.uuid] = cloud.enactor.claims.pop(("h0", server.uuid))
+    del cloud.enactor.claims["h0", server.uuid]
+    cloud.enactor.claims["h1", server.uuid] = claim
 
 
 def test_a_live_migration_that_outlived_its_lease_is_finished_elsewhere(cloud, server):
@@ -340,10 +342,10 @@ def test_a_resumed_migration_renews_its_lease(cloud, server):
     [claim] = cloud.claims("h1").values()
     ends = []
 
-    def look(*arguments):
+    def look(*arguments, **named):
         [now] = cloud.claims("h1").values()
         ends.append(now.expires_at)
-        migrate(*arguments)
+        migrate(*arguments, **named)
 
     cloud.enactor.live_migrate = look
     assert cloud.resume() == []
@@ -355,10 +357,10 @@ def test_a_lease_is_renewed_while_a_guest_shuts_down(cloud, server):
     cloud.options = replace(cloud.options, lease_renew_interval=0.01)
     stop, waited = cloud.enactor.stop, []
 
-    def take_long(*arguments):
+    def take_long(*arguments, **named):
         cloud.wait_for_renewal()
         waited.append(True)
-        stop(*arguments)
+        stop(*arguments, **named)
 
     cloud.enactor.stop = take_long
     cloud.conductor().resize(server.uuid, LARGE)

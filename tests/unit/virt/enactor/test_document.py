@@ -3,7 +3,7 @@
 import pytest
 from lxml import etree
 
-from rtagent.virt.enactor.document import domain_document, mdev_uuids
+from rtagent.virt.enactor.document import claim_of, domain_document, mdev_uuids
 from rtagent.virt.libvirt.document import BadDocument
 from tests.support.guest_domains import VGPU, guest_domain
 from tests.support.guests import plain_domain
@@ -17,7 +17,9 @@ def test_minimal_document_has_the_size_of_the_flavor_and_enacts_the_claim():
     domain = guest_domain(2, 3, memory_mb=128, name="web-1")
     root = document(domain)
     assert root.get("type") == "kvm"
-    assert [root.findtext(tag) for tag in ("name", "uuid", "vcpu")] == ["web-1", domain.uuid, "2"]
+    assert [root.findtext(tag) for tag in ("name", "uuid", "vcpu")] == [*2 * [domain.uuid], "2"]
+    assert root.findtext("title") == "web-1"
+    assert claim_of(etree.tostring(root)) == domain.claim.uuid
     assert (root.find("memory").get("unit"), root.findtext("memory")) == ("MiB", "128")
     assert [pin.get("cpuset") for pin in root.iterfind("cputune/vcpupin")] == ["2", "3"]
     assert root.find("os/type").get("machine") == "q35"
@@ -41,11 +43,21 @@ def test_document_of_the_caller_keeps_what_the_claim_does_not_determine():
     domain = guest_domain(2, 3, memory_mb=96, name="db-1", document=plain_domain(memory_mb=7))
     root = document(domain)
     assert root.get("type") == "qemu", "the type is the caller's"
-    assert [root.findtext(tag) for tag in ("name", "uuid", "memory")] == ["db-1", domain.uuid, "96"]
+    assert [root.findtext(tag) for tag in ("name", "uuid", "memory")] == [*2 * [domain.uuid], "96"]
+    assert root.findtext("title") == "db-1"
     assert root.find("devices/memballoon").get("model") == "none"
     assert root.findtext("metadata/{http://example.org/of}note") == "kept"
     assert len(root.findall("cputune/vcpupin")) == 2
-    assert [len(root.findall(tag)) for tag in ("name", "uuid", "memory")] == [1, 1, 1]
+    assert [len(root.findall(tag)) for tag in ("name", "uuid", "title", "metadata")] == 4 * [1]
+
+
+def test_a_document_names_the_claim_that_was_applied_last():
+    domain = guest_domain(document=plain_domain())
+    first = domain_document(domain, "kvm", "x86_64")
+    other = guest_domain(owner=domain.uuid, document=first)
+    assert claim_of(first) == domain.claim.uuid
+    assert claim_of(domain_document(other, "kvm", "x86_64")) == other.claim.uuid
+    assert claim_of(plain_domain()) is None
 
 
 @pytest.mark.parametrize("text", ["<domain", "<network/>"])

@@ -1,17 +1,22 @@
 """Guests on simulated hosts: every order, repeated, and what libvirt then finds in the file."""
 
 import contextlib
+import fcntl
+import os
 import threading
 
 import libvirt
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
+from rtagent.conductor.errors import OperationTaken
 from rtagent.errors import HypervisorUnavailable
 from rtagent.virt.enactor import LibvirtEnactor
-from rtagent.virt.errors import EnactmentFailed
+from rtagent.virt.errors import ClaimMismatch, EnactmentFailed
 from rtagent.virt.libvirt.hostfile import signature
 from rtagent.virt.simulate import Machine, host_uri, simulate
+from rtagent.virt.simulate.file import edit
 from tests.support.guest_domains import VGPU, guest_domain
 from tests.support.guests import plain_domain
 from tests.support.hosts import uid
@@ -57,15 +62,15 @@ def mdevs(hosts, host="a"):
 
 def test_a_life_in_which_every_order_is_repeated(enactor, hosts):
     domain = guest_domain(2, 3)
-    uuid = domain.uuid
+    uuid, claims = domain.uuid, [domain.claim.uuid]
     assert enactor.state("a", uuid) == "absent"
     steps = [
         (lambda: enactor.define("a", domain), "stopped"),
         (lambda: enactor.start("a", domain), "running"),
-        (lambda: enactor.stop("a", uuid), "stopped"),
+        (lambda: enactor.stop("a", uuid, claims), "stopped"),
         (lambda: enactor.start("a", domain), "running"),
-        (lambda: enactor.undefine("a", uuid), "absent"),
-        (lambda: enactor.stop("a", uuid), "absent"),
+        (lambda: enactor.undefine("a", uuid, claims), "absent"),
+        (lambda: enactor.stop("a", uuid, claims), "absent"),
     ]
     for order, state in steps:
         for _ in range(2):
@@ -81,20 +86,84 @@ def test_mediated_devices_exist_from_the_start_until_the_domain_is_undefined(ena
     assert mdevs(hosts) == []
     enactor.start("a", domain)
     assert len(mdevs(hosts)) == 1
-    enactor.stop("a", domain.uuid)
+    enactor.stop("a", domain.uuid, [domain.claim.uuid])
     assert len(mdevs(hosts)) == 1
-    enactor.undefine("a", domain.uuid)
+    enactor.undefine("a", domain.uuid, [domain.claim.uuid])
     assert mdevs(hosts) == []
 
 
 def test_definition_is_replaced_and_the_state_stays(enactor, hosts):
     domain, larger = (guest_domain(owner=uid(7), memory_mb=size) for size in (64, 128))
     enactor.define("a", domain)
-    enactor.define("a", larger)
+    enactor.define("a", larger, replaced=[domain.claim.uuid])
     assert domains(hosts) == {domain.uuid: (False, 131072)}
     enactor.start("a", larger)
-    enactor.define("a", domain)
+    enactor.define("a", domain, replaced=[larger.claim.uuid])
     assert domains(hosts) == {domain.uuid: (True, 65536)}
+
+
+def _orders(claim, check=lambda: None):
+    """Every order for a server, as it is given for a claim."""
+    uuid, claims = claim.uuid, [claim.claim.uuid]
+    return {
+        "define": lambda enactor: enactor.define("a", claim, check=check),
+        "start": lambda enactor: enactor.start("a", claim, check),
+        "stop": lambda enactor: enactor.stop("a", uuid, claims, check),
+        "undefine": lambda enactor: enactor.undefine("a", uuid, claims, check),
+        "migrate": lambda enactor: enactor.live_migrate("a", "b", claim, claims, check),
+    }
+
+
+@pytest.fixture(params=_orders(guest_domain()))
+def order(request):
+    """Returns an order for a claim."""
+    return lambda *arguments: _orders(*arguments)[request.param]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_domain_of_another_claim_is_not_touched(enactor, hosts, order, active):
+    mine, other = (guest_domain(owner=uid(7)) for _ in range(2))
+    enactor.define("a", mine)
+    if active:
+        enactor.start("a", mine)
+    with pytest.raises(ClaimMismatch, match=mine.claim.uuid):
+        order(other)(enactor)
+    assert domains(hosts) == {mine.uuid: (active, 65536)}
+
+
+def test_a_domain_of_no_claim_is_not_touched(enactor, hosts, order):
+    domain = guest_domain()
+    plain = plain_domain("test").replace(uid(1), domain.uuid)
+    with edit(hosts / "a.xml") as world:
+        unclaimed = world.put_domain(plain)
+        world.set_active(unclaimed, True)
+    with pytest.raises(ClaimMismatch, match="no claim"):
+        order(guest_domain(owner=unclaimed))(enactor)
+    assert domains(hosts)[unclaimed][0]
+
+
+def test_an_order_is_checked_while_nobody_else_can_change_the_host(enactor, hosts, order):
+    """What the check forbids has no effect. Meanwhile the lock of the host is kept."""
+    domain = guest_domain()
+    enactor.define("a", domain)
+    enactor.start("a", domain)
+    before = signature(hosts / "a.xml")
+
+    def check():
+        with pytest.raises(BlockingIOError):
+            directory = os.open(hosts, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        raise OperationTaken(operation_uuid=uid())
+
+    with pytest.raises(OperationTaken):
+        order(domain, check)(enactor)
+    assert signature(hosts / "a.xml") == before
+
+
+def test_servers_of_one_name_fit_one_host(enactor, hosts):
+    for domain in (guest_domain(name="web"), guest_domain(name="web")):
+        enactor.define("a", domain)
+    assert len(domains(hosts)) == 2
 
 
 def test_domain_has_what_the_claim_assigns(enactor, hosts):
@@ -110,12 +179,12 @@ def test_live_migration_and_its_repetition(enactor, hosts):
     enactor.define("a", domain)
     enactor.start("a", domain)
     for _ in range(2):
-        enactor.live_migrate("a", "b", there)
+        enactor.live_migrate("a", "b", there, [domain.claim.uuid])
         assert (domains(hosts), domains(hosts, "b")) == ({}, {domain.uuid: (True, 65536)})
     # The caller died when it ran on both.
     enactor.define("a", domain)
     enactor.start("a", domain)
-    enactor.live_migrate("a", "b", there)
+    enactor.live_migrate("a", "b", there, [domain.claim.uuid])
     assert (domains(hosts), domains(hosts, "b")) == ({}, {domain.uuid: (True, 65536)})
 
 
@@ -123,7 +192,7 @@ def test_a_guest_that_runs_nowhere_does_not_migrate(enactor, hosts):
     domain = guest_domain()
     enactor.define("a", domain)
     with pytest.raises(EnactmentFailed, match="runs neither at the source nor"):
-        enactor.live_migrate("a", "b", domain)
+        enactor.live_migrate("a", "b", domain, [domain.claim.uuid])
     assert enactor.state("a", domain.uuid) == "stopped"
 
 
@@ -136,21 +205,20 @@ def test_repetitions_leave_the_file_alone(enactor, hosts):
     before = signature(hosts / "a.xml")
     enactor.start("a", domain)
     enactor.define("a", domain)
-    enactor.stop("a", uid())
-    enactor.undefine("a", uid())
+    enactor.stop("a", uid(), [uid()])
+    enactor.undefine("a", uid(), [uid()])
     assert signature(hosts / "a.xml") == before
 
 
 @pytest.mark.parametrize(
     ("action", "order", "why"),
     [
-        ("define", lambda e, d: e.define("a", d), "a domain named 'web' exists already"),
+        ("define", lambda e, d: e.define("a", replace(d, document="<pool/>")), "<pool>"),
         ("start", lambda e, d: e.start("a", d), "it is not defined"),
     ],
 )
 def test_refusals_name_host_server_and_action(enactor, action, order, why):
-    enactor.define("a", guest_domain(name="web"))
-    domain = guest_domain(name="web")
+    domain = guest_domain()
     with pytest.raises(EnactmentFailed) as raised:
         order(enactor, domain)
     assert raised.value.kwargs["host"] == "a"
@@ -171,7 +239,7 @@ def test_unknown_hosts_are_unavailable(enactor, host):
         lambda: enactor.state(host, domain.uuid),
         lambda: enactor.define(host, domain),
         lambda: enactor.start(host, domain),
-        lambda: enactor.undefine(host, domain.uuid),
+        lambda: enactor.undefine(host, domain.uuid, [domain.claim.uuid]),
     ):
         with pytest.raises(HypervisorUnavailable):
             order()

@@ -1,0 +1,166 @@
+"""Steps that write allocations to Placement, if the conductor writes them.
+
+Each write is decided for the generations that its consumers have. They are recorded before it, so
+that a conductor that has lost the operation decides none; and Placement refuses a late one, because
+a consumer has another generation after each write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from rtagent.conductor.errors import OperationTaken
+from rtagent.conductor.run import Run
+from rtagent.errors import PlacementConflict, RtAgentError
+from rtagent.model.consumers import INSTANCE, MIGRATION
+from rtagent.placement.client import CONCURRENT_UPDATE
+from rtagent.placement.consumer_writer import ATTEMPTS, NO_IDENTITY
+
+_Consumers = Mapping[str, Mapping[str, Any]]
+#: The generation of a consumer after its first write.
+_FIRST = 1
+
+
+def write(run: Run, request: Mapping[str, Any]) -> None:
+    """Replace the server's allocations by a candidate. :param request: as Placement makes them."""
+    spec, more = run.progress.spec, {}
+    if request.get("mappings"):
+        more["mappings"] = request["mappings"]
+    if spec.project_id is not None:
+        more["project_id"] = spec.project_id
+    if spec.user_id is not None:
+        more["user_id"] = spec.user_id
+    wanted = {**more, "allocations": request["allocations"], "consumer_type": INSTANCE}
+    _change(run, (run.server.uuid,), lambda found: {run.server.uuid: wanted})
+
+
+def keep(run: Run) -> None:
+    """Leave the server's allocations as they are, out of the reach of late writes."""
+    _change(run, (run.server.uuid,), lambda found: found)
+
+
+def give(run: Run, sender: str, receiver: str) -> None:
+    """Give the allocations of one consumer, a server or a migration, to another, in one request."""
+    type_ = INSTANCE if receiver == run.server.uuid else MIGRATION
+
+    def given(found: _Consumers) -> _Consumers:
+        consumer = found[sender]
+        if not consumer["allocations"]:
+            return found  # that was done
+        identity = {name: consumer.get(name, NO_IDENTITY) for name in ("project_id", "user_id")}
+        return {
+            sender: {"allocations": {}},
+            receiver: {
+                **identity,
+                "allocations": consumer["allocations"],
+                "consumer_type": type_,
+            },
+        }
+
+    _change(run, (sender, receiver), given)
+
+
+def delete(run: Run, *consumers: str) -> None:
+    """Delete all allocations of consumers."""
+    for uuid in consumers:
+        _change(run, (uuid,), lambda found: {name: {"allocations": {}} for name in found})
+
+
+def of(run: Run) -> Mapping[str, Any] | None:
+    """Return the server's allocations by provider; None: the conductor writes none."""
+    if run.allocations is None:
+        return None
+    return _resources(_read(run, run.server.uuid))
+
+
+def decide(run: Run) -> int | None:
+    """Record and return the generation for which a selection is decided; None: for any."""
+    if run.allocations is None:
+        return None
+    generation = _read(run, run.server.uuid).get("consumer_generation") or 0
+    _record(run, generation)
+    return generation
+
+
+def withdraw_late(run: Run) -> None:
+    """Delete what a call has just allocated for a server that had nothing, if the call was late: a
+    consumer without allocations has no generation that a late call could miss.
+
+    :raises OperationTaken: it was.
+    """
+    try:
+        run.reach(lambda: None)
+    except OperationTaken:
+        if run.allocations is not None:
+            content = {"allocations": {}, "consumer_generation": _FIRST}
+            with suppress(RtAgentError):  # another conductor has written since
+                run.allocations.write({run.server.uuid: _whole({}, content)})
+        raise
+
+
+def _change(run: Run, uuids: tuple[str, ...], change: Callable[[_Consumers], _Consumers]) -> None:
+    """Write consumers, unless they are so. After a concurrent write, decide anew.
+
+    :param change: returns what the consumers should be, from what they are.
+    """
+    if run.allocations is None:
+        return
+    attempts = ATTEMPTS + run.floor
+    for attempt in range(attempts):
+        found = {uuid: _read(run, uuid) for uuid in uuids}
+        wanted = change(found)
+        if all(_is_so(run, uuid, found[uuid], each) for uuid, each in wanted.items()):
+            return
+        server = found.get(run.server.uuid, {})
+        _record(run, server.get("consumer_generation") or 0)
+        try:
+            _write(run, {uuid: _whole(found[uuid], each) for uuid, each in wanted.items()})
+        except PlacementConflict as error:
+            if error.kwargs.get("code") != CONCURRENT_UPDATE or attempt == attempts - 1:
+                raise
+
+
+def _is_so(run: Run, uuid: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    if _resources(found) != _resources(wanted):
+        return False
+    late = uuid == run.server.uuid and found.get("consumer_generation", 0) <= run.floor
+    return not (late and found["allocations"])
+
+
+def _read(run: Run, uuid: str) -> Mapping[str, Any]:
+    allocations = run.allocations
+    assert allocations is not None
+    return run.reach(lambda: allocations.consumer(uuid))
+
+
+def _record(run: Run, generation: int) -> None:
+    """Record the decision to write for a generation. :raises OperationTaken:"""
+    run.learn(consumer_generation=max(run.progress.consumer_generation, generation))
+    run.save()
+
+
+def _write(run: Run, consumers: _Consumers) -> None:
+    allocations = run.allocations
+    assert allocations is not None
+    run.reach(lambda: allocations.write(consumers))
+    server = consumers.get(run.server.uuid)
+    if server is not None and server["consumer_generation"] is None:
+        withdraw_late(run)
+
+
+def _whole(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is written for a consumer."""
+    known = {
+        "project_id": found.get("project_id", NO_IDENTITY),
+        "user_id": found.get("user_id", NO_IDENTITY),
+        "consumer_type": found.get("consumer_type", INSTANCE),
+        "consumer_generation": found.get("consumer_generation"),
+    }
+    return {**known, **wanted, "allocations": _resources(wanted)}
+
+
+def _resources(consumer: Mapping[str, Any]) -> dict[str, Any]:
+    parts = consumer["allocations"].items()
+    return {uuid: {"resources": dict(part["resources"])} for uuid, part in parts}

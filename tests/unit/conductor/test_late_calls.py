@@ -1,0 +1,134 @@
+"""Every operation, with its conductor suspended at every point, until another one has finished.
+
+The other one finishes the operation, and may work on the server for longer. Then the first one goes
+on with the call that it was about to make, or with the answer. Domains, claims and allocations are
+as the records say.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rtagent.conductor.errors import OperationFailed, OperationTaken
+from rtagent.errors import ComputeResourcesUnavailable
+from tests.support.cloud_parts import HOSTS, Faults
+from tests.unit.conductor.test_faults import (
+    SCENARIOS,
+    SERVER,
+    Scenario,
+    Trials,
+    after,
+    attempt,
+    build,
+    operation,
+    resize,
+    summary,
+)
+
+
+def refusing(action):
+    """Return what makes all hosts refuse an order, so that an operation is undone."""
+    return lambda cloud: cloud.enactor.refuses.update(dict.fromkeys(HOSTS, action))
+
+
+UNDONE = {
+    "build undone": Scenario(refusing("start"), build),
+    "resize undone": Scenario(after(build, refusing("define")), resize),
+    "live migration undone": Scenario(
+        after(build, refusing("live_migrate")), operation("live_migrate")
+    ),
+    "unshelve undone": Scenario(
+        after(build, operation("shelve"), refusing("start")), operation("unshelve")
+    ),
+}
+
+
+def leave(cloud, point=""):
+    """Leave the server as it is."""
+
+
+def delete(cloud):
+    """Delete the server, if there is one."""
+    for server in cloud.records.servers():
+        cloud.conductor().delete(server.uuid)
+
+
+def live_on(cloud):
+    """Take the server off its host, start it there again, with a claim of its own, and move it."""
+    states = {"resized": "confirm", "shelved_offloaded": "unshelve", "stopped": "start"}
+    for server in cloud.records.servers():
+        if server.vm_state == "error":
+            return
+        if server.vm_state in states:
+            getattr(cloud.conductor(), states[server.vm_state])(SERVER)
+        cloud.scheduler.order.sort(key=lambda host: host != cloud.records.server(SERVER).place.host)
+        for name in ("shelve", "unshelve", "cold_migrate"):
+            getattr(cloud.conductor(), name)(SERVER)
+
+
+def refused(cloud, point):
+    """Refuse the call to the other one, which then undoes the operation if it can be undone."""
+    refusal = ComputeResourcesUnavailable(reasons=[{"message": "no CPU is free"}])
+    cloud.faults = Faults(lasting={} if point.startswith("save") else {point: refusal})
+    cloud.resume()
+    cloud.faults = Faults()
+
+
+#: How the other one ends the operation, and what it does then.
+ENDS = [(leave, live_on), (refused, delete)]
+LONG = [*ENDS, (leave, leave), (leave, delete), (refused, leave), (refused, live_on)]
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, *UNDONE])
+def test_a_conductor_that_goes_on_late_does_no_harm(name, long):
+    for finish, then in LONG if long else ENDS:
+        _suspend_everywhere({**SCENARIOS, **UNDONE}[name], finish, then)
+
+
+def _suspend_everywhere(scenario, finish, then):
+    passed = _points(scenario)
+    for number, point in enumerate(passed[2:], 2):
+        if point.endswith("after"):  # nothing happens until the point after it
+            continue
+        cloud = Trials.prepared(scenario)
+        mine, others = cloud.faults, []
+
+        def take_over(cloud=cloud, mine=mine, others=others, point=point):
+            cloud.faults, refuses = Faults(), dict(cloud.enactor.refuses)
+            cloud.enactor.refuses.clear()
+            finish(cloud, point)
+            for _ in range(2):  # what is owed is done, too
+                cloud.resume()
+            scenario.settle(cloud)
+            then(cloud)
+            cloud.check()
+            others.append(books(cloud))
+            cloud.faults = mine
+            cloud.enactor.refuses.update(refuses)
+
+        mine.actions[number] = take_over
+        error = attempt(cloud, scenario.act)
+        cloud.enactor.refuses.clear()
+        # The end of the operation of a server that is deleted since has no effect, and no error.
+        assert error is None or isinstance(error, (OperationTaken, OperationFailed)), point
+        cloud.check()
+        assert [books(cloud)] == others, point
+
+
+def _points(scenario):
+    cloud = Trials.prepared(scenario)
+    faults = cloud.faults
+    attempt(cloud, scenario.act)
+    return faults.passed
+
+
+def books(cloud):
+    """Return everything outside of the records, and the records."""
+    claims = {uuid: claim.state for host in HOSTS for uuid, claim in cloud.claims(host).items()}
+    domains = {
+        (host, uuid): (domain.active, cloud.enactor.claims[host, uuid])
+        for host, hypervisor in zip(HOSTS, cloud.hosts.hypervisors, strict=True)
+        for uuid, domain in hypervisor.domains.items()
+    }
+    allocated = {uuid: cloud.placement.has(uuid) for uuid in cloud.placement.consumers()}
+    return summary(cloud), claims, domains, allocated
