@@ -152,8 +152,13 @@ class Domains:
         self._measuring = BoundedCalls(session, self._workers, "disks of domain")
 
     def _show_anew(self) -> None:
+        """Show the domains anew that use something else on the host as it is now. Most do not: a
+        host changes with each interface of a guest.
+        """
         for known in self._known.values():
-            known.domain = None
+            shown = known.domain
+            if shown is not None and shown.active and shown.occupancy != self._occupancy(known):
+                known.domain = None
 
     def _take_marks(self) -> set[str]:
         with self._lock:
