@@ -8,7 +8,9 @@ of random numbers, block devices).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from uuid import UUID
 
 from lxml import etree
@@ -27,6 +29,17 @@ _STORAGE = ("disk", "backingStore", "mirror", "dataStore", "nvram")
 _NAMESPACE = "/dev/dax"
 #: The beginning of the path of a vDPA device.
 _VDPA = "/dev/vhost-vdpa"
+#: The namespace of QEMU's own arguments, and what is in those with a host device.
+_QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
+_WORDS = ("vfio-", "nvme://", _VDPA, _NAMESPACE)
+#: The names of devices in arguments, by the field of `Given`. The directory of a mediated device
+#: can be in that of its parent.
+_NAMES: Mapping[str, re.Pattern[str]] = {
+    "vdpas": re.compile(rf"{_VDPA}-[0-9]+"),
+    "namespaces": re.compile(rf"{_NAMESPACE}[0-9]+\.[0-9]+"),
+    "mdevs": re.compile(r"(?<=/)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE),
+    "addresses": re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\b", re.IGNORECASE),
+}
 #: The largest PCI domain of Linux, which numbers virtual buses with 32 bits.
 _LAST_DOMAIN = 2**32 - 1
 
@@ -81,7 +94,8 @@ def readable_devices(domain: etree._Element, unread: Unread) -> Given:
 
     :param unread: what they do not say is added to it.
     """
-    return _given(unread.each(_named, _elements(domain), HostResource.DEVICES))
+    elements = unread.each(_named, _elements(domain), HostResource.DEVICES)
+    return _given(chain(elements, unread.each(_argued, _arguments(domain), HostResource.DEVICES)))
 
 
 def element_devices(element: etree._Element) -> Given:
@@ -140,6 +154,24 @@ def _parts(element: etree._Element) -> Iterator[etree._Element]:
     for part in element.iter(*_STORAGE) if element.tag == "disk" else (element,):
         if _key(part) in _READERS:
             yield part
+
+
+def _arguments(domain: etree._Element) -> Iterator[str]:
+    """Yield the arguments with which QEMU gets a host device past libvirt."""
+    for line in domain.iterchildren(f"{_QEMU}commandline"):
+        for argument in line.iterchildren(f"{_QEMU}arg"):
+            value = argument.get("value", "")
+            if any(word in value for word in _WORDS):
+                yield value
+
+
+def _argued(argument: str) -> _Named:
+    """Return the device in an argument. :raises BadDocument: it has none."""
+    for field, name in _NAMES.items():
+        if found := name.search(argument):
+            text = found[0].lower()
+            return field, f"0000:{text}" if field == "addresses" and len(text) == 7 else text
+    raise BadDocument(f"<qemu:arg> names no device of the host: {argument!r}")
 
 
 def _key(element: etree._Element) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import pytest
 from lxml import etree
 
+from rtagent.model.domain_usage import HostResource
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.given_devices import Given, assigns, element_devices
 from rtagent.virt.libvirt.host_facts import HostFacts
@@ -84,6 +85,36 @@ def given(devices: str, os: str = "") -> Given:
 )  # fmt: skip
 def test_what_an_element_assigns(devices, expected):
     assert given(devices) == expected
+
+
+QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("vfio-pci,host=60:00.0,id=x,bus=pci.0,addr=0x5", ADDRESS),
+        ('{"driver":"vfio-pci","host":"0000:60:00.0"}', ADDRESS),
+        ("vfio-pci,sysfsdev=/sys/bus/pci/devices/0000:60:00.0", ADDRESS),
+        ("file=nvme://0000:60:00.0/1,if=none", ADDRESS),
+        (f"vfio-pci,host=60:00.0,vf-token={UUID}", ADDRESS),
+        (f"vfio-pci,sysfsdev=/sys/devices/0000:60:00.0/{UUID}", Given(mdevs=frozenset({UUID}))),
+        ("vhost-vdpa,vhostdev=/dev/vhost-vdpa-0,id=n0", VDPA),
+        ("memory-backend-file,mem-path=/dev/dax0.0", Given(namespaces=frozenset({"/dev/dax0.0"}))),
+        ("virtio-net-pci,netdev=n0,addr=05.0", Given()),
+    ],
+)  # fmt: skip
+def test_what_an_argument_of_qemu_assigns(argument, expected):
+    line = f"<q:commandline xmlns:q='{QEMU}'><q:arg value='{argument}'/></q:commandline>"
+    facts = parse_domain(f"<domain><memory>1</memory>{line}</domain>")
+    assert (facts.confinement.given, facts.problems) == (expected, ())
+
+
+def test_an_argument_whose_device_is_not_named_makes_the_devices_unknown():
+    line = f"<q:commandline xmlns:q='{QEMU}'><q:arg value='vfio-pci,fd=7'/></q:commandline>"
+    facts = parse_domain(f"<domain><memory>1</memory>{line}</domain>")
+    assert facts.confinement.unknown == {HostResource.DEVICES}
+    assert "'vfio-pci,fd=7'" in facts.problems[0]
 
 
 def test_variables_of_the_firmware_may_be_on_an_nvme_controller():
