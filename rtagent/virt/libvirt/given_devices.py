@@ -95,7 +95,9 @@ def readable_devices(domain: etree._Element, unread: Unread) -> Given:
     :param unread: what they do not say is added to it.
     """
     elements = unread.each(_named, _elements(domain), HostResource.DEVICES)
-    return _given(chain(elements, unread.each(_argued, _arguments(domain), HostResource.DEVICES)))
+    return _given(
+        chain(elements, unread.each(_argued, device_arguments(domain), HostResource.DEVICES))
+    )
 
 
 def element_devices(element: etree._Element) -> Given:
@@ -103,6 +105,15 @@ def element_devices(element: etree._Element) -> Given:
     of its images. :raises BadDocument: it is unknown which.
     """
     return _given(map(_named, _parts(element)))
+
+
+def device_arguments(domain: etree._Element) -> Iterator[str]:
+    """Yield the arguments with which QEMU gets a host device past libvirt."""
+    for line in domain.iterchildren(f"{_QEMU}commandline"):
+        for argument in line.iterchildren(f"{_QEMU}arg"):
+            value = argument.get("value", "")
+            if any(word in value for word in _WORDS):
+                yield value
 
 
 def pci_sources(domain: etree._Element) -> Iterator[tuple[etree._Element, str]]:
@@ -154,15 +165,6 @@ def _parts(element: etree._Element) -> Iterator[etree._Element]:
     for part in element.iter(*_STORAGE) if element.tag == "disk" else (element,):
         if _key(part) in _READERS:
             yield part
-
-
-def _arguments(domain: etree._Element) -> Iterator[str]:
-    """Yield the arguments with which QEMU gets a host device past libvirt."""
-    for line in domain.iterchildren(f"{_QEMU}commandline"):
-        for argument in line.iterchildren(f"{_QEMU}arg"):
-            value = argument.get("value", "")
-            if any(word in value for word in _WORDS):
-                yield value
 
 
 def _argued(argument: str) -> _Named:

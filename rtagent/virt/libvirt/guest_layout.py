@@ -16,7 +16,7 @@ from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_
 from rtagent.virt.libvirt.confinement import cpuset
 from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
-from rtagent.virt.libvirt.given_devices import Given, element_devices
+from rtagent.virt.libvirt.given_devices import Given, device_arguments, element_devices
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.server_metadata import server_metadata
@@ -90,6 +90,8 @@ def _problem(domain: etree._Element, vcpus: int) -> str:
         return f"{vcpus} of its {vcpu.text} vCPUs are plugged in, and a claim has all of them"
     if len({each.get("priority") for each in _schedulers(domain)}) > 1:
         return "its realtime vCPUs have different priorities"
+    if next(device_arguments(domain), None) is not None:
+        return "<qemu:commandline> gives it a device of the host: use an element of <devices>"
     security = domain.find("launchSecurity")
     if security is not None and encryption_model(domain) is None:
         return f"its memory is encrypted by {security.get('type')}, which no claim has"

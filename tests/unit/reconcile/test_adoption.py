@@ -300,6 +300,11 @@ def test_the_history_begins_with_the_adoption():
             "a memory device is plugged in",
         ),
         (
+            ["<q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'>"
+             "<q:arg value='vfio-pci,host=08:00.0'/></q:commandline>"],
+            "<qemu:commandline> gives it a device",
+        ),
+        (
             ["<devices><interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
              "</devices>"],
             "no device of the host has /dev/vhost-vdpa-0",
