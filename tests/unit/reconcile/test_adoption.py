@@ -334,6 +334,11 @@ def test_a_domain_that_is_away_or_shut_off_or_has_changed_is_refused():
     assert "rtagent audit run" in refused(read(), with_orphans(state(), read(vcpus=1)))
 
 
+def test_a_domain_with_an_element_that_cannot_be_read_is_refused():
+    found = read("<cputune><vcpupin vcpu='0' cpuset='all'/></cputune>")
+    assert "it is unknown what it uses: <vcpupin cpuset>" in refused(found)
+
+
 def test_of_two_domains_with_one_pinned_cpu_the_second_stays_an_orphan():
     first, second = (read(pinned_parts(0, [2, 3], 1024), uuid=each) for each in (UUID, uid(78)))
     before = with_orphans(state(), first, second)
