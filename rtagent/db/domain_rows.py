@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
 
 from rtagent.db.checked_rows import CREDIBLE, DIGEST, MISMATCH, CheckedColumns, with_undecodable
@@ -79,8 +80,8 @@ class DomainWriter:
 def read_domains(
     connection: Connection, node_uuid: str, has_digests: bool, findings: Findings
 ) -> tuple[DomainUsage, ...]:
-    """Read the domain usages of a node. A damaged row counts as far as it can be read, until an
-    audit sees the domain.
+    """Read the domain usages of a node. A damaged row counts as far as it can be read, and what
+    the domain has besides is unknown, until an audit sees the domain.
     """
     rows = connection.execute(
         select(*CHECKED.selected).where(foreign_domains.c.node_uuid == node_uuid)
@@ -97,7 +98,7 @@ def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> Doma
         fields["occupancy"] = _decode_occupancy(fields["occupancy"] or "")
     except (msgspec.MsgspecError, UnicodeError) as error:
         faults = with_undecodable(faults, "occupancy", error)
-        fields["occupancy"] = Occupancy(unknown=EVERY_KIND)
+        fields["occupancy"] = Occupancy()
     if not faults:
         return DomainUsage(**fields)
     if fields["domain_uuid"] is None:
@@ -111,7 +112,7 @@ def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> Doma
         active=fields["active"] is not False or MISMATCH in faults,
         vcpus=_quantity(fields["vcpus"]),
         memory_mb=_quantity(fields["memory_mb"]),
-        occupancy=fields["occupancy"],
+        occupancy=replace(fields["occupancy"], unknown=EVERY_KIND),
     )
 
 

@@ -118,8 +118,8 @@ def _adoptable(
 ) -> GuestLayout:
     """Return the layout of a domain that can have a claim.
 
-    :raises DomainNotAdoptable: it is absent, unreadable or shut off without `shut_off`, or has
-        changed.
+    :raises DomainNotAdoptable: it is absent, not readable whole, or shut off without `shut_off`, or
+        has changed.
     """
     if layout is None:
         raise DomainNotAdoptable("no domain with this uuid is on this host")
@@ -129,6 +129,12 @@ def _adoptable(
         )
     if layout.problem:
         raise DomainNotAdoptable(layout.problem)
+    if recorded is not None and recorded.occupancy.unknown:
+        kinds = ", ".join(sorted(recorded.occupancy.unknown))
+        raise DomainNotAdoptable(
+            f"the last audit could not read all that it uses ({kinds}): run rtagent audit run,"
+            " correct what it lists, and try again"
+        )
     if recorded is None or _compared(recorded) != _compared(layout.usage):
         raise DomainNotAdoptable(
             "it is not as the last audit recorded it: run rtagent audit run, and try again"

@@ -1,7 +1,14 @@
 """Rows of foreign domains."""
 
+import pytest
+from sqlalchemy import text
+
+from rtagent.db import migrate
+from rtagent.db.engine import open_engine
+from rtagent.db.store import SqlStore
 from rtagent.model.change import Change
-from tests.support.stored_values import NOW, OCCUPANCY, domain_usage
+from rtagent.model.domain_usage import EVERY_KIND
+from tests.support.stored_values import NODE, NOW, OCCUPANCY, domain_usage
 from tests.support.stores import Database, assert_loads, commit, enrolled
 
 
@@ -39,3 +46,16 @@ def test_domain_usage_added_and_removed_in_one_commit_leaves_no_row(database: Da
     state = commit(store, state, went, came)
     assert_loads(store, state)
     assert len(state.domain_usages) == 1
+
+
+@pytest.mark.parametrize(("occupancy", "pcpus"), [("?", set()), ('{"pcpus": [5]}', {5})])
+def test_what_a_damaged_row_does_not_say_is_unknown(tmp_path, occupancy, pcpus):
+    engine = open_engine(f"sqlite:///{tmp_path}/db.sqlite", 5)
+    migrate.sync(engine)
+    store = SqlStore(engine)
+    came = Change(cause="audit", at=NOW, domain_usages=(domain_usage(1, occupancy=OCCUPANCY),))
+    commit(store, enrolled(store), came)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE foreign_domains SET occupancy = :o"), {"o": occupancy})
+    (usage,) = store.load(NODE.uuid).domain_usages
+    assert (usage.occupancy.pcpus, usage.occupancy.unknown) == (pcpus, EVERY_KIND)

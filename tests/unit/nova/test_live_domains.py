@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from rtagent.model.domain_usage import Occupancy
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.nova.live_domains import LiveDomains, uri_of
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.audits import CLAIM, OWNER, active
 from tests.support.hosts import TOPOLOGY, uid
 
 ENCRYPTED = Occupancy(pcpus=frozenset({3}), mdevs=frozenset({uid(7)}), mem_encryption="amd-sev")
+ENCRYPTED = replace(ENCRYPTED, unknown=frozenset({HostResource.CPUS, HostResource.ENCRYPTION}))
 
 
 def seen(state, *owners):
@@ -37,7 +38,7 @@ def test_domains_are_observed_and_nothing_else():
 
 def test_what_nova_assigns_elsewhere_is_left_out():
     (domain,) = seen(active(), OWNER).domains.values()
-    assert domain.occupancy == Occupancy(pcpus=frozenset({3}))
+    assert domain.occupancy == Occupancy(pcpus=frozenset({3}), unknown={HostResource.CPUS})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from lxml import etree
 from msgspec.structs import replace
 
 from rtagent.errors import ClaimConflict, DomainNotAdoptable, NodeNotReady
+from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, BUILD, Claim
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.flavor import Flavor
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
@@ -337,6 +339,19 @@ def test_a_domain_that_is_away_or_shut_off_or_has_changed_is_refused():
     off = layout(domain_document(UUID), UUID, ONLINE, active=False)
     assert "it is shut off" in refused(off)
     assert "rtagent audit run" in refused(read(), with_orphans(state(), read(vcpus=1)))
+
+
+def test_a_domain_with_an_element_that_cannot_be_read_is_refused():
+    found = read("<cputune><vcpupin vcpu='0' cpuset='all'/></cputune>")
+    assert "it is unknown what it uses: <vcpupin cpuset>" in refused(found)
+
+
+def test_a_domain_of_which_something_was_unknown_at_the_last_audit_is_refused():
+    before = with_orphans(state(), read())
+    usage = before.domain_usages[UUID]
+    usage = replace(usage, occupancy=Occupancy(unknown=frozenset({HostResource.DEVICES})))
+    before = before.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+    assert "could not read all that it uses (devices)" in refused(read(), before)
 
 
 def test_of_two_domains_with_one_pinned_cpu_the_second_stays_an_orphan():

@@ -5,6 +5,8 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.errors import DomainNotAdoptable
+from rtagent.model.change import Change
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.pci_policy import PciPolicy
@@ -64,6 +66,16 @@ def test_what_a_running_domain_uses_is_not_taken_from_it(parts):
     off = read(*elements, **parts)
     before = with_orphans(state(), off, read(*elements, uuid=RUNNING, active=True, **parts))
     with pytest.raises(DomainNotAdoptable, match="it is shut off, and others use what it needs"):
+        adopted(before, off)
+
+
+def test_what_may_be_in_use_by_a_running_domain_is_not_taken_from_it():
+    off = read(pinned_parts(1, [4, 5], 1024))
+    before = with_orphans(state(), off, read(uuid=RUNNING, active=True))
+    usage = before.domain_usages[RUNNING]
+    usage = replace(usage, occupancy=Occupancy(unknown=frozenset({HostResource.CPUS})))
+    before = before.fold(Change(cause="audit", at=NOON, domain_usages=(usage,)))
+    with pytest.raises(DomainNotAdoptable, match=f"by domain {RUNNING} .* is unknown"):
         adopted(before, off)
 
 
