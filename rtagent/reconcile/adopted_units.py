@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import UNSET
-
 from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
 from rtagent.errors import DomainNotAdoptable, InvalidPciRequest
 from rtagent.model.assigned_resources import AssignedResource
@@ -117,7 +115,6 @@ def _assigned(
         parent_addr=device.parent_addr,
         managed=recorded.tags.managed,
         vdpa_dev=device.vdpa_dev,
-        net_name=device.net_name or UNSET,
         provider=provider_of_device(state, device.address),
     )
 

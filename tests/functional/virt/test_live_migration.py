@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import libvirt
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
+from rtagent.model.guest_domain import GuestDomain
 from rtagent.virt.enactor import LibvirtEnactor
 from rtagent.virt.errors import EnactmentFailed
 from tests.servers.libvirtd import Libvirtd, MigratingLibvirtd
@@ -14,6 +16,10 @@ from tests.support.guest_domains import guest_domain
 
 #: An address of the loopback interface. Libvirt refuses 127.0.0.1 as a destination.
 ADDRESS = "127.0.0.2"
+DOCUMENT = """<domain type='qemu'><iothreads>1</iothreads>
+  <cputune><iothreadpin iothread='1' cpuset='0-1'/></cputune>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features><devices/>
+</domain>"""
 
 
 @pytest.fixture(scope="module")
@@ -41,22 +47,31 @@ def pins(server: Libvirtd, uuid: str) -> list[str | None]:
     connection = libvirt.open(server.uri)
     try:
         root = etree.fromstring(connection.lookupByUUIDString(uuid).XMLDesc())
-        return [pin.get("cpuset") for pin in root.iterfind("cputune/vcpupin")]
+        tags = ("vcpupin", "emulatorpin", "iothreadpin")
+        return [pin.get("cpuset") for tag in tags for pin in root.iterfind(f"cputune/{tag}")]
     finally:
         connection.close()
 
 
+def with_an_io_thread(cpu: int, owner: str | None = None) -> GuestDomain:
+    """A guest with all of its threads on one CPU."""
+    domain = guest_domain(cpu, owner=owner, document=DOCUMENT)
+    numa = replace(domain.claim.numa_topology, emulator_pcpus=frozenset({cpu}))
+    return replace(domain, claim=replace(domain.claim, numa_topology=numa))
+
+
 def test_guest_runs_at_the_destination_on_the_cpus_of_its_new_claim(hosts):
-    here = guest_domain(0)
-    there = guest_domain(1, owner=here.uuid)
+    here = with_an_io_thread(0)
+    there = with_an_io_thread(1, owner=here.uuid)
     with contextlib.closing(enactor_for(hosts)) as enactor:
         enactor.define("one", here)
         enactor.start("one", here)
+        assert pins(hosts[1], here.uuid) == ["0"] * 3
         for _ in range(2):
             enactor.live_migrate("one", "two", there, [here.claim.uuid])
             assert enactor.state("one", here.uuid) == "absent"
             assert enactor.state("two", here.uuid) == "running"
-            assert pins(hosts[2], here.uuid) == ["1"]
+            assert pins(hosts[2], here.uuid) == ["1"] * 3
         enactor.undefine("two", here.uuid, [there.claim.uuid])
 
 
