@@ -17,6 +17,7 @@ from rtagent.model.base import (
     Count,
     Document,
     Items,
+    Members,
     Name,
     Positive,
     Quantity,
@@ -142,7 +143,7 @@ class HostReport(Document, frozen=True, kw_only=True):
     instances_digest: Name = ""
     instances_revision: Count = 0
     page_url: Name = ""
-    unknown: tuple[DomainUsage, ...] = ()
+    unknown: Members[DomainUsage] = ()
 
 
 class InstanceInfo(Document, frozen=True, kw_only=True):

@@ -238,6 +238,7 @@ class Domains:
         return [
             Problem(item=f"domain {uuid}", message=message)
             for uuid, known in self._known.items()
+            if known.failure or known.facts.problems
             for message in filter(None, (known.failure, *known.facts.problems))
         ]
 
