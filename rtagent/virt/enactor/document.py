@@ -8,6 +8,7 @@ from lxml.builder import E
 from rtagent.model.guest_domain import GuestDomain
 from rtagent.virt.libvirt import guest
 from rtagent.virt.libvirt.document import parse
+from rtagent.virt.libvirt.given_devices import given_devices
 
 #: The machine type without an image property ``hw_machine_type``, where QEMU has it: only on it
 #: does a guest see the NUMA node of a device.
@@ -46,9 +47,11 @@ def claim_of(document: str) -> str | None:
 
 
 def mdev_uuids(document: str) -> frozenset[str]:
-    """Return the uuids of the mediated devices that a domain document assigns."""
-    sources = parse(document).iterfind("devices/hostdev[@type='mdev']/source/address")
-    return frozenset(each.get("uuid", "").lower() for each in sources)
+    """Return the uuids of the mediated devices that a domain document assigns.
+
+    :raises BadDocument: it is unknown which device an element assigns.
+    """
+    return given_devices(parse(document)).mdevs
 
 
 def _minimal(domain: GuestDomain, virt_type: str, architecture: str) -> etree._Element:

@@ -56,6 +56,7 @@ def pins(server: Libvirtd, uuid: str) -> list[str | None]:
 def with_an_io_thread(cpu: int, owner: str | None = None) -> GuestDomain:
     """A guest with all of its threads on one CPU."""
     domain = guest_domain(cpu, owner=owner, document=DOCUMENT)
+    assert domain.claim.numa_topology is not None
     numa = replace(domain.claim.numa_topology, emulator_pcpus=frozenset({cpu}))
     return replace(domain, claim=replace(domain.claim, numa_topology=numa))
 
