@@ -16,7 +16,7 @@ from rtagent.model.flavor import Flavor
 from rtagent.model.mem_encryption import MemEncryption
 from rtagent.virt.libvirt import guest_numa
 from rtagent.virt.libvirt.document import BadDocument, parse
-from rtagent.virt.libvirt.given_devices import given_devices
+from rtagent.virt.libvirt.given_devices import assigns
 from rtagent.virt.libvirt.guest_buses import put_buses
 from rtagent.virt.libvirt.guest_devices import (
     device_elements,
@@ -193,7 +193,7 @@ def apply(domain_xml: str | bytes, claim: Granted, attached: Iterable[Granted] =
 def _put_memory(domain: etree._Element, claim: Granted) -> None:
     """Replace the sizes of the memory, if the guest has persistent memory, or no longer has it."""
     assigned = namespaces(claim.resources)
-    if not assigned and not given_devices(domain).namespaces:
+    if not assigned and not any(map(assigns, domain.iterfind("devices/memory"))):
         return
     for tag in _OWNED_MEMORY:
         _clear(domain, tag)

@@ -246,6 +246,16 @@ def test_other_elements_stay_unchanged():
         assert canonical(before.find(tag)) == canonical(after.find(tag))
 
 
+def test_arguments_of_qemu_stay_even_if_it_is_unknown_which_device_they_name():
+    argument = "<qemu:arg value='vfio-pci,host=nothing'/>"
+    text = plain_domain().replace(
+        "</domain>",
+        "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
+        f"{argument}</qemu:commandline></domain>",
+    )
+    assert "vfio-pci,host=nothing" in apply(text, granted())
+
+
 def canonical(element):
     return etree.canonicalize(etree.tostring(element, encoding="unicode"), strip_text=True)
 
