@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from oslo_concurrency.lockutils import ReaderWriterLock
 
 from rtagent.allocation.unknown_usage import running_with_unknown
-from rtagent.errors import StoreUnavailable
+from rtagent.errors import HypervisorUnavailable, StoreUnavailable, TrackerBusy
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device
@@ -34,6 +35,7 @@ GUESTS = "guests"
 
 #: The cause of an audit that only the interval has caused.
 PERIODIC = "periodic"
+_INCOMPLETE = "the connection did not hold"
 
 
 class AuditSummary(Value, frozen=True, kw_only=True):
@@ -79,13 +81,18 @@ class AuditSummary(Value, frozen=True, kw_only=True):
             listed = "; ".join(f"{p.item}: {p.message}" for p in self.problems[:3])
             more = f" (+{len(self.problems) - 3})" if len(self.problems) > 3 else ""
             found += f"; {_count(len(self.problems), 'problem')}: {listed}{more}"
-        whole = "" if self.complete else " (incomplete: the connection did not hold)"
+        whole = "" if self.complete else f" (incomplete: {_INCOMPLETE})"
         return f"audit ({self.cause}){whole}: {did}; {found}; {self.seconds * 1000:.0f} ms"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON primitives, the sentence included."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {**fields, "sentence": str(self)}
+
+
+def unobserved(error: Exception) -> HypervisorUnavailable:
+    """Return the error of claims after an audit that has failed with an unexpected error."""
+    return HypervisorUnavailable(f"the last audit failed: {error!r}")
 
 
 class Auditor:
@@ -106,9 +113,12 @@ class Auditor:
         reporter: Reporter | None = None,
         *,
         part: str = PART,
+        required: bool = True,
     ) -> None:
-        """:param part: of the health that it reports."""
-        self._part = part
+        """:param part: of the health that it reports.
+        :param required: claims are created only while the last audit has observed the host.
+        """
+        self._part, self._required = part, required
         self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         # Its write lock is first come, first served. With a plain lock, callers that audit without
@@ -144,9 +154,12 @@ class Auditor:
         """Audit now. The snapshot comes first, so that claims which are made while the host is
         observed count as touched and are left alone.
 
+        After any error but `TrackerBusy`, and after an observation that is not complete, no claim
+        is created until another audit has observed the host.
+
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
-        with self._turns.write_lock():
+        with self._turns.write_lock(), self._observing():
             began = self._clock.monotonic()
             with self.tracker.observing() as base:
                 lapsed = self.tracker.lapsed()
@@ -168,6 +181,24 @@ class Auditor:
         if seen.topology is not None:
             self._log_views(state)
         return summary
+
+    @contextmanager
+    def _observing(self) -> Iterator[None]:
+        """Let claims be created if the block has observed the host, whatever else happens."""
+        try:
+            yield
+        except TrackerBusy:  # the result of the audit before still holds
+            raise
+        except Exception as error:
+            known = isinstance(error, HypervisorUnavailable)
+            self._note_unobserved(error if known else unobserved(error))
+            raise
+        complete = self.last is not None and self.last.complete
+        self._note_unobserved(None if complete else HypervisorUnavailable(_INCOMPLETE))
+
+    def _note_unobserved(self, error: HypervisorUnavailable | None) -> None:
+        if self._required:
+            self.tracker.note_unobserved(error)
 
     def _end_wait(self) -> None:
         """Let guests that are not back count as missing, when their time is over."""

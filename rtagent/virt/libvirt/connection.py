@@ -147,15 +147,21 @@ class Connection:
 
     @contextlib.contextmanager
     def using(self, session: Session) -> Iterator[None]:
-        """Drop the session when a libvirt call in the block fails or hangs.
+        """Drop the session when a libvirt call in the block fails or hangs, and after any
+        unexpected error: what was read through the session may be incomplete.
 
-        :raises HypervisorUnavailable: the session was dropped.
+        :raises HypervisorUnavailable: a call has failed or hangs.
         """
         try:
             yield
         except (libvirt.libvirtError, TimeoutError) as error:
             self.lose(session, str(error))
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
+        except HypervisorUnavailable:
+            raise
+        except Exception as error:
+            self.lose(session, repr(error))
+            raise
 
     def check_file(self) -> None:
         """Drop the session when the simulated host's file has changed."""
@@ -203,7 +209,9 @@ class Connection:
                 raise HypervisorUnavailable(f"{self.uri}: it has changed while it was read")
             session = Session(virt, stamp)
             self._watch(session)
-        except (libvirt.libvirtError, TimeoutError) as error:
+        except HypervisorUnavailable:
+            raise
+        except Exception as error:  # the binding also raises SystemError, as of text in no UTF-8
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
         return session
 
@@ -217,7 +225,7 @@ class Connection:
     def _watch(self, session: Session) -> None:
         try:
             self._workers.call(lambda: session.watch(self._callbacks, self.lose))
-        except (libvirt.libvirtError, TimeoutError):
+        except Exception:
             close_aside(session, self._workers)
             raise
 
