@@ -35,7 +35,6 @@ GUESTS = "guests"
 
 #: The cause of an audit that only the interval has caused.
 PERIODIC = "periodic"
-_INCOMPLETE = "the connection did not hold"
 
 
 class AuditSummary(Value, frozen=True, kw_only=True):
@@ -81,7 +80,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
             listed = "; ".join(f"{p.item}: {p.message}" for p in self.problems[:3])
             more = f" (+{len(self.problems) - 3})" if len(self.problems) > 3 else ""
             found += f"; {_count(len(self.problems), 'problem')}: {listed}{more}"
-        whole = "" if self.complete else f" (incomplete: {_INCOMPLETE})"
+        whole = "" if self.complete else " (incomplete: the connection did not hold)"
         return f"audit ({self.cause}){whole}: {did}; {found}; {self.seconds * 1000:.0f} ms"
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def unobserved(error: Exception) -> HypervisorUnavailable:
 class Auditor:
     """Runs audits of a tracker's host, one at a time, in the order in which they were requested.
 
-    :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
+    :ivar last: the summary of the last audit. :ivar devices: the host's, as last listed.
     :ivar root_ports: those of the devices that could be listed last.
     :ivar namespaces: its persistent memory, as last observed.
     :ivar domains: those of the last complete observation.
@@ -154,8 +153,8 @@ class Auditor:
         """Audit now. The snapshot comes first, so that claims which are made while the host is
         observed count as touched and are left alone.
 
-        After any error but `TrackerBusy`, and after an observation that is not complete, no claim
-        is created until another audit has observed the host.
+        After any error but `TrackerBusy`, no claim is created until another audit has ended
+        without one.
 
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
@@ -170,11 +169,10 @@ class Auditor:
                 self.domains = seen.domains
                 self._note_awaited(seen)
             seconds = self._clock.monotonic() - began
-            state, self.devices = self.tracker.snapshot(), seen.devices
+            state, self.namespaces = self.tracker.snapshot(), seen.namespaces
             problems = (*_unknown(state), *seen.problems, *device_problems(base, seen))
-            self.namespaces = seen.namespaces
             if seen.devices is not None:
-                self.root_ports = seen.root_ports
+                self.devices, self.root_ports = seen.devices, seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
             summary = self.last
         self._report(summary)
@@ -184,7 +182,7 @@ class Auditor:
 
     @contextmanager
     def _observing(self) -> Iterator[None]:
-        """Let claims be created if the block has observed the host, whatever else happens."""
+        """Let claims be created only if the block ends without an error, whatever that is."""
         try:
             yield
         except TrackerBusy:  # the result of the audit before still holds
@@ -193,8 +191,7 @@ class Auditor:
             known = isinstance(error, HypervisorUnavailable)
             self._note_unobserved(error if known else unobserved(error))
             raise
-        complete = self.last is not None and self.last.complete
-        self._note_unobserved(None if complete else HypervisorUnavailable(_INCOMPLETE))
+        self._note_unobserved(None)
 
     def _note_unobserved(self, error: HypervisorUnavailable | None) -> None:
         if self._required:

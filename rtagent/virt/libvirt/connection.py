@@ -47,13 +47,14 @@ _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})
 class Callbacks(Value, frozen=True, kw_only=True):
     """Functions called on events, on any thread; all must return at once.
 
-    :ivar domain: a domain changed. :ivar device: a node device changed.
     :ivar lost: a session was lost; called once for each, with the cause of the targeted audit.
+    :ivar domain: a domain changed. :ivar device: a node device changed. None: such events are not
+        subscribed to.
     """
 
-    domain: Changed
-    device: DeviceChanged
     lost: Callable[[str], None]
+    domain: Changed | None = None
+    device: DeviceChanged | None = None
 
 
 class Session:
@@ -71,13 +72,14 @@ class Session:
         self._device_events: list[int] = []
 
     def watch(self, callbacks: Callbacks, closed: Callable[[Session, str], None]) -> None:
-        """Subscribe to domain events, to device events where the driver has them, and to the
+        """Subscribe to the wanted events, of devices where the driver has them, and to the
         connection's close event."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
-        self._events = subscribe(self.virt, callbacks.domain)
-        for event in DEVICE_EVENTS:
+        if callbacks.domain is not None:
+            self._events = subscribe(self.virt, callbacks.domain)
+        for event in DEVICE_EVENTS if callbacks.device is not None else ():
             with optional(self):
                 self._device_events.append(subscribe_devices(self.virt, event, callbacks.device))
 

@@ -25,7 +25,7 @@ from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.namespaces import Namespaces
-from rtagent.virt.libvirt.node_devices import NodeDevices
+from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Probe, Storage, probe
 from rtagent.virt.libvirt.workers import Workers
 
@@ -58,10 +58,16 @@ class LibvirtHypervisor:
         self._workers = Workers(call_timeout)
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
-        self._devices = NodeDevices(self._workers)
         self._namespaces = Namespaces(pmem)
-        callbacks = Callbacks(domain=self._on_domain, device=self._on_device, lost=self._on_lost)
+        callbacks = Callbacks(domain=self._on_domain, lost=self._on_lost)
         self._connection = Connection(uri, self._workers, reporter or NullReporter(), callbacks)
+        # Another daemon may serve node devices, behind the one of the domains (virtnodedevd behind
+        # virtqemud), which never connects to it again on behalf of the same connection. So they
+        # have a connection of their own, whose loss concerns them alone, and threads of their own.
+        workers = Workers(call_timeout)
+        self._devices = NodeDevices(workers)
+        callbacks = Callbacks(device=self._on_device, lost=_ignore_event)
+        self._device_connection = Connection(uri, workers, NullReporter(), callbacks)
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _ignore_event
         self._hosts = LateCall[Host](call_timeout, REOPEN)
@@ -83,7 +89,7 @@ class LibvirtHypervisor:
         with self._connection.using(session):
             host = self._try_host(session, problems)
             size = self._try_size(problems)
-            found = self._devices.look(session)
+            found = self._try_devices()
             problems += self._namespaces.look(session, self._connection.file)
             seen = self._domains.look(session, self._facts())
         return Observation(
@@ -129,6 +135,7 @@ class LibvirtHypervisor:
             self._watch.stop()
             self._watch = None
         self._connection.close()
+        self._device_connection.close()
 
     def _read_host(self, session: Session) -> Host:
         """Read the host once per session, and again when its cheap values differ.
@@ -164,6 +171,20 @@ class LibvirtHypervisor:
                 raise
             problems.append(Problem(item="host", message=str(error)))
         return None
+
+    def _try_devices(self) -> DeviceLook:
+        try:
+            session = self._device_connection.session()
+            try:
+                return self._look_at_devices(session)
+            except HypervisorUnavailable:  # of a daemon that was restarted since the last look
+                return self._look_at_devices(self._device_connection.session())
+        except HypervisorUnavailable as error:
+            return self._devices.unlisted(error.message)
+
+    def _look_at_devices(self, session: Session) -> DeviceLook:
+        with self._device_connection.using(session):
+            return self._devices.look(session)
 
     def _try_size(self, problems: list[Problem]) -> FileSystem | None:
         try:

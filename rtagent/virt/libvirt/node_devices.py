@@ -44,7 +44,7 @@ class DeviceLook(Value, frozen=True, kw_only=True):
     """One observation of all node devices.
 
     :ivar devices: PCI devices; None if the listing failed, and then `mdevs` and `root_ports` are
-        those of the last observation.
+        those of the last listing.
     """
 
     devices: tuple[Device, ...] | None
@@ -84,6 +84,8 @@ class NodeDevices:
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._marked: set[str] = set()
+        self._known: dict[str, _Found] = {}
+        self._devices: tuple[Device, ...] = ()
         self._mdevs: tuple[Mdev, ...] = ()
         self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
@@ -99,10 +101,15 @@ class NodeDevices:
         with self._lock:
             self._marked.update(names)
 
+    def unlisted(self, why: str) -> DeviceLook:
+        """Return an observation in which the devices could not be listed."""
+        return self._look(None, Problem(item=WHAT, message=why))
+
     def look(self, session: Session) -> DeviceLook:
         """Observe all PCI devices and the existing mediated devices.
 
-        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
+        :raises libvirt.libvirtError: they cannot be listed, or an error of the transport.
+        :raises TimeoutError: the session is unusable.
         """
         if session is not self._session:
             self._begin(session)
@@ -130,11 +137,9 @@ class NodeDevices:
         )
 
     def _begin(self, session: Session) -> None:
-        """Forget the results of an earlier session."""
+        """Read everything again. What an earlier session has read stays until then."""
         self._session = session
-        self._known: dict[str, _Found] = {}
-        self._devices: tuple[Device, ...] = ()
-        self._mdevs, self._root_ports = (), NO_ROOT_PORTS
+        self.mark(*self._known)
         self._listing = NodeListing(session, self._workers)
         self._reading = BoundedCalls(session, self._workers, "device")
 
@@ -227,23 +232,15 @@ class NodeListing:
         self._flags = _TYPES | _ACTIVE
 
     def look(self) -> dict[str, Listed] | Problem:
-        """Return the devices by name; empty when the driver has no node devices.
+        """Return the devices by name; a `Problem` while the listing hangs.
 
-        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
+        :raises libvirt.libvirtError: it failed. :raises TimeoutError: the session is unusable.
         """
         ((_, found),) = self._calls.each(lambda _: self._names(), [_Whole()])
         return found
 
-    def _names(self) -> dict[str, Listed] | Problem:
-        try:
-            listed = [Listed(each) for each in self._all()]
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-                return {}
-            if broken(self._session, error):
-                raise
-            return Problem(item=WHAT, message=str(error))
-        return {each.key: each for each in listed}
+    def _names(self) -> dict[str, Listed]:
+        return {each.key: each for each in map(Listed, self._all())}
 
     def _all(self) -> list[libvirt.virNodeDevice]:
         virt = self._session.virt

@@ -138,15 +138,6 @@ def test_unexpected_error_closes_the_admission_until_an_audit_is_good(world, aud
     assert world.events.seen == ["ready", "lost", "ready"]
 
 
-def test_admission_is_closed_after_an_incomplete_audit(world, audits):
-    audits.turn()
-    world.hypervisor.incomplete = True
-
-    audits.turn()
-
-    assert isinstance(world.admission.why_closed, HypervisorUnavailable)
-
-
 def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
     audits.turn()
     world.hypervisor.lost = True

@@ -230,20 +230,22 @@ def test_a_hanging_device_affects_only_itself(impatient, release):
     assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
 
 
-def test_a_failed_listing_reports_no_devices(nodes):
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_failed_listing_is_raised_and_the_next_session_reads_everything(nodes, alive):
     virt = Libvirt(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
+    known = nodes.look(Session(virt, ()))
     session = Session(virt, ())
-    known = nodes.look(session)
-    virt.refusal = unsupported()
-    nodes.mark(pci_name(GPU))
-
-    look = nodes.look(session)
-
+    virt.refusal, virt.alive = unsupported(), alive
+    with pytest.raises(libvirt.libvirtError):
+        nodes.look(session)
+    look = nodes.unlisted("gone")
     assert (look.devices, look.mdevs) == (None, known.mdevs)
     assert [problem.item for problem in look.problems] == ["node devices"]
-    virt.refusal = None
-    assert nodes.look(session).devices == known.devices
-    assert virt.reads[pci_name(GPU)] == 2  # the mark has not been lost
+
+    virt.refusal, virt.alive = None, True
+
+    assert nodes.look(Session(virt, ())).devices == known.devices
+    assert virt.reads[pci_name(GPU)] == 2
 
 
 def test_a_hanging_listing_is_not_repeated(impatient, release):
@@ -255,13 +257,6 @@ def test_a_hanging_listing_is_not_repeated(impatient, release):
         assert look.devices is None
         assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
     assert virt.listings == 1
-
-
-def test_a_broken_connection_is_raised(nodes):
-    virt = Libvirt(gpu(GPU))
-    virt.refusal, virt.alive = unsupported(), False
-    with pytest.raises(libvirt.libvirtError):
-        nodes.look(Session(virt, ()))
 
 
 class Announcer:
