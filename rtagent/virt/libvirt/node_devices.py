@@ -20,6 +20,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     NetNode,
     NodeDevice,
     devices,
+    doubtful_interfaces,
     mdevs,
     parse_node_device,
     root_ports,
@@ -86,6 +87,7 @@ class NodeDevices:
         self._marked: set[str] = set()
         self._known: dict[str, _Found] = {}
         self._devices: tuple[Device, ...] = ()
+        self._doubts: tuple[Problem, ...] = ()
         self._mdevs: tuple[Mdev, ...] = ()
         self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
@@ -129,7 +131,7 @@ class NodeDevices:
             for name, found in sorted(self._known.items())
             if isinstance(found, _Odd)
         )
-        return self._look(self._devices, *problems, *odd)
+        return self._look(self._devices, *problems, *odd, *self._doubts)
 
     def _look(self, devices: tuple[Device, ...] | None, *problems: Problem) -> DeviceLook:
         return DeviceLook(
@@ -185,6 +187,14 @@ class NodeDevices:
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self._root_ports = root_ports(nodes)
+        self._doubts = tuple(
+            Problem(
+                item=f"device {name}",
+                message=f"its own interface is unknown among {', '.join(interfaces)}: no device"
+                " specification with devname matches it or its virtual functions",
+            )
+            for name, interfaces in doubtful_interfaces(nodes)
+        )
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
         named = {each.net_name: each.address for each in self._devices if each.net_name}
         nets = (each.facts for each in nodes.values() if isinstance(each.facts, NetNode))

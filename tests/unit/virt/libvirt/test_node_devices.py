@@ -178,7 +178,7 @@ def test_functions_of_one_card_share_available_instances(nodes):
 
 
 def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
-    odd = gpu(GPU).replace("<domain>0<", "<domain>65536<")
+    odd = gpu(GPU).replace("<slot>0<", "<slot>32<")
     virt = Libvirt(odd, gpu(OTHER_GPU))
     session = Session(virt, ())
     for _ in range(2):
@@ -186,13 +186,22 @@ def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
         assert addresses(look) == [OTHER_GPU]
         (problem,) = look.problems
         assert problem.item == f"device {pci_name(GPU)}"
-        assert problem.message == "domain: 10000 is more than FFFF"
+        assert problem.message == "slot: 20 is more than 1F"
     assert set(virt.reads.values()) == {1}
 
     nodes.mark(pci_name(GPU))
     virt.nodes[pci_name(GPU)].document = gpu(GPU)
     look = nodes.look(session)
     assert (addresses(look), look.problems) == ([GPU, OTHER_GPU], ())
+
+
+def test_a_function_whose_own_interface_is_unknown_is_a_problem(nodes):
+    nets = (net(name, "aa:bb:cc:00:00:00", pci_name(PF)) for name in ("eth0", "eth1"))
+    look = nodes.look(Session(Libvirt(pci(PF), *nets), ()))
+    (problem,) = look.problems
+    assert problem.item == f"device {pci_name(PF)}"
+    assert "eth0, eth1" in problem.message
+    assert (addresses(look), nodes.interfaces) == ([PF], {})
 
 
 def test_a_device_removed_during_the_observation_is_no_problem(nodes):
