@@ -18,7 +18,7 @@ from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
 from rtagent.virt.libvirt import cpu_use
 from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.guest_reader import read_guest
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.host_facts import HostFacts
@@ -73,6 +73,7 @@ class LibvirtHypervisor:
         self._hosts = LateCall[Host](call_timeout, REOPEN)
         self._reading: Session | None = None
         self._host: tuple[Session, Host] | None = None
+        self._host_is_due, self._observations = True, 0
         self._disk_mb: int | None = None
 
     def identity(self) -> HostIdentity:
@@ -86,6 +87,8 @@ class LibvirtHypervisor:
     def observe(self) -> Observation:
         session = self._connection.session()
         problems: list[Problem] = []
+        self._host_is_due |= self._observations % ROUND == 0
+        self._observations += 1
         with self._connection.using(session):
             host = self._try_host(session, problems)
             size = self._try_size(problems)
@@ -138,12 +141,13 @@ class LibvirtHypervisor:
         self._device_connection.close()
 
     def _read_host(self, session: Session) -> Host:
-        """Read the host once per session, and again when its cheap values differ.
+        """Read the host once per session, when its cheap values differ, and at each `ROUND`th
+        observation: huge pages and most other parts change without a trace in these values.
 
         :raises HypervisorUnavailable: it takes longer than the time-out of a call, as when libvirt
             has just been started and examines its emulators. The next call continues to wait.
         """
-        if self._host is not None and self._host[0] is session:
+        if self._host is not None and self._host[0] is session and not self._host_is_due:
             host = self._host[1]
             if self._workers.call(lambda: check(session)) == host.checked:
                 return host
@@ -156,7 +160,7 @@ class LibvirtHypervisor:
             # Raises TimeoutError if libvirt as a whole hangs.
             self._workers.call(session.virt.getLibVersion)
             raise HypervisorUnavailable(f"the host's capabilities: {error}") from error
-        self._host = (session, host)
+        self._host, self._host_is_due = (session, host), False
         return host
 
     def _try_host(self, session: Session, problems: list[Problem]) -> Host | None:

@@ -4,11 +4,6 @@ Debian has no virtqemud. In its place stands a private libvirtd behind a relay t
 RPC protocol: it answers the calls about node devices as virtqemud does for virtnodedevd.
 """
 
-import contextlib
-import socket
-import struct
-import threading
-
 import libvirt
 import pytest
 
@@ -16,6 +11,7 @@ from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.storage import FileSystem
 from rtagent.virt.simulate import Machine, simulate
 from tests.functional.virt.watching import Recorder
+from tests.servers.libvirt_relay import LibvirtRelay, refusal
 
 #: Numbers of procedures in libvirt's remote_protocol.x: XMLDesc of a device, the listing, and the
 #: registration of events.
@@ -23,90 +19,46 @@ XML, LIST, EVENTS = 114, 285, 374
 MACHINE = Machine(sockets=1, cores=4, threads=2, memory_mb=8192, nics=1, vfs=2)
 ABSENT = "Failed to connect socket to '/run/libvirt/virtnodedevd-sock': No such file or directory"
 CLOSED = "internal error: client socket is closed"
-#: Length, program, version, procedure, type, serial and status of a message.
-HEADER = struct.Struct(">IIIiiIi")
 
 
-def refusal(call, code, message):
-    """Return the answer to a call: an error of another daemon's connection."""
-    _, program, version, procedure, _, serial, _ = HEADER.unpack_from(call)
-    text = message.encode()
-    padding = b"\0" * (-len(text) % 4)
-    body = struct.pack(">iiII", code, libvirt.VIR_FROM_RPC, 1, len(text)) + text + padding
-    # The level, no domain, three absent texts, two numbers, no network.
-    body += struct.pack(">iIIIIiiI", 2, 0, 0, 0, 0, -1, -1, 0)
-    return HEADER.pack(HEADER.size + len(body), program, version, procedure, 1, serial, 1) + body
-
-
-class Virtqemud:
-    """Relays connections to libvirtd. :ivar lacks: the procedures that are refused.
-    :ivar passed: the procedures that were not, since they were last cleared.
-
-    Like virtqemud, it connects to virtnodedevd once on behalf of each client, and never again: see
+class Virtqemud(LibvirtRelay):
+    """It connects to virtnodedevd once on behalf of each client, and never again: see
     remoteOpenConn in libvirt's remote_daemon_dispatch.c.
+
+    :ivar lacks: the procedures that are refused. :ivar passed: those that were not, since the start
+        of virtnodedevd.
     """
 
     def __init__(self, path, target):
         self.lacks = frozenset()
         self.passed = set()
-        self.generation = 0
-        self._target = target
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._start = 0
+        self._clients = {}  # the start of virtnodedevd to which each one is connected
+        super().__init__(path, target)
 
     def end_virtnodedevd(self, *procedures):
         self.lacks = frozenset(procedures or (XML, LIST, EVENTS))
-        self.generation += 1
+        self._start += 1
 
     def start_virtnodedevd(self):
         self.lacks = frozenset()
         self.passed.clear()
 
-    def close(self):
-        self._listener.close()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client):
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(self._target)
-        threading.Thread(target=self._pump, args=(server, client), daemon=True).start()
-        connected = None  # the generation of virtnodedevd that this client's connection is to
-        with client, server, contextlib.suppress(OSError, struct.error):
-            while True:
-                call = _message(client)
-                procedure = HEADER.unpack_from(call)[3]
-                concerned = procedure in (XML, LIST, EVENTS)
-                if concerned and connected not in (None, self.generation):
-                    client.sendall(refusal(call, libvirt.VIR_ERR_INTERNAL_ERROR, CLOSED))
-                elif procedure in self.lacks:
-                    client.sendall(refusal(call, libvirt.VIR_ERR_SYSTEM_ERROR, ABSENT))
-                else:
-                    connected = self.generation if concerned else connected
-                    self.passed.add(procedure)
-                    server.sendall(call)
-
-    def _pump(self, source, sink):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_RDWR)
-
-
-def _message(source):
-    size = source.recv(4, socket.MSG_WAITALL)
-    return size + source.recv(struct.unpack(">I", size)[0] - 4, socket.MSG_WAITALL)
+    def answer(self, client, procedure, call):
+        if procedure not in (XML, LIST, EVENTS):
+            return None
+        if self._clients.get(client, self._start) != self._start:
+            return refusal(call, libvirt.VIR_ERR_INTERNAL_ERROR, libvirt.VIR_FROM_RPC, CLOSED)
+        if procedure in self.lacks:
+            return refusal(call, libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_FROM_RPC, ABSENT)
+        self._clients[client] = self._start
+        self.passed.add(procedure)
+        return None
 
 
 @pytest.fixture
 def virtqemud(libvirtd, tmp_path):
-    relay = Virtqemud(tmp_path / "sock", str(libvirtd.directory / "libvirt-sock"))
+    relay = Virtqemud(tmp_path / "sock", libvirtd.directory / "libvirt-sock")
     yield relay
     relay.close()
 
