@@ -165,7 +165,9 @@ class LibvirtHypervisor:
 
     def _try_host(self, session: Session, problems: list[Problem]) -> Host | None:
         try:
-            return self._read_host(session)
+            host = self._read_host(session)
+            problems += [Problem(item="host cells", message=message) for message in host.odd]
+            return host
         except BadDocument as error:
             problems.append(Problem(item="host capabilities", message=str(error)))
         except HypervisorUnavailable as error:
