@@ -90,7 +90,9 @@ class AuditSummary(Value, frozen=True, kw_only=True):
 
 
 def unobserved(error: Exception) -> HypervisorUnavailable:
-    """Return the error of claims after an audit that has failed with an unexpected error."""
+    """Return the error of claims after an audit that has failed with this error."""
+    if isinstance(error, HypervisorUnavailable):
+        return error
     return HypervisorUnavailable(f"the last audit failed: {error!r}")
 
 
@@ -188,8 +190,7 @@ class Auditor:
         except TrackerBusy:  # the result of the audit before still holds
             raise
         except Exception as error:
-            known = isinstance(error, HypervisorUnavailable)
-            self._note_unobserved(error if known else unobserved(error))
+            self._note_unobserved(unobserved(error))
             raise
         self._note_unobserved(None)
 

@@ -79,9 +79,10 @@ class Session:
         self.virt.registerCloseCallback(self._on_close, closed)
         if callbacks.domain is not None:
             self._events = subscribe(self.virt, callbacks.domain)
-        for event in DEVICE_EVENTS if callbacks.device is not None else ():
-            with optional(self):
-                self._device_events.append(subscribe_devices(self.virt, event, callbacks.device))
+        if (device := callbacks.device) is not None:
+            for event in DEVICE_EVENTS:
+                with optional(self):
+                    self._device_events.append(subscribe_devices(self.virt, event, device))
 
     def close(self) -> None:
         """Close the connection. Hangs while the other side hangs."""

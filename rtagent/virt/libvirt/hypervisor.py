@@ -87,12 +87,12 @@ class LibvirtHypervisor:
     def observe(self) -> Observation:
         session = self._connection.session()
         problems: list[Problem] = []
-        self._host_is_due |= self._observations % ROUND == 0
         self._observations += 1
+        self._host_is_due |= self._observations % ROUND == 0
         with self._connection.using(session):
             host = self._try_host(session, problems)
             size = self._try_size(problems)
-            found = self._try_devices()
+            found = self._try_devices(session)
             problems += self._namespaces.look(session, self._connection.file)
             seen = self._domains.look(session, self._facts())
         return Observation(
@@ -141,8 +141,8 @@ class LibvirtHypervisor:
         self._device_connection.close()
 
     def _read_host(self, session: Session) -> Host:
-        """Read the host once per session, when its cheap values differ, and at each `ROUND`th
-        observation: huge pages and most other parts change without a trace in these values.
+        """Read the host once per session, again when its cheap values differ, and at every
+        `ROUND`th observation, because huge pages, for instance, are not among these values.
 
         :raises HypervisorUnavailable: it takes longer than the time-out of a call, as when libvirt
             has just been started and examines its emulators. The next call continues to wait.
@@ -178,17 +178,19 @@ class LibvirtHypervisor:
             problems.append(Problem(item="host", message=str(error)))
         return None
 
-    def _try_devices(self) -> DeviceLook:
+    def _try_devices(self, domains: Session) -> DeviceLook:
         try:
             session = self._device_connection.session()
             try:
-                return self._look_at_devices(session)
+                return self._look_at_devices(session, domains)
             except HypervisorUnavailable:  # of a daemon that was restarted since the last look
-                return self._look_at_devices(self._device_connection.session())
+                return self._look_at_devices(self._device_connection.session(), domains)
         except HypervisorUnavailable as error:
             return self._devices.unlisted(error.message)
 
-    def _look_at_devices(self, session: Session) -> DeviceLook:
+    def _look_at_devices(self, session: Session, domains: Session) -> DeviceLook:
+        if session.signature != domains.signature:
+            raise HypervisorUnavailable(f"{self._connection.file} has changed")
         with self._device_connection.using(session):
             return self._devices.look(session)
 
