@@ -48,13 +48,11 @@ class Callbacks(Value, frozen=True, kw_only=True):
     """Functions called on events, on any thread; all must return at once.
 
     :ivar lost: a session was lost; called once for each, with the cause of the targeted audit.
-    :ivar domain: a domain changed. :ivar device: a node device changed. None: such events are not
-        subscribed to.
+    :ivar domain: a domain changed. None: such events are not subscribed to.
     """
 
     lost: Callable[[str], None]
     domain: Changed | None = None
-    device: DeviceChanged | None = None
 
 
 class Session:
@@ -69,27 +67,30 @@ class Session:
         self.virt, self.signature = virt, signature
         self.lost = ""
         self._events: list[int] = []
-        self._device_events: list[int] = []
+        self._device_events: dict[int, int] = {}
 
     def watch(self, callbacks: Callbacks, closed: Callable[[Session, str], None]) -> None:
-        """Subscribe to the wanted events, of devices where the driver has them, and to the
-        connection's close event."""
+        """Subscribe to the wanted events, and to the connection's close event."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
         if callbacks.domain is not None:
             self._events = subscribe(self.virt, callbacks.domain)
-        if (device := callbacks.device) is not None:
-            for event in DEVICE_EVENTS:
+
+    def watch_devices(self, changed: DeviceChanged) -> None:
+        """Subscribe to events of node devices where the driver has them, unless that is done."""
+        for event in DEVICE_EVENTS:
+            if event not in self._device_events:
                 with optional(self):
-                    self._device_events.append(subscribe_devices(self.virt, event, device))
+                    callback = subscribe_devices(self.virt, event, changed)
+                    self._device_events[event] = callback
 
     def close(self) -> None:
         """Close the connection. Hangs while the other side hangs."""
         for event in self._events:
             with contextlib.suppress(libvirt.libvirtError):
                 self.virt.domainEventDeregisterAny(event)
-        for event in self._device_events:
+        for event in self._device_events.values():
             with contextlib.suppress(libvirt.libvirtError):
                 self.virt.nodeDeviceEventDeregisterAny(event)
         with contextlib.suppress(libvirt.libvirtError):

@@ -64,10 +64,10 @@ class LibvirtHypervisor:
         # Another daemon may serve node devices, behind the one of the domains (virtnodedevd behind
         # virtqemud), which never connects to it again on behalf of the same connection. So they
         # have a connection of their own, whose loss concerns them alone, and threads of their own.
-        workers = Workers(call_timeout)
-        self._devices = NodeDevices(workers)
-        callbacks = Callbacks(device=self._on_device, lost=_ignore_event)
-        self._device_connection = Connection(uri, workers, NullReporter(), callbacks)
+        self._device_workers = Workers(call_timeout)
+        self._devices = NodeDevices(self._device_workers)
+        callbacks = Callbacks(lost=_ignore_event)
+        self._device_connection = Connection(uri, self._device_workers, NullReporter(), callbacks)
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _ignore_event
         self._hosts = LateCall[Host](call_timeout, REOPEN)
@@ -180,19 +180,24 @@ class LibvirtHypervisor:
 
     def _try_devices(self, domains: Session) -> DeviceLook:
         try:
-            session = self._device_connection.session()
+            if self._connection.file is not None:
+                # No daemon is behind it, and it takes long to open a large one again.
+                return self._look_at_devices(domains)
             try:
-                return self._look_at_devices(session, domains)
+                return self._look_through_own_connection()
             except HypervisorUnavailable:  # of a daemon that was restarted since the last look
-                return self._look_at_devices(self._device_connection.session(), domains)
-        except HypervisorUnavailable as error:
-            return self._devices.unlisted(error.message)
+                return self._look_through_own_connection()
+        except (HypervisorUnavailable, libvirt.libvirtError, TimeoutError) as error:
+            return self._devices.unlisted(str(error))
 
-    def _look_at_devices(self, session: Session, domains: Session) -> DeviceLook:
-        if session.signature != domains.signature:
-            raise HypervisorUnavailable(f"{self._connection.file} has changed")
+    def _look_through_own_connection(self) -> DeviceLook:
+        session = self._device_connection.session()
         with self._device_connection.using(session):
-            return self._devices.look(session)
+            return self._look_at_devices(session)
+
+    def _look_at_devices(self, session: Session) -> DeviceLook:
+        self._device_workers.call(lambda: session.watch_devices(self._on_device))
+        return self._devices.look(session)
 
     def _try_size(self, problems: list[Problem]) -> FileSystem | None:
         try:

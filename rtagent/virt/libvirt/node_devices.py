@@ -86,6 +86,7 @@ class NodeDevices:
         self._lock = threading.Lock()
         self._marked: set[str] = set()
         self._known: dict[str, _Found] = {}
+        self._assembled: Mapping[str, _Found] = {}
         self._devices: tuple[Device, ...] = ()
         self._doubts: tuple[Problem, ...] = ()
         self._mdevs: tuple[Mdev, ...] = ()
@@ -118,13 +119,16 @@ class NodeDevices:
         # This precedes the listing, because a device that is marked from now on may be newer than
         # the data read below.
         marked = self._take_marks()
-        listed = self._listing.look()
-        if isinstance(listed, Problem):
+        try:
+            listed = self._listing.look()
+            if isinstance(listed, Problem):
+                self.mark(*marked)
+                return self._look(None, listed)
+            problems = self._update(session, listed, marked)
+        except Exception:
             self.mark(*marked)
-            return self._look(None, listed)
-        before = dict(self._known)
-        problems = self._update(session, listed, marked)
-        if self._known != before:
+            raise
+        if self._known != self._assembled:
             self._assemble()
         odd = (
             Problem(item=f"device {name}", message=found.message)
@@ -184,6 +188,7 @@ class NodeDevices:
         return problems
 
     def _assemble(self) -> None:
+        self._assembled = dict(self._known)
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self._root_ports = root_ports(nodes)

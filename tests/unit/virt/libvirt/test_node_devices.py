@@ -195,6 +195,22 @@ def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
     assert (addresses(look), look.problems) == ([GPU, OTHER_GPU], ())
 
 
+def test_a_look_that_broke_off_does_not_hide_a_removal(nodes):
+    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
+    session = Session(virt, ())
+    nodes.look(session)
+    del virt.nodes[pci_name(OTHER_GPU)]
+    node = virt.nodes[pci_name(GPU)]
+    good, node.document, virt.alive = node.document, unsupported(), False
+    nodes.mark(pci_name(GPU))
+    with pytest.raises(libvirt.libvirtError):
+        nodes.look(session)
+
+    node.document, virt.alive = good, True
+
+    assert addresses(nodes.look(session)) == [GPU]
+
+
 def test_a_function_whose_own_interface_is_unknown_is_a_problem(nodes):
     nets = (net(name, "aa:bb:cc:00:00:00", pci_name(PF)) for name in ("eth0", "eth1"))
     look = nodes.look(Session(Libvirt(pci(PF), *nets), ()))
@@ -253,7 +269,7 @@ def test_a_failed_listing_is_raised_and_the_next_session_reads_everything(nodes,
 
     virt.refusal, virt.alive = None, True
 
-    assert nodes.look(Session(virt, ())).devices == known.devices
+    assert nodes.look(session).devices == known.devices
     assert virt.reads[pci_name(GPU)] == 2
 
 
