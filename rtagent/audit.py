@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from oslo_concurrency.lockutils import ReaderWriterLock
 
 from rtagent.allocation.unknown_usage import running_with_unknown
-from rtagent.errors import StoreUnavailable
+from rtagent.errors import HypervisorUnavailable, StoreUnavailable, TrackerBusy
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device
@@ -88,10 +89,17 @@ class AuditSummary(Value, frozen=True, kw_only=True):
         return {**fields, "sentence": str(self)}
 
 
+def unobserved(error: Exception) -> HypervisorUnavailable:
+    """Return the error of claims after an audit that has failed with this error."""
+    if isinstance(error, HypervisorUnavailable):
+        return error
+    return HypervisorUnavailable(f"the last audit failed: {error!r}")
+
+
 class Auditor:
     """Runs audits of a tracker's host, one at a time, in the order in which they were requested.
 
-    :ivar last: the summary of the last audit. :ivar devices: the host's, as last observed.
+    :ivar last: the summary of the last audit. :ivar devices: the host's, as last listed.
     :ivar root_ports: those of the devices that could be listed last.
     :ivar namespaces: its persistent memory, as last observed.
     :ivar domains: those of the last complete observation.
@@ -106,9 +114,12 @@ class Auditor:
         reporter: Reporter | None = None,
         *,
         part: str = PART,
+        required: bool = True,
     ) -> None:
-        """:param part: of the health that it reports."""
-        self._part = part
+        """:param part: of the health that it reports.
+        :param required: claims are created only while the last audit has observed the host.
+        """
+        self._part, self._required = part, required
         self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         # Its write lock is first come, first served. With a plain lock, callers that audit without
@@ -144,9 +155,12 @@ class Auditor:
         """Audit now. The snapshot comes first, so that claims which are made while the host is
         observed count as touched and are left alone.
 
+        After any error but `TrackerBusy`, no claim is created until another audit has ended
+        without one.
+
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
-        with self._turns.write_lock():
+        with self._turns.write_lock(), self._observing():
             began = self._clock.monotonic()
             with self.tracker.observing() as base:
                 lapsed = self.tracker.lapsed()
@@ -157,17 +171,32 @@ class Auditor:
                 self.domains = seen.domains
                 self._note_awaited(seen)
             seconds = self._clock.monotonic() - began
-            state, self.devices = self.tracker.snapshot(), seen.devices
+            state, self.namespaces = self.tracker.snapshot(), seen.namespaces
             problems = (*_unknown(state), *seen.problems, *device_problems(base, seen))
-            self.namespaces = seen.namespaces
             if seen.devices is not None:
-                self.root_ports = seen.root_ports
+                self.devices, self.root_ports = seen.devices, seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
             summary = self.last
         self._report(summary)
         if seen.topology is not None:
             self._log_views(state)
         return summary
+
+    @contextmanager
+    def _observing(self) -> Iterator[None]:
+        """Let claims be created only if the block ends without an error, whatever that is."""
+        try:
+            yield
+        except TrackerBusy:  # the result of the audit before still holds
+            raise
+        except Exception as error:
+            self._note_unobserved(unobserved(error))
+            raise
+        self._note_unobserved(None)
+
+    def _note_unobserved(self, error: HypervisorUnavailable | None) -> None:
+        if self._required:
+            self.tracker.note_unobserved(error)
 
     def _end_wait(self) -> None:
         """Let guests that are not back count as missing, when their time is over."""

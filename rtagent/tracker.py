@@ -68,8 +68,7 @@ class ResourceTracker:
     ) -> None:
         """:param witness: remembers outside of the store what was acknowledged; by default for as
             long as the process lasts.
-        :param timeout: seconds that a call may wait for its turn.
-        """
+        :param timeout: seconds that a call may wait for its turn."""
         self._store, self._clock = store, clock
         reporter, witness = reporter or NullReporter(), witness or MemoryWitness()
         self._writer = StateWriter(store, clock, state, reporter, witness, timeout)
@@ -125,6 +124,15 @@ class ResourceTracker:
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
         self._operations.suspend_creation(error)
+
+    @property
+    def unobserved(self) -> Unavailable | None:
+        """Why the last audit has not observed the host, or None. Until it has, no claim is made."""
+        return self._operations.unobserved
+
+    def note_unobserved(self, error: Unavailable | None) -> None:
+        """Note why an audit has not observed the host; None: it has."""
+        self._operations.unobserved = error
 
     # -- claims ---------------------------------------------------------------------------------
 
@@ -333,8 +341,7 @@ class ResourceTracker:
     def purge_moves(self, expired: Collection[str]) -> int:
         """Remove these records of moves, if they have ended; how many were removed.
 
-        :param expired: uuids of migrations.
-        :raises StoreUnavailable: TrackerBusy:
+        :param expired: uuids of migrations. :raises StoreUnavailable: TrackerBusy:
         """
 
         def decide(state: NodeState) -> tuple[Change | None, int]:
@@ -355,8 +362,7 @@ class ResourceTracker:
 
     def listen_status(self, listener: Callable[[], None]) -> None:
         """Call `listener` when the tracker becomes `stale`, or has a `fault`. It must return at
-        once, and may be called with locks of the tracker held.
-        """
+        once, and may be called with locks of the tracker held."""
         self._writer.status.listen(listener)
 
     def recover(self) -> bool:

@@ -22,7 +22,9 @@ class DomainAudits:
     def __init__(self, context: PartContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
         self._reporter = context.reporter.named(__name__)
         live = LiveDomains(hypervisor, node.tracker.snapshot)
-        self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)
+        self.auditor = Auditor(
+            node.tracker, live, context.clock, context.reporter, part=PART, required=False
+        )
         self._backoff = Backoff()
         self._cause = "start"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rtagent.errors import HypervisorUnavailable
 from rtagent.model.cpu_use import CpuUse
 from rtagent.model.guest_comparison import DomainDocument
 from rtagent.model.guest_layout import GuestLayout
@@ -15,20 +14,17 @@ from rtagent.ports import HostIdentity
 class DriverHost:
     """Asks nothing by itself: nova-compute asks its driver.
 
-    :ivar observation: None: the driver has reported nothing yet.
+    :param read: returns what the driver has reported last.
     """
 
-    def __init__(self, hostname: str) -> None:
-        self._hostname = hostname
-        self.observation: Observation | None = None
+    def __init__(self, hostname: str, read: Callable[[], Observation]) -> None:
+        self._hostname, self._read = hostname, read
 
     def identity(self) -> HostIdentity:
         return HostIdentity(hostname=self._hostname, host_uuid="")
 
     def observe(self) -> Observation:
-        if self.observation is None:
-            raise HypervisorUnavailable("the virt driver has reported nothing yet")
-        return self.observation
+        return self._read()
 
     def document(self, uuid: str) -> DomainDocument | None:
         return None

@@ -123,9 +123,10 @@ class NodeService:
         )
 
     def _creation_error(self) -> RtAgentError | None:
-        if self._node.embedded.tracker.stale:
+        tracker = self._node.embedded.tracker
+        if tracker.stale:
             return StoreUnavailable("the database of this host does not answer")
-        return None
+        return tracker.fault or tracker.unobserved
 
     def _noticed(self, event: str) -> None:
         """React to an event of libvirt's."""

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from rtagent.conf.settings import Settings
 from rtagent.embedded import SystemClock, open_node
+from rtagent.errors import HypervisorUnavailable
 from rtagent.identity import machine
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
@@ -64,7 +65,7 @@ class NovaNode:
         )
         state_path = settings.default.state_path
         self._settings = settings
-        self.host = DriverHost(node.hypervisor_hostname)
+        self.host = DriverHost(node.hypervisor_hostname, self._observation)
         self._namespaces: tuple[PmemNamespace, ...] = ()
         self.report: Mapping[str, Any] = {}
         self.is_reconciled = False
@@ -132,7 +133,14 @@ class NovaNode:
         tracker = self.embedded.tracker
         if tracker.stale:
             tracker.recover()
-        self.host.observation = Observation(
+        self.embedded.apply(self._settings)
+        # It reads the report, so that no claim is granted on one that cannot be read.
+        self.embedded.auditor.run("host")
+
+    def _observation(self) -> Observation:
+        if not self.report:
+            raise HypervisorUnavailable("the virt driver has reported nothing yet")
+        return Observation(
             domains={},
             has_domains=False,  # Nova's database says which guests are here
             complete=True,
@@ -140,8 +148,6 @@ class NovaNode:
             devices=driver_report.devices(self.report),
             namespaces=self._namespaces,
         )
-        self.embedded.apply(self._settings)
-        self.embedded.auditor.run("host")
 
     # -- claims ---------------------------------------------------------------------------------
 

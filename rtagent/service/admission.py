@@ -22,8 +22,8 @@ class Admission:
     """Closed until the first good audit, while the hypervisor is unavailable, while another agent
     has the same host name, and while an operator has forced the host down. Thread-safe.
 
-    The tracker itself refuses claims while a restored store is not accepted, and while the node
-    drains.
+    The tracker itself refuses claims after an audit that has not observed the host, while a
+    restored store is not accepted, and while the node drains.
     """
 
     def __init__(self, tracker: ResourceTracker) -> None:
@@ -45,7 +45,8 @@ class Admission:
             return StoreUnavailable()
         if (restored := self._tracker.restored) is not None:
             return StoreRestored(restored=str(restored), revision=restored.revision)
-        return self._suspension or draining_error(self._tracker.snapshot())
+        closed = self._suspension or self._tracker.unobserved
+        return closed or draining_error(self._tracker.snapshot())
 
     @property
     def duplicate(self) -> DuplicateHost | None:

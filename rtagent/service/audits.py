@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from rtagent.audit import PERIODIC, AuditSummary
+from rtagent.audit import PERIODIC, AuditSummary, unobserved
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import HypervisorUnavailable, IdentityError, TrackerBusy
 from rtagent.identity.node_identity import HostNodeIdentity
@@ -33,9 +33,9 @@ class Check(Protocol):
 class Audits:
     """The turns of the thread ``audit``: periodic audits, and an immediate audit after an event.
 
-    A hypervisor that does not answer closes the admission, and is tried again with back-off. When
-    it answers again and is still the same hypervisor, every lease restarts with its full term, and
-    the first good audit opens the admission.
+    A hypervisor that does not answer, and any other error of an audit, closes the admission, and
+    the audit is tried again with back-off. When the hypervisor answers again and is still the same,
+    every lease restarts with its full term, and the first good audit opens the admission.
     """
 
     def __init__(
@@ -93,6 +93,9 @@ class Audits:
             self._reporter.log("warning", f"audit ({cause}) is postponed: {error.message}")
             self.add_cause(cause)
             return every(self._backoff.pause())
+        except Exception as error:
+            self._failed(unobserved(error))
+            raise  # to the loop, which reports where it comes from
         return self._done(cause, summary, self._clock.monotonic() - began)
 
     def _take_causes(self) -> str:

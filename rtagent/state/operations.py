@@ -44,18 +44,22 @@ RefusalListener = Callable[[Call, Sequence[Mapping[str, Any]]], None]
 
 class Operations:
     """Thread-safe. Every method may raise `Unavailable`, `ClaimConflict` if the operation id was
-    used for another call, and what the rule raises."""
+    used for another call, and what the rule raises.
+
+    :ivar unobserved: why the last audit has not observed the host, or None.
+    """
 
     def __init__(self, writer: StateWriter, store: Store, clock: Clock, reporter: Reporter) -> None:
         self._writer, self._store = writer, store
         self._clock, self._reporter = clock, reporter.named(__name__)
         self._suspended: Unavailable | None = None
+        self.unobserved: Unavailable | None = None
         self._refusal_listeners: list[RefusalListener] = []
 
     @property
     def suspended(self) -> Unavailable | None:
         """Why no claim is created at present, or None."""
-        return self._suspended
+        return self._suspended or self.unobserved
 
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
@@ -70,9 +74,9 @@ class Operations:
         self._writer.restoration.check()
         if isinstance(self._writer.status.fault, InvariantViolated):
             raise NodeNotReady(f"granting has stopped: {self._writer.status.fault.message}")
-        if self._suspended is not None:
+        if (error := self.suspended) is not None:
             # Without the traceback of earlier calls: each would add its frames to it.
-            raise self._suspended.with_traceback(None)
+            raise error.with_traceback(None)
 
     def create(self, rule: Rule, call: Call) -> Claim:
         """Create a claim whose uuid is the operation id.

@@ -18,7 +18,7 @@ from rtagent.tracker import CHUNK, ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
-from tests.support.hosts import TOPOLOGY, ManualClock, call, host, uid
+from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid
 from tests.support.pci_hosts import PF_0, PF_IDS, nic, vf
 from tests.support.reporting import Reports
 from tests.support.trackers import claim, enroll
@@ -69,6 +69,49 @@ def test_audit_without_a_hypervisor_changes_nothing(auditor, world, store):
     assert store.calls["commit"] == commits
     world.lost = False
     assert auditor.run("periodic").good
+
+
+def raising(error):
+    """Return a step of the observation that fails."""
+
+    def fail(step):
+        if step == "list":
+            raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HypervisorUnavailable("gone"),
+        SystemError("virConnectOpen returned a result with an exception set"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        KeyError("of a defect"),
+        OSError(5, "Input/output error"),
+    ],
+    ids=repr,
+)
+def test_whatever_error_ends_an_audit_no_claim_is_created_until_one_is_good(auditor, world, error):
+    auditor.run("start")
+    world.between = raising(error)
+    with pytest.raises(type(error)):
+        auditor.run("periodic")
+    for create in (lambda: claim(auditor.tracker), lambda: auditor.tracker.test_claim(request())):
+        with pytest.raises(HypervisorUnavailable):
+            create()
+    world.between = lambda _: None
+    auditor.run("periodic")
+    assert claim(auditor.tracker)
+
+
+def test_an_observation_that_claims_do_not_need_may_fail(auditor, world):
+    auditor.run("start")
+    other = Auditor(auditor.tracker, world, ManualClock(), required=False)
+    world.between = raising(SystemError())
+    with pytest.raises(SystemError):
+        other.run("start")
+    assert claim(auditor.tracker)
 
 
 def test_unreadable_domain_is_reported_and_the_others_are_audited(auditor, world):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lxml import etree
+from msgspec.structs import replace
 
-from rtagent.model.cpuset import MAX_CPU, BadCpuSet, parse_cpu_spec
+from rtagent.model.cpuset import MAX_CPU, BadCpuSet, format_cpu_spec, parse_cpu_spec
 from rtagent.model.topology import Cell
 from rtagent.model.units import BYTES_IN_KIB, BYTES_IN_MIB
 from rtagent.virt.libvirt.document import LARGEST, BadDocument, integer, parse
@@ -17,20 +17,53 @@ from rtagent.virt.libvirt.units import in_bytes
 MAX_CELL = 65535
 
 
-def parse_cells(document: str | bytes, running: frozenset[int] | None = None) -> tuple[Cell, ...]:
+#: Receives what was set aside, because it contradicts the rest of the document.
+Report = Callable[[str], None]
+
+
+def _ignore(_message: str) -> None:
+    """Do nothing."""
+
+
+def parse_cells(
+    document: str | bytes, running: frozenset[int] | None = None, report: Report = _ignore
+) -> tuple[Cell, ...]:
     """Return the host's cells in order of their ids; empty when the document has none.
+
+    A cell or a CPU that is listed again is set aside, as with the kernel's parameter
+    ``numa=fake``, and so are odd lists of siblings.
 
     :param running: the host's online CPUs; None: use the document alone. libvirt 9 reports an
         offline CPU as a core of its own on socket 0 (LP2077228).
     :raises BadDocument: names the cell and the invalid element.
     """
-    elements = parse(document).iterfind("host/topology/cells/cell")
-    cells = [_cell(element, running) for element in elements]
-    _check_disjoint(cells)
-    return tuple(sorted(cells, key=lambda cell: cell.id))
+    cells: dict[int, Cell] = {}
+    listed = frozenset[int]()
+    for element in parse(document).iterfind("host/topology/cells/cell"):
+        cell = _cell(element, running, report)
+        if cell.id in cells:
+            report(f"cell {cell.id} is listed twice")
+            continue
+        if again := listed & (cell.cpus | cell.offline):
+            report(f"cell {cell.id}: CPUs {format_cpu_spec(again)} are listed in another cell, too")
+            cell = _without(cell, again)
+        listed |= cell.cpus | cell.offline
+        cells[cell.id] = cell
+    return tuple(cells[number] for number in sorted(cells))
 
 
-def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
+def _without(cell: Cell, cpus: frozenset[int]) -> Cell:
+    left = cell.cpus - cpus
+    return replace(
+        cell,
+        cpus=left,
+        offline=cell.offline - cpus,
+        siblings=tuple(core - cpus for core in cell.siblings if core - cpus),
+        sockets=cell.sockets if left else frozenset(),
+    )
+
+
+def _cell(element: etree._Element, running: frozenset[int] | None, report: Report) -> Cell:
     number = integer(element.get("id"), "<cell id>", MAX_CELL)
     where = f"cell {number}"
     listed = element.iterfind("cpus/cpu")
@@ -47,7 +80,7 @@ def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
         cpus=frozenset(online),
         offline=frozenset(cpus.keys() - online.keys()),
         memory_mb=_size(element.find("memory"), f"{where}: <memory>") // BYTES_IN_MIB,
-        siblings=_siblings(online, where),
+        siblings=_siblings(online, where, report),
         sockets=frozenset(
             integer(cpu.get("socket_id"), f"{where}: <cpu socket_id>") for cpu in online.values()
         ),
@@ -56,14 +89,30 @@ def _cell(element: etree._Element, running: frozenset[int] | None) -> Cell:
     )
 
 
-def _siblings(online: dict[int, etree._Element], where: str) -> tuple[frozenset[int], ...]:
-    """Return each core once, without CPUs that are offline or in another cell."""
-    cores = {frozenset(_core(cpu, where) & online.keys() | {n}) for n, cpu in online.items()}
-    counted = Counter(number for core in cores for number in core)
-    for number, count in counted.items():
-        if count > 1:
-            raise BadDocument(f"{where}: CPU {number} is a sibling on more than one core")
-    return tuple(sorted(cores, key=min))
+def _siblings(
+    online: dict[int, etree._Element], where: str, report: Report
+) -> tuple[frozenset[int], ...]:
+    """Return each core once, without CPUs that are offline or in another cell.
+
+    Two CPUs are on one core if each lists the other. A CPU whose list cannot be read is where the
+    other lists have it.
+    """
+    lists: dict[int, frozenset[int]] = {}
+    for number, cpu in online.items():
+        try:
+            lists[number] = _core(cpu, where) & online.keys() | {number}
+        except BadDocument as error:
+            report(str(error))
+    for number in online.keys() - lists.keys():
+        lists[number] = frozenset({number, *(n for n, core in lists.items() if number in core)})
+    both = {n: frozenset(m for m in core if n in lists[m]) for n, core in lists.items()}
+    cores = {
+        n: core if all(both[m] == core for m in core) else frozenset({n})
+        for n, core in both.items()
+    }
+    if odd := [n for n, core in lists.items() if cores[n] != core]:
+        report(f"{where}: <cpu siblings> of CPUs {format_cpu_spec(odd)} contradict other CPUs'")
+    return tuple(sorted(set(cores.values()), key=min))
 
 
 def _core(cpu: etree._Element, where: str) -> frozenset[int]:
@@ -94,15 +143,3 @@ def _size(element: etree._Element | None, where: str) -> int:
     if element is None:
         return 0
     return in_bytes(element, element.text, where)
-
-
-def _check_disjoint(cells: list[Cell]) -> None:
-    ids: set[int] = set()
-    cpus: set[int] = set()
-    for cell in cells:
-        both = cpus & (cell.cpus | cell.offline)
-        if cell.id in ids or both:
-            what = f": CPUs {sorted(both)} are listed" if both else " is listed"
-            raise BadDocument(f"cell {cell.id}{what} twice")
-        ids.add(cell.id)
-        cpus |= cell.cpus | cell.offline

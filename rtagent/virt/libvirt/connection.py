@@ -47,13 +47,12 @@ _TRANSPORT = frozenset({libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE})
 class Callbacks(Value, frozen=True, kw_only=True):
     """Functions called on events, on any thread; all must return at once.
 
-    :ivar domain: a domain changed. :ivar device: a node device changed.
     :ivar lost: a session was lost; called once for each, with the cause of the targeted audit.
+    :ivar domain: a domain changed. None: such events are not subscribed to.
     """
 
-    domain: Changed
-    device: DeviceChanged
     lost: Callable[[str], None]
+    domain: Changed | None = None
 
 
 class Session:
@@ -68,25 +67,30 @@ class Session:
         self.virt, self.signature = virt, signature
         self.lost = ""
         self._events: list[int] = []
-        self._device_events: list[int] = []
+        self._device_events: dict[int, int] = {}
 
     def watch(self, callbacks: Callbacks, closed: Callable[[Session, str], None]) -> None:
-        """Subscribe to domain events, to device events where the driver has them, and to the
-        connection's close event."""
+        """Subscribe to the wanted events, and to the connection's close event."""
         with optional(self):
             self.virt.setKeepAlive(*KEEPALIVE)
         self.virt.registerCloseCallback(self._on_close, closed)
-        self._events = subscribe(self.virt, callbacks.domain)
+        if callbacks.domain is not None:
+            self._events = subscribe(self.virt, callbacks.domain)
+
+    def watch_devices(self, changed: DeviceChanged) -> None:
+        """Subscribe to events of node devices where the driver has them, unless that is done."""
         for event in DEVICE_EVENTS:
-            with optional(self):
-                self._device_events.append(subscribe_devices(self.virt, event, callbacks.device))
+            if event not in self._device_events:
+                with optional(self):
+                    callback = subscribe_devices(self.virt, event, changed)
+                    self._device_events[event] = callback
 
     def close(self) -> None:
         """Close the connection. Hangs while the other side hangs."""
         for event in self._events:
             with contextlib.suppress(libvirt.libvirtError):
                 self.virt.domainEventDeregisterAny(event)
-        for event in self._device_events:
+        for event in self._device_events.values():
             with contextlib.suppress(libvirt.libvirtError):
                 self.virt.nodeDeviceEventDeregisterAny(event)
         with contextlib.suppress(libvirt.libvirtError):
@@ -147,15 +151,21 @@ class Connection:
 
     @contextlib.contextmanager
     def using(self, session: Session) -> Iterator[None]:
-        """Drop the session when a libvirt call in the block fails or hangs.
+        """Drop the session when a libvirt call in the block fails or hangs, and after any
+        unexpected error: what was read through the session may be incomplete.
 
-        :raises HypervisorUnavailable: the session was dropped.
+        :raises HypervisorUnavailable: a call has failed or hangs.
         """
         try:
             yield
         except (libvirt.libvirtError, TimeoutError) as error:
             self.lose(session, str(error))
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
+        except HypervisorUnavailable:
+            raise
+        except Exception as error:
+            self.lose(session, repr(error))
+            raise
 
     def check_file(self) -> None:
         """Drop the session when the simulated host's file has changed."""
@@ -203,7 +213,9 @@ class Connection:
                 raise HypervisorUnavailable(f"{self.uri}: it has changed while it was read")
             session = Session(virt, stamp)
             self._watch(session)
-        except (libvirt.libvirtError, TimeoutError) as error:
+        except HypervisorUnavailable:
+            raise
+        except Exception as error:  # the binding also raises SystemError, as of text in no UTF-8
             raise HypervisorUnavailable(f"{self.uri}: {error}") from error
         return session
 
@@ -217,7 +229,7 @@ class Connection:
     def _watch(self, session: Session) -> None:
         try:
             self._workers.call(lambda: session.watch(self._callbacks, self.lose))
-        except (libvirt.libvirtError, TimeoutError):
+        except Exception:
             close_aside(session, self._workers)
             raise
 

@@ -48,12 +48,14 @@ class Host(Value, frozen=True, kw_only=True):
     :ivar topology: without ``disk_mb``, which libvirt does not know.
     :ivar hugepage_kib: the size of large pages that the kernel takes by default; None: unknown.
     :ivar checked: values that are cheap to read; when they differ, the host is read again.
+    :ivar odd: what was set aside of the description of the cells.
     """
 
     identity: HostIdentity
     topology: Topology
     hugepage_kib: int | None
     checked: tuple[object, ...]
+    odd: tuple[str, ...]
 
 
 def check(session: Session) -> tuple[object, ...]:
@@ -74,9 +76,10 @@ def read_host(session: Session, file: Path | None) -> Host:
     simulated = virt.getType() == "TEST"
     online = capabilities.cpus if document else _online(virt, simulated)
     guests = tuple(_domain_capabilities(session, capabilities.arch))
+    odd: list[str] = []
     # The test driver reports other cells than those of its host file.
     has_cells = document is not None or not simulated
-    cells = parse_cells(described, online) if has_cells else ()
+    cells = parse_cells(described, online, odd.append) if has_cells else ()
     return Host(
         identity=HostIdentity(
             hostname=(document and simulated_hostname(document)) or virt.getHostname(),
@@ -96,6 +99,7 @@ def read_host(session: Session, file: Path | None) -> Host:
         ),
         hugepage_kib=_smallest_hugepage(cells) if simulated else default_hugepage(virt.getURI()),
         checked=checked,
+        odd=tuple(odd),
     )
 
 

@@ -114,7 +114,7 @@ def rejection(file: Path) -> str:
     silence()
     try:
         libvirt.open(host_uri(file)).close()
-    except libvirt.libvirtError as error:
+    except Exception as error:  # the binding raises SystemError for text that is not in UTF-8
         return str(error)
     return ""
 

@@ -18,14 +18,14 @@ from rtagent.ports import HostIdentity, NullReporter, PersistentMemory, Reporter
 from rtagent.virt.libvirt import cpu_use
 from rtagent.virt.libvirt.connection import REOPEN, Callbacks, Connection, Session, broken
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.domains import Domains
+from rtagent.virt.libvirt.domains import ROUND, Domains
 from rtagent.virt.libvirt.guest_reader import read_guest
 from rtagent.virt.libvirt.host import Host, check, read_host
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.hostfile import FileWatch
 from rtagent.virt.libvirt.late_call import LateCall
 from rtagent.virt.libvirt.namespaces import Namespaces
-from rtagent.virt.libvirt.node_devices import NodeDevices
+from rtagent.virt.libvirt.node_devices import DeviceLook, NodeDevices
 from rtagent.virt.libvirt.storage import FileSystem, Probe, Storage, probe
 from rtagent.virt.libvirt.workers import Workers
 
@@ -58,15 +58,22 @@ class LibvirtHypervisor:
         self._workers = Workers(call_timeout)
         self._storage = Storage(instances_path, call_timeout, probe)
         self._domains = Domains(self._workers, self._storage)
-        self._devices = NodeDevices(self._workers)
         self._namespaces = Namespaces(pmem)
-        callbacks = Callbacks(domain=self._on_domain, device=self._on_device, lost=self._on_lost)
+        callbacks = Callbacks(domain=self._on_domain, lost=self._on_lost)
         self._connection = Connection(uri, self._workers, reporter or NullReporter(), callbacks)
+        # Another daemon may serve node devices, behind the one of the domains (virtnodedevd behind
+        # virtqemud), which never connects to it again on behalf of the same connection. So they
+        # have a connection of their own, whose loss concerns them alone, and threads of their own.
+        self._device_workers = Workers(call_timeout)
+        self._devices = NodeDevices(self._device_workers)
+        callbacks = Callbacks(lost=_ignore_event)
+        self._device_connection = Connection(uri, self._device_workers, NullReporter(), callbacks)
         self._watch: FileWatch | None = None
         self._on_event: Callable[[str], None] = _ignore_event
         self._hosts = LateCall[Host](call_timeout, REOPEN)
         self._reading: Session | None = None
         self._host: tuple[Session, Host] | None = None
+        self._host_is_due, self._observations = True, 0
         self._disk_mb: int | None = None
 
     def identity(self) -> HostIdentity:
@@ -80,10 +87,12 @@ class LibvirtHypervisor:
     def observe(self) -> Observation:
         session = self._connection.session()
         problems: list[Problem] = []
+        self._observations += 1
+        self._host_is_due |= self._observations % ROUND == 0
         with self._connection.using(session):
             host = self._try_host(session, problems)
             size = self._try_size(problems)
-            found = self._devices.look(session)
+            found = self._try_devices(session)
             problems += self._namespaces.look(session, self._connection.file)
             seen = self._domains.look(session, self._facts())
         return Observation(
@@ -129,14 +138,16 @@ class LibvirtHypervisor:
             self._watch.stop()
             self._watch = None
         self._connection.close()
+        self._device_connection.close()
 
     def _read_host(self, session: Session) -> Host:
-        """Read the host once per session, and again when its cheap values differ.
+        """Read the host once per session, again when its cheap values differ, and at every
+        `ROUND`th observation, because huge pages, for instance, are not among these values.
 
         :raises HypervisorUnavailable: it takes longer than the time-out of a call, as when libvirt
             has just been started and examines its emulators. The next call continues to wait.
         """
-        if self._host is not None and self._host[0] is session:
+        if self._host is not None and self._host[0] is session and not self._host_is_due:
             host = self._host[1]
             if self._workers.call(lambda: check(session)) == host.checked:
                 return host
@@ -149,12 +160,14 @@ class LibvirtHypervisor:
             # Raises TimeoutError if libvirt as a whole hangs.
             self._workers.call(session.virt.getLibVersion)
             raise HypervisorUnavailable(f"the host's capabilities: {error}") from error
-        self._host = (session, host)
+        self._host, self._host_is_due = (session, host), False
         return host
 
     def _try_host(self, session: Session, problems: list[Problem]) -> Host | None:
         try:
-            return self._read_host(session)
+            host = self._read_host(session)
+            problems += [Problem(item="host cells", message=message) for message in host.odd]
+            return host
         except BadDocument as error:
             problems.append(Problem(item="host capabilities", message=str(error)))
         except HypervisorUnavailable as error:
@@ -164,6 +177,27 @@ class LibvirtHypervisor:
                 raise
             problems.append(Problem(item="host", message=str(error)))
         return None
+
+    def _try_devices(self, domains: Session) -> DeviceLook:
+        try:
+            if self._connection.file is not None:
+                # No daemon is behind it, and it takes long to open a large one again.
+                return self._look_at_devices(domains)
+            try:
+                return self._look_through_own_connection()
+            except HypervisorUnavailable:  # of a daemon that was restarted since the last look
+                return self._look_through_own_connection()
+        except (HypervisorUnavailable, libvirt.libvirtError, TimeoutError) as error:
+            return self._devices.unlisted(str(error))
+
+    def _look_through_own_connection(self) -> DeviceLook:
+        session = self._device_connection.session()
+        with self._device_connection.using(session):
+            return self._look_at_devices(session)
+
+    def _look_at_devices(self, session: Session) -> DeviceLook:
+        self._device_workers.call(lambda: session.watch_devices(self._on_device))
+        return self._devices.look(session)
 
     def _try_size(self, problems: list[Problem]) -> FileSystem | None:
         try:

@@ -8,7 +8,7 @@ from lxml import etree
 from lxml.builder import E
 
 from rtagent.model.mem_encryption import AMD_SEV, AMD_SEV_ES, EncryptionCapacity, MemEncryption
-from rtagent.virt.libvirt.document import BadDocument, integer
+from rtagent.virt.libvirt.document import BadDocument, enum, integer
 
 #: Bits of the guest's policy in AMD's SEV API: no debugging, no sharing of keys, encrypted state,
 #: no other platform, no platform without SEV.
@@ -18,19 +18,25 @@ _POLICY = _NO_DEBUG | _NO_KEY_SHARING | _DOMAIN | _SEV
 _POLICIES: Mapping[str, int] = {AMD_SEV: _POLICY, AMD_SEV_ES: _POLICY | _STATE}
 #: The element with the number of guests of each model.
 _CONTEXTS: Mapping[str, str] = {AMD_SEV: "maxGuests", AMD_SEV_ES: "maxESGuests"}
+#: The types of ``<launchSecurity>`` that a host supports.
+_TYPES = "launchSecurity[@supported='yes']/enum[@name='sectype']"
 _LARGEST = 2**31 - 1
 
 
 def encryption_capacities(features: etree._Element) -> Iterator[EncryptionCapacity]:
     """Yield the models that a host supports, from an element that has ``<sev>``.
 
+    While SEV-SNP is switched on, guests with SEV-ES do not start (LP2157891). SEV-SNP itself and
+    Intel TDX are no models: no flavor can ask for them.
+
     :raises BadDocument: a number is invalid.
     """
+    blocked = {AMD_SEV_ES} if "sev-snp" in enum(features, _TYPES) else set()
     for sev in features.iterfind("sev[@supported='yes']"):
         for model, tag in _CONTEXTS.items():
             contexts = _number(sev, tag)
             # An older libvirt has neither number; then it has no guests with encrypted state.
-            if contexts == 0 or (contexts is None and model != AMD_SEV):
+            if contexts == 0 or (contexts is None and model != AMD_SEV) or model in blocked:
                 continue
             yield EncryptionCapacity(
                 model=model,

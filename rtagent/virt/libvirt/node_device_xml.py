@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from immutables import Map
 from lxml import etree
 from msgspec.structs import replace
 
-from rtagent.model.address import BadAddress, make_address
+from rtagent.model.address import LIMITS, BadAddress, make_address
 from rtagent.model.base import Value
 from rtagent.model.device import (
     SRIOV_PF,
@@ -36,6 +37,20 @@ _BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})
 _BRIDGE_CLASS = "0x06"
 #: libvirt's name of the host itself: the parent of the devices of its root complexes.
 _COMPUTER = "computer"
+
+#: How Linux names the ports of an embedded switch, and udev their interfaces after them: of a
+#: virtual function (pf0vf1), a subfunction (pf0sf1), the host (pf0hpf) or a physical function of
+#: the host (pf0).
+_REPRESENTOR = re.compile(r"pf\d+([vs]f\d+|hpf)$|(^|n)pf\d+$")
+#: What is added to the name of the physical function's interface: for a representor (_0, r0), for
+#: another port of the same function (d1), or for a partition of InfiniBand (.8001).
+_ADDED = re.compile(r"(_|r|d)\d+$|\.[0-9a-f]+$")
+#: What udev adds to the name of the physical function's own port.
+_OWN_PORT = re.compile(r"np\d+$")
+#: A name that udev has not changed.
+_KERNEL_NAME = re.compile(r"eth\d+$")
+#: A MAC that no manufacturer has assigned: it has the second bit.
+_LOCAL_MAC = re.compile(r".[2367abef]")
 
 #: The largest number of a cell, a group or instances: what fits into the columns of a database.
 _MOST = 2**31 - 1
@@ -72,7 +87,6 @@ class BridgeNode(Value, frozen=True, kw_only=True):
 
 
 Facts = Device | BridgeNode | NetNode | VdpaNode | MdevNode
-T = TypeVar("T", NetNode, VdpaNode)
 
 
 class NodeDevice(Value, frozen=True, kw_only=True):
@@ -109,9 +123,12 @@ def devices(nodes: Mapping[str, NodeDevice]) -> tuple[Device, ...]:
 
     :param nodes: by name.
     """
-    nets, vdpas = _parts(nodes, NetNode), _parts(nodes, VdpaNode)
+    nets, vdpas = _nets(nodes), dict[str, VdpaNode]()
+    for _, node in sorted(nodes.items()):
+        if isinstance(node.facts, VdpaNode):
+            vdpas.setdefault(node.parent, node.facts)
     alone = {
-        node.facts.address: _with_parts(node.facts, nets.get(name), vdpas.get(name))
+        node.facts.address: _with_parts(node.facts, _own(nets.get(name, ())), vdpas.get(name))
         for name, node in sorted(nodes.items())
         if isinstance(node.facts, Device)
     }
@@ -156,15 +173,40 @@ def _root_port(
     return port if name == _COMPUTER else None
 
 
-def _parts(nodes: Mapping[str, NodeDevice], kind: type[T]) -> dict[str, T]:
-    """Return the devices of one type by the name of their parent. Of several devices of a parent,
-    the first is returned.
+def doubtful_interfaces(nodes: Mapping[str, NodeDevice]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each PCI device of which it is unknown which interface is its own, with
+    the names of those that come into question.
     """
-    found: dict[str, T] = {}
-    for _, node in sorted(nodes.items()):
-        if isinstance(node.facts, kind):
-            found.setdefault(node.parent, node.facts)
-    return found
+    for parent, nets in sorted(_nets(nodes).items()):
+        if parent in nodes and _own(nets) is None:
+            yield parent, tuple(sorted(net.interface for net in nets))
+
+
+def _nets(nodes: Mapping[str, NodeDevice]) -> Mapping[str, Sequence[NetNode]]:
+    """Return the network interfaces by the name of their parent."""
+    nets = defaultdict[str, list[NetNode]](list)
+    for node in nodes.values():
+        if isinstance(node.facts, NetNode):
+            nets[node.parent].append(node.facts)
+    return nets
+
+
+def _own(nets: Sequence[NetNode]) -> NetNode | None:
+    """Return the interface of a function itself; None: it has none, or it is unknown which.
+
+    In switchdev mode, the representors of the virtual functions are parts of their physical
+    function, too. libvirt does not say which interfaces are representors, so names and MACs tell: a
+    representor has the name of a switch port, or one that is derived from its physical
+    function's. If udev did not rename it, it has a name of the kernel. Most drivers give it a
+    random MAC.
+    """
+    named = [net for net in nets if not _REPRESENTOR.search(net.interface)]
+    stems = {_OWN_PORT.sub("", net.interface) for net in named}
+    first = [net for net in named if _ADDED.sub("", net.interface) not in stems - {net.interface}]
+    renamed = [net for net in first if not _KERNEL_NAME.match(net.interface)] or first
+    assigned = [net for net in first if net.mac and not _LOCAL_MAC.match(net.mac)] or first
+    own = [net for net in renamed if net in assigned]
+    return own[0] if len(own) == 1 else None
 
 
 def _with_parts(device: Device, net: NetNode | None, vdpa: VdpaNode | None) -> Device:
@@ -193,6 +235,9 @@ def _pci(capability: etree._Element) -> Device | BridgeNode | None:
     is_bridge = text(capability, "class", "").startswith(_BRIDGE_CLASS)
     if is_bridge or nested.keys() & _BRIDGES:
         return _bridge(capability)
+    if integer(text(capability, "domain"), "<domain>") > LIMITS["domain"]:
+        # As of an NVMe controller behind Intel's VMD: neither Nova nor Placement can name it.
+        return None
     address = _address(capability)
     parent = _parent_addr(nested.get("phys_function"))
     return Device(
@@ -225,12 +270,14 @@ def _address(capability: etree._Element) -> str:
 
 
 def _dev_type(nested: Mapping[str, etree._Element], parent: str | None) -> str:
+    if parent is not None:
+        return SRIOV_VF
     functions = nested.get("virt_functions")
     if functions is not None and (
         functions.find("address") is not None or functions.get("maxCount", "1") != "0"
     ):
         return SRIOV_PF
-    return STANDARD if parent is None else SRIOV_VF
+    return STANDARD
 
 
 def _parent_addr(capability: etree._Element | None) -> str | None:

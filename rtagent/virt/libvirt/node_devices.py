@@ -20,6 +20,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     NetNode,
     NodeDevice,
     devices,
+    doubtful_interfaces,
     mdevs,
     parse_node_device,
     root_ports,
@@ -44,7 +45,7 @@ class DeviceLook(Value, frozen=True, kw_only=True):
     """One observation of all node devices.
 
     :ivar devices: PCI devices; None if the listing failed, and then `mdevs` and `root_ports` are
-        those of the last observation.
+        those of the last listing.
     """
 
     devices: tuple[Device, ...] | None
@@ -84,6 +85,10 @@ class NodeDevices:
         self._session: Session | None = None
         self._lock = threading.Lock()
         self._marked: set[str] = set()
+        self._known: dict[str, _Found] = {}
+        self._assembled: Mapping[str, _Found] = {}
+        self._devices: tuple[Device, ...] = ()
+        self._doubts: tuple[Problem, ...] = ()
         self._mdevs: tuple[Mdev, ...] = ()
         self._root_ports = NO_ROOT_PORTS
         self.vdpas: Mapping[str, str] = {}
@@ -99,30 +104,38 @@ class NodeDevices:
         with self._lock:
             self._marked.update(names)
 
+    def unlisted(self, why: str) -> DeviceLook:
+        """Return an observation in which the devices could not be listed."""
+        return self._look(None, Problem(item=WHAT, message=why))
+
     def look(self, session: Session) -> DeviceLook:
         """Observe all PCI devices and the existing mediated devices.
 
-        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
+        :raises libvirt.libvirtError: they cannot be listed, or an error of the transport.
+        :raises TimeoutError: the session is unusable.
         """
         if session is not self._session:
             self._begin(session)
         # This precedes the listing, because a device that is marked from now on may be newer than
         # the data read below.
         marked = self._take_marks()
-        listed = self._listing.look()
-        if isinstance(listed, Problem):
+        try:
+            listed = self._listing.look()
+            if isinstance(listed, Problem):
+                self.mark(*marked)
+                return self._look(None, listed)
+            problems = self._update(session, listed, marked)
+        except Exception:
             self.mark(*marked)
-            return self._look(None, listed)
-        before = dict(self._known)
-        problems = self._update(session, listed, marked)
-        if self._known != before:
+            raise
+        if self._known != self._assembled:
             self._assemble()
         odd = (
             Problem(item=f"device {name}", message=found.message)
             for name, found in sorted(self._known.items())
             if isinstance(found, _Odd)
         )
-        return self._look(self._devices, *problems, *odd)
+        return self._look(self._devices, *problems, *odd, *self._doubts)
 
     def _look(self, devices: tuple[Device, ...] | None, *problems: Problem) -> DeviceLook:
         return DeviceLook(
@@ -130,11 +143,9 @@ class NodeDevices:
         )
 
     def _begin(self, session: Session) -> None:
-        """Forget the results of an earlier session."""
+        """Read everything again. What an earlier session has read stays until then."""
         self._session = session
-        self._known: dict[str, _Found] = {}
-        self._devices: tuple[Device, ...] = ()
-        self._mdevs, self._root_ports = (), NO_ROOT_PORTS
+        self.mark(*self._known)
         self._listing = NodeListing(session, self._workers)
         self._reading = BoundedCalls(session, self._workers, "device")
 
@@ -177,9 +188,18 @@ class NodeDevices:
         return problems
 
     def _assemble(self) -> None:
+        self._assembled = dict(self._known)
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self._root_ports = root_ports(nodes)
+        self._doubts = tuple(
+            Problem(
+                item=f"device {name}",
+                message=f"its own interface is unknown among {', '.join(interfaces)}: no device"
+                " specification with devname matches it or its virtual functions",
+            )
+            for name, interfaces in doubtful_interfaces(nodes)
+        )
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
         named = {each.net_name: each.address for each in self._devices if each.net_name}
         nets = (each.facts for each in nodes.values() if isinstance(each.facts, NetNode))
@@ -227,23 +247,15 @@ class NodeListing:
         self._flags = _TYPES | _ACTIVE
 
     def look(self) -> dict[str, Listed] | Problem:
-        """Return the devices by name; empty when the driver has no node devices.
+        """Return the devices by name; a `Problem` while the listing hangs.
 
-        :raises libvirt.libvirtError: TimeoutError: the session is unusable.
+        :raises libvirt.libvirtError: it failed. :raises TimeoutError: the session is unusable.
         """
         ((_, found),) = self._calls.each(lambda _: self._names(), [_Whole()])
         return found
 
-    def _names(self) -> dict[str, Listed] | Problem:
-        try:
-            listed = [Listed(each) for each in self._all()]
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-                return {}
-            if broken(self._session, error):
-                raise
-            return Problem(item=WHAT, message=str(error))
-        return {each.key: each for each in listed}
+    def _names(self) -> dict[str, Listed]:
+        return {each.key: each for each in map(Listed, self._all())}
 
     def _all(self) -> list[libvirt.virNodeDevice]:
         virt = self._session.virt

@@ -104,16 +104,19 @@ def test_outages_of_libvirtd(site_with, libvirtd, some: int):
     site.confirm(stream)
 
 
-def test_missing_file_of_a_simulated_host(site_with, some: int):
+@pytest.mark.parametrize("content", [None, b"<node>\xe9</node>"], ids=["missing", "not in UTF-8"])
+def test_spoiled_file_of_a_simulated_host(site_with, some: int, content: bytes | None):
     site = site_with()
     file = site.home.daemon.host_file
     with site.stream("file") as stream:
         stream.wait_answers(some)
-        gone = file.rename(file.with_name("away.xml"))
+        good = file.rename(file.with_name("away.xml"))
+        if content is not None:
+            file.write_bytes(content)
         # Not at once: while a file is edited it is missing for a moment, too.
         wait_until(lambda: not site.ready())
         assert_refused(site)
-        gone.rename(file)
+        good.replace(file)
         stream.wait_answers(some)
     site.wait_well()
     site.confirm(stream)

@@ -142,13 +142,13 @@ def test_mediated_devices_and_their_available_instances(connect, file):
 
 def test_an_invalid_device_is_a_problem_and_the_others_are_reported(connect, file):
     with edit(file) as world:
-        world.add_device(gpu("0000:09:00.0").replace("<domain>0<", "<domain>65536<"))
+        world.add_device(gpu("0000:09:00.0").replace("<slot>0<", "<slot>32<"))
 
     seen = connect(host_uri(file)).observe()
 
     assert len(seen.devices) == 8
     assert [(problem.item, problem.message) for problem in seen.problems] == [
-        ("device pci_0000_09_00_0", "domain: 10000 is more than FFFF")
+        ("device pci_0000_09_00_0", "slot: 20 is more than 1F")
     ]
 
 

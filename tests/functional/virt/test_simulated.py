@@ -91,6 +91,21 @@ def test_a_host_without_a_capabilities_document(connect, file):
     assert (topology.cpus, topology.cells) == (frozenset(range(16)), ())
 
 
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", bytes(range(256)), b"<node>\xe9</node>"])
+def test_a_host_file_of_any_bytes_is_a_host_that_does_not_answer(connect, file, content):
+    hypervisor = connect(host_uri(file))
+    hypervisor.observe()
+    good = file.read_bytes()
+
+    file.write_bytes(content)
+    for call in (hypervisor.observe, hypervisor.identity):
+        with pytest.raises(HypervisorUnavailable):
+            call()
+
+    file.write_bytes(good)
+    assert hypervisor.observe().complete
+
+
 def test_the_default_test_host(connect):
     seen = connect("test:///default").observe()
     assert seen.topology.cpus == frozenset(range(16))

@@ -117,6 +117,27 @@ def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, aud
     assert world.tracker.instance_claim(request(), call())
 
 
+def test_unexpected_error_closes_the_admission_until_an_audit_is_good(world, audits):
+    def fail(step):
+        raise SystemError("virDomainGetXMLDesc returned a result with an exception set")
+
+    audits.turn()
+    world.hypervisor.between = fail
+    with pytest.raises(SystemError):
+        audits.turn()
+
+    assert isinstance(world.admission.why_closed, HypervisorUnavailable)
+    assert world.admission.hypervisor_up is False
+    assert world.notes.parts["hypervisor"].startswith("fail: the last audit failed: SystemError")
+    assert world.events.seen == ["ready", "lost"]
+
+    world.hypervisor.between = lambda _: None
+    audits.turn()
+
+    assert world.admission.why_closed is None
+    assert world.events.seen == ["ready", "lost", "ready"]
+
+
 def test_another_machine_after_a_loss_is_fatal_and_is_not_served(world, audits):
     audits.turn()
     world.hypervisor.lost = True

@@ -6,6 +6,7 @@ import pytest
 from lxml import etree
 
 from rtagent.model.cpuset import format_cpu_spec
+from rtagent.model.topology import Cell
 from rtagent.virt.libvirt.cells import parse_cells
 from rtagent.virt.libvirt.document import BadDocument
 
@@ -155,26 +156,63 @@ CPU = "<cpu id='{}' socket_id='0' core_id='0' siblings='{}'/>"
             "cell 3: <memory>: 'ell' is not a unit",
         ),
         ("<cell id='3'><cpus><cpu id='a'/></cpus></cell>", "cell 3: <cpu id> is 'a'"),
-        (
-            f"<cell id='3'><cpus>{CPU.format(0, 'x')}</cpus></cell>",
-            "cell 3: <cpu siblings>: 'x'",
-        ),
-        (
-            f"<cell id='3'><cpus>{CPU.format(0, '0-1')}{CPU.format(1, '1')}</cpus></cell>",
-            "cell 3: CPU 1 is a sibling on more than one core",
-        ),
-        ("<cell id='0'/><cell id='0'/>", "cell 0 is listed twice"),
-        (
-            f"<cell id='0'><cpus>{CPU.format(7, 7)}</cpus></cell>"
-            f"<cell id='1'><cpus>{CPU.format(7, 7)}</cpus></cell>",
-            "cell 1: CPUs [7] are listed twice",
-        ),
     ],
 )
 def test_an_invalid_element_is_named(cell, message):
     with pytest.raises(BadDocument) as refused:
         parse_cells(document(cell))
     assert message in str(refused.value)
+
+
+def pairs(**odd):
+    """Return the CPUs of two cores, 0 with 2 and 1 with 3. :param odd: other lists, by `cpuN`."""
+    lists = {"cpu0": "0,2", "cpu1": "1,3", "cpu2": "0,2", "cpu3": "1,3", **odd}
+    return "".join(CPU.format(name[3:], siblings) for name, siblings in lists.items())
+
+
+def read(text):
+    reports = []
+    return parse_cells(document(text), report=reports.append), reports
+
+
+@pytest.mark.parametrize(
+    ("odd", "siblings", "report"),
+    [
+        ({"cpu0": "x"}, ["0,2", "1,3"], "cell 3: <cpu siblings>: 'x'"),
+        ({"cpu0": "0-3"}, ["0,2", "1,3"], "<cpu siblings> of CPUs 0 contradict"),
+        ({"cpu0": "0", "cpu1": "1,3,7"}, ["0", "1,3", "2"], "<cpu siblings> of CPUs 2 contradict"),
+        ({"cpu0": "0-2", "cpu1": "0-1,3"}, ["0", "1", "2", "3"], "of CPUs 0-3 contradict"),
+    ],
+)
+def test_an_odd_list_of_siblings_is_set_aside(odd, siblings, report):
+    (cell,), reports = read(f"<cell id='3'><cpus>{pairs(**odd)}</cpus></cell>")
+    assert cell.cpus == frozenset(range(4))
+    assert [format_cpu_spec(core) for core in cell.siblings] == siblings
+    assert len(reports) == 1
+    assert report in reports[0]
+
+
+def test_cpus_of_several_cells_are_in_the_first_one():
+    """With ``numa=fake=2``, Linux lists the CPUs of a node in each of its parts."""
+    part = f"<memory unit='MiB'>100</memory><cpus>{pairs()}<cpu id='4'/></cpus></cell>"
+    (first, second), reports = read(f"<cell id='0'>{part}<cell id='1'>{part}")
+    assert first.cpus == frozenset(range(4))
+    assert second == Cell(id=1, cpus=frozenset(), memory_mb=100)
+    assert reports == ["cell 1: CPUs 0-4 are listed in another cell, too"]
+
+
+def test_the_rest_of_a_cell_that_shares_a_cpu_stays():
+    one, other = CPU.format(7, "7-8"), CPU.format(8, "7-8")
+    cells, reports = read(
+        f"<cell id='0'><cpus>{one}</cpus></cell><cell id='1'><cpus>{one}{other}</cpus></cell>"
+    )
+    assert [cell.siblings for cell in cells] == [(frozenset({7}),), (frozenset({8}),)]
+    assert len(reports) == 1
+
+
+def test_a_cell_that_is_listed_again_is_set_aside():
+    (cell,), reports = read("<cell id='0'><memory unit='MiB'>1</memory></cell><cell id='0'/>")
+    assert (cell.memory_mb, reports) == (1, ["cell 0 is listed twice"])
 
 
 def document(text):

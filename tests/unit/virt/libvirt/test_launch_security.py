@@ -47,6 +47,29 @@ def test_models_of_a_host(sev, expected):
     assert capacities(sev) == expected
 
 
+SEV = "<sev supported='yes'><maxGuests>9</maxGuests><maxESGuests>450</maxESGuests></sev>"
+
+
+def types(*names, supported="yes"):
+    values = "".join(f"<value>{name}</value>" for name in names)
+    listed = f"<enum name='sectype'>{values}</enum>"
+    return f"<launchSecurity supported='{supported}'>{listed}</launchSecurity>"
+
+
+@pytest.mark.parametrize(
+    ("features", "models"),
+    [
+        (SEV + types("sev", "sev-snp"), [AMD_SEV]),
+        (SEV + types("sev"), [AMD_SEV, AMD_SEV_ES]),
+        (SEV + types("sev-snp", supported="no"), [AMD_SEV, AMD_SEV_ES]),
+        ("<tdx supported='yes'/>" + types("tdx"), []),
+        ("<sev supported='no'/><tdx supported='yes'/>" + types("tdx", "sev-snp"), []),
+    ],
+)
+def test_sev_es_is_not_offered_while_sev_snp_is_switched_on(features, models):
+    assert [capacity.model for capacity in capacities(features)] == models
+
+
 def test_number_of_contexts_must_be_a_number():
     with pytest.raises(BadDocument, match="maxGuests"):
         capacities("<sev supported='yes'><maxGuests>many</maxGuests></sev>")

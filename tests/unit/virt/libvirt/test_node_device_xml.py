@@ -5,7 +5,13 @@ from lxml import etree
 
 from rtagent.model.device import SRIOV_PF, SRIOV_VF, STANDARD, VDPA, Device, Mdev, MdevType
 from rtagent.virt.libvirt.document import BadDocument
-from rtagent.virt.libvirt.node_device_xml import devices, mdevs, parse_node_device, root_ports
+from rtagent.virt.libvirt.node_device_xml import (
+    devices,
+    doubtful_interfaces,
+    mdevs,
+    parse_node_device,
+    root_ports,
+)
 from tests.support.node_device_xml import bridge, gpu, mdev, net, pci, pci_name, vdpa
 
 
@@ -69,6 +75,65 @@ def test_a_device_with_virtual_functions_is_a_physical_function(capability, dev_
     assert the_only(pci("0000:20:00.0", more=capability)).dev_type == dev_type
 
 
+@pytest.mark.parametrize(
+    "functions",
+    ["<capability type='virt_functions'/>", "<capability type='virt_functions' maxCount='4'/>"],
+)
+def test_a_function_with_a_physical_function_is_a_virtual_function(functions):
+    assert the_only(pci("0000:20:02.0", pf="0000:20:00.0", more=functions)).dev_type == SRIOV_VF
+
+
+PF, BURNT, RANDOM = "0000:03:00.0", "b8:3f:d2:00:00:01", "4a:00:00:00:00:11"
+
+
+def switch(*interfaces):
+    """Return a physical function with interfaces, in another order than that of their names."""
+    nets = (net(name, mac, pci_name(PF)) for name, mac in reversed(interfaces))
+    return parsed(pci(PF, more="<capability type='virt_functions' maxCount='8'/>"), *nets)
+
+
+@pytest.mark.parametrize("mac", [BURNT, RANDOM, None])
+@pytest.mark.parametrize(
+    ("own", "representors"),
+    [
+        ("ens1f0", ("ens1f0_0", "ens1f0_1")),
+        ("ens1f0", ("eth0", "eth1")),
+        ("p0", ("pf0hpf", "pf0vf0", "en3f0pf0sf0")),
+        ("enp3s0f0np0", ("enp3s0f0npf0vf0", "enp3s0f0nc1pf0vf1", "enp3s0f0npf0")),
+        ("enp3s0f0np0", ("enp3s0f0r0", "enp3s0f0r1")),
+        ("eth2", ("eth2_0", "pf0vf0")),
+        ("ens1", ("ens1d1",)),
+        ("ibp3s0", ("ibp3s0.8001",)),
+    ],
+)
+def test_a_representor_is_not_the_interface_of_the_physical_function(own, representors, mac):
+    for order in (1, -1):
+        nodes = switch(*[(own, BURNT), *((name, mac) for name in representors)][::order])
+        (device,) = devices(nodes)
+        assert (device.net_name, device.mac) == (own, BURNT)
+        assert list(doubtful_interfaces(nodes)) == []
+
+
+def test_a_random_mac_tells_a_representor_that_was_not_renamed():
+    (device,) = devices(switch(("eth1", RANDOM), ("eth2", BURNT), ("eth3", RANDOM)))
+    assert device.net_name == "eth2"
+
+
+@pytest.mark.parametrize(
+    "interfaces",
+    [
+        (("eth0", BURNT), ("eth1", BURNT)),
+        (("ens1f0", RANDOM), ("eth0", BURNT)),  # the name says one thing, the MAC another
+        (("pf0vf0", RANDOM),),  # the function's own is in another network namespace
+    ],
+)
+def test_the_interface_of_a_function_is_unknown_if_it_cannot_be_told(interfaces):
+    nodes = switch(*interfaces)
+    (device,) = devices(nodes)
+    assert (device.net_name, device.mac) == (None, None)
+    assert dict(doubtful_interfaces(nodes)) == {pci_name(PF): tuple(sorted(dict(interfaces)))}
+
+
 def test_a_vdpa_device_is_a_virtual_function_bound_to_it():
     function = pci("0000:06:00.2", pf="0000:06:00.0")
     device = the_only(function, vdpa("/dev/vhost-vdpa-0", "pci_0000_06_00_2"))
@@ -109,12 +174,16 @@ def test_documents_without_a_meaning_for_guests(document):
     [
         bridge("0000:00:1c.0"),
         pci("0000:00:00.0").replace("<domain>", "<class>0x060000</class><domain>"),
-        # as behind a virtual bus, where the address of a device would be a problem
         bridge("10000:00:02.0"),
     ],
 )
 def test_bridges_are_never_assigned(document):
     assert devices(parsed(document)) == ()
+
+
+@pytest.mark.parametrize("address", ["10000:e1:00.0", "ffffffff:00:00.0"])
+def test_devices_behind_a_volume_management_device_are_no_problem(address):
+    assert devices(parsed(pci(address))) == ()
 
 
 def test_the_root_port_is_the_first_bridge_below_the_host():
@@ -156,7 +225,7 @@ def test_a_root_port_is_unknown_if_a_bridge_below_it_is(bridges):
     [
         ("<device>", "not well-formed"),
         ("<domain/>", "<domain> where <device>"),
-        (pci("10000:00:02.0"), "domain: 10000 is more than FFFF"),
+        (pci("0000:00:20.0"), "slot: 20 is more than 1F"),
         (pci("0000:00:02.0", pf="10000:00:00.0"), "address of the physical function: domain"),
         (pci("0000:00:02.0", vendor="x"), "<vendor id> is '0xx': it must be at most four"),
         (pci("0000:00:02.0").replace("<bus>0</bus>", ""), "no <bus>"),

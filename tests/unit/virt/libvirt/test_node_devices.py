@@ -178,7 +178,7 @@ def test_functions_of_one_card_share_available_instances(nodes):
 
 
 def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
-    odd = gpu(GPU).replace("<domain>0<", "<domain>65536<")
+    odd = gpu(GPU).replace("<slot>0<", "<slot>32<")
     virt = Libvirt(odd, gpu(OTHER_GPU))
     session = Session(virt, ())
     for _ in range(2):
@@ -186,13 +186,38 @@ def test_an_invalid_device_affects_only_itself_and_is_read_once(nodes):
         assert addresses(look) == [OTHER_GPU]
         (problem,) = look.problems
         assert problem.item == f"device {pci_name(GPU)}"
-        assert problem.message == "domain: 10000 is more than FFFF"
+        assert problem.message == "slot: 20 is more than 1F"
     assert set(virt.reads.values()) == {1}
 
     nodes.mark(pci_name(GPU))
     virt.nodes[pci_name(GPU)].document = gpu(GPU)
     look = nodes.look(session)
     assert (addresses(look), look.problems) == ([GPU, OTHER_GPU], ())
+
+
+def test_a_look_that_broke_off_does_not_hide_a_removal(nodes):
+    virt = Libvirt(gpu(GPU), gpu(OTHER_GPU))
+    session = Session(virt, ())
+    nodes.look(session)
+    del virt.nodes[pci_name(OTHER_GPU)]
+    node = virt.nodes[pci_name(GPU)]
+    good, node.document, virt.alive = node.document, unsupported(), False
+    nodes.mark(pci_name(GPU))
+    with pytest.raises(libvirt.libvirtError):
+        nodes.look(session)
+
+    node.document, virt.alive = good, True
+
+    assert addresses(nodes.look(session)) == [GPU]
+
+
+def test_a_function_whose_own_interface_is_unknown_is_a_problem(nodes):
+    nets = (net(name, "aa:bb:cc:00:00:00", pci_name(PF)) for name in ("eth0", "eth1"))
+    look = nodes.look(Session(Libvirt(pci(PF), *nets), ()))
+    (problem,) = look.problems
+    assert problem.item == f"device {pci_name(PF)}"
+    assert "eth0, eth1" in problem.message
+    assert (addresses(look), nodes.interfaces) == ([PF], {})
 
 
 def test_a_device_removed_during_the_observation_is_no_problem(nodes):
@@ -230,20 +255,22 @@ def test_a_hanging_device_affects_only_itself(impatient, release):
     assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
 
 
-def test_a_failed_listing_reports_no_devices(nodes):
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_failed_listing_is_raised_and_the_next_session_reads_everything(nodes, alive):
     virt = Libvirt(gpu(GPU), mdev(uid(1), TYPE, pci_name(GPU)))
+    known = nodes.look(Session(virt, ()))
     session = Session(virt, ())
-    known = nodes.look(session)
-    virt.refusal = unsupported()
-    nodes.mark(pci_name(GPU))
-
-    look = nodes.look(session)
-
+    virt.refusal, virt.alive = unsupported(), alive
+    with pytest.raises(libvirt.libvirtError):
+        nodes.look(session)
+    look = nodes.unlisted("gone")
     assert (look.devices, look.mdevs) == (None, known.mdevs)
     assert [problem.item for problem in look.problems] == ["node devices"]
-    virt.refusal = None
+
+    virt.refusal, virt.alive = None, True
+
     assert nodes.look(session).devices == known.devices
-    assert virt.reads[pci_name(GPU)] == 2  # the mark has not been lost
+    assert virt.reads[pci_name(GPU)] == 2
 
 
 def test_a_hanging_listing_is_not_repeated(impatient, release):
@@ -255,13 +282,6 @@ def test_a_hanging_listing_is_not_repeated(impatient, release):
         assert look.devices is None
         assert [p.message for p in look.problems] == ["libvirt has not answered yet"]
     assert virt.listings == 1
-
-
-def test_a_broken_connection_is_raised(nodes):
-    virt = Libvirt(gpu(GPU))
-    virt.refusal, virt.alive = unsupported(), False
-    with pytest.raises(libvirt.libvirtError):
-        nodes.look(Session(virt, ()))
 
 
 class Announcer:
