@@ -1,0 +1,64 @@
+"""Domain documents, as rtagent reads them and as libvirt documents them."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+from rtagent.model.domain_usage import HostResource
+from rtagent.virt.libvirt.domain import parse_domain
+from tests.documents.differences import READ
+from tests.documents.oracle import domain as oracle
+from tests.documents.oracle.values import UNKNOWN
+from tests.documents.source import folders, require_equal
+
+FOLDERS = folders("domain", "domstatus")
+#: The kind of resource of each fact.
+KINDS = {
+    "pcpus": HostResource.CPUS,
+    "memory by cell": HostResource.CELLS,
+    "pages": HostResource.PAGES,
+    "mem_encryption": HostResource.ENCRYPTION,
+}
+
+
+def read(document):
+    """Return what rtagent reads, by the oracle's names."""
+    written = (
+        text for each in document.iter() for text in (*each.attrib.values(), each.text or "")
+    )
+    # The host has each device that the document names, by the name that the document has for it.
+    names = {name.strip(): name.strip() for name in written}
+    facts = parse_domain(ElementTree.tostring(document, encoding="unicode"))
+    occupancy = facts.confinement.occupancy(oracle.ONLINE, names, names)
+    devices = {*occupancy.devices, *occupancy.mdevs, *occupancy.namespaces}
+    found = {
+        "vcpus": UNKNOWN if facts.vcpus is None else facts.vcpus,
+        "memory_mb": UNKNOWN if facts.memory_mb is None else facts.memory_mb,
+        "pcpus": set(occupancy.pcpus),
+        "memory by cell": dict(occupancy.memory_mb),
+        "pages": {cell: dict(pool) for cell, pool in occupancy.pages.items()},
+        "devices": devices,
+        "mem_encryption": occupancy.mem_encryption,
+    }
+    if HostResource.DEVICES in occupancy.unknown:
+        devices.add(UNKNOWN)
+    unknown = {name for name, kind in KINDS.items() if kind in occupancy.unknown}
+    return {name: UNKNOWN if name in unknown else value for name, value in found.items()}
+
+
+def difference(document):
+    answer, right = read(document), oracle.facts(document)
+    assert answer.keys() == right.keys()
+    return "; ".join(
+        f"{name}: {answer[name]}, right is {right[name]}"
+        for name in right
+        if answer[name] != right[name]
+    )
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_domain_is_read_as_libvirt_documents_it(folder, record_property):
+    documents = FOLDERS[folder]
+    record_property("<domain>", len(documents))
+    differing = {file: difference(document) for file, document in documents.items()}
+    require_equal(folder, differing, READ)
