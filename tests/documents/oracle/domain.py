@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -25,10 +26,10 @@ DEFAULT_PAGE = 2048
 
 
 class Memory(NamedTuple):
-    """Memory of one kind. :ivar hosts: the cells from which it may be; None: any.
-    :ivar page: KiB of its pages, if they are huge."""
+    """Memory of one kind. :ivar size: returns bytes. :ivar hosts: the cells on which it may be;
+    None: any. :ivar page: KiB of its pages, if they are huge."""
 
-    bytes: int
+    size: Callable[[], int]
     hosts: frozenset[int] | None
     page: int | None
 
@@ -127,21 +128,25 @@ def _found(element: Element, path: str) -> Element:
 
 
 def _memory(domain: Element) -> Iterator[Memory]:
-    cells = {
-        decimal(cell.get("id", str(place))): size(cell, "memory")
+    sizes: dict[int, Callable[[], int]] = {
+        decimal(cell.get("id", str(place))): partial(size, cell, "memory")
         for place, cell in enumerate(domain.iterfind("cpu/numa/cell"))
     }
-    for cell, amount in (cells or {0: _total(domain) - sum(_sizes(domain))}).items():
+    for cell, amount in (sizes or {0: partial(_without_devices, domain)}).items():
         yield Memory(amount, _hosts(domain, cell), _page(domain, cell))
     for device in domain.iterfind("devices/memory"):
         if device.get("model") in ("dimm", "virtio-mem"):
             cell = decimal(device.findtext("target/node") or "0")
             mask, page = device.findtext("source/nodemask"), device.find("source/pagesize")
             yield Memory(
-                size(_found(device, "target/size")),
+                partial(size, _found(device, "target/size")),
                 frozenset(members(mask)) if mask else _hosts(domain, cell),
                 _page(domain, cell) if page is None else size(page) // KIB,
             )
+
+
+def _without_devices(domain: Element) -> int:
+    return _total(domain) - sum(_sizes(domain))
 
 
 def _hosts(domain: Element, cell: int) -> frozenset[int] | None:
@@ -176,7 +181,7 @@ def _by_cell(domain: Element) -> dict[int, int]:
     found = Counter[int]()
     for piece in _memory(domain):
         for cell in piece.hosts or ():
-            found[cell] += piece.bytes
+            found[cell] += piece.size()
     return {cell: up(amount, MIB) for cell, amount in found.items()}
 
 
@@ -187,7 +192,7 @@ def _pages(domain: Element) -> dict[int, dict[int, int]]:
         if piece.page is not None:
             for cell in CELLS if piece.hosts is None else piece.hosts:
                 pool = found.setdefault(cell, Counter())
-                pool[piece.page] += up(piece.bytes, piece.page * KIB)
+                pool[piece.page] += up(piece.size(), piece.page * KIB)
     return {cell: dict(pool) for cell, pool in found.items()}
 
 
