@@ -1,54 +1,74 @@
 """The documents: libvirt's test suite, which ``tools/test`` fetches."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import pytest
 
+from tests.documents import differences
+
 SOURCE = Path(__file__).parents[2] / ".documents" / "libvirt"
-#: Tags of files that have a document inside: libvirt's own record of a running domain.
+#: Tags of files with a document inside: libvirt's own record of a running domain.
 _INSIDE: Mapping[str, str] = {"domstatus": "domain"}
+#: The tags of files with a domain document.
+DOMAINS = ("domain", *_INSIDE)
 
 
-def folders(*tags: str) -> dict[str, dict[str, Element]]:
-    """Return the documents of the files with such a root, by folder and by file. A link to another
-    file is no document of its own.
+def folders(*tags: str) -> dict[str, list[Path]]:
+    """Return the files whose root has such a tag, by folder.
 
     :raises FileNotFoundError: they were not fetched.
     """
-    if not SOURCE.is_dir():
-        raise FileNotFoundError(f"{SOURCE} is missing: tools/test --install-only fetches it")
-    found: dict[str, dict[str, Element]] = {}
-    for path in sorted(SOURCE.glob("*/*.xml")):
-        root = None if path.is_symlink() else _root(path)
-        if root is not None and root.tag in tags:
-            document = root if root.tag not in _INSIDE else root.find(_INSIDE[root.tag])
-            assert document is not None
-            found.setdefault(path.parent.name, {})[path.name] = document
+    found: dict[str, list[Path]] = {}
+    for path, tag in _tags().items():
+        if tag in tags:
+            found.setdefault(path.parent.name, []).append(path)
     return found
 
 
-def _root(path: Path) -> Element | None:
+def document(path: Path) -> Element:
+    """Return the root element of the document in a file."""
+    root = ElementTree.parse(path).getroot()
+    inside = root.find(_INSIDE.get(root.tag, "."))
+    assert inside is not None, path
+    return inside
+
+
+@functools.cache
+def _tags() -> dict[Path, str]:
+    """Return the tag of each file's root. A link to another file is no document of its own."""
+    if not SOURCE.is_dir():
+        raise FileNotFoundError(f"{SOURCE} is missing: tools/test --install-only fetches it")
+    files = (path for path in sorted(SOURCE.glob("*/*.xml")) if not path.is_symlink())
+    tags = {path: _tag(path) for path in files}
+    return {path: tag for path, tag in tags.items() if tag is not None}
+
+
+def _tag(path: Path) -> str | None:
     try:
-        return ElementTree.parse(path).getroot()
+        return ElementTree.parse(path).getroot().tag
     except ElementTree.ParseError:  # the output of a command, or broken on purpose
         return None
 
 
-def require_equal(folder: str, differing: Mapping[str, str], named: Mapping[str, str]) -> None:
-    """Fail for the files of a folder that differ and are not named, and for those that are named
-    and do not differ.
+def require_equal(
+    paths: Iterable[Path], difference: Callable[[Element], str], named: Mapping[str, str]
+) -> None:
+    """Fail for the files that differ and are not named, and for those that are named and do not
+    differ.
 
-    :param differing: what differs, by file; "": nothing. :param named: reasons, by ``folder/file``.
+    :param difference: returns what differs; "": nothing. :param named: reasons, by
+        ``folder/file``.
     """
-    found = {f"{folder}/{file}": text for file, text in differing.items() if text}
-    texts = [f"{path}: {text}" for path, text in found.items() if path not in named]
-    texts += [
-        f"{path} does not differ: remove it from tests/documents/differences.py"
-        for path in named
-        if path.startswith(f"{folder}/") and path not in found
-    ]
+    texts = []
+    for path in paths:
+        name, text = f"{path.parent.name}/{path.name}", difference(document(path))
+        if text and name not in named:
+            texts.append(f"{name}: {text}")
+        if not text and name in named:
+            texts.append(f"{name} does not differ: remove it from {differences.__file__}")
     if texts:
         pytest.fail("\n".join(texts), pytrace=False)

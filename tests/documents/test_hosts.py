@@ -83,9 +83,7 @@ READERS = {
     "capabilities": (capabilities, host.capabilities),
     "domainCapabilities": (encryption, host.encryption),
 }
-FOLDERS = {
-    (kind, folder): documents for kind in READERS for folder, documents in folders(kind).items()
-}
+FOLDERS = {(kind, folder): paths for kind in READERS for folder, paths in folders(kind).items()}
 
 
 def answer(read, document, error):
@@ -97,11 +95,12 @@ def answer(read, document, error):
 
 @pytest.mark.parametrize(("kind", "folder"), FOLDERS)
 def test_a_host_is_read_as_libvirt_documents_it(kind, folder, record_property):
-    documents, (read, right) = FOLDERS[kind, folder], READERS[kind]
-    record_property(f"<{kind}>", len(documents))
-    differing = {}
-    for file, document in documents.items():
+    paths, (read, right) = FOLDERS[kind, folder], READERS[kind]
+
+    def difference(document):
         text = ElementTree.tostring(document, encoding="unicode")
         ours, theirs = answer(read, text, BadDocument), answer(right, document, Impossible)
-        differing[file] = "" if ours == theirs else f"{ours}, right is {theirs}"
-    require_equal(folder, differing, OF_HOSTS)
+        return "" if ours == theirs else f"{ours}, right is {theirs}"
+
+    record_property(f"<{kind}>", len(paths))
+    require_equal(paths, difference, OF_HOSTS)
