@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -54,18 +55,29 @@ def _tag(path: Path) -> str | None:
         return None
 
 
+def difference(ours: Any, right: Any) -> str:
+    """Return what differs between two answers, by field if they have fields; "": nothing."""
+    if not (isinstance(ours, dict) and isinstance(right, dict)):
+        return "" if ours == right else f"{ours}, right is {right}"
+    fields = {
+        name: difference(ours.get(name, "missing"), right.get(name, "missing"))
+        for name in ours.keys() | right
+    }
+    return "; ".join(f"{name}: {text}" for name, text in sorted(fields.items()) if text)
+
+
 def require_equal(
-    paths: Iterable[Path], difference: Callable[[Element], str], named: Mapping[str, str]
+    paths: Iterable[Path], judge: Callable[[Element], str], named: Mapping[str, str]
 ) -> None:
     """Fail for the files that differ and are not named, and for those that are named and do not
     differ.
 
-    :param difference: returns what differs; "": nothing. :param named: reasons, by
+    :param judge: returns what differs in a document; "": nothing. :param named: reasons, by
         ``folder/file``.
     """
     texts = []
     for path in paths:
-        name, text = f"{path.parent.name}/{path.name}", difference(document(path))
+        name, text = f"{path.parent.name}/{path.name}", judge(document(path))
         if text and name not in named:
             texts.append(f"{name}: {text}")
         if not text and name in named:

@@ -89,8 +89,8 @@ def problems(connection, document, claim, own):
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("kind", CLAIMS)
 def test_a_claim_makes_a_guest_of_any_domain(kind, folder, connection):
-    def difference(document):
+    def judge(document):
         text = ElementTree.tostring(document, encoding="unicode")
         return "; ".join(filter(None, problems(connection, text, CLAIMS[kind], OWN[kind])))
 
-    require_equal(FOLDERS[folder], difference, APPLIED)
+    require_equal(FOLDERS[folder], judge, APPLIED)

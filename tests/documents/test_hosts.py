@@ -19,7 +19,7 @@ from rtagent.virt.libvirt.node_device_xml import (
 from tests.documents.differences import OF_HOSTS
 from tests.documents.oracle import host, node_device
 from tests.documents.oracle.values import Impossible
-from tests.documents.source import folders, require_equal
+from tests.documents.source import difference, folders, require_equal
 
 REFUSED = "refused"
 
@@ -97,10 +97,9 @@ def answer(read, document, error):
 def test_a_host_is_read_as_libvirt_documents_it(kind, folder, record_property):
     paths, (read, right) = FOLDERS[kind, folder], READERS[kind]
 
-    def difference(document):
+    def judge(document):
         text = ElementTree.tostring(document, encoding="unicode")
-        ours, theirs = answer(read, text, BadDocument), answer(right, document, Impossible)
-        return "" if ours == theirs else f"{ours}, right is {theirs}"
+        return difference(answer(read, text, BadDocument), answer(right, document, Impossible))
 
     record_property(f"<{kind}>", len(paths))
-    require_equal(paths, difference, OF_HOSTS)
+    require_equal(paths, judge, OF_HOSTS)

@@ -5,8 +5,8 @@ from xml.etree.ElementTree import Element
 
 from tests.documents.oracle.values import UNKNOWN, Impossible, address
 
-#: Models of memory that are files, which are no memory of the host.
-FILES = ("nvdimm", "virtio-pmem")
+#: Models of memory that are files or namespaces of the host, and not its memory.
+PERSISTENT = ("nvdimm", "virtio-pmem")
 
 
 def devices(domain: Element) -> set[str]:
@@ -45,7 +45,7 @@ def _interfaces(domain: Element) -> Iterator[str]:
 
 def _disks(domain: Element) -> Iterator[str]:
     """["Hard drives, floppy disks, CDROMs"]"""
-    for disk in domain.iterfind("devices/disk"):
+    for disk in (*domain.iterfind("devices/disk"), *domain.iterfind("os/nvram")):
         for image in disk.iter():  # also a backing store, or the target of a copy
             if image.get("type") == "nvme":
                 yield _address(image)
@@ -57,7 +57,7 @@ def _namespaces(domain: Element) -> Iterator[str]:
     """["Memory devices"]"""
     for memory in domain.iterfind("devices/memory"):
         path = (memory.findtext("source/path") or "").strip()
-        if memory.get("model") in FILES and path.startswith("/dev/dax"):
+        if memory.get("model") in PERSISTENT and path.startswith("/dev/dax"):
             yield path
 
 

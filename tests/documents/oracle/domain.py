@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
-from tests.documents.oracle.devices import FILES, devices
+from tests.documents.oracle.devices import PERSISTENT, devices
 from tests.documents.oracle.values import (
     KIB,
     MIB,
@@ -19,19 +19,38 @@ from tests.documents.oracle.values import (
     up,
 )
 
-#: The host that runs the domains: its CPUs and cells, and KiB of its huge pages by default.
+#: The host that runs the domains: its CPUs, its cells, KiB of its pages, ordinary ones first, and
+#: KiB of its large pages by default. It has as many of each as a domain may use.
 ONLINE = frozenset(range(2**15))
 CELLS = frozenset(range(8))
+PAGES = (4, 2048, 5120, 1048576)
 DEFAULT_PAGE = 2048
+#: Models of memory devices that have none of the host's memory. The enclave page cache is reserved
+#: by the firmware.
+ELSEWHERE = (*PERSISTENT, "sgx-epc")
 
 
 class Memory(NamedTuple):
-    """Memory of one kind. :ivar size: returns bytes. :ivar hosts: the cells on which it may be;
-    None: any. :ivar page: KiB of its pages, if they are huge."""
+    """Memory of one kind. :ivar size: returns bytes. :ivar hosts: the cells that are named.
+    :ivar confined: it is on no others. :ivar page: KiB of its pages, if they are large."""
 
     size: Callable[[], int]
-    hosts: frozenset[int] | None
+    hosts: frozenset[int]
+    confined: bool
     page: int | None
+
+    @property
+    def cells(self) -> frozenset[int]:
+        """The cells on which it counts: large pages count on each one on which they may be, and
+        ordinary memory where a single one is named."""
+        if self.page is not None:
+            return self.hosts if self.confined else CELLS
+        return self.hosts if len(self.hosts) == 1 else frozenset()
+
+    @property
+    def unit(self) -> int:
+        """The bytes of which it is a multiple."""
+        return 1 if self.page is None else self.page * KIB
 
 
 def facts(domain: Element) -> dict[str, Any]:
@@ -95,8 +114,8 @@ def _iothreads(domain: Element) -> set[str]:
 
 
 def memory_mb(domain: Element) -> int:
-    """Return MB of the guest's memory, without files."""
-    return up(_total(domain) - sum(_sizes(domain, *FILES)), MIB)
+    """Return MB of the guest's memory, without what is not memory of the host."""
+    return up(_total(domain) - sum(_sizes(domain, *ELSEWHERE)), MIB)
 
 
 def devices_mb(domain: Element) -> int:
@@ -133,15 +152,18 @@ def _memory(domain: Element) -> Iterator[Memory]:
         for place, cell in enumerate(domain.iterfind("cpu/numa/cell"))
     }
     for cell, amount in (sizes or {0: partial(_without_devices, domain)}).items():
-        yield Memory(amount, _hosts(domain, cell), _page(domain, cell))
+        yield Memory(amount, *_hosts(domain, cell), _page(domain, cell))
     for device in domain.iterfind("devices/memory"):
-        if device.get("model") in ("dimm", "virtio-mem"):
-            cell = decimal(device.findtext("target/node") or "0")
+        if device.get("model") not in ELSEWHERE:
+            node = device.findtext("target/node")
+            cell = None if node is None else decimal(node)
+            hosts, confined = _hosts(domain, cell)
             mask, page = device.findtext("source/nodemask"), device.find("source/pagesize")
             yield Memory(
                 partial(size, _found(device, "target/size")),
-                frozenset(members(mask)) if mask else _hosts(domain, cell),
-                _page(domain, cell) if page is None else size(page) // KIB,
+                hosts if mask is None else frozenset(members(mask)),
+                confined or (mask is not None and not hosts),
+                _page(domain, cell) if page is None else _large(size(page) // KIB),
             )
 
 
@@ -149,22 +171,25 @@ def _without_devices(domain: Element) -> int:
     return _total(domain) - sum(_sizes(domain))
 
 
-def _hosts(domain: Element, cell: int) -> frozenset[int] | None:
-    """Return the host cells that a guest cell's memory may be on."""
+def _hosts(domain: Element, cell: int | None) -> tuple[frozenset[int], bool]:
+    """Return the host cells that are named for a guest cell, and whether its memory is on no
+    others. :param cell: None: one without settings of its own."""
     tuned = domain.find(f"numatune/memnode[@cellid='{cell}']")
     if tuned is None:
         tuned = domain.find("numatune/memory")
     if tuned is None or tuned.get("nodeset") is None or tuned.get("placement") == "auto":
-        return None
-    return frozenset(members(tuned.get("nodeset")))
+        return frozenset(), False
+    # Other modes prefer these cells, or spread the memory.
+    confined = tuned.get("mode", "strict") in ("strict", "restrictive")
+    return frozenset(members(tuned.get("nodeset"))), confined
 
 
-def _page(domain: Element, cell: int) -> int | None:
-    """Return KiB of a guest cell's pages; None: those that any memory has."""
+def _page(domain: Element, cell: int | None) -> int | None:
+    """Return KiB of a guest cell's pages; None: ordinary ones."""
     backing = domain.find("memoryBacking/hugepages")
     if backing is None:
         return None
-    others = None if backing.find("page") is not None else DEFAULT_PAGE
+    others: int | None = None if backing.find("page") is not None else DEFAULT_PAGE
     for page in backing.iterfind("page"):
         kib = size(page, "size") // KIB
         if not kib:
@@ -172,16 +197,20 @@ def _page(domain: Element, cell: int) -> int | None:
         if page.get("nodeset") is None:
             others = kib
         elif cell in members(page.get("nodeset")):
-            return kib
-    return others
+            return _large(kib)
+    return _large(others)
+
+
+def _large(kib: int | None) -> int | None:
+    return None if kib == PAGES[0] else kib
 
 
 def _by_cell(domain: Element) -> dict[int, int]:
-    """Return MB by host cell. Memory that may be on several cells may be on each of them."""
+    """Return MB by host cell."""
     found = Counter[int]()
     for piece in _memory(domain):
-        for cell in piece.hosts or ():
-            found[cell] += piece.size()
+        for cell in piece.cells:
+            found[cell] += up(piece.size(), piece.unit) * piece.unit
     return {cell: up(amount, MIB) for cell, amount in found.items()}
 
 
@@ -190,9 +219,8 @@ def _pages(domain: Element) -> dict[int, dict[int, int]]:
     found: dict[int, Counter[int]] = {}
     for piece in _memory(domain):
         if piece.page is not None:
-            for cell in CELLS if piece.hosts is None else piece.hosts:
-                pool = found.setdefault(cell, Counter())
-                pool[piece.page] += up(piece.size(), piece.page * KIB)
+            for cell in piece.cells:
+                found.setdefault(cell, Counter())[piece.page] += up(piece.size(), piece.unit)
     return {cell: dict(pool) for cell, pool in found.items()}
 
 

@@ -2,6 +2,7 @@
 host's."""
 
 from collections.abc import Iterator
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from tests.documents.oracle.devices import devices
@@ -9,7 +10,7 @@ from tests.documents.oracle.domain import DEFAULT_PAGE
 from tests.documents.oracle.values import KIB, decimal, members, size
 
 
-def host_numbers(domain: Element) -> dict[str, set[object]]:
+def host_numbers(domain: Element) -> dict[str, set[Any]]:
     """Return the CPUs, the cells, the huge pages (KiB), the caches and the devices."""
     return {
         "cpus": set(_cpus(domain)),
