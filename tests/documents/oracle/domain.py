@@ -151,8 +151,8 @@ def _memory(domain: Element) -> Iterator[Memory]:
         decimal(cell.get("id", str(place))): partial(size, cell, "memory")
         for place, cell in enumerate(domain.iterfind("cpu/numa/cell"))
     }
-    for number, amount in (sizes or {0: partial(_without_devices, domain)}).items():
-        yield Memory(amount, *_hosts(domain, number), _page(domain, number))
+    for guest_cell, amount in (sizes or {0: partial(_without_devices, domain)}).items():
+        yield Memory(amount, *_hosts(domain, guest_cell), _page(domain, guest_cell))
     for device in domain.iterfind("devices/memory"):
         if device.get("model") not in ELSEWHERE:
             node = device.findtext("target/node")
