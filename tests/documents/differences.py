@@ -16,7 +16,8 @@ APPLIED: Mapping[str, str] = {
     ),
 }
 #: The same, if the claim has no cells.
-WITHOUT_CELLS: Mapping[str, str] = APPLIED | {
+WITHOUT_CELLS: Mapping[str, str] = {
+    **APPLIED,
     "qemuxml2argvdata/memfd-memory-numa.xml": (
         "it keeps its cells of 8 vCPUs, because it has a memory device, and the claim has 4 vCPUs"
     ),
