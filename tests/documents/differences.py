@@ -2,12 +2,8 @@
 
 from collections.abc import Mapping
 
-#: Domains that are read differently.
-READ: Mapping[str, str] = {
-    "qemuxml2argvdata/cpu-numa-no-memory-element.xml": (
-        "unknown memory: libvirt writes <memory> into each domain, a caller need not"
-    ),
-}
+#: Documents that are read differently.
+READ: Mapping[str, str] = {}
 
 #: Domains in which what `rtagent.virt.libvirt.guest.apply` writes is not what the test requires.
 APPLIED: Mapping[str, str] = {
@@ -22,6 +18,3 @@ WITHOUT_CELLS: Mapping[str, str] = {
         "it keeps its cells of 8 vCPUs, because it has a memory device, and the claim has 4 vCPUs"
     ),
 }
-
-#: Node devices and hosts that are read differently.
-OF_HOSTS: Mapping[str, str] = {}

@@ -29,7 +29,8 @@ def host(names):
     return HostFacts(
         online=oracle.ONLINE,
         cells=tuple(
-            Cell(id=number, cpus=frozenset(), memory_mb=0, pages=pages) for number in oracle.CELLS
+            Cell(id=number, cpus=frozenset(), memory_mb=2**40, pages=pages)
+            for number in oracle.CELLS
         ),
         hugepage_kib=oracle.DEFAULT_PAGE,
         vdpas=names,

@@ -16,7 +16,7 @@ from rtagent.virt.libvirt.node_device_xml import (
     VdpaNode,
     parse_node_device,
 )
-from tests.documents.differences import OF_HOSTS
+from tests.documents.differences import READ
 from tests.documents.oracle import host, node_device
 from tests.documents.oracle.values import Impossible
 from tests.documents.source import difference, folders, require_equal
@@ -102,4 +102,4 @@ def test_a_host_is_read_as_libvirt_documents_it(kind, folder, record_property):
         return difference(answer(read, text, BadDocument), answer(right, document, Impossible))
 
     record_property(f"<{kind}>", len(paths))
-    require_equal(paths, judge, OF_HOSTS)
+    require_equal(paths, judge, READ)

@@ -42,10 +42,10 @@ class Memory(NamedTuple):
     @property
     def cells(self) -> frozenset[int]:
         """The cells on which it counts: large pages count on each one on which they may be, and
-        ordinary memory where a single one is named."""
+        ordinary memory on those that are named, unless these are all."""
         if self.page is not None:
             return self.hosts if self.confined else CELLS
-        return self.hosts if len(self.hosts) == 1 else frozenset()
+        return frozenset() if self.hosts >= CELLS else self.hosts
 
     @property
     def unit(self) -> int:
