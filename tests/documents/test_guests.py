@@ -77,8 +77,8 @@ def problems(connection, document, claim, own):
         return
     if apply(applied, claim) != applied:
         yield "applied again, it changes"
-    if left(applied, own):
-        yield f"it still names {left(applied, own)}"
+    if names := left(applied, own):
+        yield f"it still names {names}"
     if not schema_error(document):
         yield schema_error(applied)
     memory_mb = claim.flavor.memory_mb + devices_mb(ElementTree.fromstring(applied))
