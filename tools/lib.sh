@@ -121,8 +121,8 @@ install_documents() {
     rm -rf "$cache/apt"
     mkdir -p "$cache"/apt/{sources,lists/partial,archives/partial}
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources}; do
-        [ ! -e "$file" ] || sed -e 's/^Types:.*/Types: deb-src/' -e 's/^deb /deb-src /' "$file" \
-            >"$cache/apt/sources/${file##*/}"
+        [ ! -e "$file" ] || sed -e 's/^Types:.*/Types: deb-src/' -e 's/^deb[[:space:]]/deb-src /' \
+            "$file" >"$cache/apt/sources/${file##*/}"
     done
     (
         cd "$cache/apt" && get_source update && get_source source --download-only libvirt &&
