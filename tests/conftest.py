@@ -1,6 +1,7 @@
 """Options and profiles that every layer of the tests shares."""
 
 import logging
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FUNCTIONAL in item.nodeid and CHAOS not in item.nodeid:
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many documents of others were read (tests/documents), by the tag of their root."""
+    read = Counter[str]()
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name.startswith("<"):
+                read[name] += value
+    if read:
+        kinds = ", ".join(f"{number} {name}" for name, number in sorted(read.items()))
+        terminalreporter.write_line(f"Documents of others that were read as they should: {kinds}")
 
 
 @pytest.fixture(scope="session")

@@ -112,6 +112,32 @@ install_nova_samples() {
     rm -r "$archive"
 }
 
+# Documents that others wrote, for tests/documents: the test suite in Debian's source package of
+# libvirt. The machine's own sources of apt may be without those of source packages, and stay so.
+install_documents() {
+    local cache="$root/.documents" file
+    [ -e "$cache/libvirt" ] && return
+    say "Fetching libvirt's test suite into $cache"
+    rm -rf "$cache/apt"
+    mkdir -p "$cache"/apt/{sources,lists/partial,archives/partial}
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources}; do
+        [ ! -e "$file" ] || sed -e 's/^Types:.*/Types: deb-src/' -e 's/^deb[[:space:]]/deb-src /' \
+            "$file" >"$cache/apt/sources/${file##*/}"
+    done
+    (
+        cd "$cache/apt" && get_source update && get_source source --download-only libvirt &&
+            mkdir tests &&
+            tar xf libvirt_*.orig.tar.xz -C tests --strip-components 2 --wildcards '*/tests/*.xml'
+    ) </dev/null >"$cache/log" 2>&1 || { tail -n 20 "$cache/log" >&2; die "apt-get source failed"; }
+    mv "$cache/apt/tests" "$cache/libvirt"
+    rm -r "$cache/apt"
+}
+
+get_source() {
+    apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$PWD/sources" \
+        -o Dir::State::lists="$PWD/lists" -o Dir::Cache="$PWD" -o APT::Sandbox::User=root "$@"
+}
+
 # What everything needs, and what the profile that is named needs.
 install_all() {
     install_packages "$@"

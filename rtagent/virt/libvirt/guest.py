@@ -42,12 +42,9 @@ from rtagent.virt.libvirt.launch_security import launch_security
 _OWNED = (
     *("vcpu", "numatune/memory", "numatune/memnode", "cpu/topology"),
     *("cputune/vcpupin", "cputune/emulatorpin", "cputune/vcpusched"),
-    *("cputune/cachetune/cache", "cputune/memorytune/node"),
+    *("cputune/cachetune", "cputune/memorytune"),
     *("memoryBacking/hugepages", "memoryBacking/nosharepages", "memoryBacking/locked"),
 )
-#: Elements that mean nothing without children.
-_NEVER_EMPTY = ("cachetune", "memorytune")
-
 #: What the claim of a guest with persistent memory determines, too.
 _OWNED_MEMORY = ("maxMemory", "memory")
 
@@ -247,14 +244,17 @@ def _remove(element: etree._Element) -> None:
     if parent is None:
         return
     parent.remove(element)
-    if not len(parent) and (parent.tag in _NEVER_EMPTY or not parent.attrib):
+    if not len(parent) and not parent.attrib:
         _remove(parent)
 
 
 def _put(domain: etree._Element, child: etree._Element) -> None:
     existing = domain.find(child.tag)
-    if existing is not None:
+    if existing is not None and (len(existing) or existing.attrib):
         existing.extend(child)
         return
-    after = domain.find("os")
+    if existing is not None:
+        domain.remove(existing)
+    # libvirt's schema has nothing between these.
+    after = next(domain.iterchildren("bootloader", "bootloader_args", "os"), None)
     domain.insert(len(domain) if after is None else domain.index(after), child)

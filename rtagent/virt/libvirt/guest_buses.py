@@ -83,8 +83,10 @@ class _Indices:
 
 
 def _indices(domain: etree._Element, known: Mapping[str, int]) -> _Indices:
+    """libvirt adds the controller of a bus that only the address of a device names."""
     controllers = domain.iterfind("devices/controller[@type='pci']")
-    return _Indices(known, map(_index, controllers))
+    addresses = domain.iterfind("devices/*/address[@type='pci']")
+    return _Indices(known, (*map(_index, controllers), *map(_bus_number, addresses)))
 
 
 def _index(controller: etree._Element) -> int:
@@ -101,9 +103,13 @@ def _remove(domain: etree._Element) -> dict[str, int]:
             known[name] = _index(controller)
             _drop(controller)
     for address in domain.findall("devices/*/address[@type='pci']"):
-        if prefixed(address.get("bus", "0"), "<address bus>") in known.values():
+        if _bus_number(address) in known.values():
             _drop(address)
     return known
+
+
+def _bus_number(address: etree._Element) -> int:
+    return prefixed(address.get("bus", "0"), "<address bus>")
 
 
 def _drop(element: etree._Element) -> None:

@@ -118,8 +118,8 @@ def put_devices(
     missing = [element for name, element in wanted.items() if name not in present]
     for element in others:
         form = _form(element)
-        new = next((each for each in missing if _form(each) == form), None)
-        if new is not None and form in _REPLACED:
+        new = next((each for each in missing if _replaces(each, element)), None)
+        if new is not None:
             missing.remove(new)
             _renew(element, new)
         elif element.tag != "disk" or form in _DISKS:
@@ -139,6 +139,14 @@ def near(domain: etree._Element, devices: Sequence[AssignedDevice]) -> Iterator[
             cell = cells.get(name)
             if cell is not None:
                 yield element, cell
+
+
+def _replaces(new: etree._Element, old: etree._Element) -> bool:
+    """Return whether the guest sees one device where it saw the other. A mediated device of another
+    model is another device, while a namespace is the same memory in every model."""
+    form = _form(new)
+    same = form == _form(old) and form in _REPLACED
+    return same and (new.tag == "memory" or new.get("model") == old.get("model"))
 
 
 def _form(element: etree._Element) -> _Form:

@@ -108,8 +108,16 @@ def test_existing_expander_buses_stay_and_none_is_added():
     assert numbers(document) == {1: 200}
 
 
-def test_indices_of_the_documents_own_controllers_are_left_alone():
-    own = "<devices><controller type='pci' index='4' model='pcie-root-port'/>"
-    document = applied(claim(GPU), domain=Q35.replace("<devices>", own))
+@pytest.mark.parametrize(
+    "own",
+    [
+        "<controller type='pci' index='4' model='pcie-root-port'/>",
+        # libvirt adds the controller with this index.
+        "<iommu model='virtio'><address type='pci' bus='0x04' slot='0x00' function='0x0'/></iommu>",
+    ],
+)
+def test_indices_of_the_documents_own_controllers_are_left_alone(own):
+    document = applied(claim(GPU), domain=Q35.replace("<devices>", f"<devices>{own}"))
+    assert apply(document, claim(GPU)) == document
     indices = [c.get("index") for c in etree.fromstring(document).iterfind("devices/controller")]
-    assert indices == ["4", "5", "6"]
+    assert indices[-2:] == ["5", "6"]

@@ -241,6 +241,16 @@ def test_another_mediated_device_takes_the_place_of_one():
     assert element.find("address").get("slot") == "7"
 
 
+@pytest.mark.parametrize("model", ["vfio-ccw", "vfio-ap"])
+def test_a_mediated_device_of_another_model_is_replaced_by_an_element_of_its_own(model):
+    document = domain(*mdev_elements(NODE.uuid, [UNIT]))
+    document.find("devices/hostdev").set("model", model)
+    put_devices(document, mdev_elements(uid(9), [UNIT]))
+    (element,) = document.find("devices")
+    assert element.get("model") == "vfio-pci"
+    assert element_devices(element).mdevs == {mdev_uuid(uid(9), UNIT.identifier)}
+
+
 # Before and after a move, by purpose; an address is one of different devices on different hosts.
 MOVED = (
     Replacement(before=(GPU_0, GPU_1), after=(PF_0, GPU_1)),

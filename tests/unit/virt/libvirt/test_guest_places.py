@@ -92,10 +92,11 @@ IN_FILE = "<source><path>/images/memory</path></source>"
             guest(
                 tuned="<cachetune vcpus='0-1'><cache id='60' level='3' type='both' size='3' "
                 "unit='MiB'/><monitor level='3' vcpus='0'/></cachetune>"
-                "<cachetune vcpus='2'><cache id='61' level='3' type='data' size='9'/></cachetune>"
+                "<cachetune vcpus='2'><monitor level='3' vcpus='2'/></cachetune>"
             ),
             "cputune/cachetune",
-            *['<cachetune vcpus="0-1"><monitor level="3" vcpus="0"/></cachetune>'] * 2,
+            "",
+            "",
         ),
         (
             guest(tuned="<memorytune vcpus='0-1'><node id='60' bandwidth='20'/></memorytune>"),

@@ -1,0 +1,1 @@
+"""Documents that others wrote: read, and given what a claim has."""

@@ -1,0 +1,97 @@
+"""Domain documents of others that a claim is applied to, as before a start or after a move."""
+
+import functools
+from xml.etree import ElementTree
+
+import libvirt
+import pytest
+from lxml import etree
+
+from rtagent.virt.libvirt.document import BadDocument
+from rtagent.virt.libvirt.guest import apply
+from tests.documents.claims import CLAIMS
+from tests.documents.differences import APPLIED, WITHOUT_CELLS
+from tests.documents.oracle.domain import devices_mb
+from tests.documents.oracle.host_numbers import host_numbers
+from tests.documents.source import DOMAINS, folders, require_equal
+
+FOLDERS = folders(*DOMAINS)
+SCHEMA = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
+#: What a claim names of its host: all of it is in the document that it makes of an empty one.
+OWN = {
+    name: host_numbers(ElementTree.fromstring(apply("<domain><devices/></domain>", claim)))
+    for name, claim in CLAIMS.items()
+}
+
+
+@pytest.fixture(scope="module")
+def connection():
+    """libvirt's test driver, which parses a document and keeps it."""
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    virt = libvirt.open("test:///default")
+    yield virt
+    virt.close()
+
+
+@functools.cache
+def schema_error(document):
+    if SCHEMA.validate(etree.fromstring(document)):
+        return ""
+    return f"libvirt's schema: {', '.join(error.message for error in SCHEMA.error_log)}"
+
+
+def refusal(connection, document, memory_mb):
+    """Return libvirt's error; "": it takes the document.
+
+    :param memory_mb: the sizes of the memory, which the caller writes.
+    """
+    domain = ElementTree.fromstring(document)
+    domain.set("type", "test")
+    for tag in ("uuid", "name", "currentMemory", "memory"):
+        for element in domain.findall(tag):
+            domain.remove(element)
+    ElementTree.SubElement(domain, "name").text = "guest"
+    ElementTree.SubElement(domain, "memory", unit="MiB").text = str(memory_mb)
+    for element in domain.findall("maxMemory"):
+        element.set("unit", "TiB")
+        element.text = "1"
+    try:
+        connection.defineXML(ElementTree.tostring(domain, encoding="unicode")).undefine()
+    except libvirt.libvirtError as error:
+        return f"libvirt: {error}"
+    return ""
+
+
+def left(document, own):
+    """Return what the document names of a host and the claim does not."""
+    found = host_numbers(ElementTree.fromstring(document))
+    return {kind: found[kind] - own[kind] for kind in found if found[kind] - own[kind]}
+
+
+def problems(connection, document, claim, own):
+    """Yield what is wrong with the document that a claim makes of another one."""
+    try:
+        applied = apply(document, claim)
+    except BadDocument as error:
+        yield f"refused: {error}"
+        return
+    if apply(applied, claim) != applied:
+        yield "applied again, it changes"
+    if names := left(applied, own):
+        yield f"it still names {names}"
+    if not schema_error(document):
+        yield schema_error(applied)
+    memory_mb = claim.flavor.memory_mb + devices_mb(ElementTree.fromstring(applied))
+    if not refusal(connection, document, memory_mb):
+        yield refusal(connection, applied, memory_mb)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_a_claim_makes_a_guest_of_any_domain(kind, folder, connection):
+    def judge(document):
+        text = ElementTree.tostring(document, encoding="unicode")
+        return "; ".join(filter(None, problems(connection, text, CLAIMS[kind], OWN[kind])))
+
+    has_cells = CLAIMS[kind].numa_topology.cells
+    require_equal(FOLDERS[folder], judge, APPLIED if has_cells else WITHOUT_CELLS)
