@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rtagent.scheduler.aggregate_rules import ZONE
-from rtagent.scheduler.errors import HostNotFound
+from rtagent.scheduler.errors import HostNotFound, HostSetAside
 from rtagent.scheduler.host_state import HostState
 
 #: Fields of `HostState` in the list of hosts.
@@ -76,7 +76,7 @@ def host(
                 instances = {"instances": sorted(each.instances)}
                 return {"host": {**_host(each, now, down_time), **more, **instances}}
     if name in aside:
-        raise HostNotFound(f"messages of host {name} are set aside: {aside[name]}", host=name)
+        raise HostSetAside(host=name, why=aside[name])
     raise HostNotFound(host=name)
 
 

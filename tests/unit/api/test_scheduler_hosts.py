@@ -25,7 +25,7 @@ def test_host_of_which_no_message_ever_came_has_no_age():
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("cn2", "messages of host cn2 are set aside: has 9"), ("cn3", "no host cn3")]
+    ("name", "why"), [("cn2", "its messages are set aside: has 9"), ("cn3", "no host cn3")]
 )
 def test_why_a_host_is_not_known_is_said(name, why):
     with pytest.raises(HostNotFound, match=why):
