@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rtagent.scheduler.aggregate_rules import ZONE
-from rtagent.scheduler.errors import HostNotFound
+from rtagent.scheduler.errors import HostNotFound, HostSetAside
 from rtagent.scheduler.host_state import HostState
 
 #: Fields of `HostState` in the list of hosts.
@@ -56,10 +56,17 @@ def hosts(states: Sequence[HostState], now: float, down_time: float) -> Mapping[
     return {"hosts": [_host(each, now, down_time) for each in ordered]}
 
 
-def host(states: Sequence[HostState], name: str, now: float, down_time: float) -> Mapping[str, Any]:
+def host(
+    states: Sequence[HostState],
+    name: str,
+    now: float,
+    down_time: float,
+    aside: Mapping[str, str] = {},
+) -> Mapping[str, Any]:
     """``{"host": host}``, with its instances, cells and pools of devices.
 
     :param name: the node's uuid, its hypervisor_hostname, or the name of its service host.
+    :param aside: why messages of service hosts are set aside.
     :raises HostNotFound: no host has that name.
     """
     for field in ("uuid", "nodename", "host"):
@@ -68,6 +75,8 @@ def host(states: Sequence[HostState], name: str, now: float, down_time: float) -
                 more = {field: getattr(each, field) for field in MORE}
                 instances = {"instances": sorted(each.instances)}
                 return {"host": {**_host(each, now, down_time), **more, **instances}}
+    if name in aside:
+        raise HostSetAside(host=name, why=aside[name])
     raise HostNotFound(host=name)
 
 

@@ -42,6 +42,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     :ivar hung: the vital threads of the process that hang.
     :ivar name: of the scheduler, for people. :ivar time: the time of day.
     :ivar explain: explains the arguments of the RPC method of that name; it may wait for Placement.
+    :ivar aside: why messages of service hosts are set aside.
     :ivar pages: the pages for people that were rendered.
     """
 
@@ -58,6 +59,7 @@ class SchedulerSources(Value, frozen=True, kw_only=True):
     name: str = SERVICE
     time: Callable[[], datetime] = lambda: datetime.now(UTC)
     explain: Callable[[Mapping[str, Any]], Explanation] = _no_explanation
+    aside: Callable[[], Mapping[str, str]] = dict
     pages: PageCache = field(default_factory=PageCache)
 
     def answer(self, target: str) -> Reply:
@@ -109,7 +111,8 @@ def _hosts(view: _View, _: Query) -> Reply:
 
 def _host(view: _View, name: str) -> Reply:
     sources = view.sources
-    shown = scheduler_hosts.host(sources.hosts(), name, sources.now(), sources.down_time())
+    now, down_time = sources.now(), sources.down_time()
+    shown = scheduler_hosts.host(sources.hosts(), name, now, down_time, sources.aside())
     return view.reply(shown)
 
 

@@ -1,8 +1,4 @@
-"""What a host has at most, for schedulers. Pure.
-
-A scheduler keeps the hosts of all agents in memory, so that one host must not have any size. The
-bounds are far above any machine: a scheduler sets a host beyond one of them aside, and names it.
-"""
+"""Whether a host is beyond a bound of `rtagent.model.host_report`. Pure."""
 
 from __future__ import annotations
 
@@ -11,24 +7,18 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from rtagent.model.base import Value
-from rtagent.model.host_report import HostDescription
+from rtagent.model.host_report import (
+    MAX_CELLS,
+    MAX_CPU_INFO,
+    MAX_CPUS,
+    MAX_DEVICES,
+    MAX_INSTANCES,
+    MAX_PAGE_SIZES,
+    MAX_POOLS,
+    MAX_RESOURCES,
+    HostDescription,
+)
 from rtagent.model.topology import Cell
-
-#: Host CPUs, online or not: the most that Linux can be built for on x86 (``NR_CPUS``).
-MAX_CPUS = 8192
-#: NUMA cells. Their distances grow with the square.
-MAX_CELLS = 256
-#: Sizes of pages in one cell. Linux has two to four, as the architecture has.
-MAX_PAGE_SIZES = 16
-#: PCI devices that guests can have: 64 ports with 128 virtual functions each.
-MAX_DEVICES = 8192
-#: Pools of assigned resources, and the resources in all of them.
-MAX_POOLS = 1024
-MAX_RESOURCES = 16_384
-#: Bytes of the JSON that describes the model of the CPU.
-MAX_CPU_INFO = 2**16
-#: Instances on the host.
-MAX_INSTANCES = 4096
 
 
 class _Bound(Value, frozen=True, kw_only=True):

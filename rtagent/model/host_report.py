@@ -2,6 +2,9 @@
 
 A report is complete: together with the description that it names by digest, it is enough to decide
 whether a claim fits, as the agent itself would.
+
+A scheduler keeps the hosts of all agents in memory, so a host has bounds, far above any machine. A
+scheduler sets a host beyond one of them aside, and names it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,25 @@ from rtagent.model.node import Node
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Topology
 
+#: Host CPUs, online or not: the most that Linux can be built for on x86 (``NR_CPUS``).
+MAX_CPUS = 8192
+#: NUMA cells. Their distances grow with the square.
+MAX_CELLS = 256
+#: Sizes of pages in one cell. Linux has two to four, as the architecture has.
+MAX_PAGE_SIZES = 16
+#: PCI devices that guests can have: 64 ports with 128 virtual functions each.
+MAX_DEVICES = 8192
+#: Pools of assigned resources, and the resources in all of them.
+MAX_POOLS = 1024
+MAX_RESOURCES = 16_384
+#: Bytes of the JSON that describes the model of the CPU.
+MAX_CPU_INFO = 2**16
+#: Instances on the host.
+MAX_INSTANCES = 4096
+
+#: The number of owners, by host CPU.
+_OfCpus = Annotated[Mapping[Count, Positive], Meta(max_length=MAX_CPUS)]
+
 
 class HostDescription(Document, frozen=True, kw_only=True, weakref=True):
     """The part of a host that claims do not change. Equal hosts have equal descriptions."""
@@ -48,7 +70,7 @@ class CellUsage(Document, frozen=True, kw_only=True):
     id: Count
     vcpus: Quantity = 0
     memory_mb: Quantity = 0
-    pages: Mapping[Positive, Quantity] = {}
+    pages: Annotated[Mapping[Positive, Quantity], Meta(max_length=MAX_PAGE_SIZES)] = {}
 
 
 class UsedQuantity(Document, frozen=True, kw_only=True):
@@ -87,14 +109,14 @@ class HostUsage(Document, frozen=True, kw_only=True):
     pcpus: Quantity = 0
     memory_mb: Quantity = 0
     disk_mb: Quantity = 0
-    pinned: Mapping[Count, Positive] = {}
-    kept: Mapping[Count, Positive] = {}
-    cells: tuple[CellUsage, ...] = ()
-    quantities: tuple[UsedQuantity, ...] = ()
-    devices: tuple[Name, ...] = ()
-    mdev_parents: tuple[Name, ...] = ()
-    resources: tuple[Name, ...] = ()
-    former_pools: tuple[ResourcePool, ...] = ()
+    pinned: _OfCpus = {}
+    kept: _OfCpus = {}
+    cells: Annotated[tuple[CellUsage, ...], Meta(max_length=MAX_CELLS)] = ()
+    quantities: Members[UsedQuantity] = ()
+    devices: Annotated[tuple[Name, ...], Meta(max_length=2 * MAX_DEVICES)] = ()
+    mdev_parents: Annotated[tuple[Name, ...], Meta(max_length=2 * MAX_DEVICES)] = ()
+    resources: Annotated[tuple[Name, ...], Meta(max_length=2 * MAX_RESOURCES)] = ()
+    former_pools: Annotated[tuple[ResourcePool, ...], Meta(max_length=MAX_POOLS)] = ()
 
 
 class ServiceState(Document, frozen=True, kw_only=True):
@@ -139,7 +161,7 @@ class HostReport(Document, frozen=True, kw_only=True):
     failed_builds: Count = 0
     disk_available_least: int | None = None
     metrics: Items[Metric] = ()
-    claims: tuple[Uuid, ...] = ()
+    claims: Annotated[tuple[Uuid, ...], Meta(max_length=4 * MAX_INSTANCES)] = ()
     instances_digest: Name = ""
     instances_revision: Count = 0
     page_url: Name = ""

@@ -31,6 +31,12 @@ class HostNotFound(RequestError):
     template = "the scheduler knows no host {host}: rtagent host list shows the hosts"
 
 
+class HostSetAside(HostNotFound):
+    """No message of that host could be used yet. :ivar kwargs: ``host``; ``why``."""
+
+    template = "the scheduler knows no host {host}, because its messages are set aside: {why}"
+
+
 class AggregateNotFound(RequestError):
     """No aggregate has that uuid or name. :ivar kwargs: ``aggregate``."""
 

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.claim import Claim
-from rtagent.model.host_bounds import MAX_INSTANCES
-from rtagent.model.host_report import HostReport, InstanceInfo
+from rtagent.model.host_report import MAX_INSTANCES, HostReport, InstanceInfo
 from rtagent.scheduler.report import instances_digest
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -291,6 +291,7 @@ class SchedulerService:
         settings = self._context.settings
         return SchedulerSources(
             hosts=self._manager.get_all_host_states,
+            aside=self._manager.get_set_aside,
             now=self._clock.monotonic,
             down_time=lambda: settings.current.default.service_down_time,
             decisions=self._scheduler.decisions,

@@ -140,9 +140,11 @@ def test_the_first_of_too_many_nodes_of_a_host_is_forgotten(schedulers: Schedule
     for node in nodes:
         schedulers.report("cn1", node)
     assert schedulers.dropped == nodes[:1]
-    schedulers.report("cn2", nodes[0])
+    schedulers.report("cn1", nodes[0])
+    assert schedulers.dropped == nodes[:2]
+    schedulers.report("cn2", nodes[1])
     with pytest.raises(SignatureInvalid):
-        schedulers.report("cn2", nodes[1])
+        schedulers.report("cn2", nodes[2])
 
 
 def test_what_has_no_signature_is_not_recorded(schedulers: Schedulers):

@@ -8,8 +8,13 @@ from msgspec.structs import replace
 from rtagent.errors import NodeNotFound
 from rtagent.model.claim import BUILD, INCOMING, RESIZE
 from rtagent.model.domain_usage import DomainUsage
-from rtagent.model.host_bounds import MAX_INSTANCES
-from rtagent.model.host_report import CellUsage, HostUsage, InstanceInfo, ServiceState
+from rtagent.model.host_report import (
+    MAX_INSTANCES,
+    CellUsage,
+    HostUsage,
+    InstanceInfo,
+    ServiceState,
+)
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
 from rtagent.scheduler.tracked_host import INSTANCES, STATE

@@ -11,14 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidRequest
-from rtagent.model.host_bounds import (
+from rtagent.model.host_report import (
     MAX_CELLS,
     MAX_CPUS,
     MAX_DEVICES,
     MAX_INSTANCES,
     MAX_PAGE_SIZES,
-)
-from rtagent.model.host_report import (
     CellUsage,
     HostDescription,
     HostReport,
@@ -386,12 +384,23 @@ def test_more_instances_than_a_host_has_are_refused():
         instances_from("sync_instance_info", instances_text(infos))
 
 
-@pytest.mark.parametrize("field", ["counters", "metrics"])
-def test_what_a_report_has_beside_its_description_is_bounded(field):
-    whole = sent(report_document(REPORT))
-    many = {str(at): 1 for at in range(20_000)} if field == "counters" else 2000 * whole["metrics"]
-    with pytest.raises(InvalidRequest, match=field):
-        report_from({**whole, field: many})
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("counters", {str(at): 1 for at in range(20_000)}),
+        ("metrics", 2000 * sent(report_document(REPORT))["metrics"]),
+        ("claims", 20_000 * [stored.uuid(7)]),
+        ("usage.pinned", {str(at): 1 for at in range(MAX_CPUS + 1)}),
+        ("usage.cells", (MAX_CELLS + 1) * [{"id": 0}]),
+        ("usage.devices", 40_000 * [""]),
+        ("usage.quantities", 6000 * [{"suffix": "", "resource_class": "A", "quantity": 1}]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_report_has_beside_its_description_is_bounded(field, value):
+    document = broken(sent(report_document(REPORT)), field.split("."), value)
+    with pytest.raises(InvalidRequest, match=field.split(".")[-1]):
+        report_from(document)
 
 
 def test_large_messages_at_the_same_time_need_the_memory_of_one():

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import CommitUnknown, InvalidRequest, StoreUnavailable
-from rtagent.model.host_bounds import MAX_CELLS
+from rtagent.model.host_report import MAX_CELLS
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.topology import Cell
