@@ -50,6 +50,7 @@ OBSERVATIONS = (
     "scheduler",
     "domains",
     "health",
+    "servers",
 )
 
 

@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, help="of everything that is drawn; default: random")
     add("--keep", type=new_directory, help="keep history, logs and state in this directory")
     add("--callers", type=count, help="how many (8; with --lab: 4)")
+    add("--conductors", type=count, help="that move servers, in place of the callers")
     add("--hosts", type=count, help="how many (3; with --lab: 1)")
     add("--faults", type=fault_names, help="names joined by commas, or none; default: all")
     world = made.add_mutually_exclusive_group()
@@ -44,6 +45,7 @@ def plan(options: argparse.Namespace) -> Plan:
         faults=options.faults,
         database=options.database,
         lab=options.lab,
+        conductors=options.conductors or 0,
     )
 
 

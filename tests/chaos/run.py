@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.callers.callers import Callers
+from tests.chaos.conductors.callers import ConductorCallers
 from tests.chaos.history import History
 from tests.chaos.nemesis.nemesis import Nemesis
 from tests.chaos.observation.quiet import Quiet
+from tests.chaos.world.conductors import ConductorWorld
 from tests.chaos.world.lab import LabWorld
 from tests.chaos.world.world import World
 
+#: The faults of a run with conductors: what they and their calls have to outlive.
+CONDUCTOR_FAULTS = (
+    *("kill-conductor", "pause-conductor", "stop-conductor", "kill-agent", "pause-agent"),
+    *("kill-scheduler", "pause-broker", "pause-database", "pause-placement"),
+    *("cut-link-broker", "partition-link-broker", "slow-link-broker", "cut-link-database"),
+    *("partition-link-database", "cut-link-placement", "partition-link-placement"),
+)
 #: Seconds of faults between two quiet periods, drawn at random, for a `speed` of 1.
 BETWEEN_QUIET = (45.0, 75.0)
 
@@ -27,6 +36,7 @@ class Plan:
     :ivar seconds: of calls and faults, without the start and quiet periods.
     :ivar faults: the names of the faults that may occur; None: all.
     :ivar lab: on lab hosts, whose database is their own.
+    :ivar conductors: how many make operations on servers, in the place of callers; 0: callers.
     """
 
     seed: int
@@ -36,6 +46,7 @@ class Plan:
     faults: tuple[str, ...] | None = None
     database: str | None = None
     lab: bool = False
+    conductors: int = 0
 
     @property
     def command(self) -> str:
@@ -45,6 +56,8 @@ class Plan:
             f"--minutes {self.seconds / 60:g} --seed {self.seed}",
             f"--callers {self.callers} --hosts {self.hosts}",
         ]
+        if self.conductors:
+            options.append(f"--conductors {self.conductors}")
         if self.faults is not None:
             options.append(f"--faults {','.join(self.faults) or 'none'}")
         if self.database is not None:
@@ -91,9 +104,14 @@ def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Resu
     ):
         history.begin(world.patience)
         say(f"seed {plan.seed}: {plan.hosts} hosts, {_described(world)}, in {directory}")
-        callers = Callers(world, history, plan.seed, plan.callers)
+        callers: Callers | ConductorCallers
+        if isinstance(world, ConductorWorld):
+            callers = ConductorCallers(world)
+        else:
+            callers = Callers(world, history, plan.seed, plan.callers)
         quiet = Quiet(world, history, callers)
-        nemesis = None if plan.faults == () else Nemesis(world, plan.seed, history, plan.faults)
+        names = CONDUCTOR_FAULTS if plan.conductors and plan.faults is None else plan.faults
+        nemesis = None if plan.faults == () else Nemesis(world, plan.seed, history, names)
         try:
             callers.start()
             _alternate(_periods(plan, world), callers, nemesis, quiet, say)
@@ -112,6 +130,14 @@ def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Resu
 def _world(plan: Plan, directory: Path) -> World:
     if plan.lab:
         return LabWorld(directory, plan.seed, hosts=plan.hosts)
+    if plan.conductors:
+        return ConductorWorld(
+            directory,
+            plan.seed,
+            hosts=plan.hosts,
+            database=plan.database,
+            conductors=plan.conductors,
+        )
     return World(directory, plan.seed, hosts=plan.hosts, database=plan.database)
 
 
@@ -130,7 +156,7 @@ def _described(world: World) -> str:
 
 def _alternate(
     periods: Iterable[tuple[float, float]],
-    callers: Callers,
+    callers: Callers | ConductorCallers,
     nemesis: Nemesis | None,
     quiet: Quiet,
     say: Callable[[str], None],

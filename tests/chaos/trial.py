@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.run import Run
 from tests.chaos.checker.violation import Violation
+from tests.chaos.conductors.records import STEP
 from tests.chaos.run import Plan, run
 
 #: Exit codes.
@@ -21,7 +22,7 @@ class Trial:
     """:ivar stuck: sentences about what did not recover in time.
     :ivar failures: sentences about faults that could not be injected or ended.
     :ivar impossible: names of faults that the world could not have.
-    :ivar faults: how often each occurred.
+    :ivar calls: of callers, or steps of conductors. :ivar faults: how often each occurred.
     """
 
     violations: tuple[Violation, ...]
@@ -60,6 +61,12 @@ class Trial:
         )
 
 
+def _steps(directory: Path) -> int:
+    """Return how many steps conductors have begun."""
+    logs = (file.read_text() for file in directory.glob("conductor-*/conductors.log"))
+    return sum(line.startswith(STEP) for text in logs for line in text.splitlines())
+
+
 def make_trial(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> Trial:
     """Make a run in this directory, and judge its history."""
     result = run(plan, directory, say)
@@ -69,7 +76,7 @@ def make_trial(plan: Plan, directory: Path, say: Callable[[str], None] = print) 
         stuck=result.stuck,
         failures=result.failures,
         impossible=result.impossible,
-        calls=len(history.calls),
+        calls=len(history.calls) + _steps(directory),
         quiets=len(history.periods),
         faults=Counter(each.name for each in history.faults if each.state == "begin"),
     )

@@ -166,7 +166,7 @@ class Placement:
         """Write the allocations of a selection, as the scheduler does."""
         request = selection.allocation_request
         assert request is not None
-        PlacementCandidates(lambda: self.api).write(  # type: ignore[arg-type]
+        PlacementCandidates(lambda: self.api).write(  # type: ignore[return-value]
             AllocationRequest(
                 consumer_uuid=uuid,
                 allocations=request["allocations"],

@@ -16,6 +16,7 @@ from tests.chaos.checker.rules import (
     operations,
     presence,
     reads,
+    servers,
     usage,
     waiting,
 )
@@ -33,6 +34,7 @@ RULES: tuple[Callable[[Run, Claims], Iterator[Violation]], ...] = (
     reads.check,
     usage.check,
     domains.check,
+    servers.check,
     convergence.check,
     events.check,
     histories.check,

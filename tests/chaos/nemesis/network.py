@@ -34,7 +34,8 @@ class LinkFault(Fault):
         clients = sorted(
             client
             for client, server in world.links
-            if server == self.server and client in (*world.agents, *world.schedulers, CALLERS)
+            if server == self.server
+            and client in (*world.agents, *world.schedulers, *world.conductors, CALLERS)
         )
         chosen = random.choice([clients, *([client] for client in clients)])
         self.target = f"{' '.join(chosen)} - {self.server}"

@@ -18,7 +18,8 @@ class ProcessFault(Fault):
 
     @classmethod
     def applies(cls, world: World) -> bool:
-        return cls.part in ("agent", "scheduler") or bool(parts_named(world, cls.part))
+        started = {"agent": True, "scheduler": True, "conductor": bool(world.conductors)}
+        return started.get(cls.part) or bool(parts_named(world, cls.part))
 
     def begin(self, world: World, random: Random) -> None:
         parts = parts_named(world, self.part)
@@ -64,6 +65,8 @@ def parts_named(world: World, part: str) -> Mapping[str, Part]:
         return world.agents
     if part == "scheduler":
         return world.schedulers
+    if part == "conductor":
+        return world.conductors
     if part == "libvirtd":
         return world.libvirtds
     servers = {"broker": world.broker, "placement": world.placement, "database": world.database}
@@ -79,5 +82,7 @@ def _make(base: type[ProcessFault], part: str) -> type[Fault]:
 FAULTS: list[type[Fault]] = [
     _make(base, part)
     for base in (Kill, Pause, Stop)
-    for part in ("agent", "scheduler", "broker", "database", "placement", "libvirtd")
+    for part in (
+        *("agent", "scheduler", "conductor", "broker", "database", "placement", "libvirtd"),
+    )
 ]

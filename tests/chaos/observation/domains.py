@@ -32,6 +32,7 @@ def _domain(domain: etree._Element, active: bool, unit: int) -> dict[str, Any]:
     pins = [each.get("cpuset", "") for each in domain.iterfind("cputune/vcpupin")]
     return {
         "uuid": domain.findtext("uuid"),
+        "claim": _claim(domain),
         "active": active,
         "vcpus": int(domain.findtext("vcpu") or 0),
         "memory_mb": int(domain.findtext("memory") or 0) // unit,
@@ -45,6 +46,12 @@ def _domain(domain: etree._Element, active: bool, unit: int) -> dict[str, Any]:
             for each in domain.iterfind("devices/hostdev[@type='mdev']/source/address")
         ],
     }
+
+
+def _claim(domain: etree._Element) -> str | None:
+    """Return the claim that a conductor's domain names; None: it is no conductor's."""
+    server = domain.find("metadata/{urn:rtagent:server}server")
+    return None if server is None else server.get("claim")
 
 
 def _address(element: etree._Element) -> str:

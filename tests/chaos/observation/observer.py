@@ -13,6 +13,7 @@ from rtagent.api.event_stream import EventStream
 from rtagent.rpc.client import AgentAPI
 from tests.chaos.history import History
 from tests.chaos.observation.domains import domains_below, domains_of
+from tests.chaos.world.conductors import ConductorWorld
 from tests.chaos.world.world import World
 from tests.servers.placement import Placement
 
@@ -68,6 +69,8 @@ class Observer:
                 ("domains", host): self._domains(host),
                 ("health", host): part.read("health"),
             }
+        if isinstance(self._world, ConductorWorld):
+            self._read["servers", ""] = self._world.servers_recorded()
         for scheduler in self._world.schedulers.values():
             hosts = {name: scheduler.read("hosts", name) for name in self._world.agents}
             self._read["scheduler", scheduler.name] = hosts

@@ -10,6 +10,7 @@ from typing import Any
 from rtagent.errors import RtAgentError
 from rtagent.rpc.calls import UNANSWERED
 from tests.chaos.callers.callers import Callers
+from tests.chaos.conductors.callers import ConductorCallers
 from tests.chaos.history import History
 from tests.chaos.observation.observer import CONTEXT, Observer
 from tests.chaos.observation.orphans import delete_orphans
@@ -31,7 +32,7 @@ READINGS = 8
 class Quiet:
     """Makes quiet periods. :ivar stuck: sentences about what did not recover in time."""
 
-    def __init__(self, world: World, history: History, callers: Callers) -> None:
+    def __init__(self, world: World, history: History, callers: Callers | ConductorCallers) -> None:
         self._world, self._history, self._callers = world, history, callers
         self._observer = Observer(world, history)
         self._recovery = RECOVERY * world.patience
@@ -107,6 +108,7 @@ class Quiet:
     def _orphaned(self, host: str) -> str:
         """Delete what an older copy left behind, guests too, and return ""."""
         config_file = self._world.local_agent(host).daemon.config_file
+        assert isinstance(self._callers, Callers)
         delete_orphans(config_file, partial(self._callers.domains.stop, host))
         self._world.restored.discard(host)
         return ""

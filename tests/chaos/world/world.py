@@ -60,7 +60,7 @@ class World:
     :ivar qemu: the domains of hosts with QEMU, by host.
     :ivar keys: of callers and daemons; None: nothing is signed.
     :ivar database_url: as an administrator connects, not through a link; "" with SQLite.
-    :ivar agents: by host. :ivar schedulers: by host.
+    :ivar agents: by host. :ivar schedulers: by host. :ivar conductors: by name; often none.
     :ivar links: by the client (a host, or ``callers``) and the server's part (``broker``,
         ``database``, ``placement``).
     :ivar clocks: of the agents, by host.
@@ -96,6 +96,7 @@ class World:
         self.qemu: dict[str, Qemu] = {}
         self.agents: dict[str, Agent] = {}
         self.schedulers: dict[str, DaemonPart] = {}
+        self.conductors: dict[str, DaemonPart] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.clocks: dict[str, Steps] = {}
         self.restored: set[str] = set()

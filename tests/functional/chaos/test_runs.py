@@ -33,6 +33,19 @@ def test_a_run_with_faults_keeps_every_promise(tmp_path: Path, long: bool):
     assert any(call.error.get("skew", 0.0) < -WINDOW for call in replays)
 
 
+def test_a_run_with_conductors_keeps_every_promise(tmp_path: Path, long: bool):
+    if long:
+        plan = Plan(seed=17, seconds=600, conductors=3)
+    else:
+        faults = ("kill-conductor", "pause-conductor")
+        plan = Plan(seed=17, seconds=20, hosts=2, conductors=2, faults=faults, database="sqlite")
+    trial = make_trial(plan, tmp_path)
+    assert trial.exit_code == 0, str(trial)
+    assert trial.quiets > 0
+    assert trial.calls
+    assert trial.faults
+
+
 def test_an_interrupted_start_leaves_nothing(tmp_path: Path):
     command = [sys.executable, "-m", "tests.chaos", "--database", "postgresql", "--hosts", "1"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

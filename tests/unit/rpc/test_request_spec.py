@@ -86,6 +86,7 @@ WHOLE: dict[str, Any] = {
     },
     "scheduler_hints": {"same_host": [uid(7)], "query": "[]", "group": None},
     "network_metadata": {"physnets": ["a"], "tunneled": True},
+    "consumer_generation": 3,
     "limits": {
         "vcpu": 8,
         "memory_mb": 4096,

@@ -1,0 +1,1 @@
+"""Conductors of a chaos run: processes that work on the same servers."""
