@@ -174,12 +174,13 @@ def _root_port(
 
 
 def doubtful_interfaces(nodes: Mapping[str, NodeDevice]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name of each PCI device of which it is unknown which interface is its own, with
+    """Yield the address of each PCI device of which it is unknown which interface is its own, with
     the names of those that come into question.
     """
-    for parent, nets in sorted(_nets(nodes).items()):
-        if parent in nodes and _own(nets) is None:
-            yield parent, tuple(sorted(net.interface for net in nets))
+    nets = _nets(nodes)
+    for name, node in sorted(nodes.items()):
+        if name in nets and isinstance(node.facts, Device) and _own(nets[name]) is None:
+            yield node.facts.address, tuple(sorted(net.interface for net in nets[name]))
 
 
 def _nets(nodes: Mapping[str, NodeDevice]) -> Mapping[str, Sequence[NetNode]]:

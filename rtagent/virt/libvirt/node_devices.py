@@ -192,16 +192,19 @@ class NodeDevices:
         nodes = {n: found for n, found in self._known.items() if isinstance(found, NodeDevice)}
         self._devices, self._mdevs = devices(nodes), mdevs(nodes)
         self._root_ports = root_ports(nodes)
+        doubtful = dict(doubtful_interfaces(nodes))
         self._doubts = tuple(
             Problem(
-                item=f"device {name}",
+                item=f"device {address}",
                 message=f"its own interface is unknown among {', '.join(interfaces)}: no device"
                 " specification with devname matches it or its virtual functions",
             )
-            for name, interfaces in doubtful_interfaces(nodes)
+            for address, interfaces in doubtful.items()
         )
         self.vdpas = {each.vdpa_dev: each.address for each in self._devices if each.vdpa_dev}
         named = {each.net_name: each.address for each in self._devices if each.net_name}
+        # A guest that has one of them may have the device.
+        named |= {name: address for address, names in doubtful.items() for name in names}
         nets = (each.facts for each in nodes.values() if isinstance(each.facts, NetNode))
         self.interfaces = {each.interface: named.get(each.interface) for each in nets}
 

@@ -131,7 +131,7 @@ def test_the_interface_of_a_function_is_unknown_if_it_cannot_be_told(interfaces)
     nodes = switch(*interfaces)
     (device,) = devices(nodes)
     assert (device.net_name, device.mac) == (None, None)
-    assert dict(doubtful_interfaces(nodes)) == {pci_name(PF): tuple(sorted(dict(interfaces)))}
+    assert dict(doubtful_interfaces(nodes)) == {PF: tuple(sorted(dict(interfaces)))}
 
 
 def test_a_vdpa_device_is_a_virtual_function_bound_to_it():
