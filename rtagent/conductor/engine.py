@@ -47,7 +47,7 @@ ELSEWHERE = (
 
 #: The environment variable that names a failpoint: KIND.STEP.WHERE, with WHERE one of ``before``,
 #: ``after``, ``undo-before`` and ``undo-after``. ``build.claim.after`` kills the process when a
-#: build has its claim, and has not recorded that.
+#: build has its claim, and has not recorded that. ``:SIGSTOP`` after the name suspends it instead.
 FAILPOINT = "RTAGENT_CONDUCTOR_FAILPOINT"
 
 #: Called before each step: the operation as it is recorded.
@@ -193,6 +193,7 @@ class Engine:
 
 
 def _passed(point: str) -> None:
-    """Kill this process if the environment names the point."""
-    if os.environ.get(FAILPOINT) == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Kill this process if the environment names the point, or send it another signal."""
+    name, _, number = os.environ.get(FAILPOINT, "").partition(":")
+    if name == point:
+        os.kill(os.getpid(), signal.Signals[number or "SIGKILL"])

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 
+import psutil
 import pytest
 
 from rtagent.cmd.exit_codes import Exit
@@ -70,6 +71,24 @@ class TwoHosts:
         process.start()
         process.join(300)
         assert process.exitcode == -signal.SIGKILL, point
+
+    @contextlib.contextmanager
+    def suspended(self, point, *words):
+        """Run a command in a process that is suspended at a point, until the end of a block."""
+        argv = ("--config-file", str(self.config_file), "server", *words)
+        process = PROCESSES.Process(target=_run_until, args=(f"{point}:SIGSTOP", argv))
+        process.start()
+        late = psutil.Process(process.pid)
+        wait_until(lambda: late.status() == psutil.STATUS_STOPPED)
+        yield
+        late.resume()
+        process.join(300)
+        assert process.exitcode == 0
+
+    def books(self, server):
+        """Return the hosts' files, and the claims of a server."""
+        files = {name: (self.directory / f"{name}.xml").read_bytes() for name in HOSTS}
+        return files, sorted(self.claims(server))
 
     @contextlib.contextmanager
     def gone(self, host):
@@ -221,6 +240,31 @@ def test_a_build_that_is_killed_after_a_step_is_resumed(cloud, server, step):
     assert shown["vm_state"] == "active"
     assert cloud.claims(server) == [(shown["host"], "active")]
     assert cloud.guests(server) == [shown["host"]]
+
+
+@pytest.mark.parametrize(
+    ("before", "point", "then"),
+    [
+        ([], "build.define", ["delete"]),
+        (["shelve"], "shelve.undefine", ["unshelve"]),
+        (["stop"], "stop.stop", ["start"]),
+        (["resize", "--memory", "1024"], "resize.start", ["revert"]),
+        (["migrate", "--live", "--host", "hv2"], "live-migration.migrate", ["migrate", "--live"]),
+    ],
+)
+def test_a_command_that_goes_on_after_others_does_no_harm(cloud, server, before, point, then):
+    first = build(server, "--host", "hv1")
+    if before:
+        assert cloud.rtagent(*first).code == Exit.OK
+        first = (before[0], server, *before[1:])
+    with cloud.suspended(f"{point}.before", *first):
+        assert cloud.rtagent("resume").code == Exit.OK
+        done = cloud.rtagent(*then, server)
+        assert done.code == Exit.OK, done.err
+        books = cloud.books(server)
+    assert cloud.books(server) == books
+    if then == ["delete"]:
+        assert cloud.rtagent(*build(server)).code == Exit.OK  # the fixture deletes it
 
 
 def test_a_resize_that_is_killed_after_a_step_is_resumed(cloud, server):

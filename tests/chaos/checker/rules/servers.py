@@ -44,7 +44,7 @@ def _expected(servers: list[Document]) -> _Books:
             runs = server["vm_state"] == "active" or was == "active"
             _put(books, server["uuid"], place, "active", runs)
             _allocate(books, server["uuid"], place, server["spec"])
-        if move is not None:
+        if place is not None and move is not None:
             same = move["source"]["host"] == place["host"]
             _put(books, server["uuid"], move["source"], "outgoing", None if same else False)
             _allocate(books, move["migration"]["uuid"], move["source"], move["spec"])
