@@ -31,6 +31,8 @@ from rtagent.scheduler.options import SchedulerOptions
 _KEY = re.compile(r"(?P<what>resources|trait)(?P<suffix>[a-zA-Z0-9_-]{1,64})?:(?P<name>.+)")
 _IN_TREE = re.compile(r"in_tree(?P<suffix>[a-zA-Z0-9_-]{1,64})?")
 _NAME, _UUID = re.compile(RESOURCE_NAME), re.compile(UUID)
+#: The prefix of names that are not standard.
+_CUSTOM = "CUSTOM_"
 _REQUIRED, _FORBIDDEN = "required", "forbidden"
 _GROUP_POLICY, _GROUP_POLICIES = "group_policy", ("none", "isolate")
 #: The suffix of the group for the context of encrypted memory.
@@ -159,12 +161,14 @@ def _flavor_groups(flavor: Flavor) -> Iterator[_Group]:
 
 def _check_name(named: Property, name: str) -> None:
     """Check the name of a trait or resource class, because any other text could add conditions to
-    the query.
+    the query. Placement refuses a query with the bare prefix.
 
     :raises PropertyInvalid:
     """
     if not _NAME.fullmatch(name):
         raise named.invalid("must name a trait or resource class, of the characters A-Z, 0-9 and _")
+    if name == _CUSTOM:
+        raise named.invalid(f"must have a name after {_CUSTOM}")
 
 
 def _image_traits(spec: RequestSpec) -> frozenset[str]:
