@@ -69,7 +69,7 @@ class StandardTrait(types.String):
         written = super().__call__(value)
         name = self._implied + (written.upper() if self._implied else written)
         if not name.startswith(self._prefixes) or name not in _TRAITS:
-            raise ValueError(f"{written!r} is not one of the standard traits {self._expected}")
+            raise ValueError(f"it is not one of the standard traits {self._expected}")
         return written
 
     @property
