@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rtagent.pci.resource_groups import ResourceGroup, assignments, most_assigned, totals_of
 
 quantities = st.dictionaries(st.sampled_from("AB"), st.integers(1, 3), min_size=1)
-groups_ = st.lists(
-    st.builds(ResourceGroup, quantities=quantities, isolated=st.booleans()), max_size=4
-)
+_group = st.builds(ResourceGroup, quantities=quantities, isolated=st.booleans())
+groups_ = st.lists(_group, max_size=4)
 free_ = st.dictionaries(st.sampled_from("AB"), st.integers(0, 4))
 hosts = st.dictionaries(st.sampled_from("wxyz"), free_)
 
