@@ -26,8 +26,7 @@ def delete_orphans(config_file: Path) -> frozenset[str]:
 
 
 def _run(config_file: Path, *arguments: str) -> Any:
-    program = "import sys; from rtagent.cmd.rtagent import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "--config-file", str(config_file)]
+    command = [sys.executable, "-m", "rtagent.cmd.rtagent", "--config-file", str(config_file)]
     command += [*arguments, "-f", "json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if ended.returncode:
