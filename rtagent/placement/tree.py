@@ -102,7 +102,7 @@ def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
     )
 
 
-def _beyond_claims(state: NodeState, topology: Topology, unclaimed: Parts) -> Mapping[str, int]:
+def _beyond_claims(state: NodeState, topology: Topology, unclaimed: Parts) -> Counter[str]:
     """Return what is in use and no allocation accounts for, by resource class.
 
     Foreign domains use it, domains that drifted, and claims that keep CPUs idle.
