@@ -89,6 +89,7 @@ def _restored(
         reporter,
         identity.witness(stored),
         settings.provider_files,
+        settings.database.operation_timeout,
     )
     timeout = settings.libvirt.guests_start_timeout
     node.auditor.await_guests(reboot(stored.rebooted_at, clock.now(), clock.monotonic(), timeout))
@@ -142,12 +143,14 @@ class EmbeddedNode:
         reporter: Reporter | None = None,
         witness: Witness | None = None,
         files: ProviderFiles | None = None,
+        settlement: float = 5.0,
     ) -> None:
         """Restore the state of an enrolled node. Nothing is written to the store.
 
         :param stored: what `Store.enroll` returned.
         :param policy: with the recorded ratios in place of its own until `apply`.
-        :param witness: see `ResourceTracker`. :param files: in force until `apply`.
+        :param witness: and :param settlement: see `ResourceTracker`.
+        :param files: in force until `apply`.
         """
         self.closing = ExitStack()
         self._files = files or ProviderFiles()
@@ -160,7 +163,9 @@ class EmbeddedNode:
         # Different ratios are a change, which `apply` writes.
         recorded = _with_ratios(policy, stored.ratios)
         state = with_offers(restore(stored, recorded), self._files)
-        self.tracker = ResourceTracker(store, clock, state, reporter, witness=witness)
+        self.tracker = ResourceTracker(
+            store, clock, state, reporter, witness=witness, settlement=settlement
+        )
         self.auditor = Auditor(self.tracker, hypervisor, clock, reporter)
 
     @property

@@ -65,13 +65,16 @@ class ResourceTracker:
         *,
         witness: Witness | None = None,
         timeout: float = 30.0,
+        settlement: float = 5.0,
     ) -> None:
         """:param witness: remembers outside of the store what was acknowledged; by default for as
             long as the process lasts.
-        :param timeout: seconds that a call may wait for its turn."""
+        :param timeout: seconds that a call may wait for its turn, and :param settlement: for the
+            database, if the outcome of its commit is unknown.
+        """
         self._store, self._clock = store, clock
         reporter, witness = reporter or NullReporter(), witness or MemoryWitness()
-        self._writer = StateWriter(store, clock, state, reporter, witness, timeout)
+        self._writer = StateWriter(store, clock, state, reporter, witness, timeout, settlement)
         self.announcements = Announcements(self._writer, clock, reporter)
         self._operations = Operations(self._writer, store, clock, reporter)
         self.moves = MoveOperations(self._operations)

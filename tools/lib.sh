@@ -74,10 +74,15 @@ install_venv() {
     python=$(find_python) || exit
     say "Installing into ${venv} (${python})"
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || die "cannot make $venv"
-    PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -qq --use-pep517 \
-        --disable-pip-version-check --constraint "$root/constraints.txt" --editable "$root[doc,test]" \
-        </dev/null || die "pip failed"
+    pip_pinned --use-pep517 --editable "$root[doc,test]"
+    # Its axe.min.js is axe-core, for tests of the pages. They do not use Playwright.
+    pip_pinned --no-deps axe-playwright-python
     echo "$want $root" >"$stamp"
+}
+
+pip_pinned() {
+    PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -qq --disable-pip-version-check \
+        --constraint "$root/constraints.txt" "$@" </dev/null || die "pip failed"
 }
 
 # A second virtual environment, with Nova and Neutron, for tests/nova. Its list of versions is

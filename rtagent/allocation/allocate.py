@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from rtagent.allocation import capacity
@@ -33,6 +33,7 @@ from rtagent.pci.assigned_resources import (
     resource_users,
 )
 from rtagent.pci.fit import FittedDevices
+from rtagent.pci.resource_groups import ResourceGroup
 from rtagent.pci.resource_providers import provider_of_resource
 
 #: The maximum number of choices of parent devices to try.
@@ -71,9 +72,11 @@ def allocate(
     others = foreign(ProviderPools(state), required.assigned_resources)
     units = {k: v for k, v in required.assigned_resources.items() if k not in others}
     unknown = unknown_usage(state, owner_id, needs_of(state, required, units))
-    choices = _resource_choices(state, owner_id, units, reusable, shares)
+    choices = _resource_choices(state, owner_id, units, required.numbered, reusable, shares)
     placed = _place(state, owner_id, required, reusable, shares, choices)
-    quantities = fit_quantities(state, owner_id, others, shares.quantities if shares else None)
+    quantities = fit_quantities(
+        state, owner_id, others, shares.quantities if shares else None, required.numbered
+    )
     encrypted = fit_encryption(state, owner_id, required.mem_encryption)
     reasons = (*shortfalls, *unknown, *placed.reasons, *_reasons(quantities, encrypted))
     if reasons or not isinstance(placed.cells, Fitted):
@@ -157,6 +160,7 @@ def _resource_choices(
     state: NodeState,
     owner_id: str,
     asked: Mapping[str, ResourceRequest],
+    numbered: Sequence[ResourceGroup],
     reusable: Reusable,
     shares: Shares | None,
 ) -> Iterator[FittedResources | Refused]:
@@ -169,6 +173,7 @@ def _resource_choices(
         provider_of=partial(provider_of_resource, state),
         reusable=reusable.identifiers,
         shares=shares.resources if shares else None,
+        numbered=numbered,
     )
 
 

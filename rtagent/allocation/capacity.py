@@ -181,7 +181,7 @@ def _additional_check(
     pool, reuse = (inventory.suffix, inventory.resource_class), state.policy.same_host_resize_reuse
     claims, new = state.claims_of(owner_id), Usage(quantities={pool: quantity})
     used = state.usage.quantities.get(pool, 0)
-    before = owner_usage(claims, None, reuse=reuse).quantities.get(pool, 0)
+    before = owner_usage(claims, reuse=reuse).quantities.get(pool, 0)
     return _Check(
         resource=inventory.resource_class,
         unit="units",
@@ -190,7 +190,7 @@ def _additional_check(
         ),
         alone=quantity,
         before=before,
-        after=owner_usage(claims, None, reuse=reuse, new=new).quantities.get(pool, 0),
+        after=owner_usage(claims, reuse=reuse, new=new).quantities.get(pool, 0),
         others=used - state.usage_of(owner_id).quantities.get(pool, 0),
         limit=None,
     )
@@ -201,11 +201,11 @@ def _checks(
 ) -> Iterator[_Check]:
     assert state.topology is not None, "nothing is claimed on a host that was never observed"
     inventory = inventories(state.topology, state.policy)
-    claims, domain_usage = state.claims_of(owner_id), state.domain_usages.get(owner_id)
+    claims, domain = state.claims_of(owner_id), state.usage_of_domain(owner_id)
     reuse = state.policy.same_host_resize_reuse
-    alone = owner_usage((), domain_usage, new=usage)
-    before = owner_usage(claims, None, reuse=reuse)
-    after = owner_usage(claims, domain_usage, reuse=reuse, new=usage)
+    alone = owner_usage((), domain, new=usage)
+    before = owner_usage(claims, reuse=reuse)
+    after = owner_usage(claims, domain, reuse=reuse, new=usage)
     others = state.usage.minus(state.usage_of(owner_id))
     for resource, field, unit in _RESOURCES:
         if resource != "PCPU" and not state.policy.judges_amounts:

@@ -19,7 +19,7 @@ def host_for(state: NodeState, owner_id: str) -> Host:
         return host_for_new_owners(state)
     usage = state.usage.minus(state.usage_of(owner_id))
     if not state.policy.same_host_resize_reuse:
-        usage = usage.plus(owner_usage(state.claims_of(owner_id), None))
+        usage = usage.plus(owner_usage(state.claims_of(owner_id)))
     return _host_with(state, usage)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.allocation.capacity import additional_shortfall
 from rtagent.model.assigned_resources import AssignedQuantity
@@ -11,6 +12,18 @@ from rtagent.model.decision import Reason, ReasonCode, Refused, refuse
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import AdditionalInventory
 from rtagent.model.provider_names import provider_uuid
+from rtagent.pci.resource_groups import (
+    ResourceGroup,
+    assignments,
+    groups_of,
+    most_assigned,
+    totals_of,
+)
+
+#: What provider files offer, by the suffix of the provider's name and by class.
+_Offers = Mapping[tuple[str, str], AdditionalInventory]
+#: Quantities of what is offered.
+_Chosen = Sequence[tuple[AdditionalInventory, int]]
 
 
 class FittedQuantities(Value, frozen=True):
@@ -24,44 +37,84 @@ def fit_quantities(
     owner_id: str,
     requests: Mapping[str, int],
     shares: Mapping[str, Mapping[str, int]] | None,
+    numbered: Sequence[ResourceGroup] = (),
 ) -> FittedQuantities | Refused:
     """Return all requested quantities, or every reason why they are not available.
 
-    Without shares, the first provider with enough gives all of a quantity, as in Placement.
+    Without shares, the first provider with enough gives all of a group, and all of a class without
+    a group, as in Placement.
 
     :param requests: by resource class.
     :param shares: by class and by the suffix of the provider's name. A class without any is counted
         by another service. None: the claim follows no allocation.
+    :param numbered: the flavor's numbered groups, parts of `requests`.
     """
-    fitted: list[AssignedQuantity] = []
-    reasons: list[Reason] = []
-    for resource_class, quantity in sorted(requests.items()):
-        inventories = [
-            each
-            for each in state.policy.placement.additional
-            if each.resource_class == resource_class
-        ]
-        if shares is not None:
-            share = shares.get(resource_class, {})
-            chosen = [(each, share[each.suffix]) for each in inventories if each.suffix in share]
-            reasons += _shortfalls(state, owner_id, chosen)
-        elif not inventories:
-            reasons.append(_not_offered(state, resource_class, quantity))
-            continue
-        else:
-            found = [list(_shortfalls(state, owner_id, [(each, quantity)])) for each in inventories]
-            fitting = (each for each, bad in zip(inventories, found, strict=True) if not bad)
-            fits = next(fitting, None)
-            chosen = [(fits, quantity)] if fits is not None else []
-            if fits is None:
-                reasons.append(min((reason for bad in found for reason in bad), key=_miss))
-        fitted += (_assigned(state, each, number) for each, number in chosen)
-    return refuse(reasons) if reasons else FittedQuantities(tuple(fitted))
+    offers = {
+        (each.suffix, each.resource_class): each for each in state.policy.placement.additional
+    }
+    if shares is None:
+        return _chosen(state, owner_id, groups_of(requests, numbered), offers)
+    shared = [
+        (offers[suffix, name], quantity)
+        for name in sorted(requests)
+        for suffix, quantity in shares.get(name, {}).items()
+        if (suffix, name) in offers
+    ]
+    return _fitted(state, shared, list(_shortfalls(state, owner_id, shared)))
 
 
-def _shortfalls(
-    state: NodeState, owner_id: str, chosen: list[tuple[AdditionalInventory, int]]
+def _chosen(
+    state: NodeState, owner_id: str, groups: Sequence[ResourceGroup], offers: _Offers
+) -> FittedQuantities | Refused:
+    def preferred(group: ResourceGroup) -> Sequence[str]:
+        return list(dict.fromkeys(suffix for suffix, name in offers if name in group.quantities))
+
+    def fits(suffix: str, quantities: Mapping[str, int]) -> bool:
+        if any((suffix, name) not in offers for name in quantities):
+            return False
+        parts = [(offers[suffix, name], number) for name, number in quantities.items()]
+        return not any(_shortfalls(state, owner_id, parts))
+
+    providers = next(assignments(groups, preferred, fits), None)
+    if providers is not None:
+        sums = Counter[tuple[str, str]]()
+        for group, suffix in zip(groups, providers, strict=True):
+            sums.update({(suffix, name): number for name, number in group.quantities.items()})
+        return _fitted(state, [(offers[key], number) for key, number in sorted(sums.items())])
+    alone = [*_alone(state, owner_id, groups, offers)]
+    if alone:
+        return refuse(dict.fromkeys(alone))
+    most, totals = most_assigned(groups, preferred, fits), totals_of(groups)
+    return refuse(
+        _reason(state, name, number, most.get(name, 0))
+        for name, number in sorted(totals.items())
+        if number > most.get(name, 0)
+    )
+
+
+def _alone(
+    state: NodeState, owner_id: str, groups: Sequence[ResourceGroup], offers: _Offers
 ) -> Iterator[Reason]:
+    """Yield the nearest miss of each quantity that no provider can give, even alone."""
+    for name, quantity in (each for group in groups for each in sorted(group.quantities.items())):
+        offered = [each for each in offers.values() if each.resource_class == name]
+        if not offered:
+            yield _reason(state, name, quantity, 0, ReasonCode.NOT_OFFERED)
+            continue
+        found = [list(_shortfalls(state, owner_id, [(each, quantity)])) for each in offered]
+        if all(found):
+            yield min((reason for bad in found for reason in bad), key=_miss)
+
+
+def _fitted(
+    state: NodeState, chosen: _Chosen, reasons: Sequence[Reason] = ()
+) -> FittedQuantities | Refused:
+    if reasons:
+        return refuse(reasons)
+    return FittedQuantities(tuple(_assigned(state, each, number) for each, number in chosen))
+
+
+def _shortfalls(state: NodeState, owner_id: str, chosen: _Chosen) -> Iterator[Reason]:
     for inventory, quantity in chosen:
         reason = additional_shortfall(state, owner_id, inventory, quantity)
         if reason is not None:
@@ -77,13 +130,19 @@ def _assigned(state: NodeState, inventory: AdditionalInventory, quantity: int) -
     )
 
 
-def _not_offered(state: NodeState, resource_class: str, quantity: int) -> Reason:
+def _reason(
+    state: NodeState,
+    resource_class: str,
+    requested: int,
+    available: int,
+    code: ReasonCode = ReasonCode.INSUFFICIENT,
+) -> Reason:
     return Reason(
-        code=ReasonCode.NOT_OFFERED,
+        code=code,
         resource=resource_class,
         where=state.node.hypervisor_hostname,
-        requested=quantity,
-        available=0,
+        requested=requested,
+        available=available,
         unit="units",
     )
 

@@ -24,10 +24,13 @@ from rtagent.numa.requirements import NumaRequirements, numa_requirements
 from rtagent.pci.assigned_resources import ResourceRequest
 from rtagent.pci.pmem import pmem_request
 from rtagent.pci.requests import DeviceRequest, device_requests, requests_of_move
+from rtagent.pci.resource_groups import ResourceGroup
 
 #: Resource classes that are counted, here or in `NumaRequirements`. For any other class, a claim
 #: gets units with identifiers.
 COUNTED_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
+#: The extra spec that says whether numbered groups need providers of their own.
+GROUP_POLICY, GROUP_POLICIES = "group_policy", ("none", "isolate")
 
 
 class Requirements(Value, frozen=True, kw_only=True):
@@ -40,6 +43,7 @@ class Requirements(Value, frozen=True, kw_only=True):
     :ivar cell_limits: how far one host cell may be overcommitted. :ivar devices: PCI devices.
     :ivar assigned_resources: by resource class, for all other classes: the number of units, or
         their identifiers.
+    :ivar numbered: the flavor's numbered groups, as far as `assigned_resources` has their classes.
     :ivar allocated: by resource class that is counted: what an allocation in Placement has for this
         request. ``resources:CLASS`` in the flavor overrides what the flavor itself says.
     :ivar mem_encryption: the model by which the guest's memory is encrypted, or None.
@@ -54,6 +58,7 @@ class Requirements(Value, frozen=True, kw_only=True):
     cell_limits: CellLimits = CellLimits()
     devices: tuple[DeviceRequest, ...] = ()
     assigned_resources: Mapping[str, ResourceRequest] = {}
+    numbered: tuple[ResourceGroup, ...] = ()
     allocated: Mapping[str, int] = {}
     mem_encryption: str | None = None
 
@@ -102,6 +107,7 @@ def from_request(
         cell_limits=cell_limits(ratios.cpu_allocation_ratio, ratios.ram_allocation_ratio, policy),
         devices=devices,
         assigned_resources=_assigned_resources(pmem, grouped, extra),
+        numbered=_numbered_groups(flavor),
         allocated=_allocated(own, grouped, extra),
         mem_encryption=requested_encryption(_properties(instance)),
     )
@@ -142,9 +148,27 @@ def _in_request_groups(flavor: Flavor) -> Mapping[str, int]:
     :raises PropertyInvalid: a number is not an integer.
     """
     sums = Counter[str]()
-    for key, name, value in flavor.in_request_groups:
+    for key, _, name, value in flavor.in_request_groups:
         sums[name] += Property(key, value).integer(least=0)
     return sums
+
+
+def _numbered_groups(flavor: Flavor) -> tuple[ResourceGroup, ...]:
+    """Return the numbered groups, with the classes that are not counted.
+
+    :raises PropertyInvalid: ``group_policy`` is neither none nor isolate.
+    """
+    groups: dict[str, dict[str, int]] = {}
+    for _, suffix, name, value in flavor.in_request_groups:
+        if suffix and name not in COUNTED_CLASSES and int(value):
+            groups.setdefault(suffix, {})[name] = int(value)
+    if not groups:
+        return ()
+    policy = Property(GROUP_POLICY, flavor.extra_specs.get(GROUP_POLICY, "none"))
+    isolated = policy.one_of(GROUP_POLICIES) == "isolate"
+    return tuple(
+        ResourceGroup(quantities=groups[suffix], isolated=isolated) for suffix in sorted(groups)
+    )
 
 
 def local_disk_mb(instance: Instance) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rtagent.api import pci
 from rtagent.errors import NodeNotFound
-from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.inventory import Inventory, inventories, pcpus_used
 from rtagent.model.metric import Metric
 from rtagent.model.node_state import NodeState
 from rtagent.model.placement_policy import AdditionalInventory
@@ -62,7 +62,7 @@ def _inventories(state: NodeState) -> dict[str, Any]:
     found = inventories(state.topology, state.policy)
     return {
         "VCPU": _inventory(found.vcpus, state.usage.vcpus, "vCPUs"),
-        "PCPU": _inventory(found.pcpus, state.usage.pcpus, "CPUs"),
+        "PCPU": _inventory(found.pcpus, pcpus_used(state.usage, state.policy), "CPUs"),
         "MEMORY_MB": _inventory(found.memory_mb, state.usage.memory_mb, "MB"),
         "DISK_GB": _inventory(found.disk_mb, state.usage.disk_mb, "MB"),
     }

@@ -25,6 +25,7 @@ from rtagent.errors import (
 )
 from rtagent.model.node_state import NodeState
 from rtagent.placement import tree
+from rtagent.placement.allocation_audit import allocated_consumers, unclaimed
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.diff import Difference, differences
 from rtagent.placement.loading import load, not_configured
@@ -59,7 +60,8 @@ class PlacementDiff(List):
             found, ownership = next_adoption(api, ownership, state, tree_), ownership.copy()
             for adopted, contents in found.owned:
                 ownership.remember(adopted, contents)
-            tree_ = wanted_tree(client, client.database.adopted(state, found.adoption))
+            state = client.database.adopted(state, found.adoption)
+        tree_ = wanted_tree(client, state, _unclaimed(api, state))
         return COLUMNS, [
             _row(difference)
             for wanted in (*tree_.providers, *obsolete_providers(ownership, tree_))
@@ -144,15 +146,23 @@ def placement_api(client: Client) -> HttpPlacement:
     return api
 
 
-def wanted_tree(client: Client, state: NodeState) -> Tree:
-    """Return what Placement should have of a node."""
+def wanted_tree(
+    client: Client, state: NodeState, unclaimed: Mapping[str, Mapping[str, int]] = {}
+) -> Tree:
+    """Return what Placement should have of a node. :param unclaimed: as `tree.build`."""
     services = {service.host: service for service in client.database.services()}
     service = services.get(state.node.host)
     disabled = service is not None and (service.disabled or service.forced_down)
-    wanted = tree.build(state, disabled, _hypervisor_up(client))
+    wanted = tree.build(state, disabled, _hypervisor_up(client), unclaimed)
     if wanted is None:
         raise RtAgentError(f"{state.node.hypervisor_hostname} has not been audited yet")
     return wanted
+
+
+def _unclaimed(api: HttpPlacement, state: NodeState) -> Mapping[str, Mapping[str, int]]:
+    root = state.node.uuid
+    listed = {root: api.allocations(root)["allocations"]} if api.provider(root) else {}
+    return unclaimed(state, allocated_consumers(listed))
 
 
 def node_state(client: Client, name: str | None) -> NodeState:

@@ -326,3 +326,7 @@ def _summary(command: type[Command]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     return Shell().run(list(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

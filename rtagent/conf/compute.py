@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from rtagent.conf.types import CpuSet, StandardTrait
+from rtagent.conf.types import CpuSet, Items, StandardTrait
 from rtagent.model.base import Value
 
 GROUP = "compute"
@@ -65,10 +65,10 @@ guest is pinned to host CPUs.
 If a CPU leaves the set or the host while a guest is pinned to it, the guest keeps it.
 """,
     ),
-    cfg.ListOpt(
+    cfg.Opt(
         "image_type_exclude_list",
         default=[],
-        item_type=StandardTrait(IMAGE_TYPE, implied=IMAGE_TYPE),
+        type=Items(StandardTrait(IMAGE_TYPE, implied=IMAGE_TYPE)),
         mutable=True,
         help="""
 Image formats that guests of this host must not have, though libvirt supports them: ``qcow2`` with

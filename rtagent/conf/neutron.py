@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg, types
 
+from rtagent.conf.types import Items
 from rtagent.model.base import MAX_INT, Value
 
 GROUP = "neutron"
@@ -34,10 +35,10 @@ class Neutron(Value, frozen=True, kw_only=True):
 
 def numa_nodes(whose: str) -> cfg.Opt:
     """Return the option that lists NUMA cells. :param whose: of what, for the help."""
-    return cfg.ListOpt(
+    return cfg.Opt(
         "numa_nodes",
         default=[],
-        item_type=types.Integer(min=0, max=MAX_INT),
+        type=Items(types.Integer(min=0, max=MAX_INT)),
         mutable=True,
         help=f"The ids of the NUMA cells of {whose}: ``0,1``. They must exist on this host.",
     )

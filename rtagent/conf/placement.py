@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from keystoneauth1 import exceptions, loading
 from oslo_config import cfg
 
-from rtagent.conf.types import StandardTrait
+from rtagent.conf.types import Items, StandardTrait
 from rtagent.model.base import Value
 from rtagent.model.placement_policy import ManageAllocations
 
@@ -38,10 +38,10 @@ With ``strict``, a call that creates a claim fails then, and the claim is aborte
 cloud whose scheduler trusts Placement alone.
 """,
     ),
-    cfg.ListOpt(
+    cfg.Opt(
         "withheld_traits",
         default=[],
-        item_type=StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_"),
+        type=Items(StandardTrait("COMPUTE_", "HW_ARCH_", "HW_CPU_")),
         mutable=True,
         help="""
 Traits of this host that are not published, though they hold for Nova's libvirt driver on it:

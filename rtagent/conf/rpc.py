@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg, types
 
+from rtagent.conf.types import Items
 from rtagent.model.base import Value
 
 GROUP = "rpc"
@@ -66,10 +67,10 @@ can answer in place of an agent or a scheduler. It requires ``keys_file`` here, 
 all agents and schedulers, and ``signing_key`` at each of them.
 """,
     ),
-    cfg.ListOpt(
+    cfg.Opt(
         "unsigned_roles",
         default=list(UNSIGNED),
-        item_type=types.String(choices=ROLES),
+        type=Items(types.String(choices=ROLES)),
         mutable=True,
         help="""
 The roles of a call that has no signature and whose context says none of these roles: ``reader``,

@@ -17,6 +17,27 @@ from rtagent.model.pages import parse_size
 _TRAITS = frozenset(os_traits.get_traits())
 
 
+class Items(types.List):
+    """Items without commas, separated by commas.
+
+    The list type of oslo.config appends what follows the comma to an item that is invalid, which
+    may make a valid one of two.
+    """
+
+    def __call__(self, value: Any) -> list[Any]:
+        """:raises ValueError: names the invalid item."""
+        if isinstance(value, str):
+            text = value.strip().rstrip(",")
+            value = [item.strip() for item in text.split(",")] if text else []
+        return [self._item(item) for item in value]
+
+    def _item(self, item: Any) -> Any:
+        try:
+            return self.item_type(item)
+        except ValueError as exc:
+            raise ValueError(f"item {item!r}: {exc}") from exc
+
+
 class CpuSet(types.ConfigType):
     """CPUs as operators write them: ``0-3,^1,8``. An empty value counts as unset."""
 
@@ -48,7 +69,7 @@ class StandardTrait(types.String):
         written = super().__call__(value)
         name = self._implied + (written.upper() if self._implied else written)
         if not name.startswith(self._prefixes) or name not in _TRAITS:
-            raise ValueError(f"{written!r} is not one of the standard traits {self._expected}")
+            raise ValueError(f"it is not one of the standard traits {self._expected}")
         return written
 
     @property
@@ -130,7 +151,7 @@ class Ratio(types.ConfigType):
         except ValueError:
             ratio = math.nan
         if not name or not math.isfinite(ratio):
-            raise ValueError(f"{value!r} is not NAME=NUMBER, for example cpu.percent=-1.0")
+            raise ValueError("it is not NAME=NUMBER, for example cpu.percent=-1.0")
         return name, ratio
 
     def _formatter(self, value: tuple[str, float]) -> str:
@@ -143,7 +164,7 @@ class Ratios(types.ConfigType):
 
     def __init__(self) -> None:
         super().__init__(type_name="name=ratio, ...")
-        self._pairs = types.List(Ratio())
+        self._pairs = Items(Ratio())
 
     def __call__(self, value: Any) -> dict[str, float]:
         """:raises ValueError: an item has no name or no finite number, or is listed twice."""

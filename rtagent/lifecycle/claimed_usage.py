@@ -31,6 +31,9 @@ def claimed_usage(claim: Claim) -> DomainUsage:
         memory_mb=claim.flavor.memory_mb,
         occupancy=Occupancy(
             pcpus=assignment.taken - assignment.kept,
+            vcpus=tuple(
+                frozenset({cpu}) for cell in assignment.cells for cpu in cell.cpu_pinning.values()
+            ),
             memory_mb=memory,
             pages=pages,
             devices=frozenset(device.address for device in claim.pci),

@@ -212,7 +212,7 @@ def _overridden(claim: Claim) -> Counter[str]:
     found = Counter[str]()
     if claim.kind == ATTACH or claim.quarantined:
         return found
-    for _, name, value in claim.flavor.in_request_groups:
+    for _, _, name, value in claim.flavor.in_request_groups:
         if name in OVERRIDABLE:
             found[name] += int(value)
     for name in found:

@@ -43,7 +43,7 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
         return (
             self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
-            and (self._matches_address(device) if self.devname is None else self._named(device))
+            and self._is_at(device)
         )
 
     @property
@@ -51,10 +51,10 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
         """Whether it names one device, by its interface or by its whole address."""
         return self.devname is not None or self.address.single
 
-    def _named(self, device: Device) -> bool:
-        return self.devname in (device.net_name, device.parent_ifname)
-
-    def _matches_address(self, device: Device) -> bool:
+    def _is_at(self, device: Device) -> bool:
+        """Whether `devname` or `address` applies to the device."""
+        if self.devname is not None:
+            return self.devname in (device.net_name, device.parent_ifname)
         if self.address == EVERY:
             return True
         addresses = [device.address]
@@ -74,23 +74,33 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
     def error_if_named(self, device: Device) -> PciConfigInvalidSpec | None:
         """Return why the specification is wrong if it names this device, or None.
 
-        A physical function cannot be managed remotely, with or without a serial number.
+        A physical function cannot be managed remotely, with or without a serial number. Its virtual
+        functions have its vendor, and one product: with others, the specification matches nothing.
         """
-        is_wrong = (
-            self.tags.remote_managed
-            and device.dev_type == SRIOV_PF
-            and self.names_device
-            and self.selects(device)
-        )
-        return self._remote_managed_error(device) if is_wrong else None
+        if not (self.tags.remote_managed and self.names_device and self._is_at(device)):
+            return None
+        if self.selects(device):
+            is_pf = device.dev_type == SRIOV_PF
+            return self._remote_managed_error(device) if is_pf else None
+        if self.vendor_id not in (None, device.vendor_id):
+            return self._other_id("vendor_id", self.vendor_id, device, device.vendor_id)
+        if device.dev_type == SRIOV_PF:
+            return None  # the product is that of its virtual functions
+        return self._other_id("product_id", self.product_id, device, device.product_id)
 
     def _remote_managed_error(self, device: Device) -> PciConfigInvalidSpec:
         rule = f"is supported only for virtual functions; {device.address} is a physical function"
         return self._invalid("remote_managed", rule)
 
-    def _invalid(self, key: str, rule: str) -> PciConfigInvalidSpec:
+    def _other_id(
+        self, key: str, value: str | None, device: Device, its_own: str
+    ) -> PciConfigInvalidSpec:
+        rule = f"matches no remote_managed device: {device.address}, which is named, has {its_own}"
+        return self._invalid(key, rule, value)
+
+    def _invalid(self, key: str, rule: str, value: str | None = "yes") -> PciConfigInvalidSpec:
         return PciConfigInvalidSpec(
-            group="pci", option=OPTION, index=self.index, key=key, value="yes", rule=rule
+            group="pci", option=OPTION, index=self.index, key=key, value=value, rule=rule
         )
 
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from rtagent.model.base import Value
 from rtagent.model.mem_encryption import pool
-from rtagent.model.usage import NumaUsage, Usage
+from rtagent.model.policy import NumaPolicy
+from rtagent.model.usage import NOTHING, NumaUsage, Usage
 
 
 class HostResource(enum.StrEnum):
@@ -36,6 +37,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     """The host's CPUs, cells, pages and devices that a domain is bound to, claimed or not.
 
     :ivar pcpus: host CPUs to which its vCPUs or its emulator are confined.
+    :ivar vcpus: the host CPUs of each vCPU that is confined to some.
     :ivar memory_mb: MB by cell, of memory that is bound to one cell.
     :ivar pages: pages by cell, by size (KiB).
     :ivar devices: addresses of PCI devices.
@@ -48,6 +50,7 @@ class Occupancy(Value, frozen=True, kw_only=True):
     """
 
     pcpus: frozenset[int] = frozenset()
+    vcpus: tuple[frozenset[int], ...] = ()
     memory_mb: Mapping[int, int] = {}
     pages: Mapping[int, Mapping[int, int]] = {}
     devices: frozenset[str] = frozenset()
@@ -122,14 +125,19 @@ class DomainUsage(Value, frozen=True, kw_only=True):
             occupancy=replace(new, **larger),
         )
 
-    @property
-    def usage(self) -> Usage:
-        """The current usage of the domain."""
+    def usage(self, policy: NumaPolicy) -> Usage:
+        """Return the current usage of the domain.
+
+        A vCPU that is confined to dedicated CPUs uses these, and no shared ones. They are counted
+        by CPU, in `Usage.numa`, because domains may share them.
+        """
         if not self.active:
-            return Usage()
+            return NOTHING
+        dedicated = policy.cpu_dedicated_set or frozenset()
+        pinned = sum(cpus <= dedicated for cpus in self.occupancy.vcpus)
         model = self.occupancy.mem_encryption
         return Usage(
-            vcpus=self.vcpus,
+            vcpus=max(0, self.vcpus - pinned),
             memory_mb=self.memory_mb,
             numa=self.occupancy.usage,
             quantities={} if model is None else {pool(model): 1},

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rtagent.model.base import Count, Document, Entries, Name, Positive, Text
 
 #: A resource class in the flavor, of the request itself or of a request group. Nova's grammar.
-_GROUP = re.compile(r"resources([a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
+_GROUP = re.compile(r"resources(?P<suffix>[a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
 
 
 class Flavor(Document, frozen=True, kw_only=True):
@@ -27,14 +27,14 @@ class Flavor(Document, frozen=True, kw_only=True):
     extra_specs: Entries[Name, Text] = {}
 
     @property
-    def in_request_groups(self) -> Iterator[tuple[str, str, str]]:
-        """Key, resource class and value of each ``resources:CLASS`` and ``resources<group>:CLASS``
-        that has a value.
+    def in_request_groups(self) -> Iterator[tuple[str, str, str, str]]:
+        """Key, group, resource class and value of each ``resources:CLASS``, whose group is "", and
+        ``resources<group>:CLASS`` that has a value.
         """
         for key, value in self.extra_specs.items():
             found = _GROUP.fullmatch(key)
             if value and found is not None:
-                yield key, found["name"], value
+                yield key, found["suffix"] or "", found["name"], value
 
 
 class Image(Document, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from decimal import ROUND_FLOOR, Decimal
 from rtagent.model.base import Value
 from rtagent.model.policy import Policy
 from rtagent.model.topology import Topology
+from rtagent.model.usage import Usage
 
 
 class Inventory(Value, frozen=True, kw_only=True):
@@ -43,6 +44,12 @@ class Inventories(Value, frozen=True, kw_only=True):
 def memory_mb(topology: Topology, policy: Policy) -> int:
     """Return the MB for guests and the host: the host's memory, or else that in files."""
     return policy.numa.file_backed_memory_mb or topology.memory_mb
+
+
+def pcpus_used(usage: Usage, policy: Policy) -> int:
+    """Return the number of dedicated CPUs in use. One that several domains share counts once."""
+    dedicated = policy.numa.cpu_dedicated_set or frozenset()
+    return max(usage.pcpus, len(dedicated & usage.numa.pinned.keys()))
 
 
 def inventories(topology: Topology, policy: Policy) -> Inventories:

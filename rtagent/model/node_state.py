@@ -121,6 +121,11 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         """Return the usage that one owner counts for."""
         return self._usage_of(owner_id, self.claims_of(owner_id))
 
+    def usage_of_domain(self, owner_id: str) -> Usage:
+        """Return the usage of an owner's domain, if that differs from its claims."""
+        domain = self.domain_usages.get(owner_id)
+        return NOTHING if domain is None else domain.usage(self.policy.numa)
+
     def touched_since(self, key: str, revision: int) -> bool:
         """Return whether an owner, a device or `HOST` may have changed after that revision."""
         return revision < self.floor or self.touched.get(key, 0) > revision
@@ -148,7 +153,7 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         if sums.conflict is not None:
             raise InvariantViolated(sums.conflict)
         usage = sums.usage
-        if after.policy.same_host_resize_reuse != self.policy.same_host_resize_reuse:
+        if change.policy is not None:
             usage = after.sums().usage  # the policy changes what every owner counts for
         return replace(
             after,
@@ -204,8 +209,8 @@ class NodeState(Value, frozen=True, kw_only=True, weakref=True):
         return claims, self._usage_of(owner_id, claims), stats.keys(claims, self.migrations)
 
     def _usage_of(self, owner_id: str, claims: Sequence[Claim]) -> Usage:
-        domain_usage = self.domain_usages.get(owner_id)
-        return owner_usage(claims, domain_usage, reuse=self.policy.same_host_resize_reuse)
+        domain = self.usage_of_domain(owner_id)
+        return owner_usage(claims, domain, reuse=self.policy.same_host_resize_reuse)
 
     def _movers(self, change: Change) -> frozenset[str]:
         """Return the owners of the moves whose records change: these say where a guest is."""

@@ -9,7 +9,6 @@ from immutables import Map
 
 from rtagent.errors import InvariantViolated
 from rtagent.model.claim import ATTACH, INCOMING, MOVE_TYPES, Claim, Unit
-from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.usage import NOTHING, Usage
 
 _NO_UNITS: Map[Unit, str] = Map()
@@ -43,7 +42,7 @@ def claimed_units(claims: Sequence[Claim]) -> frozenset[Unit]:
 
 def owner_usage(
     claims: Iterable[Claim],
-    domain_usage: DomainUsage | None,
+    domain: Usage = NOTHING,
     *,
     reuse: bool = False,
     new: Usage = NOTHING,
@@ -51,6 +50,7 @@ def owner_usage(
     """Return the usage of one owner: the sum of its claims, or its domain's usage where that is
     larger.
 
+    :param domain: what its domain uses.
     :param reuse: for a resize on one host, count only the larger claim, resource by resource: an
         owner never runs both domains (LP1790204).
     :param new: the usage of one more main claim, which does not exist yet.
@@ -62,7 +62,7 @@ def owner_usage(
         else:
             added = added.plus(claim.usage)
     total = total.plus(added)
-    return total if domain_usage is None else total.larger(domain_usage.usage)
+    return total if domain is NOTHING else total.larger(domain)
 
 
 def check_owner(owner_id: str, claims: Sequence[Claim]) -> None:

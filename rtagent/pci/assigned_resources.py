@@ -6,6 +6,7 @@ A claim gets resources with identifiers, never only a number of resources.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -18,6 +19,15 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.node_state import NodeState
 from rtagent.pci.allocations import whole_device_allocations
 from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.resource_groups import (
+    Fits,
+    Preferred,
+    ResourceGroup,
+    assignments,
+    groups_of,
+    most_assigned,
+    totals_of,
+)
 
 #: The number of resources of a class, or their identifiers.
 ResourceRequest = int | tuple[str, ...]
@@ -93,36 +103,47 @@ def resource_choices(
     provider_of: Callable[[str], str],
     reusable: frozenset[str] = frozenset(),
     shares: Mapping[str, Mapping[str, int]] | None = None,
+    numbered: Sequence[ResourceGroup] = (),
 ) -> Iterator[FittedResources | Refused]:
     """Yield each choice of resources, the preferred one first; or, once, every reason for none.
 
-    Resources of one class come from one provider, as in Placement: the one with the fewest that
-    are enough, so that the others can still satisfy larger requests. Shares may name several.
+    The resources of a group, and those of one class without a group, come from one provider, as in
+    Placement: the one with the fewest that are enough, so that the others can still satisfy larger
+    requests. Shares may name several.
 
     :param users: the owner of each identifier in use. :param requests: by resource class.
     :param where: the node's name. :param provider_of: from `ResourceInventory.provider` to a uuid.
     :param reusable: identifiers that the owner may reuse; they are assigned first.
     :param shares: the numbers that Placement allocated, by class and `ResourceInventory.provider`;
         None: the claim follows no allocation.
+    :param numbered: the flavor's numbered groups, parts of `requests`. Shares follow them already.
     """
-    choices: list[list[_Found]] = []
-    reasons: list[Reason] = []
-    for name, request in sorted(requests.items()):
-        free = {
-            each.provider: _free(each, users, owner_id, reusable)
-            for each in inventories
-            if each.resource_class == name
-        }
-        choices.append(_choices(free, request, None if shares is None else shares.get(name, {})))
-        number, found = _number(request), len(choices[-1][0])
-        if found < number:
-            reasons.append(_reason(name, where, number, found, bool(free)))
-    if reasons:
-        yield refuse(reasons)
-        return
-    for choice in itertools.product(*choices):
-        chosen = zip(sorted(requests), choice, strict=True)
+    free = {name: dict[str, list[str]]() for name in requests}
+    for each in inventories:
+        if each.resource_class in free:
+            found = _free(each, users, owner_id, reusable)
+            free[each.resource_class][each.provider] = found
+    given = {
+        name: _given(free[name], request, None if shares is None else shares.get(name, {}))
+        for name, request in requests.items()
+        if shares is not None or isinstance(request, tuple)
+    }
+    numbers = {n: r for n, r in requests.items() if isinstance(r, int) and n not in given}
+    groups = groups_of(numbers, numbered)
+    reasons = [
+        _reason(name, where, number, len(given[name]), bool(free[name]))
+        for name in sorted(given)
+        if len(given[name]) < (number := _number(requests[name]))
+    ]
+    fits = False
+    for choice in _group_choices(groups, free):
+        fits = True
+        if reasons:
+            break
+        chosen = sorted({**given, **choice}.items())
         yield FittedResources(tuple(_assigned(chosen, provider_of, inventories)))
+    if not fits or reasons:
+        yield refuse([*reasons, *(() if fits else _shortages(groups, free, where))])
 
 
 def missing(
@@ -245,25 +266,59 @@ def _number(request: ResourceRequest) -> int:
     return request if isinstance(request, int) else len(request)
 
 
-def _choices(
+def _given(
     free: Mapping[str, list[str]], request: ResourceRequest, share: Mapping[str, int] | None
-) -> list[_Found]:
-    """Return what may be assigned of one class, the preferred choice first.
-
-    If there is not enough, return the one choice with the most.
-
-    :param share: as in `resource_choices`, of this class.
-    """
+) -> _Found:
+    """Return what is available of the units that are named, or of a share."""
     if isinstance(request, tuple):
-        names = dict.fromkeys(request)
-        return [[(parent, n) for n in names for parent in free if n in free[parent]]]
-    if share is not None:
-        taken = ((parent, free.get(parent, [])[:number]) for parent, number in share.items())
-        return [[(parent, name) for parent, names in taken for name in names]]
-    by_size = sorted(free.items(), key=lambda each: len(each[1]))
-    enough = [each for each in by_size if len(each[1]) >= request]
-    chosen = enough or by_size[-1:] or [("", [])]
-    return [[(parent, name) for name in names[:request]] for parent, names in chosen]
+        return [(parent, n) for n in dict.fromkeys(request) for parent in free if n in free[parent]]
+    return [(p, name) for p, number in (share or {}).items() for name in free.get(p, [])[:number]]
+
+
+def _group_choices(
+    groups: Sequence[ResourceGroup], free: Mapping[str, Mapping[str, list[str]]]
+) -> Iterator[dict[str, _Found]]:
+    """Yield the resources of each class, for each choice of providers that have enough. Those with
+    the least that is enough are preferred.
+    """
+    for providers in assignments(groups, *_rules(free)):
+        left = {(name, p): iter(ids) for name, of in free.items() for p, ids in of.items()}
+        chosen: dict[str, _Found] = {}
+        for group, provider in zip(groups, providers, strict=True):
+            for name, number in group.quantities.items():
+                taken = itertools.islice(left[name, provider], number)
+                chosen.setdefault(name, []).extend((provider, each) for each in taken)
+        yield chosen
+
+
+def _rules(free: Mapping[str, Mapping[str, list[str]]]) -> tuple[Preferred, Fits]:
+    def preferred(group: ResourceGroup) -> Sequence[str]:
+        sizes = Counter[str]()
+        for name in group.quantities:
+            sizes.update({provider: len(found) for provider, found in free[name].items()})
+        return sorted(sizes, key=lambda provider: sizes[provider])
+
+    def fits(provider: str, quantities: Mapping[str, int]) -> bool:
+        return all(len(free[name].get(provider, ())) >= n for name, n in quantities.items())
+
+    return preferred, fits
+
+
+def _shortages(
+    groups: Sequence[ResourceGroup], free: Mapping[str, Mapping[str, list[str]]], where: str
+) -> Iterator[Reason]:
+    """Yield why no choice of providers has enough: for one group, or else for all together."""
+    alone = [
+        _reason(name, where, number, most, bool(free[name]))
+        for group in groups
+        for name, number in sorted(group.quantities.items())
+        if number > (most := max(map(len, free[name].values()), default=0))
+    ]
+    most_of_all = {} if alone else most_assigned(groups, *_rules(free))
+    yield from dict.fromkeys(alone)
+    for name, number in sorted(totals_of(groups).items()):
+        if not alone and number > (found := most_of_all.get(name, 0)):
+            yield _reason(name, where, number, found, provided=True)
 
 
 def _reason(

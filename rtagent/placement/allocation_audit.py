@@ -92,6 +92,15 @@ def without_record(state: NodeState, uuids: Iterable[str]) -> frozenset[str]:
     )
 
 
+def unclaimed(
+    state: NodeState, consumers: Mapping[str, AllocatedConsumer]
+) -> Mapping[str, Mapping[str, int]]:
+    """Return what consumers without a claim or a move here have of the root provider, by uuid."""
+    found = without_record(state, consumers).difference(state.outbox)
+    root = {uuid: consumers[uuid].parts.get(state.node.uuid, {}) for uuid in found}
+    return {uuid: quantities for uuid, quantities in root.items() if quantities}
+
+
 def published_classes(tree: Tree | None) -> Published:
     """Return the resource classes of each provider that the agent publishes."""
     providers = tree.providers if tree else ()

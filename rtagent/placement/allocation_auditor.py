@@ -24,6 +24,7 @@ from rtagent.placement.allocation_audit import (
     classify,
     published_classes,
     quantities,
+    unclaimed,
     without_record,
 )
 from rtagent.placement.api import PlacementAPI
@@ -68,6 +69,7 @@ class AuditReport(Value, frozen=True, kw_only=True):
     :ivar rewritten: consumers that are to be written again. :ivar healed: consumers that got
         allocations of devices.
     :ivar problems: what could not be corrected.
+    :ivar unclaimed: see `allocation_audit.unclaimed`.
     """
 
     at: datetime
@@ -78,6 +80,7 @@ class AuditReport(Value, frozen=True, kw_only=True):
     rewritten: tuple[str, ...] = ()
     healed: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    unclaimed: Mapping[str, Mapping[str, int]] = {}
 
     def settled_count(self, verdict: Verdict) -> int:
         """Return how many settled findings have this verdict."""
@@ -142,6 +145,11 @@ class AllocationAuditor:
             rewritten=tuple(work.rewritten),
             healed=tuple(work.healed),
             problems=tuple(work.problems),
+            unclaimed={
+                uuid: quantities
+                for uuid, quantities in unclaimed(state, read.consumers).items()
+                if uuid not in work.removed
+            },
         )
 
     def heal(self, owners: Iterable[str]) -> None:

@@ -149,9 +149,9 @@ def _observed(state: NodeState) -> Mapping[str, Mapping[Pool, int]]:
             if user is not None and user not in state.owners:
                 of_user = found.setdefault(user, {})
                 of_user[pool] = of_user.get(pool, 0) + 1
-    for uuid, usage in state.domain_usages.items():
+    for uuid in state.domain_usages:
         if uuid not in state.owners:
-            for (suffix, name), number in usage.usage.quantities.items():
+            for (suffix, name), number in state.usage_of_domain(uuid).quantities.items():
                 provider = provider_uuid(state.node, state.policy.placement, suffix)
                 found.setdefault(uuid, {})[provider, name] = number
     return found

@@ -4,12 +4,17 @@ Placement never grants more than the agent would: totals are rounded down, reser
 What is used without a claim (by foreign domains, by drift) is reserved, and so are CPUs that a
 claim keeps idle, because no allocation in Placement accounts for them. The root provider is the
 host; its children are devices. Provider files may add to each of them.
+
+What a domain without a claim has been allocated in Placement all the same is not reserved a second
+time. Nothing is reserved that the allocations of the node's own claims need: a domain that started
+later must not prevent that they are written.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import os_resource_classes as orc
@@ -17,11 +22,12 @@ import os_traits
 
 from rtagent.model.change import Change
 from rtagent.model.claim import Claim
-from rtagent.model.inventory import Inventory, inventories
+from rtagent.model.consumers import Parts, consumers_of
+from rtagent.model.inventory import Inventory, inventories, pcpus_used
 from rtagent.model.node_state import NodeState
+from rtagent.model.owners import owner_usage
 from rtagent.model.topology import Topology
 from rtagent.model.units import MB_IN_GB
-from rtagent.model.usage import NOTHING, Usage
 from rtagent.placement.devices import (
     device_providers,
     encryption_providers,
@@ -44,17 +50,24 @@ ROOT_EXCLUSIVE = Contents(
 )
 
 
-def build(state: NodeState, disabled: bool, hypervisor_up: bool) -> Tree | None:
+def build(
+    state: NodeState,
+    disabled: bool,
+    hypervisor_up: bool,
+    unclaimed: Mapping[str, Mapping[str, int]] = {},
+) -> Tree | None:
     """Return the tree of a state; None before the first audit.
 
     :param disabled: an operator has disabled the service.
+    :param unclaimed: what consumers without a claim here have been allocated of the root, by
+        consumer and resource class.
     """
     if state.topology is None:
         return None
     root = Provider(
         uuid=state.node.uuid,
         name=state.node.hypervisor_hostname,
-        inventories={**dict(_records(state, state.topology)), **root_resources(state)},
+        inventories={**dict(_records(state, state.topology, unclaimed)), **root_resources(state)},
         traits=_traits(state, state.topology, disabled or not hypervisor_up),
         exclusive=ROOT_EXCLUSIVE,
     )
@@ -67,10 +80,11 @@ def build(state: NodeState, disabled: bool, hypervisor_up: bool) -> Tree | None:
 def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
     """Whether the changes that led to the state may have changed its tree.
 
-    A claim affects the tree only in three cases: the owner's domain uses something other than what
-    its claims hold; the claim concerns host CPUs that no allocation accounts for; or it concerns
-    devices, because related devices become unavailable or available again. An empty sequence means
-    that the state was loaded from the store, which always affects the tree.
+    A claim affects the tree only in four cases: the owner's domain uses something other than what
+    its claims hold; the claim concerns host CPUs that no allocation accounts for; it concerns
+    devices, because related devices become unavailable or available again; or the host is so full
+    that the claim's allocation limits what is reserved. An empty sequence means that the state was
+    loaded from the store, which always affects the tree.
     """
     return not changes or any(
         change.topology is not None
@@ -83,28 +97,67 @@ def affects_tree(state: NodeState, changes: Sequence[Change]) -> bool:
         or any(owner in state.domain_usages for owner in change.owners)
         or any(_affects_reserved_cpus(state, claim, 1) for claim in change.puts)
         or any(_affects_reserved_cpus(state, claim, 0) for claim in change.ends)
+        or ((change.puts or change.ends) and _is_full(state, change.ends))
         for change in changes
     )
 
 
-def usage_beyond_claims(state: NodeState) -> Usage:
-    """Return what is used beyond the claims: by foreign domains, and by domains that drifted."""
-    total = NOTHING
-    for owner in state.domain_usages:
-        claimed = _sum(claim.usage for claim in state.claims_of(owner))
-        total = total.plus(state.usage_of(owner).minus(claimed))
+def _beyond_claims(state: NodeState, topology: Topology, unclaimed: Parts) -> Counter[str]:
+    """Return what is in use and no allocation accounts for, by resource class.
+
+    Foreign domains use it, domains that drifted, and claims that keep CPUs idle.
+    """
+    numa, reuse = state.policy.numa, state.policy.same_host_resize_reuse
+    pcpus = _unclaimed_cpus(state, topology)
+    total = Counter({orc.PCPU: len(pcpus)})
+    for owner, domain in state.domain_usages.items():
+        claimed = owner_usage(state.claims_of(owner), reuse=reuse)
+        beyond = state.usage_of(owner).minus(claimed)
+        total.update({orc.VCPU: beyond.vcpus, orc.MEMORY_MB: beyond.memory_mb})
+        used = Counter(
+            {
+                orc.VCPU: beyond.vcpus,
+                orc.PCPU: len(pcpus & domain.usage(numa).numa.pinned.keys()),
+                orc.MEMORY_MB: beyond.memory_mb,
+            }
+        )
+        total.subtract(used & Counter(unclaimed.get(owner, {})))
     return total
 
 
-def unallocatable_cpus(state: NodeState, topology: Topology) -> int:
-    """Count the dedicated CPUs that are unavailable and that no allocation accounts for.
+def _unclaimed_cpus(state: NodeState, topology: Topology) -> frozenset[int]:
+    """Return the dedicated CPUs that are unavailable and that no claim's allocation accounts for.
 
     A foreign domain is confined to them, or a claim keeps them idle.
     """
     used = state.usage.numa
     occupied = used.pinned.keys() | used.kept.keys()
     allocated = (_allocated_cpus(claim) for claim in state.claims.values())
-    return len(state.policy.numa.dedicated(topology.cpus) & occupied.difference(*allocated))
+    return state.policy.numa.dedicated(topology.cpus) & occupied.difference(*allocated)
+
+
+def _is_full(state: NodeState, ended: Iterable[Claim] = ()) -> bool:
+    """Whether what is reserved may be limited by the allocations of claims.
+
+    :param ended: claims that have just ended.
+    """
+    if state.topology is None:
+        return False
+    host, usage = inventories(state.topology, state.policy), state.usage
+    for claim in ended:
+        usage = usage.plus(claim.usage)
+    return any(
+        # With a ratio, what is reserved and what is allocated are rounded up one by one.
+        math.ceil((inventory.reserved + used / Fraction(inventory.ratio)) / unit)
+        > inventory.total // unit - (inventory.ratio != 1)
+        for inventory, used, unit in (
+            (host.vcpus, usage.vcpus, 1),
+            (host.pcpus, pcpus_used(usage, state.policy), 1),
+            (host.memory_mb, usage.memory_mb, 1),
+            (host.disk_mb, usage.disk_mb, MB_IN_GB),
+        )
+        if used
+    )
 
 
 def _writes_one_time_devices(state: NodeState, change: Change) -> bool:
@@ -131,13 +184,6 @@ def _allocated_cpus(claim: Claim) -> frozenset[int]:
     return assignment.taken - assignment.kept if assignment else frozenset()
 
 
-def _sum(usages: Iterable[Usage]) -> Usage:
-    total = NOTHING
-    for usage in usages:
-        total = total.plus(usage)
-    return total
-
-
 def _traits(state: NodeState, topology: Topology, disabled: bool) -> frozenset[str]:
     remote_managed = any(
         each.tags.remote_managed and each.present and each.listed for each in state.devices.values()
@@ -153,35 +199,60 @@ def _traits(state: NodeState, topology: Topology, disabled: bool) -> frozenset[s
     return capable.union(name for name, true in own.items() if true)
 
 
-def _records(state: NodeState, topology: Topology) -> Iterator[tuple[str, InventoryRecord]]:
-    host, used = inventories(topology, state.policy), usage_beyond_claims(state)
-    pcpus = Fraction(unallocatable_cpus(state, topology))
-    for resource, record in (
-        (orc.VCPU, _record(host.vcpus, used.vcpus / Fraction(host.vcpus.ratio))),
-        (orc.PCPU, _record(host.pcpus, pcpus)),
-        (orc.MEMORY_MB, _record(host.memory_mb, _unscaled(used.memory_mb, host.memory_mb))),
-        (orc.DISK_GB, _record(host.disk_mb, _unscaled(used.disk_mb, host.disk_mb), MB_IN_GB)),
+def _records(
+    state: NodeState, topology: Topology, unclaimed: Parts
+) -> Iterator[tuple[str, InventoryRecord]]:
+    host, beyond = inventories(topology, state.policy), _beyond_claims(state, topology, unclaimed)
+    allocated = _allocated(state, unclaimed) if +beyond or _is_full(state) else Counter[str]()
+    for resource, inventory, unit in (
+        (orc.VCPU, host.vcpus, 1),
+        (orc.PCPU, host.pcpus, 1),
+        (orc.MEMORY_MB, host.memory_mb, 1),
+        (orc.DISK_GB, host.disk_mb, MB_IN_GB),
     ):
+        used = Fraction(max(0, beyond[resource])) / _divisor(resource, inventory)
+        record = _record(inventory, used, allocated[resource], unit)
         shared = resource == orc.DISK_GB and state.policy.placement.disk_provider is not None
         if record.total and not shared:
             yield resource, record
 
 
-def _unscaled(used: int, inventory: Inventory) -> Fraction:
-    """Return the quantity to reserve for memory or disk in use.
+def _divisor(resource: str, inventory: Inventory) -> Fraction:
+    """Return how much of what is in use one unit of the reserve stands for.
 
-    It is reserved in full even if the ratio is above 1: what is in use is not overcommitted. With a
+    Memory in use is reserved in full even if the ratio is above 1: it is not overcommitted. With a
     ratio below 1 more is reserved, because Placement multiplies what is not reserved by the ratio.
     """
-    return used / min(Fraction(inventory.ratio), Fraction(1))
+    ratio = Fraction(inventory.ratio)
+    return ratio if resource == orc.VCPU else min(ratio, Fraction(1))
 
 
-def _record(inventory: Inventory, beyond_claims: Fraction, unit: int = 1) -> InventoryRecord:
+def _allocated(state: NodeState, unclaimed: Parts) -> Counter[str]:
+    """Return what consumers are, or are to be, allocated of the root, by resource class."""
+    total = Counter[str]()
+    for owner in state.owners:
+        for consumer in consumers_of(state, owner).values():
+            total.update(consumer.parts.get(state.node.uuid, {}))
+    for uuid, quantities in unclaimed.items():
+        if uuid not in state.owners:
+            total.update(quantities)
+    return total
+
+
+def _record(
+    inventory: Inventory, beyond_claims: Fraction, allocated: int, unit: int
+) -> InventoryRecord:
     total = inventory.total // unit
+    ratio = float(RATIO_DIGITS.create_decimal(inventory.ratio))
+    needed = math.ceil(allocated / ratio)
+    needed += needed * ratio < allocated  # Placement's product is rounded, too
     return InventoryRecord(
         total=total,
-        # Placement answers 400 if it is above the total.
-        reserved=min(total, math.ceil((inventory.reserved + beyond_claims) / unit)),
+        reserved=min(
+            # Placement answers 400 if it is above the total.
+            max(0, total - needed),
+            math.ceil((inventory.reserved + beyond_claims) / unit),
+        ),
         max_unit=total,
-        allocation_ratio=float(RATIO_DIGITS.create_decimal(inventory.ratio)),
+        allocation_ratio=ratio,
     )

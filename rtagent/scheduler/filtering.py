@@ -116,6 +116,11 @@ class RequestFilters:
         again = [each for each in self._filters if each.every_instance]
         return RequestFilters(again, self._options, following, self._defects)
 
+    def joining(self, hosts: Iterable[str]) -> RequestFilters:
+        """Return the filters of the same instance, whose server group is on these hosts."""
+        joined = targets.joining(self.request, hosts)
+        return RequestFilters(self._filters, self._options, joined, self._defects)
+
     @cached_property
     def judges_every_host(self) -> bool:
         """Whether a filter judges all hosts again, not only the consumed one."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import os_traits
 
 from rtagent.allocation import requirements
-from rtagent.allocation.requirements import Requirements
+from rtagent.allocation.requirements import GROUP_POLICIES, GROUP_POLICY, Requirements
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.base import RESOURCE_NAME, UUID, Value
@@ -31,8 +31,9 @@ from rtagent.scheduler.options import SchedulerOptions
 _KEY = re.compile(r"(?P<what>resources|trait)(?P<suffix>[a-zA-Z0-9_-]{1,64})?:(?P<name>.+)")
 _IN_TREE = re.compile(r"in_tree(?P<suffix>[a-zA-Z0-9_-]{1,64})?")
 _NAME, _UUID = re.compile(RESOURCE_NAME), re.compile(UUID)
+#: The prefix of names that are not standard.
+_CUSTOM = "CUSTOM_"
 _REQUIRED, _FORBIDDEN = "required", "forbidden"
-_GROUP_POLICY, _GROUP_POLICIES = "group_policy", ("none", "isolate")
 #: The suffix of the group for the context of encrypted memory.
 _ENCRYPTION = "_mem_encryption"
 
@@ -79,10 +80,10 @@ def candidates_query(
     if in_tree is not None:
         groups[0] = _with_tree(groups[0], in_tree)
     granular = [each for each in groups if each.suffix and each.resources]
-    policy = Property(_GROUP_POLICY, spec.flavor.extra_specs.get(_GROUP_POLICY, "none"))
+    policy = Property(GROUP_POLICY, spec.flavor.extra_specs.get(GROUP_POLICY, "none"))
     return (
         *(parameter for each in groups for parameter in each.parameters()),
-        *(((_GROUP_POLICY, policy.one_of(_GROUP_POLICIES)),) if granular else ()),
+        *(((GROUP_POLICY, policy.one_of(GROUP_POLICIES)),) if granular else ()),
         *member_of(spec, options, aggregates, groups[0].required),
         ("root_required", _traits(*_root_traits(spec, options))),
         ("limit", str(options.max_placement_results)),
@@ -159,12 +160,14 @@ def _flavor_groups(flavor: Flavor) -> Iterator[_Group]:
 
 def _check_name(named: Property, name: str) -> None:
     """Check the name of a trait or resource class, because any other text could add conditions to
-    the query.
+    the query. Placement refuses a query with the bare prefix.
 
     :raises PropertyInvalid:
     """
     if not _NAME.fullmatch(name):
         raise named.invalid("must name a trait or resource class, of the characters A-Z, 0-9 and _")
+    if name == _CUSTOM:
+        raise named.invalid(f"must have a name after {_CUSTOM}")
 
 
 def _image_traits(spec: RequestSpec) -> frozenset[str]:

@@ -5,7 +5,8 @@
 - ``=  <  >  <=  >=`` compare the first operand with each other one; ``in``: it equals one of them.
 - ``and  or  not`` combine conditions. ``not`` of several is true unless all of them are.
 - ``$NAME`` is a field of the host, ``$NAME.KEY`` a key of it. A comparison with a field or a key
-  that a host does not have is false.
+  that a host does not have is false, and so is one of values that have no order.
+- Statistics are numbers. Compared with a text they are texts, as in Nova.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rtagent.scheduler.host_state import HostState
 #: Levels and values of a query.
 MAX_DEPTH, MAX_VALUES = 32, 1000
 
-#: Whether a host satisfies the query. :raises TypeError: values cannot be compared.
+#: Whether a host satisfies the query.
 Condition = Callable[[HostState], bool]
 #: The value of an operand on a host; None: it has none.
 _Operand = Callable[[HostState], Any]
@@ -75,7 +76,8 @@ class _Parser:
         places = [(each, f"{path}[{at}]") for at, each in enumerate(operands, 1)]
         if name in _LOGIC:
             return _combined(name, [self._truth(each, at, depth) for each, at in places])
-        return _compared(name, [_operand(each, at) for each, at in places])
+        as_text = any(isinstance(each, str) and not each.startswith("$") for each in operands)
+        return _compared(name, [_operand(each, at, as_text) for each, at in places])
 
     def _truth(self, query: Any, path: str, depth: int) -> Condition:
         """A condition, or a field or constant that is true or false by itself."""
@@ -113,14 +115,21 @@ def _compared(name: str, operands: Sequence[_Operand]) -> Condition:
 
     def condition(host: HostState) -> bool:
         found = values(host)
-        return found is not None and all(compare(found[0], other) for other in found[1])
+        try:
+            return found is not None and all(compare(found[0], other) for other in found[1])
+        except TypeError:  # a text and a number, for example
+            return False
 
     return condition
 
 
-def _operand(written: Any, path: str) -> _Operand:
+def _operand(written: Any, path: str, as_text: bool) -> _Operand:
+    """:param as_text: statistics are compared with a text."""
     if isinstance(written, str) and written.startswith("$"):
-        return _field(written, path)
+        value = _field(written, path)
+        if as_text and written.startswith("$stats."):
+            return lambda host: None if (found := value(host)) is None else str(found)
+        return value
     if isinstance(written, str | int | float):  # a boolean, too
         return lambda _host: written
     raise invalid(_PATH + path, "must be a text, a number, a boolean or a field like $free_ram_mb")

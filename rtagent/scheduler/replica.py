@@ -21,7 +21,7 @@ from rtagent.model.node import Node
 from rtagent.model.node_state import NodeState
 from rtagent.model.owners import claimed_units, owner_usage
 from rtagent.model.pci_devices import PciDevices
-from rtagent.model.usage import NumaUsage, Usage
+from rtagent.model.usage import NOTHING, NumaUsage, Usage
 from rtagent.pci.assigned_resources import used_by_domain
 
 #: The owner that stands for all owners, and the one of what several of them use: the nil and the
@@ -67,7 +67,8 @@ def replica_for(replica: NodeState, info: InstanceInfo) -> NodeState:
     if known and not new:
         return replica
     reuse = replica.policy.same_host_resize_reuse
-    had = owner_usage(new, None if known else domain, reuse=reuse).plus(replica.usage_of(info.uuid))
+    own = NOTHING if known or domain is None else domain.usage(replica.policy.numa)
+    had = owner_usage(new, own, reuse=reuse).plus(replica.usage_of(info.uuid))
     folded = replica.claims_of(info.uuid)
     users = {each: domains[each] for each in (OTHERS, SHARED) if each in domains}
     users[OTHERS] = _without(replica, users[OTHERS], info)

@@ -19,6 +19,7 @@ from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_search import PlacementSearch
 from rtagent.scheduler.ports import Hosts, PlacementPort
 from rtagent.scheduler.request import Request
+from rtagent.scheduler.targets import joining, member_hosts
 from rtagent.scheduler.verdict import Fit
 from rtagent.scheduler.weighing import HostWeighers
 
@@ -101,7 +102,7 @@ class SchedulingCall:
 
     def request(self, instance_uuid: str) -> Request:
         """Return the request of one instance, for filters and weighers."""
-        return Request(
+        request = Request(
             spec=self.spec,
             instance_uuid=instance_uuid,
             alive_since=self._read_at - self.parts.options.service_down_time,
@@ -109,6 +110,7 @@ class SchedulingCall:
             placement=self._searched is not None,
             fit=self._fit,
         )
+        return joining(request, member_hosts(request, self.hosts))
 
     def own_claims(self, instance_uuid: str) -> list[str]:
         """Return the uuids of an instance's main claims, on hosts that the request does not

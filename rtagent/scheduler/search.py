@@ -54,6 +54,14 @@ class Search:
         """Weigh a host again that has changed."""
         self._weigh().replace(host)
 
+    def join(self, hosts: Collection[str]) -> None:
+        """Judge again, because other calls have put members of the affinity group on hosts."""
+        weighed = self._weigh()
+        self._filters = self._filters.joining(hosts)
+        filtered = self._filters.filter_again(weighed.hosts, ())
+        self.refusals.filtered(filtered)
+        weighed.keep(filtered.hosts)
+
     def next_instance(self, instance_uuid: str, consumed: HostState) -> None:
         """Go on to the next instance.
 

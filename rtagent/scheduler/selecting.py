@@ -20,11 +20,13 @@ from rtagent.scheduler.refusals import FIT, PLACEMENT
 from rtagent.scheduler.scheduling_call import SchedulingCall
 from rtagent.scheduler.search import Search
 from rtagent.scheduler.selection import Selection, Selections
+from rtagent.scheduler.targets import member_hosts
 from rtagent.scheduler.verdict import Rejection, Verdict
 from rtagent.scheduler.weighing import Weighed
 
 _NO_CANDIDATE = Rejection("Placement has no candidate on this host")
 _GONE = Rejection("the host is not known any more")
+_JOINS = Rejection("the server group has hosts now")
 #: How often the best host of an instance is looked for again, because the one before has changed.
 RESTARTS = 3
 
@@ -44,6 +46,7 @@ class Selecting:
         self.written: list[Written] = []
         self.weights: dict[str, float] = {}
         self._search = Search(call)
+        self._group_hosts = frozenset[str]()
 
     @property
     def searched(self) -> int:
@@ -62,7 +65,9 @@ class Selecting:
         :raises SchedulingTimedOut: also if the last instance has its host, but too late.
         """
         number = self._call.parts.options.max_attempts - 1 if alternates else 0
-        selected = [*self._selected(ends=not number)]
+        # Of one instance, other hosts stay what they were before it was selected.
+        ends = not number or len(self._call.instance_uuids) == 1
+        selected = [*self._selected(ends=ends)]
         # One more, because an instance's own host is not among its alternates.
         others = self._alternates(number + 1) if number else ()
         self._call.check_deadline()
@@ -102,6 +107,10 @@ class Selecting:
             if not isinstance(found, Rejection):
                 self._search.refuse(refused)
                 return found
+            if found is _JOINS:
+                self._search.join(self._group_hosts)
+                order = self._search.best_first()
+                continue
             by = PLACEMENT if found is _NO_CANDIDATE else FIT
             self._search.refusals.refused(each.host, found, by)
             refused.add(each.host.uuid)
@@ -162,6 +171,9 @@ class Selecting:
             current = manager.get_host_state(host.uuid)
             if current is None:
                 return _GONE
+            if joined := member_hosts(self._search.request, manager.get_all_host_states()):
+                self._group_hosts = joined
+                return _JOINS
             changed = current.version != host.version
             if changed and (refusal := self._search.refusal(current)) is not None:
                 return refusal.rejection

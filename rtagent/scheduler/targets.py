@@ -77,6 +77,26 @@ def following(request: Request, instance_uuid: str, selected: str) -> Request:
     return replace(request, spec=spec, instance_uuid=instance_uuid)
 
 
+def member_hosts(request: Request, hosts: Iterable[HostState]) -> frozenset[str]:
+    """Return the hosts that have other members of the request's affinity group, if the request
+    names none: those of assumed claims, too.
+    """
+    group = request.spec.instance_group
+    if group is None or group.policy != "affinity" or group.hosts:
+        return frozenset()
+    members = frozenset(group.members) - {request.instance_uuid}
+    return frozenset(each.host for each in hosts if not members.isdisjoint(each.instance_uuids))
+
+
+def joining(request: Request, hosts: Iterable[str]) -> Request:
+    """Return the request, whose server group is on these hosts."""
+    group = request.spec.instance_group
+    if group is None or not hosts:
+        return request
+    joined = replace(group, hosts=tuple(sorted(hosts)))
+    return replace(request, spec=replace(request.spec, instance_group=joined))
+
+
 def _host(host: HostState) -> str:
     return host.host.lower()
 

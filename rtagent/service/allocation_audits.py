@@ -158,6 +158,7 @@ class AllocationAudits:
     def _audit(self, auditor: AllocationAuditor) -> None:
         began = self._context.clock.monotonic()
         report = auditor.run()
+        self._publisher.note_unclaimed(report.unclaimed)
         with self._lock:
             self._plan = self._plan.after(began, report.recheck, self._interval, self._jitter())
         self._report = report

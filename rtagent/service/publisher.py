@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import (
     NodeNotReady,
@@ -41,6 +43,7 @@ class Publisher:
         self._context, self._node = context, node
         self._admission, self._heartbeat = admission, heartbeat
         self._takeover: Takeover | None = None
+        self._unclaimed: Mapping[str, Mapping[str, int]] = {}
         self._ownership = OwnershipFile(context.settings.current.default.state_path)
         self._mirror = None if api is None else self._make(api)
 
@@ -57,6 +60,15 @@ class Publisher:
         """Publish soon, because something may have changed."""
         if self._mirror is not None:
             self._mirror.wake()
+
+    def note_unclaimed(self, unclaimed: Mapping[str, Mapping[str, int]]) -> None:
+        """Reserve less from now on, because consumers without a claim have allocations of the root.
+
+        :param unclaimed: see `allocation_audit.unclaimed`.
+        """
+        if unclaimed != self._unclaimed:
+            self._unclaimed = unclaimed
+            self.wake()
 
     def reread(self) -> None:
         """Read everything from Placement again and publish, because the options may
@@ -156,7 +168,9 @@ class Publisher:
         refuses = self._node.tracker.restored or self._admission.duplicate
         draining = self._node.state.drain is not None
         disabled = self._heartbeat.disabled or draining or refuses is not None
-        return None if up is None else tree.build(self._node.state, disabled, up)
+        if up is None:
+            return None
+        return tree.build(self._node.state, disabled, up, self._unclaimed)
 
     def _adopt(self, adoption: Adoption) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rtagent.model import stats
 from rtagent.model.derived import derived
-from rtagent.model.inventory import memory_mb
+from rtagent.model.inventory import memory_mb, pcpus_used
 from rtagent.model.metric import Metric, documents
 from rtagent.model.node_state import NodeState
 from rtagent.model.policy import NetworkPolicy, NumaPolicy, Policy
@@ -57,7 +57,7 @@ def quantities(state: NodeState) -> dict[str, Any]:
     memory_used = policy.reserved_memory_mb + used.memory_mb
     disk_used = policy.reserved_disk_mb + used.disk_mb
     return {
-        "vcpus_used": policy.reserved_cpus + used.vcpus + used.pcpus,
+        "vcpus_used": policy.reserved_cpus + used.vcpus + pcpus_used(used, policy),
         "memory_mb_used": memory_used,
         "local_gb_used": round_up(disk_used, MB_IN_GB),
         "free_ram_mb": memory - memory_used,

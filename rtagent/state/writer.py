@@ -62,10 +62,14 @@ class StateWriter:
         reporter: Reporter,
         witness: Witness,
         timeout: float,
+        settlement: float,
     ) -> None:
-        """:param timeout: seconds that a decision may wait for its turn."""
+        """:param timeout: seconds that a decision may wait for its turn.
+        :param settlement: seconds that it may wait for the reload that shows whether its commit was
+            done, if that is unknown.
+        """
         self._store, self._clock, self._reporter = store, clock, reporter.named(__name__)
-        self._timeout = timeout
+        self._timeout, self._settlement = timeout, settlement
         self._queue = DecisionQueue()
         self.published = PublishedState(state)
         self.status = WriterStatus()
@@ -170,7 +174,8 @@ class StateWriter:
         :return: the error, if it is settled: the operation's record, or its absence, shows it.
             `StoreUnavailable`: it is not settled in time, or the caller has no operation id.
         """
-        settled = self.status.wait_up(max(0.0, deadline - self._clock.monotonic()))
+        left = max(0.0, deadline - self._clock.monotonic())
+        settled = self.status.wait_up(min(left, self._settlement))
         if settled and call is not None:
             return error
         return StoreUnavailable(

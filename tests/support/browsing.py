@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,7 +19,10 @@ from selenium.webdriver.support.wait import WebDriverWait
 PATIENCE = 100.0
 
 T = TypeVar("T")
-AXE = Path(__file__).parents[1] / "data" / "axe" / "axe.min.js"
+#: axe-core. The package that brings it is not imported, because it would need Playwright.
+AXE = Path(
+    str(distribution("axe-playwright-python").locate_file("axe_playwright_python/axe.min.js"))
+)
 
 
 class Browser:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree
 
@@ -23,6 +23,7 @@ _PINS = ("vcpupin", "emulatorpin", "iothreadpin")
 
 class Confinement(Value, frozen=True, kw_only=True):
     """:ivar cpusets: each set of host CPUs to which some of the domain's threads are pinned.
+    :ivar vcpus: of these, the set of each vCPU that has one.
     :ivar memory: what is bound to host cells, or has pages of a size.
     :ivar given: devices passed through to the domain.
     :ivar mem_encryption: the model by which its memory is encrypted, or None.
@@ -30,6 +31,7 @@ class Confinement(Value, frozen=True, kw_only=True):
     """
 
     cpusets: tuple[frozenset[int], ...] = ()
+    vcpus: tuple[frozenset[int], ...] = ()
     memory: tuple[BackedMemory, ...] = ()
     given: Given = Given()
     mem_encryption: str | None = None
@@ -41,12 +43,11 @@ class Confinement(Value, frozen=True, kw_only=True):
         """
         if self is NOWHERE:  # most domains
             return UNBOUND
-        online = host.online
-        confining = (cpus for cpus in self.cpusets if not online or online - cpus)
         memory_mb, pages = memory_in_use(self.memory, host)
         lost = frozenset({HostResource.DEVICES} if self.given.missing(host) else ())
         return Occupancy(
-            pcpus=frozenset[int]().union(*confining),
+            pcpus=frozenset[int]().union(*_confining(self.cpusets, host)),
+            vcpus=tuple(_confining(self.vcpus, host)),
             memory_mb=memory_mb,
             pages=pages,
             devices=self.given.on_host(host),
@@ -73,6 +74,7 @@ def confinement(domain: etree._Element, unread: Unread) -> Confinement:
     model = next(unread.each(encryption_model, [domain], HostResource.ENCRYPTION), None)
     made = Confinement(
         cpusets=cpusets,
+        vcpus=_vcpu_sets(domain) if cpusets else (),
         memory=memory,
         given=given,
         mem_encryption=model,
@@ -104,6 +106,50 @@ def cpuset(element: etree._Element) -> frozenset[int]:
     if element.get("placement") == "auto":  # libvirt chooses, whatever the set is
         return frozenset()
     return numbers(element.get("cpuset"), f"<{element.tag} cpuset>")
+
+
+def default_cpuset(domain: etree._Element) -> frozenset[int]:
+    """Return the host CPUs of the threads without a pin; empty: any.
+
+    :raises BadDocument: as `cpuset`.
+    """
+    vcpu = domain.find("vcpu")
+    return frozenset() if vcpu is None else cpuset(vcpu)
+
+
+def vcpu_pins(domain: etree._Element) -> dict[int, frozenset[int]]:
+    """Return the host CPUs of each vCPU that is plugged in and confined to some.
+
+    :raises BadDocument: a set, or the number of a vCPU, is invalid.
+    """
+    pins = dict.fromkeys(_plugged_in(domain), default_cpuset(domain))
+    for pin in domain.iterfind("cputune/vcpupin"):
+        number = integer(pin.get("vcpu"), "<vcpupin vcpu>", MAX_CPU)
+        if number in pins:
+            pins[number] = cpuset(pin)
+    return {number: cpus for number, cpus in pins.items() if cpus}
+
+
+def _vcpu_sets(domain: etree._Element) -> tuple[frozenset[int], ...]:
+    try:
+        return tuple(vcpu_pins(domain).values())
+    except BadDocument:  # then its vCPUs count as shared ones
+        return ()
+
+
+def _plugged_in(domain: etree._Element) -> Iterable[int]:
+    """Return the vCPUs that can run. Others may be plugged in later."""
+    listed = domain.findall("vcpus/vcpu")
+    if listed:
+        enabled = (each for each in listed if each.get("enabled") == "yes")
+        return [integer(each.get("id"), "<vcpu id>", MAX_CPU) for each in enabled]
+    vcpu = child(domain, "vcpu")
+    number = "1" if vcpu is None else vcpu.get("current", vcpu.text)  # libvirt's default
+    return range(integer(number, "<vcpu>", MAX_CPU))
+
+
+def _confining(cpusets: Iterable[frozenset[int]], host: HostFacts) -> Iterator[frozenset[int]]:
+    return (cpus for cpus in cpusets if not host.online or host.online - cpus)
 
 
 def _all_pinned(domain: etree._Element, pins: Sequence[etree._Element]) -> bool:

@@ -13,7 +13,7 @@ from rtagent.model.domain_usage import DomainUsage
 from rtagent.model.guest_layout import GuestCell, GuestLayout
 from rtagent.model.units import BYTES_IN_MIB, round_up
 from rtagent.virt.libvirt.backed_memory import BackedMemory, GuestMemory, guest_memory
-from rtagent.virt.libvirt.confinement import cpuset
+from rtagent.virt.libvirt.confinement import cpuset, default_cpuset, vcpu_pins
 from rtagent.virt.libvirt.document import BadDocument, integer, numbers, parse
 from rtagent.virt.libvirt.domain import DomainFacts, parse_domain
 from rtagent.virt.libvirt.given_devices import Given, device_arguments, element_devices
@@ -69,7 +69,7 @@ def _layout(
         problem=_problem(domain, facts.vcpus)
         or _memory_problem(memory, host)
         or _device_problem(facts.confinement.given, host),
-        pins=_confined(_pins(domain, facts.vcpus), host.online),
+        pins=_confined(vcpu_pins(domain), host.online),
         emulator=_confined({0: _emulator(domain)}, host.online).get(0, frozenset()),
         cells=tuple(_cells(domain, facts, memory.cells, host)),
         mdevs=mdevs,
@@ -117,26 +117,9 @@ def _device_problem(given: Given, host: HostFacts) -> str:
     return f"it is unknown what it uses: no device of the host has {missing[0]}" if missing else ""
 
 
-def _pins(domain: etree._Element, vcpus: int) -> dict[int, frozenset[int]]:
-    """Return the host CPUs of every vCPU; empty: any."""
-    everywhere = _default_cpuset(domain)
-    pins = dict.fromkeys(range(vcpus), everywhere)
-    for pin in domain.iterfind("cputune/vcpupin"):
-        number = integer(pin.get("vcpu"), "<vcpupin vcpu>", MAX_CPU)
-        if number in pins:
-            pins[number] = cpuset(pin)
-    return pins
-
-
 def _emulator(domain: etree._Element) -> frozenset[int]:
     pin = domain.find("cputune/emulatorpin")
-    return _default_cpuset(domain) if pin is None else cpuset(pin)
-
-
-def _default_cpuset(domain: etree._Element) -> frozenset[int]:
-    """Return the host CPUs of the threads without a pin."""
-    vcpu = domain.find("vcpu")
-    return frozenset() if vcpu is None else cpuset(vcpu)
+    return default_cpuset(domain) if pin is None else cpuset(pin)
 
 
 def _confined(

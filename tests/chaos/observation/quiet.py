@@ -106,11 +106,9 @@ class Quiet:
         return not self.stuck
 
     def _orphaned(self, host: str) -> str:
-        """Delete what an older copy left behind, guests too, and return ""."""
-        config_file = self._world.local_agent(host).daemon.config_file
-        assert isinstance(self._callers, Callers)
-        delete_orphans(config_file, partial(self._callers.domains.stop, host))
-        self._world.restored.discard(host)
+        """Delete what an older copy left behind, except of guests that still run; return ""."""
+        if not delete_orphans(self._world.local_agent(host).daemon.config_file):
+            self._world.restored.discard(host)
         return ""
 
     def _unwritten(self, host: str, compared: list[str]) -> str:

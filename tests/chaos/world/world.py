@@ -64,8 +64,8 @@ class World:
     :ivar links: by the client (a host, or ``callers``) and the server's part (``broker``,
         ``database``, ``placement``).
     :ivar clocks: of the agents, by host.
-    :ivar restored: the hosts whose database was taken back to an older copy, until what that left
-        in Placement is deleted.
+    :ivar restored: the hosts whose database was taken back to an older copy, until all that this
+        left in Placement is deleted.
     :ivar volumes: the file systems that a database has for itself, by what uses them. There are
         none if this process may not mount.
     """

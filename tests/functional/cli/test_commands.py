@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 from importlib import metadata
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -55,6 +57,15 @@ NEED_PLACEMENT = {
 
 
 # -- help -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "module", ["rtagent.cmd.rtagent", "rtagent.cmd.rtagentd", "rtagent.cmd.rtagent_scheduler"]
+)
+def test_the_module_of_a_program_can_be_run(module):
+    command = [sys.executable, "-m", module, "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert rtagent.__version__ in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("argv", [["--version", "-v"], ["-v", "--version"], ["--version"]])

@@ -41,9 +41,9 @@ class Agent:
             claim = self.tracker.instance_claim(request(1, 64), call())
             self.tracker.release_claim(claim.uuid, call("release_claim"))
 
-    def add_domain(self) -> None:
+    def add_domain(self, vcpus: int = 2) -> None:
         """Add a foreign domain, and audit."""
-        domain = Domain(uuid=uid(), name="d", active=True, vcpus=2, memory_mb=2048)
+        domain = Domain(uuid=uid(), name="d", active=True, vcpus=vcpus, memory_mb=2048)
         self.host.domains[domain.uuid] = domain
         self.auditor.run("event")
 
@@ -69,6 +69,20 @@ def test_an_audit_result_is_published_without_a_call(node, agent):
     reserved = node.inventories["MEMORY_MB"]["reserved"]
     agent.add_domain()
     assert node.eventually(lambda: node.inventories["MEMORY_MB"]["reserved"] == reserved + 2048)
+
+
+def test_the_allocation_of_an_earlier_claim_is_accepted_on_a_host_that_others_fill(node, agent):
+    claim = agent.tracker.instance_claim(request(3, 64), call())
+    agent.add_domain(vcpus=8)
+    assert node.eventually(lambda: node.inventories["VCPU"]["reserved"] == 5)
+    body = {
+        "allocations": {NODE.uuid: {"resources": {"VCPU": 3, "MEMORY_MB": 64}}},
+        "consumer_generation": None,
+        "project_id": "p",
+        "user_id": "u",
+    }
+    answer = node.admin.put(f"/allocations/{claim.owner_id}", json=body)
+    assert answer.status_code == 204, answer.text
 
 
 @pytest.mark.parametrize("kind", ["stopped", "hanging"])

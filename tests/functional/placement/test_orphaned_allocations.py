@@ -67,6 +67,10 @@ class Site:
         found = self.admin.get(f"/allocations/{consumer}").json()["allocations"]
         return {name: part["resources"] for name, part in found.items()}
 
+    def reserved(self, name: str) -> int:
+        found = self.admin.get(f"/resource_providers/{self.uuid}/inventories/{name}").json()
+        return int(found["reserved"])
+
     @property
     def providers(self) -> list[dict[str, Any]]:
         found = self.admin.get(f"/resource_providers?in_tree={self.uuid}").json()
@@ -142,11 +146,13 @@ def test_each_kind_of_allocation(site):
     site.allocate(differs, **{site.uuid: {**AMOUNTS, "VCPU": 2}})
     site.allocate(gone, **{site.uuid: AMOUNTS, other: {"VCPU": 1}})
     site.allocate(unknown, **{site.uuid: AMOUNTS, other: {"VCPU": 1}})
+    wait_until(lambda: site.reserved("VCPU") == 1, PATIENCE)  # for the domain
     site.allocate(DOMAIN, **{site.uuid: AMOUNTS})
 
     wait_until(lambda: {differs, unknown, DOMAIN} <= set(site.audited), PATIENCE)
 
     wait_until(lambda: site.parts(gone) == {other: {"VCPU": 1}}, PATIENCE)
+    wait_until(lambda: site.reserved("VCPU") == 0, PATIENCE)
     found = site.audited
     assert {found[each]["verdict"] for each in (unknown, DOMAIN)} == {"unknown"}
     assert found[differs]["verdict"] == "different"

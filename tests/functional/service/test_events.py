@@ -23,7 +23,6 @@ VIEWERS = 100
 #: Seconds. Without viewers a probe takes milliseconds; a daemon that gives each viewer a thread
 #: does not answer a probe at all.
 PATIENCE = 60.0
-COMMAND = "import sys; from rtagent.cmd.rtagent import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ class Follower:
         argv = ["--config-file", str(daemon.config_file), "events", "--follow", "-f", "json"]
         with errors.open("w") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND, *argv],
+                [sys.executable, "-m", "rtagent.cmd.rtagent", *argv],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -124,3 +124,28 @@ def test_usage_that_differs_from_the_claims_violates_an_invariant():
     state, _ = claimed(offering(offer()), 3)
     with pytest.raises(InvariantViolated):
         replace(state, usage=replace(state.usage, quantities={})).check()
+
+
+@pytest.mark.parametrize(
+    ("policy", "numbers", "expected"),
+    [
+        ("none", (2, 3), {"": 5}),
+        ("isolate", (2, 3), {"": 3, "_x": 2}),
+        ("none", (9, 9), {"": 9, "_x": 9}),
+    ],
+)
+def test_numbered_groups_come_from_one_provider_each(policy, numbers, expected):
+    specs = {f"resources{n}:{FOO}": str(number) for n, number in enumerate(numbers)}
+    wanted = request(1, 64, extra_specs={**specs, "group_policy": policy})
+    state = offering(offer(), offer("_x"))
+    _, claim = after(state, claims.build(state, wanted, call(), NOON))
+    assert {each.suffix: each.quantity for each in claim.quantities} == expected
+
+
+def test_numbered_groups_that_do_not_fit_together_are_refused_with_what_does():
+    specs = {f"resources{n}:{FOO}": "9" for n in range(3)}
+    wanted = request(1, 64, extra_specs={**specs, "group_policy": "isolate"})
+    decision = claims.build(offering(offer(), offer("_x")), wanted, call(), NOON)
+    assert isinstance(decision, Refused)
+    (reason,) = decision.reasons
+    assert (reason.requested, reason.available) == (27, 18)

@@ -141,6 +141,18 @@ def test_numbers_of_one_resource_class_add_up():
     assert found.assigned_resources == {"VGPU": 6, "CUSTOM_PMEM_NAMESPACE_SMALL": 2}
 
 
+def test_numbered_groups_are_those_of_classes_that_are_not_counted():
+    specs = {"resources1:VGPU": "2", "resources_B:CUSTOM_X": "1", "resources_B:VCPU": "1"}
+    found = from_request(request(extra_specs={**specs, "group_policy": "isolate"}), Policy())
+    assert [(dict(each.quantities), each.isolated) for each in found.numbered] == [
+        ({"VGPU": 2}, True),
+        ({"CUSTOM_X": 1}, True),
+    ]
+    assert not from_request(request(extra_specs=specs), Policy()).numbered[0].isolated
+    with pytest.raises(PropertyInvalid, match="none, isolate"):
+        from_request(request(extra_specs={**specs, "group_policy": "apart"}), Policy())
+
+
 def test_limits_of_the_request_are_counted_in_mb_and_vcpus():
     limits = Limits(vcpu=4, disk_gb=2)
     found = from_request(request(limits=limits), Policy())

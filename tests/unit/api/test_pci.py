@@ -95,7 +95,7 @@ def test_a_device_has_its_properties():
         numa_node=0,
         parent_addr=PF_0,
         iommu_group=None,
-        net_name=None,
+        net_name="p20v1",
         resource_class="CUSTOM_PCI_8086_154C",
         tags={"physical_network": "physnet1", "trusted": "yes"},
         status=AVAILABLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.chaos_histories import ACTIVE, HOST, LEASE, MOVED, Story, claim, good
+from tests.support.chaos_histories import ACTIVE, HOST, LEASE, MOVED, NODE, Story, claim, good
 
 
 def claims(story: Story) -> list:
@@ -83,6 +83,16 @@ def test_a_restored_store_may_lack_what_is_later_than_the_copy():
     restored(story, since)
     reply = {"revision": 11, "stale": False, "claims": claims(story)}
     story.call("get_claims_for_host", {}, reply=reply)
+    assert story.violations() == []
+
+
+def test_a_guest_whose_claim_a_restored_store_lacks_keeps_its_allocation():
+    story = good()
+    allocations = story.observed("placement")[NODE]["allocations"]
+    allocations["o-9"] = {"resources": {"VCPU": 1, "MEMORY_MB": 128}}
+    (without,) = story.violations()
+    assert "consumer o-9 has" in without.message
+    restored(story, since=0)
     assert story.violations() == []
 
 

@@ -159,6 +159,10 @@ def device_allocation_left(story: Story) -> None:
     story.observed("placement")[DEVICES]["allocations"]["o-2"] = left
 
 
+def reserved_twice(story: Story) -> None:
+    story.observed("placement")[NODE]["inventories"]["VCPU"]["reserved"] = 5
+
+
 def inventory(story: Story) -> None:
     story.observed("placement")[NODE]["inventories"]["VCPU"]["total"] = 3
 
@@ -323,6 +327,7 @@ BAD = (
         "consumer m-5 has 0 VGPU of provider host-1_pci_0000_48_00_0 in Placement, its claims 1",
     ),
     (device_allocation_left, "Placement", "consumer o-2 has 2 VGPU of provider host-1_pci"),
+    (reserved_twice, "Placement", "5 VCPU are reserved, which leaves 3 for 4"),
     (inventory, "Placement", "Placement has an inventory of 3 VCPU, the node 8"),
     (view, "The scheduler's view", "it has vcpus_used 5 of host-1, the node 7"),
     (view_missing, "The scheduler's view", "scheduler-1: it does not know host-1"),

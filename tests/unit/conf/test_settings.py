@@ -70,13 +70,13 @@ def test_each_option_has_a_field_and_each_field_an_option():
     [
         (
             "[compute]\nimage_type_exclude_list = qcow3\n",
-            "[compute] image_type_exclude_list = qcow3: 'qcow3' is not one of the standard traits"
-            " COMPUTE_IMAGE_TYPE_*",
+            "[compute] image_type_exclude_list = qcow3: item 'qcow3': it is not one of the standard"
+            " traits COMPUTE_IMAGE_TYPE_*",
         ),
         (
             "[placement]\nwithheld_traits = CUSTOM_A\n",
-            "[placement] withheld_traits = CUSTOM_A: 'CUSTOM_A' is not one of the standard traits"
-            " COMPUTE_*, HW_ARCH_*, HW_CPU_*",
+            "[placement] withheld_traits = CUSTOM_A: item 'CUSTOM_A': it is not one of the standard"
+            " traits COMPUTE_*, HW_ARCH_*, HW_CPU_*",
         ),
         (
             "[DEFAULT]\nreserved_host_cpus = -1\n",
@@ -219,8 +219,8 @@ def test_each_option_has_a_field_and_each_field_an_option():
         ),
         (
             "[neutron]\nphysnets = foo\n[neutron_physnet_foo]\nnuma_nodes = 0,one\n",
-            "[neutron_physnet_foo] numa_nodes = 0,one: invalid literal for int() with base 10:"
-            " 'one'",
+            "[neutron_physnet_foo] numa_nodes = 0,one: item 'one': invalid literal for int() with"
+            " base 10: 'one'",
         ),
         (
             "[neutron]\nphysnets = foo\n[neutron_physnet_foo]\nnuma_nodes = 0\n"
@@ -234,7 +234,7 @@ def test_each_option_has_a_field_and_each_field_an_option():
         ),
         (
             "[neutron_tunnel]\nnuma_nodes = -1\n",
-            "[neutron_tunnel] numa_nodes = -1: Should be greater than or equal to 0",
+            "[neutron_tunnel] numa_nodes = -1: item '-1': Should be greater than or equal to 0",
         ),
         (
             "[libvirt]\nrealtime_scheduler_priority = 100\n",

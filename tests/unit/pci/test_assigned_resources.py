@@ -8,6 +8,7 @@ from rtagent.model.assigned_resources import AssignedResource, ResourceInventory
 from rtagent.model.claim import RESOURCE
 from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.pci.assigned_resources import missing, resource_choices, resources_of
+from rtagent.pci.resource_groups import ResourceGroup
 from tests.support.audits import domain
 from tests.support.function_calls import function_calls
 from tests.support.hosts import host, uid, with_claims
@@ -135,3 +136,57 @@ def test_resources_of_an_owner_are_those_of_its_claims_and_those_that_only_its_d
     assert resources_of(state, uid(100)) == {"ns0", "ns2"}
     assert resources_of(taken, uid(100)) == {"ns0"}
     assert resources_of(state, uid(103)) == frozenset()
+
+
+# -- numbered groups ------------------------------------------------------------------------------
+
+GOLD = ResourceInventory(provider="a", resource_class="CUSTOM_GOLD", identifiers=("g0",))
+
+
+def groups(*quantities, isolated=True):
+    return [ResourceGroup(quantities=each, isolated=isolated) for each in quantities]
+
+
+@pytest.mark.parametrize(
+    ("requests", "numbered", "expected"),
+    [
+        ({"VGPU": 2}, groups({"VGPU": 1}, {"VGPU": 1}), ["b0", "a0"]),
+        ({"VGPU": 2}, groups({"VGPU": 1}, {"VGPU": 1}, isolated=False), ["b0", "b1"]),
+        # The group that needs more chooses first.
+        ({"VGPU": 5}, groups({"VGPU": 2}, {"VGPU": 3}), ["b0", "b1", "a0", "a1", "a2"]),
+        # The rest of a class is not isolated from the groups.
+        ({"VGPU": 4}, groups({"VGPU": 1}, {"VGPU": 1}), ["a0", "a1", "b0", "a2"]),
+        # A group with two classes gets both from one provider.
+        ({"VGPU": 2, "CUSTOM_GOLD": 1}, groups({"VGPU": 1, "CUSTOM_GOLD": 1}, {"VGPU": 1}),
+         ["g0", "a0", "b0"]),
+        # Units that are named are those.
+        ({"VGPU": ("a0", "a1")}, groups({"VGPU": 1}, {"VGPU": 1}), ["a0", "a1"]),
+    ],
+)  # fmt: skip
+def test_each_numbered_group_comes_from_one_provider(requests, numbered, expected):
+    found = fitted(requests, inventories=(A, B, P, GOLD), numbered=numbered)
+    assert sorted(found) == sorted(expected)
+
+
+def test_numbered_groups_follow_shares():
+    shares = {"VGPU": {"a": 2}}
+    assert fitted({"VGPU": 2}, shares=shares, numbered=groups({"VGPU": 1}, {"VGPU": 1})) == [
+        "a0",
+        "a1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbered", "expected"),
+    [
+        (groups({"VGPU": 4}, {"VGPU": 1}), "VGPU: 4 units requested at cn1, 3 available"),
+        (groups({"VGPU": 3}, {"VGPU": 1}, {"VGPU": 1}),
+         "VGPU: 5 units requested at cn1, 4 available"),
+        (groups({"VGPU": 3}, {"VGPU": 3}, isolated=False),
+         "VGPU: 6 units requested at cn1, 3 available"),
+    ],
+)  # fmt: skip
+def test_a_refusal_of_numbered_groups_has_what_is_available(numbered, expected):
+    total = sum(each.quantities["VGPU"] for each in numbered)
+    refusal = fit({"VGPU": total}, numbered=numbered)
+    assert [str(reason) for reason in refusal.reasons] == [expected]

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rtagent.errors import ConfigError, PciConfigInvalidSpec
-from rtagent.model.device import SRIOV_PF, Device, Tags
+from rtagent.model.device import SRIOV_PF, SRIOV_VF, Device, Tags
 from rtagent.model.device_spec import find_spec
 from rtagent.pci.specs import device_errors, parse_specs, spec_errors
 from tests.support.pci_hosts import GPU_0, GPU_IDS, PF_0, gpu, nic, vf
@@ -146,6 +146,9 @@ MANAGED = Device(
     address=PF_0, vendor_id="15b3", product_id="a2d6", dev_type=SRIOV_PF, net_name="p0"
 )
 
+#: The address of a virtual function of it.
+FUNCTION = "0000:20:00.2"
+
 
 @pytest.mark.parametrize(
     ("content", "key"),
@@ -181,10 +184,36 @@ def test_specification_that_names_a_physical_function_as_remote_managed_is_wrong
         )
 
 
+@pytest.mark.parametrize("named", [{"address": PF_0}, {"devname": "p0"}])
+@pytest.mark.parametrize(
+    ("ids", "key", "value", "address", "its_own"),
+    [
+        ({"vendor_id": "8086", "product_id": "101e"}, "vendor_id", "8086", PF_0, "15b3"),
+        ({"vendor_id": "15b3", "product_id": "1"}, "product_id", "0001", FUNCTION, "101e"),
+        ({"product_id": "1"}, "product_id", "0001", FUNCTION, "101e"),
+    ],
+)
+def test_a_named_remote_managed_device_must_have_the_vendor_and_the_product(
+    named, ids, key, value, address, its_own
+):
+    content = {**named, **ids, "remote_managed": "true"}
+    function = replace(
+        MANAGED, address=FUNCTION, product_id="101e", dev_type=SRIOV_VF, net_name=None,
+        parent_addr=PF_0, parent_ifname="p0",
+    )  # fmt: skip
+    (error,) = spec_errors(parse_specs([json.dumps(content)]), [MANAGED, function])
+    assert error.message == (
+        f"[pci] device_spec 0: {key} = {value}: matches no remote_managed device: {address}, which"
+        f" is named, has {its_own}"
+    )
+    valid = {**named, "vendor_id": "15b3", "product_id": "101e", "remote_managed": "true"}
+    assert not [*spec_errors(parse_specs([json.dumps(valid)]), [MANAGED, function])]
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        {"address": PF_0, "product_id": "101e", "remote_managed": "true"},
+        {"address": PF_0, "product_id": FIRST.product_id, "remote_managed": "true"},
         {"address": "*:20:00.*", "remote_managed": "true"},
         {"product_id": "a2d6", "remote_managed": "true"},
         {"remote_managed": "true"},

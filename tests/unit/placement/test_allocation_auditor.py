@@ -126,6 +126,14 @@ def test_the_domain_of_an_ended_claim_keeps_its_allocation(node):
     assert node.parts(GUEST)
 
 
+def test_what_is_allocated_without_a_claim_is_reported(node):
+    node.agent.run()
+    for consumer in (GUEST, OTHER):
+        node.allocate(consumer, AMOUNTS)
+    node.allocate(uid(), {"VCPU": 1}, node.other_host())
+    assert node.run().unclaimed == {OTHER: AMOUNTS}
+
+
 @pytest.mark.parametrize("manage", list(ManageAllocations))
 def test_an_unknown_consumer_is_never_touched(make_node, manage):
     node = make_node(manage)

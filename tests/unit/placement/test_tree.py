@@ -20,6 +20,7 @@ from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.topology import Topology
 from rtagent.placement import tree
 from rtagent.placement.tree import affects_tree
+from rtagent.state.compute_node import compute_node
 from tests.support.hosts import NODE, NOON, TOPOLOGY, call, host, request, uid, with_claims
 from tests.support.numa_hosts import NO_SMT, cell, topology
 from tests.support.pinned_claims import pinned_claim
@@ -109,6 +110,29 @@ def test_drift_above_the_claim_is_reserved():
     assert root(drifted).inventories["MEMORY_MB"].reserved == 0
 
 
+def test_what_a_domain_without_a_claim_has_been_allocated_is_not_reserved():
+    orphan, other = domain(4, 1000), domain(1, 500)
+    held = state(domain_usages=(orphan, other))
+    unclaimed = {orphan.domain_uuid: {"VCPU": 3, "MEMORY_MB": 2000, "CUSTOM_GOLD": 1}}
+    inventories = tree.build(held, False, True, unclaimed).providers[0].inventories
+    assert (inventories["VCPU"].reserved, inventories["MEMORY_MB"].reserved) == (2, 500)
+
+
+def test_reserved_leaves_room_for_what_is_allocated_without_a_claim():
+    held = state(domain_usages=(domain(8, 64),))
+    found = tree.build(held, False, True, {uid(7): {"VCPU": 3}}).providers[0].inventories
+    assert found["VCPU"].reserved == 5
+
+
+def test_a_claim_on_a_full_host_affects_the_tree():
+    """What other domains use is reserved again when the claim ends."""
+    held = claim(4, 64, 0)
+    before, made = changed(state(domain_usages=(domain(8, 64),)), puts=(held,))
+    after, ended = changed(before, ends=(held,))
+    assert [root(each).inventories["VCPU"].reserved for each in (before, after)] == [4, 8]
+    assert affects_tree(before, [made]) and affects_tree(after, [ended])
+
+
 def test_reserved_never_exceeds_the_total():
     assert root(state(domain_usages=(domain(99, 1),))).inventories["VCPU"] == record(8, reserved=8)
 
@@ -175,7 +199,15 @@ def pinning(dedicated, claims=(), domain_usages=(), shared=None, topology_=NO_SM
 
 
 def confined(*cpus, owner=None, active=True):
+    """Return a domain whose vCPU floats, and whose emulator is confined to these CPUs."""
     return replace(domain(1, 64, owner, active), occupancy=Occupancy(pcpus=frozenset(cpus)))
+
+
+def pinned_domain(*vcpus, floating=0, emulator=(), owner=None):
+    """Return a domain with these sets of host CPUs for its vCPUs, and more vCPUs without any."""
+    sets = tuple(map(frozenset, vcpus))
+    occupancy = Occupancy(pcpus=frozenset(emulator).union(*sets), vcpus=sets)
+    return replace(domain(len(sets) + floating, 64, owner), occupancy=occupancy)
 
 
 def pcpu(host_state):
@@ -198,6 +230,24 @@ def test_dedicated_cpus_of_foreign_domains_are_reserved():
     assert pcpu(pinning({4, 5, 6}, domain_usages=[confined(4, active=False)])) == record(3)
 
 
+@pytest.mark.parametrize(
+    ("foreign", "pcpus", "vcpus"),
+    [
+        (pinned_domain({4}, {5}), 2, 0),
+        (pinned_domain({4}, {5}, floating=2), 2, 2),
+        (pinned_domain({4}, {5}, {0, 1}, {0, 1}), 2, 2),  # a mixed guest of Nova
+        (pinned_domain({4}, floating=1, emulator={6}), 2, 1),
+        (pinned_domain({4, 5}, {4, 5}, {4, 5}), 2, 0),
+        (pinned_domain({3, 4}), 1, 1),
+    ],
+)
+def test_a_foreign_vcpu_is_reserved_where_it_runs_and_once(foreign, pcpus, vcpus):
+    held = pinning({4, 5, 6}, domain_usages=[foreign], shared={0, 1, 2})
+    found = root(held).inventories
+    assert (found["PCPU"].reserved, found["VCPU"].reserved) == (pcpus, vcpus)
+    assert compute_node(held)["vcpus_used"] == pcpus + vcpus
+
+
 def test_a_cpu_of_two_foreign_domains_is_reserved_once():
     assert pcpu(pinning({4, 5}, domain_usages=[confined(4), confined(4)])).reserved == 1
 
@@ -210,6 +260,19 @@ def test_a_foreign_domain_on_a_claimed_cpu_reserves_nothing_more():
 def test_cpus_outside_the_guests_own_claim_are_reserved():
     drifted = pinning({4, 5, 6}, [pinned_claim(4, owner=uid(1))], [confined(5, owner=uid(1))])
     assert pcpu(drifted).reserved == 1
+
+
+def test_a_pinned_guest_that_drifted_is_not_reserved_as_shared_vcpus():
+    held = [pinned_claim(4, owner=uid(1))]
+    drifted = pinning({4, 5}, held, [pinned_domain({5}, owner=uid(1))], shared={0, 1})
+    assert (pcpu(drifted).reserved, root(drifted).inventories["VCPU"].reserved) == (1, 0)
+
+
+def test_dedicated_cpus_that_are_allocated_without_a_claim_are_not_reserved():
+    foreign = pinned_domain({4}, {5})
+    held = pinning({4, 5, 6}, domain_usages=[foreign])
+    built = tree.build(held, False, True, {foreign.domain_uuid: {"PCPU": 1}})
+    assert built.providers[0].inventories["PCPU"].reserved == 1
 
 
 def test_cpus_kept_idle_by_a_claim_are_reserved():
@@ -316,6 +379,7 @@ def most_that_placement_grants(provider, resource, used):
 
 @given(topologies, policies, claims_held, domains_seen)
 def test_the_agent_grants_what_placement_grants(topology, policy, claims, domains):
+    """On a host that is full, Placement may have less than one unit more than the agent."""
     held = replace(state(tuple(claims), tuple(domains)), topology=topology, policy=policy)
     provider = root(held)
     wanted = claim(
@@ -327,7 +391,25 @@ def test_the_agent_grants_what_placement_grants(topology, policy, claims, domain
         ),
         owner=uid(9),
     )
-    assert list(capacity.shortfalls(held, wanted.owner_id, wanted.usage)) == []
+    for reason in capacity.shortfalls(held, wanted.owner_id, wanted.usage):
+        unit = GB if reason.resource == "DISK_GB" else 1
+        assert reason.requested < provider.inventories[reason.resource].allocation_ratio * unit
+
+
+@given(topologies, policies, claims_held, domains_seen)
+def test_what_is_reserved_leaves_enough_for_the_allocations_of_claims(
+    topology, policy, claims, domains
+):
+    claims = [replace(each, disk_mb=each.disk_mb // GB * GB) for each in claims]
+    held = replace(state(tuple(claims), tuple(domains)), topology=topology, policy=policy)
+    used = {
+        "VCPU": sum(c.vcpus for c in claims),
+        "MEMORY_MB": sum(c.memory_mb for c in claims),
+        "DISK_GB": sum(c.disk_mb // GB for c in claims),
+    }
+    for name, inventory in root(held).inventories.items():
+        left = (inventory.total - inventory.reserved) * inventory.allocation_ratio
+        assert used[name] <= left or not inventory.reserved
 
 
 @given(topologies, policies, domains_seen)

@@ -12,6 +12,7 @@ from rtagent.model.claim import ACTIVE, BUILD, Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.flavor import Flavor
 from rtagent.model.guest_layout import GuestLayout
+from rtagent.model.inventory import pcpus_used
 from rtagent.model.node_state import NodeState
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.numa.requirements import numa_requirements
@@ -62,7 +63,8 @@ def adopted(found: GuestLayout, flavor: Flavor | None = None) -> tuple[NodeState
     assert after.usage.memory_mb == before.usage.memory_mb
     assert after.usage.numa.memory_mb == before.usage.numa.memory_mb
     assert after.usage.numa.pages == before.usage.numa.pages
-    assert after.usage.vcpus + after.usage.pcpus == before.usage.vcpus
+    assert after.usage.vcpus == before.usage.vcpus
+    assert after.usage.pcpus == pcpus_used(before.usage, before.policy)
     return after, granted.claims[0]
 
 

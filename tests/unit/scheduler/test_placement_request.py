@@ -105,6 +105,8 @@ def test_groups_and_traits_of_the_flavor():
         {"resources:VGPU,VCPU:1": "5"},
         {"resources1:VGPU:1,CUSTOM_X": "1"},
         {"in_tree": "tree"},
+        {"resources:CUSTOM_": "1"},
+        {"trait1:CUSTOM_": "required"},
     ],
 )
 def test_a_malformed_group_is_an_error_that_names_it(extra_specs):

@@ -81,12 +81,28 @@ def test_a_comparison_with_what_a_host_does_not_have_is_false(query):
 
 
 @pytest.mark.parametrize(
-    "query", [["<", "$host", 1], [">=", "$free_ram_mb", "1024"], ["not", ["<", "$host", 1]]]
+    "query", [["<", "$host", 1], [">=", "$free_ram_mb", "1024"], ["<", "$cpu_info", "$stats"]]
 )
-def test_values_of_different_kinds_have_no_order(query):
-    condition = parse_query(json.dumps(query))
-    with pytest.raises(TypeError):
-        condition(HOST)
+def test_a_comparison_of_values_without_an_order_is_false_and_others_count(query):
+    assert parse_query(json.dumps(query))(HOST) is False
+    assert parse_query(json.dumps(["or", query, TRUE]))(HOST) is True
+    assert parse_query(json.dumps(["not", query]))(HOST) is True
+
+
+@pytest.mark.parametrize(
+    ("query", "satisfied"),
+    [
+        (["<=", "$stats.io_workload", "8"], True),
+        (["<=", "$stats.io_workload", "10"], False),  # "2" is behind "10"
+        (["=", "$stats.io_workload", "2"], True),
+        ([">", "8", "$stats.io_workload"], True),
+        (["in", "$stats.io_workload", "0", "2"], True),
+        (["<=", "$stats.missing", "8"], False),
+        (["<=", "$stats.io_workload", 10], True),
+    ],
+)
+def test_a_statistic_is_a_text_if_it_is_compared_with_one(query, satisfied):
+    assert parse_query(json.dumps(query))(HOST) is satisfied
 
 
 def _nested(levels):

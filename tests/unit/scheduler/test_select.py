@@ -6,14 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.errors import InvalidFlavor, InvalidRequest
+from rtagent.model.request_spec import InstanceGroup, RequestSpec
 from rtagent.scheduler.claim_template import NO_OWNER
 from rtagent.scheduler.errors import NoValidHost, SchedulingTimedOut
+from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.replica import OTHERS, SHARED
 from tests.support.host_states import host_state
 from tests.support.hosts import ManualClock, host, uid
 from tests.support.scheduling import HostsInMemory, scheduler, spec
 
+GROUP_FILTERS = ("ServerGroupAffinityFilter", "ServerGroupAntiAffinityFilter")
 SMALL = host(reserved_memory_mb=12 * 1024)
 
 
@@ -179,3 +182,55 @@ def test_a_forgotten_claim_frees_what_it_took():
     scheduler(hosts).forget_claim(found.selected.operation_id)
     [again] = scheduler(hosts).select_destinations(spec(8, 16 * 1024), [uid()])
     assert again.selected.host == "cn2"
+
+
+def in_group(policy: str, *members: str, hosts: tuple[str, ...] = ()) -> RequestSpec:
+    return spec(instance_group=InstanceGroup(policy=policy, members=members, hosts=hosts))
+
+
+@pytest.mark.parametrize("policy", ["affinity", "anti-affinity"])
+def test_one_instance_of_a_group_has_alternates_as_if_it_were_not_selected_yet(policy):
+    hosts, owner = HostsInMemory(host_state(f"cn{number}") for number in range(4)), uid()
+    chooser = scheduler(hosts, options=SchedulerOptions(max_attempts=3), filters=GROUP_FILTERS)
+    [found] = chooser.select_destinations(in_group(policy, owner), [owner], alternates=True)
+    names = {found.selected.host, *(each.host for each in found.alternates)}
+    assert len(names) == 3
+
+
+def test_an_affinity_group_follows_a_member_whose_claim_is_assumed_or_reported():
+    member, hosts = uid(), HostsInMemory(host_state(f"cn{number}") for number in range(4))
+    reported = HostsInMemory([host_state("cn1"), host_state("cn2", instances=[member])])
+    group = in_group("affinity", member)
+    [first] = scheduler(hosts, filters=GROUP_FILTERS).select_destinations(group, [member])
+    for among, wanted, expected in (
+        (hosts, group, first.selected.host),
+        (reported, group, "cn2"),
+        # The hosts that the caller names count more than what this scheduler knows.
+        (reported, in_group("affinity", member, hosts=("cn1",)), "cn1"),
+    ):
+        chooser = scheduler(among, filters=GROUP_FILTERS)
+        [found] = chooser.select_destinations(wanted, [uid()])
+        assert found.selected.host == expected
+
+
+class MemberMeanwhile(HostsInMemory):
+    """Another call puts a member on the worst host right before the first claim is assumed."""
+
+    def __init__(self, member: str) -> None:
+        super().__init__(host_state(f"cn{number}") for number in range(3))
+        self._reads, self._member = 0, member
+
+    def get_host_state(self, node_uuid: str) -> HostState | None:
+        self._reads += 1
+        if self._reads == 1:
+            other = host_state("cn2", instances=[self._member])
+            self.states[other.uuid] = replace(other, version=2)
+        return super().get_host_state(node_uuid)
+
+
+@pytest.mark.parametrize(("filters", "expected"), [(GROUP_FILTERS, "cn2"), ((), "cn0")])
+def test_concurrent_builds_of_an_affinity_group_end_on_one_host(filters, expected):
+    member = uid()
+    chooser = scheduler(MemberMeanwhile(member), filters=filters)
+    [found] = chooser.select_destinations(in_group("affinity", member), [uid()])
+    assert found.selected.host == expected

@@ -91,7 +91,7 @@ def test_record_shows_cells_and_their_usage():
     state = with_claim(host(CELLS, numa=SETS), request(1, 100))
     pinned = pinned_claim(1, 6, kept=(5,), memory_mb=64, pagesize=2048)
     state = state.fold(Change(cause="x", at=NOON, puts=(pinned,)))
-    bound = Occupancy(pcpus=frozenset({0}), memory_mb={3: 7})
+    bound = Occupancy(pcpus=frozenset({0}), vcpus=(frozenset({0}),), memory_mb={3: 7})
     held = DomainUsage(
         domain_uuid=uid(), name="vm", active=True, vcpus=1, memory_mb=7, occupancy=bound
     )

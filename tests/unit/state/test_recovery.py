@@ -91,11 +91,13 @@ def test_callers_of_a_commit_of_unknown_outcome_wait_for_the_reload(pool):
 
 def test_callers_of_one_commit_of_unknown_outcome_cause_one_reload(pool):
     """Each attempt may take the database's whole time-out: one after the other, the last caller
-    would wait for all."""
+    would wait for all. They are answered though the store stays away, long before their turn would
+    have ended.
+    """
     failing = FailingStore(MemoryStore())
     tracker_on(failing)
     store = GatedStore(failing)
-    tracker = tracker_on(store, timeout=8)
+    tracker = tracker_on(store, timeout=600, settlement=0.1)
     first = pool.submit(claim, tracker)
     assert store.entered.acquire(timeout=120)
     batch = [pool.submit(claim, tracker) for _ in range(5)]

@@ -9,6 +9,7 @@ from typing import Any
 from tests.chaos.checker import documents
 from tests.chaos.checker.claims import Claims
 from tests.chaos.checker.documents import Document
+from tests.chaos.checker.rules.usage import domains_of
 from tests.chaos.checker.run import Period, Run, rows
 from tests.chaos.checker.violation import Violation
 
@@ -31,8 +32,10 @@ def check(run: Run, claims: Claims) -> Iterator[Violation]:
             providers = _providers(period, host)
             messages: list[str] = []
             if providers is not None:
-                messages += _placement(providers, node, found)
-                messages += _devices(providers, node["uuid"], found)
+                lost = _lost(period, host, found) if host in claims.restored else set[str]()
+                messages += _placement(providers, node, found, lost)
+                messages += _devices(providers, node["uuid"], found, lost)
+                messages += _reserves(providers.get(node["uuid"], {}))
             for message in messages:
                 lines = (period.line, observed.line, period.observed["placement", host].line)
                 yield Violation(PLACEMENT, f"{host}: {message}", lines)
@@ -52,6 +55,15 @@ def _providers(period: Period, host: str) -> Mapping[str, Any] | None:
     return found.document if found and isinstance(found.document, Mapping) else None
 
 
+def _lost(period: Period, host: str, found: Iterable[Document]) -> set[str]:
+    """Return the running guests whose claims were lost with an older copy of the database. Until
+    they end, they keep their allocations.
+    """
+    seen = period.observed.get(("domains", host))
+    owners = {claim["owner_id"] for claim in found}
+    return domains_of(seen.document).keys() - owners if seen else set()
+
+
 def _failing(health: Document) -> Iterator[str]:
     for name, parts in (health.get("checks") or {}).items():
         if any(part.get("status") == "fail" for part in parts if isinstance(part, Mapping)):
@@ -59,13 +71,13 @@ def _failing(health: Document) -> Iterator[str]:
 
 
 def _placement(
-    providers: Mapping[str, Any], node: Document, found: Iterable[Document]
+    providers: Mapping[str, Any], node: Document, found: Iterable[Document], lost: set[str]
 ) -> Iterator[str]:
     """Compare the root provider of a node: allocations with claims, inventories with capacity."""
     root = providers.get(node["uuid"], {})
     stored = {name: each["resources"] for name, each in (root.get("allocations") or {}).items()}
     wanted = _wanted(found)
-    for consumer in sorted({*wanted, *stored}):
+    for consumer in sorted({*wanted, *stored} - lost):
         its, ours = Counter(stored.get(consumer, {})), wanted.get(consumer, Counter())
         if consumer in wanted and not ours:
             continue  # its flavor says what it uses
@@ -79,7 +91,21 @@ def _placement(
             yield f"Placement has an inventory of {there} {kind}, the node {total}"
 
 
-def _devices(providers: Mapping[str, Any], root: str, found: Iterable[Document]) -> Iterator[str]:
+def _reserves(root: Mapping[str, Any]) -> Iterator[str]:
+    """Check that what is reserved leaves enough for everything that is allocated."""
+    used = Counter[str]()
+    for each in (root.get("allocations") or {}).values():
+        used.update(each["resources"])
+    for kind, inventory in (root.get("inventories") or {}).items():
+        reserved = inventory.get("reserved", 0)
+        left = (inventory["total"] - reserved) * inventory.get("allocation_ratio", 1.0)
+        if reserved and used[kind] > left:
+            yield f"{reserved} {kind} are reserved, which leaves {left:g} for {used[kind]}"
+
+
+def _devices(
+    providers: Mapping[str, Any], root: str, found: Iterable[Document], lost: set[str]
+) -> Iterator[str]:
     """Compare the providers of devices, which are below the root, with the claims' resources."""
     wanted = Counter(
         (consumer, each["provider"], each["resource_class"])
@@ -93,7 +119,7 @@ def _devices(providers: Mapping[str, Any], root: str, found: Iterable[Document])
             for uuid, provider in providers.items()
             for consumer, each in (provider.get("allocations") or {}).items()
             for name, number in each["resources"].items()
-            if uuid != root
+            if uuid != root and consumer not in lost
         }
     )
     for consumer, uuid, name in sorted({*wanted, *stored}):

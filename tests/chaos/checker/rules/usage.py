@@ -61,7 +61,8 @@ def _bounds(
 ) -> tuple[Counter[str], Counter[str]]:
     """Return what is used at least and at most.
 
-    A domain that differs from its claim counts as the larger of the two.
+    A domain that differs from its claim counts as the larger of the two. vCPUs and the emulator of
+    a domain without a claim may be pinned to dedicated CPUs.
     """
     by_owner: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in found:
@@ -72,8 +73,10 @@ def _bounds(
         seen: Counter[str] = Counter()
         if domain is not None and (drifts or not claimed):
             seen = Counter(VCPU=domain["vcpus"], MEMORY_MB=domain["memory_mb"])
-        low.update(claimed if claimed else seen)
+        pins = len(domain.get("cpusets", ())) if domain is not None and seen else 0
+        low.update(claimed if claimed else seen - Counter(VCPU=pins))
         high.update(claimed | seen)
+        high["PCPU"] += pins + bool(pins)
     return low, high
 
 

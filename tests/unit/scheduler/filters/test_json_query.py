@@ -9,7 +9,7 @@ import pytest
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.filters.json_query import JsonFilter
 from tests.support.host_states import host_state
-from tests.support.scheduler_requests import passes, scheduler_request, why_not
+from tests.support.scheduler_requests import passes, scheduler_request
 
 
 def _request(query):
@@ -38,8 +38,3 @@ def test_a_malformed_query_is_an_error_of_the_request(query):
 def test_several_queries_are_an_error_of_the_request():
     with pytest.raises(InvalidRequest, match="one query"):
         passes(JsonFilter, host_state(), scheduler_request(hints={"query": ["[1]", "[2]"]}))
-
-
-def test_values_that_have_no_order_set_the_host_aside():
-    refused = why_not(JsonFilter, host_state(), _request(["not", ["<", "$host", 1]]))
-    assert "cannot be compared" in refused

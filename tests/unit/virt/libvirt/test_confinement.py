@@ -95,6 +95,39 @@ def test_cpus_to_which_threads_are_pinned(vcpu, tuning, expected):
 
 
 @pytest.mark.parametrize(
+    ("vcpu", "rest", "expected"),
+    [
+        ("<vcpu>2</vcpu>", "<cputune><vcpupin vcpu='1' cpuset='4-5'/></cputune>", [{4, 5}]),
+        (
+            "<vcpu cpuset='0-1'>3</vcpu>",
+            "<cputune><vcpupin vcpu='2' cpuset='6'/></cputune>",
+            [{0, 1}, {0, 1}, {6}],
+        ),
+        ("<vcpu>1</vcpu>", "<cputune><emulatorpin cpuset='4'/></cputune>", []),
+        (
+            "<vcpu cpuset='0-1'>2</vcpu>",
+            "<cputune><vcpupin vcpu='0' cpuset='0-7'/></cputune>",
+            [{0, 1}],
+        ),
+        # vCPUs that are not plugged in do not run, and a pin may name one that does not exist.
+        (
+            "<vcpu current='1'>2</vcpu>",
+            "<cputune><vcpupin vcpu='1' cpuset='4'/><vcpupin vcpu='9' cpuset='5'/></cputune>",
+            [],
+        ),
+        (
+            "<vcpu current='1'>2</vcpu>",
+            "<vcpus><vcpu id='0' enabled='no'/><vcpu id='1' enabled='yes'/></vcpus>"
+            "<cputune><vcpupin vcpu='0' cpuset='3'/><vcpupin vcpu='1' cpuset='4'/></cputune>",
+            [{4}],
+        ),
+    ],
+)
+def test_cpus_of_each_vcpu_that_is_confined(vcpu, rest, expected):
+    assert list(occupied(rest, vcpu=vcpu).vcpus) == expected
+
+
+@pytest.mark.parametrize(
     ("pin", "expected"),
     [("", {0, 1, 4, 5}), ("<iothreadpin iothread='1' cpuset='6'/>", {4, 5, 6})],
 )
