@@ -6,10 +6,14 @@ the same servers. Each one also takes over what others seem to have given up.
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
@@ -25,6 +29,8 @@ from tests.chaos.conductors.records import FLAVORS, STEP, opened, server_uuids
 METHODS = {"live-migration": "live_migrate"}
 #: Kinds that need more than a state: a host that is down.
 NOT_HERE = {"evacuation"}
+#: The share of steps before which a conductor is suspended, and for how many seconds.
+SUSPENDED, DURATIONS = 0.05, (4.0, 12.0)
 
 
 def act(conductor: Conductor, rng: random.Random, uuid: str) -> None:
@@ -53,15 +59,19 @@ def take_over(conductor: Conductor) -> None:
             conductor.work(operation)
 
 
-def log(operation: ServerOperation) -> None:
-    """Print a step before it is made."""
+def log(rng: random.Random, operation: ServerOperation) -> None:
+    """Print a step before it is made. At some, be suspended between its record and its call."""
     print(f"{STEP}{operation.uuid} {operation.kind}.{operation.step}", flush=True)
+    if rng.random() < SUSPENDED:
+        wake = f"sleep {rng.uniform(*DURATIONS):.1f}; kill -CONT {os.getpid()}"
+        subprocess.Popen(["sh", "-c", wake], start_new_session=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def main(config_file: str, seed: str, number: str) -> None:
     rng, uuids = random.Random(f"conductor {seed} {number}"), server_uuids(seed)
     while True:
-        with suppress(RtAgentError), opened(config_file, log) as conductor:
+        with suppress(RtAgentError), opened(config_file, partial(log, rng)) as conductor:
             while True:
                 with suppress(RtAgentError):
                     if rng.random() < 0.3:

@@ -23,7 +23,7 @@ from rtagent.model.flavor import Flavor
 #: A line in the log of a conductor about a step begins with this.
 STEP = "step "
 #: How many servers there are at most.
-SERVERS = 6
+SERVERS = 3
 FLAVORS = tuple(Flavor(vcpus=size, memory_mb=256 * size, root_gb=1) for size in (1, 2))
 
 
