@@ -96,6 +96,8 @@ def test_random_domains(drawn):
     assert state.usage.numa.pages == before.usage.numa.pages
     assignments = (claim.numa_topology or Assignment() for claim in state.claims.values())
     reserved = sum(len(cell.cpuset_reserved) for each in assignments for cell in each.cells)
-    assert state.usage.vcpus + state.usage.pcpus - reserved == before.usage.vcpus
+    adopted = sum(layouts[claim.owner_id].usage.vcpus for claim in state.claims.values())
+    floating = sum(usage.usage(PINNING).vcpus for usage in orphans(state))
+    assert state.usage.vcpus + state.usage.pcpus - reserved == adopted + floating
     dedicated = {int(name) for kind, name in state.units if kind == PCPU}
     assert all(state.usage.numa.pinned[cpu] <= before.usage.numa.pinned[cpu] for cpu in dedicated)
