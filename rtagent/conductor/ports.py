@@ -140,7 +140,7 @@ class ServerStore(Protocol):
         ...
 
     def beat(self, operation: ServerOperation) -> bool:
-        """Increase the beat of an operation. Return False if it has another owner."""
+        """Increase the beat of an operation. Return False if its owner is another one, or none."""
         ...
 
     def take(self, operation: ServerOperation, owner: str) -> ServerOperation | None:

@@ -98,11 +98,12 @@ class SqlServerStore:
             return True
 
     def beat(self, operation: ServerOperation) -> bool:
-        """Increase the beat of an operation. Return False if it has another owner."""
+        """Increase the beat of an operation. Return False if its owner is another one, or none."""
         with self._transactions.write_repeatable() as connection:
             mine = update(server_operations).where(
                 _OPERATIONS.uuid == operation.uuid,
                 _OPERATIONS.owner == operation.owner,
+                _OPERATIONS.owner.is_not(None),
                 _OPERATIONS.epoch == operation.epoch,
             )
             return bool(connection.execute(mine.values(beat=_OPERATIONS.beat + 1)).rowcount)

@@ -63,7 +63,7 @@ class MemoryServerStore:
         with self._lock:
             known = self.operation(operation.uuid)
             mine = (operation.owner, operation.epoch)
-            if known is None or (known.owner, known.epoch) != mine:
+            if known is None or known.owner is None or (known.owner, known.epoch) != mine:
                 return False
             self._put(replace(known, beat=known.beat + 1))
             return True

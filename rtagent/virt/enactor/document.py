@@ -42,7 +42,7 @@ def claimed(root: etree._Element, domain: GuestDomain) -> str:
 
 def claim_of(document: str) -> str | None:
     """Return the uuid of the claim that a domain document names; None: it names none."""
-    element = next(parse(document).iter(_SERVER), None)
+    element = parse(document).find(f"metadata/{_SERVER}")
     return None if element is None else element.get("claim")
 
 
@@ -86,7 +86,7 @@ def _name(root: etree._Element, domain: GuestDomain) -> None:
     """Put the names of the server and of the claim into title and metadata."""
     metadata = root.find("metadata")
     metadata = E.metadata() if metadata is None else metadata
-    for element in metadata.findall(_SERVER):
+    for element in metadata.findall(f"{{{NAMESPACE}}}*"):  # libvirt knows one of a namespace
         metadata.remove(element)
     server = etree.SubElement(metadata, _SERVER, nsmap={"rtagent": NAMESPACE})
     server.set("name", domain.name)

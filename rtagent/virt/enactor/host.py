@@ -55,9 +55,10 @@ class LibvirtHost:
 
         def define(virt: libvirt.virConnect) -> None:
             own(virt, domain.uuid, (domain.claim.uuid, *replaced))
+            check()
             virt.defineXMLFlags(document, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
 
-        self.connection.run(define, check)
+        self.connection.run(define)
 
     def start(self, domain: GuestDomain, check: Check) -> None:
         """Create the mediated devices that are missing, and start the domain unless it runs."""
@@ -65,7 +66,7 @@ class LibvirtHost:
         if self.state(domain.uuid, claims) == "running":
             return
         self.create_mdevs(domain.node_devices, check)
-        self.connection.run(lambda virt: _start(virt, domain.uuid, claims), check)
+        self.connection.run(lambda virt: _start(virt, domain.uuid, claims, check))
 
     def stop(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Let the guest shut down, for a bounded time; then switch it off."""
@@ -73,23 +74,23 @@ class LibvirtHost:
             return
         if self._shutdown_timeout > 0:
             self._shut_down(server_uuid, claims, check)
-        self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims)), check)
+        self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims), check))
 
     def undefine(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Switch the domain off, and remove its mediated devices and its definition."""
-        self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims)), check)
+        self.connection.run(lambda virt: _destroy(own(virt, server_uuid, claims), check))
         # Before the definition, which says which they are: a repetition needs it.
-        self.connection.run(lambda virt: _remove_mdevs(virt, own(virt, server_uuid, claims)), check)
-        self.connection.run(lambda virt: _undefine(own(virt, server_uuid, claims)), check)
+        self.connection.run(lambda virt: _remove_mdevs(virt, own(virt, server_uuid, claims), check))
+        self.connection.run(lambda virt: _undefine(own(virt, server_uuid, claims), check))
 
     def create_mdevs(self, documents: Iterable[str], check: Check) -> None:
         """Create the mediated devices that are missing."""
         for document in documents:
-            self.connection.run(partial(_create_mdev, document=document), check)
+            self.connection.run(partial(_create_mdev, document=document, check=check))
 
     def _shut_down(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Ask the guest to shut down, and wait. A guest may ignore it."""
-        self.connection.run(lambda virt: _shut_down(own(virt, server_uuid, claims)), check)
+        self.connection.run(lambda virt: _shut_down(own(virt, server_uuid, claims), check))
         deadline = time.monotonic() + self._shutdown_timeout
         while self.state(server_uuid) == "running" and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -155,10 +156,13 @@ def _state(domain: libvirt.virDomain | None) -> GuestState:
     return "absent" if domain is None else "stopped"
 
 
-def _start(virt: libvirt.virConnect, server_uuid: str, claims: Collection[str]) -> None:
+def _start(
+    virt: libvirt.virConnect, server_uuid: str, claims: Collection[str], check: Check
+) -> None:
     domain = own(virt, server_uuid, claims)
     if domain is None:
         raise Refused("it is not defined")
+    check()
     try:
         domain.create()
     except libvirt.libvirtError:
@@ -167,9 +171,10 @@ def _start(virt: libvirt.virConnect, server_uuid: str, claims: Collection[str]) 
             raise
 
 
-def _shut_down(domain: libvirt.virDomain | None) -> None:
+def _shut_down(domain: libvirt.virDomain | None, check: Check) -> None:
     if domain is None:
         return
+    check()
     try:
         domain.shutdown()
     except libvirt.libvirtError:
@@ -177,9 +182,10 @@ def _shut_down(domain: libvirt.virDomain | None) -> None:
             raise
 
 
-def _destroy(domain: libvirt.virDomain | None) -> None:
+def _destroy(domain: libvirt.virDomain | None, check: Check) -> None:
     if domain is None or not _is_active(domain):
         return
+    check()
     try:
         domain.destroy()
     except libvirt.libvirtError:
@@ -187,30 +193,33 @@ def _destroy(domain: libvirt.virDomain | None) -> None:
             raise
 
 
-def _undefine(domain: libvirt.virDomain | None) -> None:
+def _undefine(domain: libvirt.virDomain | None, check: Check) -> None:
     if domain is not None:
         flags = (
             libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
             | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
             | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
         )
+        check()
         with _unless_gone(domain):
             domain.undefineFlags(flags)
 
 
-def _create_mdev(virt: libvirt.virConnect, document: str) -> None:
+def _create_mdev(virt: libvirt.virConnect, document: str, check: Check) -> None:
     name = text(parse(document), "name")
     if name not in {each.name() for each in virt.listAllDevices(_MDEVS)}:
+        check()
         virt.nodeDeviceCreateXML(document)
 
 
-def _remove_mdevs(virt: libvirt.virConnect, domain: libvirt.virDomain | None) -> None:
+def _remove_mdevs(virt: libvirt.virConnect, domain: libvirt.virDomain | None, check: Check) -> None:
     if domain is None:
         return
     wanted = mdev_uuids(received(lambda: domain.XMLDesc(_DEFINED)))
     prefixes = tuple(f"mdev_{each.replace('-', '_')}" for each in wanted)
     for device in virt.listAllDevices(_MDEVS) if prefixes else ():
         if device.name().startswith(prefixes):
+            check()
             device.destroy()
 
 

@@ -25,9 +25,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _BUSY = libvirt.VIR_ERR_OPERATION_TIMEOUT
 
 
-#: Called on the open session, just before a call that has an effect; its error prevents the call.
-#: A process that stands still after it loses its session, because libvirt's daemon closes that of a
-#: client that does not answer keep-alive messages. The call then fails, when the process goes on.
+#: Called with the session open, just before a call of libvirt that has an effect, after all that
+#: may hang; its error prevents the call. A process that stands still after it loses its session,
+#: because libvirt's daemon closes that of a client that does not answer keep-alive messages. The
+#: call then fails, when the process goes on.
 Check = Callable[[], object]
 
 
@@ -71,25 +72,23 @@ class HostConnection:
         self._lock = threading.Lock()
         self._session: Session | None = None
 
-    def run(self, call: Callable[[libvirt.virConnect], T], check: Check = unchecked) -> T:
+    def run(self, call: Callable[[libvirt.virConnect], T]) -> T:
         """Return the result of a call with the open connection.
 
-        :param check: is called first.
+        A call that hangs is given up here, and goes on when libvirt answers: see `Check`.
+
         :raises HypervisorUnavailable: the host does not answer, or has no time now.
         :raises libvirt.libvirtError: the host refused.
         """
         session = self._open()
-        check()
         try:
             return self._workers.call(lambda: self._attempt(session, call))
         except TimeoutError as error:
             raise self._unavailable(error) from error
 
-    def run_long(self, call: Callable[[libvirt.virConnect], T], check: Check = unchecked) -> T:
+    def run_long(self, call: Callable[[libvirt.virConnect], T]) -> T:
         """Do the same without a time limit."""
-        session = self._open()
-        check()
-        return self._attempt(session, call)
+        return self._attempt(self._open(), call)
 
     def _attempt(self, session: Session, call: Callable[[libvirt.virConnect], T]) -> T:
         try:

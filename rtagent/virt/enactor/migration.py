@@ -87,9 +87,10 @@ class Migration:
             found = own(virt, domain.uuid, claims)
             if found is None:
                 raise Refused("it is not at the source any more")
+            check()
             found.migrateToURI3(self._dest_uri, parameters, _FLAGS)
 
-        call = _LongCall(partial(connection.run_long, migrate, check))
+        call = _LongCall(partial(connection.run_long, migrate))
         if not call.wait(self._timeout):
             self._abort(call, domain.uuid)
         call.check()

@@ -94,7 +94,9 @@ def test_an_operation_has_one_owner(store):
     assert not store.save(operation(step="claim"), server(vm_state="active"))
     assert store.server(uid(1)) == server()
     assert store.operation(uid(21)) == taken
-    assert store.save(replace(taken, owner=None))
+    nobodys = replace(taken, owner=None)
+    assert store.save(nobodys)
+    assert not store.beat(nobodys)
     assert store.take(store.operation(uid(21)), ME).epoch == 3
     assert store.take(operation(9), ME) is None
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from lxml import etree
 
+from rtagent.conductor.errors import OperationTaken
 from rtagent.errors import HypervisorUnavailable
 from rtagent.virt.enactor import LibvirtEnactor
 from rtagent.virt.enactor.document import NAMESPACE
@@ -147,6 +148,30 @@ def test_calls_to_a_hanging_host_are_bounded(connect, libvirtd):
             enactor.state(HOST, domain.uuid)
     finally:
         libvirtd.thaw()
+
+
+def test_a_call_that_hung_is_checked_when_the_host_answers(connect, libvirtd):
+    """It was given up long ago, and the server may have been started again since."""
+    enactor, domain, taken = connect(call_timeout=1.0), guest_domain(), threading.Event()
+    connect().define(HOST, domain)
+    connect().start(HOST, domain)
+    assert enactor.state(HOST, domain.uuid) == "running"
+
+    def check():
+        if taken.is_set():
+            raise OperationTaken(operation_uuid=uid())
+
+    libvirtd.freeze()
+    try:
+        with pytest.raises(HypervisorUnavailable):
+            enactor.undefine(HOST, domain.uuid, [domain.claim.uuid], check)
+        taken.set()
+    finally:
+        libvirtd.thaw()
+    for thread in threading.enumerate():
+        if thread.name == "bounded-call":
+            thread.join()
+    assert enactor.state(HOST, domain.uuid) == "running"
 
 
 @pytest.mark.parametrize("order", ["define", "start", "stop", "undefine"])
