@@ -20,7 +20,7 @@ from rtagent.scheduler.report import instances_digest
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(InstanceInfo).decode
 
-#: The most numbers that are remembered beyond a missing one.
+#: The most numbers that are remembered beyond a missing one, and instances that they removed.
 MAX_BEYOND = 1000
 #: The most bytes of the encoded instances of one host.
 MAX_BYTES = 2**23
@@ -232,13 +232,14 @@ class InstanceList:
         while self._upto + 1 in beyond:
             self._upto += 1
         beyond = {each for each in beyond if each > self._upto}
-        if len(beyond) > MAX_BEYOND:  # a repeated message does no harm, see `_is_newer`
-            beyond = {max(beyond)}
+        removed = self._removed
+        # The whole list is needed. A repeated message does no harm, see `_is_newer`; an instance
+        # that comes back by an older message goes with that list.
+        if len(beyond) > MAX_BEYOND:
+            beyond, removed = {max(beyond)}, {}
         self._beyond = frozenset(beyond)
         self._removed = {
-            uuid: at
-            for uuid, at in self._removed.items()
-            if at > self._upto and uuid not in entries
+            uuid: at for uuid, at in removed.items() if at > self._upto and uuid not in entries
         }
 
 

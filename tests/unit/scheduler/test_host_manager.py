@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from itertools import count, islice
+
 import pytest
 from msgspec.structs import replace
 
@@ -17,6 +20,7 @@ from rtagent.model.host_report import (
 )
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
+from rtagent.scheduler.instance_lists import MAX_BEYOND, InstanceList
 from rtagent.scheduler.tracked_host import INSTANCES, STATE
 from rtagent.scheduler.wanted import ASK_AGAIN, GAP, Wanted
 from tests.support.host_states import aggregate, fleet_node, node_named
@@ -293,6 +297,20 @@ def test_the_instances_of_one_host_are_bounded_however_they_come(view, manager):
         info = InstanceInfo(uuid=uid(number), domain_usage=usage)
         manager.update_instance_info("cn1", agent.uuid, 1, number, (info,))
     assert manager.counts["set_aside"] > 1
+
+
+def test_removals_beyond_a_missing_message_are_bounded():
+    instances, peaks, numbers = InstanceList(), list[int](), count(2)
+    tracemalloc.start()
+    try:
+        for most in (MAX_BEYOND, 2 * MAX_BEYOND):
+            tracemalloc.reset_peak()
+            for number in islice(numbers, most):
+                assert instances.delete(1, number, uid(number))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 # -- nodes ----------------------------------------------------------------------------------------
