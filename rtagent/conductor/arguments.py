@@ -8,18 +8,18 @@ import msgspec
 from msgspec import Meta
 
 from rtagent.errors import InvalidRequest
-from rtagent.model.base import DOMAIN_NAME, Document, Uuid
+from rtagent.model.base import DOMAIN_TITLE, Document, Uuid
 from rtagent.model.converter import Converter
 from rtagent.model.schema_errors import schema_errors
 
-DomainName = Annotated[str, Meta(pattern=DOMAIN_NAME, max_length=200)]
+ServerName = Annotated[str, Meta(pattern=DOMAIN_TITLE, max_length=200)]
 
 
 class Identity(Document, frozen=True, kw_only=True):
     """The uuid and the name of a server."""
 
     uuid: Uuid
-    name: DomainName
+    name: ServerName
 
 
 _identities = Converter(Identity)

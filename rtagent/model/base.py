@@ -30,8 +30,8 @@ SUFFIX = f"^[a-zA-Z0-9_-]+{_END}"
 #: Text that every database can store. PostgreSQL cannot store NUL, and a lone surrogate has no
 #: UTF-8 encoding.
 STORABLE = r"^[^\u0000\ud800-\udfff]*$"
-#: What libvirt accepts as the name of a domain, and of its files.
-DOMAIN_NAME = rf"^[^\u0000-\u001f\u007f/\ud800-\udfff]+{_END}"
+#: What libvirt accepts as the title of a domain, and XML as text.
+DOMAIN_TITLE = rf"^[^\u0000-\u001f\u007f\ud800-\udfff\ufffe\uffff]+{_END}"
 #: A time in UTC, to the second.
 TIME = (
     "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$"

@@ -18,7 +18,7 @@ from jsonschema import TypeChecker
 from rtagent.model.address import PCI_ADDRESS
 from rtagent.model.base import (
     BASE64,
-    DOMAIN_NAME,
+    DOMAIN_TITLE,
     RESOURCE_NAME,
     STORABLE,
     SUFFIX,
@@ -56,7 +56,7 @@ _PATTERNS = {
     RESOURCE_NAME: "must have upper-case letters, digits and underscores only",
     SUFFIX: "must have letters, digits, underscores and dashes only",
     STORABLE: "must be text that can be stored, without NUL and without halves of characters",
-    DOMAIN_NAME: "must be text without slashes and control characters",
+    DOMAIN_TITLE: "must be text without control characters and noncharacters",
     BASE64: "must be text in base64",
     TIME: "must be a time in UTC such as 2030-01-31T18:00:00Z",
 }

@@ -3,10 +3,12 @@
 import pytest
 from lxml import etree
 
-from rtagent.virt.enactor.document import claim_of, domain_document, mdev_uuids
+from rtagent.conductor.arguments import checked_identity
+from rtagent.virt.enactor.document import NAMESPACE, claim_of, domain_document, mdev_uuids
 from rtagent.virt.libvirt.document import BadDocument
 from tests.support.guest_domains import VGPU, guest_domain
 from tests.support.guests import plain_domain
+from tests.support.hosts import uid
 
 
 def document(domain, virt_type="kvm", architecture="x86_64"):
@@ -58,6 +60,22 @@ def test_a_document_names_the_claim_that_was_applied_last():
     assert claim_of(first) == domain.claim.uuid
     assert claim_of(domain_document(other, "kvm", "x86_64")) == other.claim.uuid
     assert claim_of(plain_domain()) is None
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_what_a_caller_puts_into_metadata_is_not_taken_for_the_claim(nested):
+    forged = f'<r:other xmlns:r="{NAMESPACE}"/><r:server xmlns:r="{NAMESPACE}" claim="forged"/>'
+    forged = f'<m:x xmlns:m="urn:m">{forged}</m:x>' if nested else forged
+    domain = guest_domain(document=plain_domain().replace("<metadata>", f"<metadata>{forged}"))
+    root = document(domain)
+    assert claim_of(etree.tostring(root)) == domain.claim.uuid
+    assert len(root.findall(f"metadata/{{{NAMESPACE}}}*")) == 1
+
+
+@pytest.mark.parametrize("name", ["a/b", "<b>&\"'", "\U0001f600\u2028\x85", "w" * 200])
+def test_a_name_is_the_title_as_it_is(name):
+    assert checked_identity(uid(1), name).name == name
+    assert document(guest_domain(name=name)).findtext("title") == name
 
 
 @pytest.mark.parametrize("text", ["<domain", "<network/>"])
