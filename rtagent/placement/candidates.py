@@ -66,7 +66,10 @@ class PlacementCandidates:
         for _ in range(ATTEMPTS):
             body = _body(request, before, generation)
             written = Written(
-                consumer_uuid=request.consumer_uuid, before=before, allocations=body["allocations"]
+                consumer_uuid=request.consumer_uuid,
+                before=before,
+                allocations=body["allocations"],
+                generation=(generation or 0) + 1,
             )
             try:
                 self._api.put_consumer(request.consumer_uuid, body)
@@ -89,23 +92,23 @@ class PlacementCandidates:
         :raises PlacementError:
         """
         uuid, before = written.consumer_uuid, written.before
-        for attempt in range(ATTEMPTS):
-            now = self._api.consumer(uuid)
-            if _resources(now) != written.allocations:
-                return
-            body = {
-                "allocations": _resources(before),
-                "project_id": now.get("project_id", NO_IDENTITY),
-                "user_id": now.get("user_id", NO_IDENTITY),
-                "consumer_type": now.get("consumer_type", INSTANCE),
-                "consumer_generation": now.get("consumer_generation"),
-            }
-            try:
-                self._api.put_consumer(uuid, body)
-                return
-            except PlacementConflict:
-                if attempt == ATTEMPTS - 1:
-                    raise
+        now = self._api.consumer(uuid)
+        generation = now.get("consumer_generation")
+        # Another caller may have written the same: the request was repeated at another scheduler.
+        if (generation, _resources(now)) != (written.generation, written.allocations):
+            return
+        body = {
+            "allocations": _resources(before),
+            "project_id": now.get("project_id", NO_IDENTITY),
+            "user_id": now.get("user_id", NO_IDENTITY),
+            "consumer_type": now.get("consumer_type", INSTANCE),
+            "consumer_generation": generation,
+        }
+        try:
+            self._api.put_consumer(uuid, body)
+        except PlacementConflict as error:
+            if error.kwargs.get("code") != CONCURRENT_UPDATE:
+                raise
 
     def _read(self, request: AllocationRequest) -> Mapping[str, Any]:
         found = self._api.consumer(request.consumer_uuid)

@@ -81,11 +81,13 @@ class Written(Value, frozen=True, kw_only=True):
     """Allocations that were written.
 
     :ivar before: what the consumer had before. :ivar allocations: what it has since.
+    :ivar generation: of the consumer since.
     """
 
     consumer_uuid: str
     before: Mapping[str, Any]
     allocations: Mapping[str, Any]
+    generation: int
 
 
 class PlacementPort(Protocol):

@@ -17,3 +17,5 @@ class EnactmentFailed(RtAgentError):
 
 class ClaimMismatch(EnactmentFailed):
     """The server's domain is of another claim than the order, or of none. It was not touched."""
+
+    template = EnactmentFailed.template + ": if it is the server's, put its claim into the metadata"

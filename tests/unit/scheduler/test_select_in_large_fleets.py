@@ -60,7 +60,10 @@ class QueriedPlacement:
             raise PlacementConflict("another request was faster")
         self.written += request.allocations
         return Written(
-            consumer_uuid=request.consumer_uuid, before={}, allocations=request.allocations
+            consumer_uuid=request.consumer_uuid,
+            before={},
+            allocations=request.allocations,
+            generation=1,
         )
 
     def undo(self, written):

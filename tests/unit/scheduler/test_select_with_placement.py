@@ -32,7 +32,10 @@ class SlowPlacement:
 
     def write(self, request):
         return Written(
-            consumer_uuid=request.consumer_uuid, before={}, allocations=request.allocations
+            consumer_uuid=request.consumer_uuid,
+            before={},
+            allocations=request.allocations,
+            generation=1,
         )
 
     def undo(self, written):
