@@ -97,7 +97,7 @@ def test_random_domains(drawn):
     assignments = (claim.numa_topology or Assignment() for claim in state.claims.values())
     reserved = sum(len(cell.cpuset_reserved) for each in assignments for cell in each.cells)
     adopted = sum(layouts[claim.owner_id].usage.vcpus for claim in state.claims.values())
-    floating = sum(usage.usage(PINNING).vcpus for usage in orphans(state))
-    assert state.usage.vcpus + state.usage.pcpus - reserved == adopted + floating
+    unpinned = sum(usage.usage(PINNING).vcpus for usage in orphans(state))
+    assert state.usage.vcpus + state.usage.pcpus - reserved == adopted + unpinned
     dedicated = {int(name) for kind, name in state.units if kind == PCPU}
     assert all(state.usage.numa.pinned[cpu] <= before.usage.numa.pinned[cpu] for cpu in dedicated)
