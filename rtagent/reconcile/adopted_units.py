@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rtagent.allocation.encryption_contexts import FittedEncryption, fit_encryption
 from rtagent.errors import DomainNotAdoptable, InvalidPciRequest
+from rtagent.lifecycle.stated_units import completed_device, completed_resource
 from rtagent.model.assigned_resources import AssignedResource
 from rtagent.model.decision import Refused
 from rtagent.model.device import AssignedDevice, PciDevice, Source
@@ -15,7 +16,6 @@ from rtagent.model.instance import PciRequest
 from rtagent.model.node_state import NodeState
 from rtagent.pci.device_states import absence_reason
 from rtagent.pci.requests import FLAVOR_ALIAS, NEUTRON_PORT, device_requests
-from rtagent.pci.resource_providers import provider_of_device, provider_of_resource
 from rtagent.reconcile.adopted_mdevs import mediated
 
 
@@ -103,7 +103,7 @@ def _assigned(
     state: NodeState, recorded: PciDevice, alias: str | None, source: Source
 ) -> AssignedDevice:
     device = recorded.device
-    return AssignedDevice(
+    stated = AssignedDevice(
         address=device.address,
         vendor_id=device.vendor_id,
         product_id=device.product_id,
@@ -111,31 +111,21 @@ def _assigned(
         request_id=f"adopted-{device.address}",
         alias_name=alias,
         source=source,
-        numa_node=device.numa_node,
-        parent_addr=device.parent_addr,
-        managed=recorded.tags.managed,
-        vdpa_dev=device.vdpa_dev,
-        provider=provider_of_device(state, device.address),
     )
+    return completed_device(state, stated)
 
 
 def _namespaces(state: NodeState, layout: GuestLayout) -> Iterator[AssignedResource]:
-    inventories = {
-        name: inventory
+    classes = {
+        name: inventory.resource_class
         for inventory in state.resource_inventories
         if not inventory.provider
         for name in inventory.identifiers
     }
     for name in sorted(layout.usage.occupancy.namespaces):
-        if name not in inventories:
+        if name not in classes:
             raise DomainNotAdoptable(
                 f"it has the namespace {name}, which [libvirt] pmem_namespaces does not have"
             )
-        inventory = inventories[name]
-        found = (each for each in inventory.namespaces if each.name == name)
-        yield AssignedResource(
-            resource_class=inventory.resource_class,
-            identifier=name,
-            provider=provider_of_resource(state, None),
-            namespace=next(found, None),
-        )
+        stated = AssignedResource(resource_class=classes[name], identifier=name)
+        yield completed_resource(state, stated)
