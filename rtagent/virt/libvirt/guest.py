@@ -171,10 +171,10 @@ def apply(domain_xml: str | bytes, claim: Granted, attached: Iterable[Granted] =
     assignment = claim.numa_topology or Assignment()
     for path in _owned(domain, claim, assignment):
         _clear(domain, path)
+    _put_memory(domain, claim)
     for child in _numa_children(claim):
         _put(domain, child)
     _put_iothreads(domain, assignment)
-    _put_memory(domain, claim)
     place_memory(domain, assignment.cells)
     _put_security(domain, claim)
     every = (claim, *attached)

@@ -57,6 +57,7 @@ def canonical(*elements):
 PLUGGED = "<source><pagesize unit='MiB'>1024</pagesize><nodemask>60</nodemask></source>"
 MAPPED = '<source><pagesize unit="KiB">2048</pagesize><nodemask>1</nodemask></source>'
 BLOCK = "<node>1</node><block unit='MiB'>2</block><requested unit='MiB'>512</requested>"
+NAMESPACE = "<source><path>/dev/dax60.0</path></source>"
 IN_FILE = "<source><path>/images/memory</path></source>"
 
 
@@ -135,6 +136,7 @@ IN_FILE = "<source><path>/images/memory</path></source>"
             "<source><nodemask>0-1</nodemask></source>",
             "",
         ),
+        (plugged("nvdimm", NAMESPACE), "devices/memory", "", ""),
         (plugged("nvdimm", IN_FILE), "devices/memory/source", IN_FILE, IN_FILE),
         (plugged("virtio-pmem", IN_FILE, ""), "devices/memory/source", IN_FILE, IN_FILE),
         (
