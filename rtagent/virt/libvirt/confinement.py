@@ -54,9 +54,7 @@ class Confinement(Value, frozen=True, kw_only=True):
             mdevs=self.given.mdevs,
             mem_encryption=self.mem_encryption,
             unknown=self.unknown | lost,
-            namespaces=frozenset(
-                host.namespaces[path] for path in self.given.namespaces & host.namespaces.keys()
-            ),
+            namespaces=self.given.namespaces_on(host),
         )
 
 

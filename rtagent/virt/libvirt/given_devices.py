@@ -72,10 +72,18 @@ class Given(Value, frozen=True, kw_only=True):
         )
         return self.addresses.union(address for address in named if address is not None)
 
+    def namespaces_on(self, host: HostFacts) -> frozenset[str]:
+        """Return the names of the persistent memory namespaces on a host."""
+        listed = host.namespaces or {}
+        return frozenset(listed[path] for path in self.namespaces & listed.keys())
+
     def missing(self, host: HostFacts) -> tuple[str, ...]:
-        """Return the paths and names that a host does not list, in order."""
+        """Return the paths and names that a host does not list, in order. Persistent memory can be
+        of another kind than namespaces, so a path is missing only if these were never listed.
+        """
         vdpas, interfaces = self.vdpas - host.vdpas.keys(), self.interfaces - host.interfaces.keys()
-        return (*sorted(vdpas), *sorted(interfaces))
+        unlisted = self.namespaces if host.namespaces is None else ()
+        return (*sorted(vdpas), *sorted(interfaces), *sorted(unlisted))
 
 
 def given_devices(domain: etree._Element) -> Given:

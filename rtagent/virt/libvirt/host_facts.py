@@ -18,7 +18,8 @@ class HostFacts(Value, frozen=True, kw_only=True):
     :ivar vdpas: addresses of vDPA devices, by path.
     :ivar interfaces: addresses of PCI devices, by the name of their network interface; None: the
         interface is of no PCI device.
-    :ivar namespaces: names of persistent memory namespaces, by path.
+    :ivar namespaces: names of persistent memory namespaces, by path; None: they could never be
+        listed.
     :ivar mdevs: mediated devices, by uuid.
     """
 
@@ -27,7 +28,7 @@ class HostFacts(Value, frozen=True, kw_only=True):
     hugepage_kib: int | None = None
     vdpas: Mapping[str, str] = {}
     interfaces: Mapping[str, str | None] = {}
-    namespaces: Mapping[str, str] = {}
+    namespaces: Mapping[str, str] | None = {}
     mdevs: Mapping[str, Mdev] = {}
 
     @property

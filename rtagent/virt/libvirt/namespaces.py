@@ -48,9 +48,9 @@ class Namespaces:
         return self._problems
 
     @property
-    def names(self) -> Mapping[str, str]:
-        """The name of each namespace, by the path of its device."""
-        return {each.path: each.name for each in self.listed or ()}
+    def names(self) -> Mapping[str, str] | None:
+        """The name of each namespace, by the path of its device; None: as `listed`."""
+        return None if self.listed is None else {each.path: each.name for each in self.listed}
 
     def _list(self, file: Path | None) -> Sequence[PmemNamespace]:
         if file is not None:

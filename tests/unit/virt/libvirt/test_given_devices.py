@@ -164,6 +164,20 @@ def test_names_and_paths_are_those_of_the_hosts_pci_devices():
     assert named.missing(host) == ("/dev/vhost-vdpa-9", "gone0")
 
 
+def test_a_namespace_is_unknown_while_namespaces_could_never_be_listed():
+    facts = parse_domain(
+        "<domain><memory>1</memory><devices><memory model='nvdimm'>"
+        "<source><path>/dev/dax0.0</path></source><target><size>1</size></target></memory>"
+        "</devices></domain>"
+    )
+    listed = facts.confinement.occupancy(HostFacts(namespaces={"/dev/dax0.0": "ns0"}))
+    assert (listed.namespaces, listed.unknown) == ({"ns0"}, set())
+    other = facts.confinement.occupancy(HostFacts(namespaces={"/dev/dax1.0": "ns1"}))
+    assert (other.namespaces, other.unknown) == (set(), set())
+    unlisted = facts.confinement.occupancy(HostFacts(namespaces=None))
+    assert (unlisted.namespaces, unlisted.unknown) == (set(), {HostResource.DEVICES})
+
+
 def test_an_element_alone():
     element = etree.fromstring(disk(NVME, "nvme"))
     assert (assigns(element), element_devices(element)) == (True, ADDRESS)

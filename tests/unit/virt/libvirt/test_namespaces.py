@@ -56,7 +56,7 @@ def test_namespaces_that_were_never_listed_are_unknown(source):
     source.error = PmemUnavailable("it hangs")
     namespaces = Namespaces(source)
     namespaces.look(session(), None)
-    assert (namespaces.listed, namespaces.names) == (None, {})
+    assert (namespaces.listed, namespaces.names) == (None, None)
     namespaces = Namespaces(None)
     namespaces.look(session(), None)
     assert namespaces.listed == ()
