@@ -14,6 +14,7 @@ from rtagent.errors import HypervisorUnavailable, StoreUnavailable, TrackerBusy
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.base import Value
 from rtagent.model.device import NO_ROOT_PORTS, Device
+from rtagent.model.domain_usage import HostResource
 from rtagent.model.guest_layout import GuestLayout
 from rtagent.model.node_state import NodeState
 from rtagent.model.observation import NEVER_OBSERVED, Observation, ObservedDomains, Problem
@@ -22,7 +23,7 @@ from rtagent.ports import Clock, Hypervisor, NullReporter, Reporter
 from rtagent.reconcile import drift
 from rtagent.reconcile.agreement import Agreement
 from rtagent.reconcile.devices import device_problems
-from rtagent.reconcile.plan import plan
+from rtagent.reconcile.plan import plan, unlisted_mdevs
 from rtagent.reconcile.steps import Outcome
 from rtagent.state.resource_views import resource_views
 from rtagent.tracker import ResourceTracker
@@ -172,7 +173,7 @@ class Auditor:
                 self._note_awaited(seen)
             seconds = self._clock.monotonic() - began
             state, self.namespaces = self.tracker.snapshot(), seen.namespaces
-            problems = (*_unknown(state), *seen.problems, *device_problems(base, seen))
+            problems = (*_unknown(state, seen), *seen.problems, *device_problems(base, seen))
             if seen.devices is not None:
                 self.devices, self.root_ports = seen.devices, seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
@@ -243,11 +244,18 @@ class Auditor:
                 self._reporter.log("info", f"{title}: {view}")
 
 
-def _unknown(state: NodeState) -> Iterator[Problem]:
-    """Yield the problem that some claims are refused because a domain cannot be read whole."""
-    if kinds := running_with_unknown(state):
+def _unknown(state: NodeState, seen: Observation) -> Iterator[Problem]:
+    """Yield the problem that some claims are refused because it is unknown what domains use, and
+    what of it no document shows: mediated devices that the host does not list.
+    """
+    kinds = running_with_unknown(state)
+    if kinds:
         message = f"no claim gets any of: {', '.join(kinds)}"
         yield Problem(item="unknown usage of running domains", message=message)
+    for usage in kinds.get(HostResource.DEVICES, ()):
+        for uuid in sorted(unlisted_mdevs(state, usage.occupancy, seen)):
+            message = f"the host does not list the mediated device {uuid}"
+            yield Problem(item=f"domain {usage.domain_uuid}", message=message)
 
 
 def _summary(

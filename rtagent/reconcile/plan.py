@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
-from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, HostResource
+from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, HostResource, Occupancy
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
@@ -135,11 +135,15 @@ def _with_parent_devices(
         return domain
     occupancy = domain.occupancy
     listed = {mdev.uuid: mdev.parent_addr for mdev in seen.mdevs if mdev.uuid in occupancy.mdevs}
-    unknown, unlisted = occupancy.unknown, occupancy.mdevs - listed.keys()
-    if unlisted and unlisted - mdev_names(base).keys():
-        unknown |= {HostResource.DEVICES}
-    parents = frozenset(listed.values())
+    lost = {HostResource.DEVICES} if unlisted_mdevs(base, occupancy, seen) else set()
+    unknown, parents = occupancy.unknown | lost, frozenset(listed.values())
     return replace(domain, occupancy=replace(occupancy, mdev_parents=parents, unknown=unknown))
+
+
+def unlisted_mdevs(state: NodeState, occupancy: Occupancy, seen: Observation) -> frozenset[str]:
+    """Return the uuids of the mediated devices that the host does not list and no inventory has."""
+    unlisted = occupancy.mdevs - {mdev.uuid for mdev in seen.mdevs}
+    return unlisted - mdev_names(state).keys() if unlisted else unlisted
 
 
 def _transitions(

@@ -19,7 +19,7 @@ from rtagent.virt.fake import FakeHypervisor
 from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid
-from tests.support.pci_hosts import PF_0, PF_IDS, nic, vf
+from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, nic, vf
 from tests.support.reporting import Reports
 from tests.support.trackers import claim, enroll
 
@@ -123,6 +123,15 @@ def test_unreadable_domain_is_reported_and_the_others_are_audited(auditor, world
     unknown, problem = summary.problems
     assert unknown.message == f"no claim gets any of: {', '.join(sorted(HostResource))}"
     assert problem.item == f"domain {uid(1)}"
+
+
+def test_mediated_device_that_the_host_does_not_list_is_named(auditor, world):
+    world.start_domain(uid(1), 1, 512, occupancy=Occupancy(mdevs=frozenset({uid(7)})))
+    unknown, problem = auditor.run("start").problems
+    assert unknown.message == "no claim gets any of: devices"
+    assert (problem.item, uid(7) in problem.message) == (f"domain {uid(1)}", True)
+    world.create_mdev(uid(7), "nvidia-11", GPU_0)
+    assert not auditor.run("periodic").problems
 
 
 def test_audit_without_a_store_applies_nothing_and_reports_it(auditor, world, store):
