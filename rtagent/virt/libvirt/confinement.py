@@ -39,12 +39,15 @@ class Confinement(Value, frozen=True, kw_only=True):
 
     def occupancy(self, host: HostFacts) -> Occupancy:
         """Return what this is on a host. A set that contains all of its CPUs is not counted as
-        pinning. If it does not list a device, it is unknown which one that is.
+        pinning. If it does not list a device, it is unknown which one that is. Of a host that was
+        never read it is unknown where memory may be.
         """
         if self is NOWHERE:  # most domains
             return UNBOUND
         memory_mb, pages = memory_in_use(self.memory, host)
-        lost = frozenset({HostResource.DEVICES} if self.given.missing(host) else ())
+        lost = {HostResource.DEVICES} if self.given.missing(host) else set()
+        if self.memory and not host.online:
+            lost |= {HostResource.CELLS, HostResource.PAGES}
         return Occupancy(
             pcpus=frozenset[int]().union(*_confining(self.cpusets, host)),
             vcpus=tuple(_confining(self.vcpus, host)),

@@ -157,6 +157,16 @@ def test_memory_counts_for_a_single_bound_cell(cells, tuning, expected):
     assert occupied(cells, f"<numatune>{tuning}</numatune>").memory_mb == expected
 
 
+def test_where_memory_is_is_unknown_while_the_host_was_never_read():
+    kinds = {HostResource.CELLS, HostResource.PAGES}
+    bound_memory = parsed("<memoryBacking><hugepages/></memoryBacking>").confinement
+    assert bound_memory.occupancy(HostFacts()).unknown == kinds
+    assert bound_memory.occupancy(HOST).unknown == set()
+    assert parsed("<cputune><vcpupin vcpu='0' cpuset='2'/></cputune>").confinement.occupancy(
+        HostFacts()
+    ) == Occupancy(pcpus=frozenset({2}), vcpus=(frozenset({2}),))
+
+
 def test_guest_cells_may_be_bound_to_different_host_cells():
     assert occupied(CELLS, EACH_ITS_OWN).memory_mb == {1: 512, 0: 1024}
     one = EACH_ITS_OWN.replace("nodeset='1'", "nodeset='0'")

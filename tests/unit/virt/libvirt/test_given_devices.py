@@ -3,7 +3,7 @@
 import pytest
 from lxml import etree
 
-from rtagent.model.domain_usage import HostResource
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.virt.libvirt.domain import parse_domain
 from rtagent.virt.libvirt.given_devices import Given, assigns, element_devices
 from rtagent.virt.libvirt.host_facts import HostFacts
@@ -170,12 +170,12 @@ def test_a_namespace_is_unknown_while_namespaces_could_never_be_listed():
         "<source><path>/dev/dax0.0</path></source><target><size>1</size></target></memory>"
         "</devices></domain>"
     )
-    listed = facts.confinement.occupancy(HostFacts(namespaces={"/dev/dax0.0": "ns0"}))
-    assert (listed.namespaces, listed.unknown) == ({"ns0"}, set())
-    other = facts.confinement.occupancy(HostFacts(namespaces={"/dev/dax1.0": "ns1"}))
-    assert (other.namespaces, other.unknown) == (set(), set())
-    unlisted = facts.confinement.occupancy(HostFacts(namespaces=None))
-    assert (unlisted.namespaces, unlisted.unknown) == (set(), {HostResource.DEVICES})
+    for namespaces, expected in (
+        ({"/dev/dax0.0": "ns0"}, Occupancy(namespaces=frozenset({"ns0"}))),
+        ({"/dev/dax1.0": "ns1"}, Occupancy()),
+        (None, Occupancy(unknown=frozenset({HostResource.DEVICES}))),
+    ):
+        assert facts.confinement.occupancy(HostFacts(namespaces=namespaces)) == expected
 
 
 def test_an_element_alone():
