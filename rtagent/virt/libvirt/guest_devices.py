@@ -109,7 +109,8 @@ def put_devices(
     present, others = set[str](), list[etree._Element]()
     for element in parent:
         names = _names(element, aliases)
-        if names <= wanted.keys() - present:
+        # Several disks can be namespaces of one NVMe controller.
+        if names <= wanted.keys() and (element.tag == "disk" or not names & present):
             for name in names:
                 _renew(element, wanted[name])
             present |= names

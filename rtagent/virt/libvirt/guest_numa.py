@@ -20,10 +20,10 @@ FILE = tuple(f"memoryBacking/{tag}" for tag in ("source", "access", "allocation"
 
 def vcpu(assignment: Assignment, vcpus: int) -> etree._Element:
     """Build ``<vcpu>``. Its ``cpuset`` applies to every thread without pinning: the emulator, I/O
-    threads, and the vCPUs of a guest without cells."""
+    threads, and the vCPUs of a guest without cells. It has none if vCPUs of a cell run anywhere."""
     element: etree._Element = E.vcpu(str(vcpus), placement="static")
     cpuset = assignment.emulator_pcpus if assignment.cells else assignment.shared_pcpus
-    if cpuset:
+    if cpuset and all(cell.pcpus_of(number) for number, cell in _vcpus(assignment)):
         element.set("cpuset", format_cpu_spec(cpuset))
     return element
 

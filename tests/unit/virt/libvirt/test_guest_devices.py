@@ -197,6 +197,17 @@ def test_a_device_of_the_claim_keeps_its_form(device, text):
         assert [child.tag for child in element] == [child.tag for child in before]
 
 
+def test_disks_on_namespaces_of_one_controller_stay():
+    disks = [NVME_DISK, NVME_DISK.replace("namespace='1'", "namespace='2'").replace("vda", "vdb")]
+    document = domain(*map(etree.fromstring, disks))
+    put_devices(document, device_elements([NVME]), [NVME])
+    found = document.iterfind("devices/disk/source")
+    assert [(each.get("namespace"), each.get("managed")) for each in found] == [
+        ("1", "no"),
+        ("2", "no"),
+    ]
+
+
 def test_a_disk_on_an_unmanaged_controller_is_unmanaged():
     document = domain(etree.fromstring(NVME_DISK))
     put_devices(document, device_elements([NVME]), [NVME])
