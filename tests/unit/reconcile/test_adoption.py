@@ -139,12 +139,14 @@ def test_the_claim_makes_the_document_of_its_domain_again():
 
 
 def test_a_cell_whose_vcpus_run_anywhere_gets_no_pins():
-    numa = "<numatune><memory mode='strict' nodeset='1'/></numatune>"
+    numa = "<cputune><emulatorpin cpuset='0'/></cputune>"
+    numa += "<numatune><memory mode='strict' nodeset='1'/></numatune>"
     document = domain_document(UUID, 2, 1024, numa)
     _, claim = adopted(layout(document, UUID, ONLINE))
     assert claim.numa_topology is not None
     assert claim.numa_topology.cells[0].memory == 1024
     assert "vcpupin" not in guest.xml(claim)
+    assert etree.fromstring(guest.apply(document, claim)).find("vcpu").get("cpuset") is None
 
 
 def test_vcpus_that_share_cpus_keep_them():
