@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rtagent.audit import Auditor
 from rtagent.conf.settings import Settings
+from rtagent.errors import NodeNotReady
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
 from rtagent.model.assigned_resources import PmemNamespace
 from rtagent.model.device import Device, RootPorts
@@ -64,6 +65,8 @@ def open_node(
             identity = host_identity(settings, reporter)
             stack.callback(identity.release)
         node = _restored(settings, identity, hypervisor, store, clock, reporter)
+        # What the store has of the host and its guests may have changed since it was written.
+        node.tracker.note_unobserved(NodeNotReady())
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
     return node

@@ -149,10 +149,14 @@ def test_row_of_the_node_is_written_once_after_the_first_audit(make_settings, hy
         assert store.calls["commit"] == before + 1
 
 
-def test_claims_are_refused_before_the_first_audit(make_settings, hypervisor):
-    node = open_node(make_settings(), hypervisor, MemoryStore(), ManualClock())
-    with node, pytest.raises(NodeNotReady):
-        node.tracker.instance_claim(request(), call())
+def test_claims_are_refused_before_the_first_audit_of_each_program(make_settings, hypervisor):
+    store = MemoryStore()
+    for _ in range(2):  # the store of the second one has the host's capacity
+        with open_node(make_settings(), hypervisor, store, ManualClock()) as node:
+            with pytest.raises(NodeNotReady):
+                node.tracker.instance_claim(request(), call())
+            node.auditor.run("start")
+            assert node.tracker.instance_claim(request(), call())
 
 
 def test_given_identity_needs_no_files(make_settings, hypervisor, tmp_path):

@@ -202,7 +202,8 @@ def _own(nets: Sequence[NetNode]) -> NetNode | None:
     random MAC.
     """
     named = [net for net in nets if not _REPRESENTOR.search(net.interface)]
-    stems = {_OWN_PORT.sub("", net.interface) for net in named}
+    names = {net.interface for net in named}
+    stems = names | {_OWN_PORT.sub("", name) for name in names}
     first = [net for net in named if _ADDED.sub("", net.interface) not in stems - {net.interface}]
     renamed = [net for net in first if not _KERNEL_NAME.match(net.interface)] or first
     assigned = [net for net in first if net.mac and not _LOCAL_MAC.match(net.mac)] or first

@@ -146,11 +146,12 @@ def test_cpus_of_a_foreign_guest_are_not_granted(hypervisor, virsh):
     uuid = uid()
     document = servers.domain_xml(uuid, uuid, 1, MEMORY_MB)
     virsh.createXML(document.replace("<vcpu>", "<vcpu cpuset='1'>"))
-    assert seen(hypervisor, uuid).occupancy == Occupancy(pcpus=frozenset({1}))
+    occupancy = seen(hypervisor, uuid).occupancy
+    assert occupancy == Occupancy(pcpus=frozenset({1}), vcpus=(frozenset({1}),))
 
     virsh.lookupByUUIDString(uuid).destroy()
     virsh.defineXML(document.replace("<vcpu>", "<vcpu cpuset='1'>"))
-    assert seen(hypervisor, uuid).usage.numa.pinned == {}
+    assert seen(hypervisor, uuid).usage(NumaPolicy()).numa.pinned == {}
 
 
 def test_the_cells_of_this_machine(hypervisor):

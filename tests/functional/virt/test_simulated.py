@@ -166,8 +166,12 @@ def test_domains_with_their_pins(connect, file):
     seen = connect(host_uri(file)).observe()
 
     assert (seen.complete, seen.problems) == (True, ())
-    assert seen.domains[pinned].occupancy == Occupancy(pcpus=frozenset({1, 9}), memory_mb={1: 512})
-    assert seen.domains[foreign].domain_usage().occupancy == Occupancy(pcpus=frozenset({4, 5}))
+    assert seen.domains[pinned].occupancy == Occupancy(
+        pcpus=frozenset({1, 9}), vcpus=(frozenset({1}), frozenset({9})), memory_mb={1: 512}
+    )
+    assert seen.domains[foreign].domain_usage().occupancy == Occupancy(
+        pcpus=frozenset({4, 5}), vcpus=(frozenset({4, 5}),) * 2
+    )
     assert seen.domains[plain].occupancy == seen.domains[defined].occupancy == Occupancy()
 
 
@@ -201,7 +205,7 @@ def test_a_device_that_no_host_offers_hides_nothing_of_its_domain(connect, file)
 
     assert (seen.complete, seen.problems) == (True, ())
     assert seen.domains[uuid].domain_usage().occupancy == Occupancy(
-        pcpus=frozenset({4, 5}), devices=frozenset({"0000:20:02.0"})
+        pcpus=frozenset({4, 5}), vcpus=(frozenset({4, 5}),) * 2, devices=frozenset({"0000:20:02.0"})
     )
 
 

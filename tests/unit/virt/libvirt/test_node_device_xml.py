@@ -101,6 +101,7 @@ def switch(*interfaces):
         ("p0", ("pf0hpf", "pf0vf0", "en3f0pf0sf0")),
         ("enp3s0f0np0", ("enp3s0f0npf0vf0", "enp3s0f0nc1pf0vf1", "enp3s0f0npf0")),
         ("enp3s0f0np0", ("enp3s0f0r0", "enp3s0f0r1")),
+        ("ens1f0np0", ("ens1f0np0_0", "ens1f0np0_1")),
         ("eth2", ("eth2_0", "pf0vf0")),
         ("ens1", ("ens1d1",)),
         ("ibp3s0", ("ibp3s0.8001",)),
