@@ -157,10 +157,24 @@ class NovaNode:
         return self.embedded.tracker.instance_claim(request, _call("instance_claim"), active=True)
 
     def move(self, request: MoveRequest) -> Claim:
-        """Claim for an instance that is to arrive. What an earlier move has left is released."""
-        owner_id = request.build.instance.uuid
-        left = [claim for claim in self.mains(owner_id) if claim.state == INCOMING]
-        left += [claim for claim in self.mains(owner_id) if claim not in left][1:]
+        """Claim for an instance that is to arrive. What an earlier move has left is released.
+
+        An instance that is here already may have only the claim with which it arrived: Nova says
+        later that its move is confirmed.
+        """
+        owner_id, node = request.build.instance.uuid, self.state.node
+        mains = self.mains(owner_id)
+        migration = request.migration
+        is_here = (
+            isinstance(migration, MigrationFacts)
+            and migration.source_node == node.hypervisor_hostname
+        )
+        if is_here and mains and all(claim.state == INCOMING for claim in mains):
+            self.settle(mains[-1])
+            left = list(mains[:-1])
+        else:
+            left = [claim for claim in mains if claim.state == INCOMING]
+            left += [claim for claim in mains if claim not in left][1:]
         self.release(owner_id, left)
         return self.embedded.tracker.moves.move_claim(request, _call("move_claim"))
 
