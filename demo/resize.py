@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.syntax import Syntax
 
 from demo.conductor import Conductor
 from demo.environment import Environment
+from demo.screen import UnexpectedExit
 from rtagent.virt.simulate import domain_xml
 
 GUEST = str(uuid.UUID(int=0xD))
@@ -41,11 +43,21 @@ def resize(demo: Environment, built: str) -> None:
         conductor.call("drop_move_claim_at_source", "confirm", **step)
         demo.run(AUDIT)
         demo.run("migration list -c type -c role -c status -c claim")
+        _wait_allocated(demo)
         demo.say("The guest is deleted and both GPUs are free at once:")
         demo.run(f"host simulate edit {demo.host_file} --remove-domain {GUEST}")
         update = {"uuid": GUEST, "vm_state": "deleted"}
         conductor.call("update_usage", f"{NAME} is deleted", instance=update)
     demo.run("pci list --status available -c address -c product_id -c dev_type -c status")
+
+
+def _wait_allocated(demo: Environment) -> None:
+    """Wait until Placement has the guest's devices, as a later chapter shows."""
+    for _ in range(300):
+        if demo.placement.client().get(f"/allocations/{GUEST}").json()["allocations"]:
+            return
+        time.sleep(0.1)
+    raise UnexpectedExit(f"the agent did not write the allocation of {NAME}")
 
 
 def move(demo: Environment, conductor: Conductor) -> dict[str, Any]:
