@@ -1,1 +1,1 @@
-"""Measures of how easy the source is to follow: sizes, packages, language, and data flow."""
+"""Measures of the source that no library takes: the documentation, and what the tests notice."""
