@@ -7,24 +7,68 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from rtagent.allocation.requested_encryption import ENCRYPTION, requested_encryption
 from rtagent.errors import InvalidPciRequest
 from rtagent.model.base import Value
 from rtagent.model.claim import LIVE_MIGRATION, MIGRATION, RESIZE
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance
+from rtagent.model.mem_encryption import AMD_SEV, MODELS
 from rtagent.model.move import MoveRequest
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest, ExtraResource, Limits, NumaLimits
 from rtagent.model.units import MB_IN_GB, round_up
 from rtagent.model.usage import Usage
 from rtagent.numa.host_cells import CellLimits, cell_limits
-from rtagent.numa.properties import Properties, Property, conflict
+from rtagent.numa.properties import Pair, Properties, Property, conflict, overriding
 from rtagent.numa.requirements import NumaRequirements, numa_requirements
 from rtagent.pci.assigned_resources import ResourceRequest
 from rtagent.pci.pmem import pmem_request
 from rtagent.pci.requests import DeviceRequest, device_requests, requests_of_move
 from rtagent.pci.resource_groups import ResourceGroup
+
+ENCRYPTION, MODEL = "hw:mem_encryption", "hw:mem_encryption_model"
+FIRMWARE, MACHINE = "hw:firmware_type", "hw:machine_type"
+
+
+def requested_encryption(properties: Properties) -> str | None:
+    """Return the model of encryption that a guest requests; None: none.
+
+    The firmware must be UEFI and the machine type q35. The machine type may be unset: then the
+    caller chooses it.
+
+    :raises PropertyInvalid: the model is unknown.
+    :raises PropertyConflict: the firmware or the machine type does not support it, or only a model
+        is requested.
+    :raises FlavorImageConflict: the flavor and the image differ.
+    """
+    asked = properties.pair(ENCRYPTION)
+    requested = _requested(asked)
+    model = properties.agreed(MODEL)
+    if model is not None:
+        model.one_of(MODELS)
+    if not requested:
+        if model is not None:
+            rule = f"a model of memory encryption needs {ENCRYPTION}, or the image property, = true"
+            raise conflict(rule, model, *asked)
+        return None
+    _check_machine(properties, asked)
+    return model.value if model is not None else AMD_SEV
+
+
+def _requested(asked: Pair) -> bool:
+    answers = {each.boolean() for each in asked if each is not None}
+    if len(answers) > 1:
+        raise overriding("the flavor and the image must agree on memory encryption", *asked)
+    return True in answers
+
+
+def _check_machine(properties: Properties, asked: Pair) -> None:
+    firmware, machine = properties.pair(FIRMWARE).image, properties.pair(MACHINE).image
+    if firmware is None or firmware.value != "uefi":
+        raise conflict("memory encryption needs hw_firmware_type=uefi", *asked, firmware)
+    if machine is not None and "q35" not in machine.value:
+        raise conflict("memory encryption needs the machine type q35", *asked, machine)
+
 
 #: Resource classes that are counted, here or in `NumaRequirements`. For any other class, a claim
 #: gets units with identifiers.

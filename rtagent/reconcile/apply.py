@@ -10,11 +10,38 @@ from msgspec.structs import replace
 from rtagent.lifecycle.consequences import with_consequences
 from rtagent.lifecycle.transitions import transition
 from rtagent.model.change import Change, Event
+from rtagent.model.event import DRIFT_FOUND, Notification
+from rtagent.model.event_payloads import DriftPayload
 from rtagent.model.node_state import NodeState
+from rtagent.reconcile.drift import drifts
 from rtagent.reconcile.evacuated import evacuation_records
-from rtagent.reconcile.found_drift import found_drift
 from rtagent.reconcile.plan import is_left_to_calls
 from rtagent.reconcile.steps import ClaimTransition, Outcome, Step
+
+
+def found_drift(before: NodeState, change: Change) -> tuple[Notification, ...]:
+    """Return an event for each difference that the change records and that was not known before."""
+    if not change.domain_usages:
+        return ()
+    owners = [usage.domain_uuid for usage in change.domain_usages]
+    known = frozenset(drifts(before, owners))
+    return tuple(
+        Notification(
+            type=DRIFT_FOUND,
+            payload=DriftPayload(
+                owner_id=drift.owner_id,
+                claim_uuid=drift.claim_uuid,
+                problem=drift.problem,
+                resource=drift.resource,
+                unit=drift.unit,
+                claimed=drift.claimed,
+                observed=drift.observed,
+            ),
+        )
+        for drift in drifts(before.fold(change), owners)
+        if drift not in known
+    )
+
 
 CAUSE = "audit"
 

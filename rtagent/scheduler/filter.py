@@ -8,8 +8,7 @@ from typing import ClassVar
 from rtagent.errors import InvalidRequest
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.options import FilterOptions
-from rtagent.scheduler.request import Request
-from rtagent.scheduler.verdict import Rejection
+from rtagent.scheduler.request import Rejection, Request
 
 __all__ = ["Check", "Filter", "Rejection"]
 

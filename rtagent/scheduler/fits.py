@@ -24,8 +24,7 @@ from rtagent.scheduler.candidate import Candidate
 from rtagent.scheduler.claim_template import NO_OWNER, ClaimTemplate
 from rtagent.scheduler.filter import Check
 from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.request import Request
-from rtagent.scheduler.verdict import Fit, Rejection, Verdict
+from rtagent.scheduler.request import Fit, Rejection, Request, Verdict
 
 #: The number of verdicts that are kept, of all hosts and requests together. A request is counted as
 #: one more.

@@ -15,8 +15,7 @@ from rtagent.scheduler.assumed_claims import own_replica
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.host_table import HostTable, Named
 from rtagent.scheduler.instance_lists import HostInstances, InstanceList
-from rtagent.scheduler.tracked_host import TrackedHost
-from rtagent.scheduler.wanted import Wanted, wanted_of
+from rtagent.scheduler.tracked_host import TrackedHost, Wanted, wanted_of
 
 #: A host that was silent for this multiple of ``service_down_time`` is dropped from the view.
 FORGOTTEN_AFTER = 60

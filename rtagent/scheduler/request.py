@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from rtagent.model.base import Value
+from rtagent.model.claim import Claim
+from rtagent.model.decision import Reason
 from rtagent.model.request_spec import RequestSpec
-from rtagent.scheduler.verdict import Fit
+from rtagent.scheduler.host_state import HostState
+
+
+class Rejection(Value, frozen=True):
+    """Why a filter refuses a host. :ivar reasons: of a fit, nearest miss first."""
+
+    message: str
+    reasons: tuple[Reason, ...] = ()
+
+
+#: The claim that a host's agent would grant, or why it would refuse.
+Verdict = Claim | Rejection
+#: Decides whether the claim of an instance, by its uuid, fits a host.
+Fit = Callable[[HostState, str], Verdict]
 
 
 class Request(Value, frozen=True, kw_only=True):

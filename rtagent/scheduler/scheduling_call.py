@@ -18,9 +18,8 @@ from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.options import SchedulerOptions
 from rtagent.scheduler.placement_search import PlacementSearch
 from rtagent.scheduler.ports import Hosts, PlacementPort
-from rtagent.scheduler.request import Request
+from rtagent.scheduler.request import Fit, Request
 from rtagent.scheduler.targets import joining, member_hosts
-from rtagent.scheduler.verdict import Fit
 from rtagent.scheduler.weighing import HostWeighers
 
 #: The share of ``request_timeout`` after which a query does not wait any more, and none is sent for

@@ -13,7 +13,7 @@ from rtagent.rpc.agent_casts import FORCED_DOWN, agent_casts, forced_down, repor
 from rtagent.rpc.bounded_casts import CastFailed, Message
 from rtagent.rpc.roles import SCHEDULER
 from rtagent.rpc.scheduler_casts import dropped_claim, scheduler_casts
-from rtagent.scheduler.wanted import Wanted
+from rtagent.scheduler.tracked_host import Wanted
 from rtagent.service.loop import Backoff, Rest, every
 
 #: To all schedulers: the aggregates in the shared database were changed.

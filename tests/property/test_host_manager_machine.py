@@ -17,7 +17,7 @@ from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager, Times
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.report import instances_of
-from rtagent.scheduler.wanted import ASK_AGAIN, Wanted
+from rtagent.scheduler.tracked_host import ASK_AGAIN, Wanted
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, host, request, uid
 from tests.support.reporting_agents import Message, ReportingAgent, assumable
 

@@ -10,7 +10,7 @@ from rtagent.audit import Auditor, AuditSummary
 from rtagent.db.failing import FailingStore
 from rtagent.db.memory import Disk, MemoryStore
 from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
-from rtagent.lifecycle.claimed_usage import claimed_usage
+from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.assignment import Assignment
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim

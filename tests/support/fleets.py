@@ -16,7 +16,7 @@ from typing import Any
 from rtagent.audit import Auditor
 from rtagent.db.memory import MemoryStore
 from rtagent.embedded import SystemClock
-from rtagent.lifecycle.claimed_usage import claimed_usage
+from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
 from rtagent.model.flavor import Flavor
@@ -39,7 +39,7 @@ from rtagent.scheduler.report_documents import (
 )
 from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.selection import Selection
-from rtagent.scheduler.wanted import Wanted
+from rtagent.scheduler.tracked_host import Wanted
 from rtagent.scheduler.weighing import HostWeighers
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor

@@ -21,8 +21,7 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.model.request import BuildRequest
 from rtagent.model.topology import Cell, Topology
-from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.host_states import HostFacts, host_state_of
+from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
 from tests.support.hosts import NOON, call, host, request
 from tests.support.pci_hosts import ALIASES, PF_0, PF_1, nic, record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rtagent.lifecycle.claimed_usage import claimed_usage
+from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.claim import Claim
 from rtagent.model.flavor import Flavor
 from rtagent.model.instance import Instance, InstanceUpdate

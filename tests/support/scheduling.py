@@ -13,8 +13,7 @@ from rtagent.model.host_report import InstanceInfo
 from rtagent.model.node_state import NodeState
 from rtagent.model.request_spec import RequestSpec
 from rtagent.scheduler.filtering import HostFilters
-from rtagent.scheduler.host_state import HostState
-from rtagent.scheduler.host_states import HostFacts, host_state_of
+from rtagent.scheduler.host_state import HostFacts, HostState, host_state_of
 from rtagent.scheduler.options import FilterOptions, SchedulerOptions
 from rtagent.scheduler.ports import Hosts, PlacementPort
 from rtagent.scheduler.select import Scheduler

@@ -11,9 +11,8 @@ from rtagent.model.request_spec import InstanceGroup, RequestSpec
 from rtagent.scheduler.host_state import HostState
 from rtagent.scheduler.options import FilterOptions
 from rtagent.scheduler.request import Request
-from rtagent.scheduler.weighed_hosts import WeighedHosts
 from rtagent.scheduler.weigher import Weigher
-from rtagent.scheduler.weighing import HostWeighers
+from rtagent.scheduler.weighing import HostWeighers, WeighedHosts
 
 #: A uuid of an instance, by its number.
 UUID = "00000000-0000-4000-8000-{:012}".format

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rtagent.lifecycle.claimed_usage import claimed_usage
 from rtagent.lifecycle.consequences import unchanged
 from rtagent.lifecycle.moves.context import MoveContext
 from rtagent.lifecycle.transitions import illegal
+from rtagent.model.assignment import Assignment
 from rtagent.model.change import Event
 from rtagent.model.claim import EVACUATION, INCOMING, OUTGOING, Claim
 from rtagent.model.decision import Granted
-from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.domain_usage import DomainUsage, Occupancy
 from rtagent.model.migration import (
     DEST,
     ERROR,
@@ -20,6 +20,44 @@ from rtagent.model.migration import (
     SUCCEEDED,
 )
 from rtagent.model.observation import NEVER_OBSERVED, ObservedDomains
+from rtagent.pci.mdev import mdev_uuid
+from rtagent.pci.pmem import assigned_namespaces
+
+
+def claimed_usage(claim: Claim) -> DomainUsage:
+    """The usage of an active domain that has exactly what its claim assigns.
+
+    Thread siblings that are reserved for the guest are not part of it: nothing runs there.
+    """
+    assignment = claim.numa_topology or Assignment()
+    mediated = [unit for unit in claim.resources if unit.parent_addr]
+    pages: dict[int, dict[int, int]] = {}
+    memory: dict[int, int] = {}
+    for cell in assignment.cells:
+        memory[cell.id] = memory.get(cell.id, 0) + cell.memory
+        if cell.pagesize is not None:
+            pools = pages.setdefault(cell.id, {})
+            pools[cell.pagesize] = pools.get(cell.pagesize, 0) + cell.pages
+    return DomainUsage(
+        domain_uuid=claim.owner_id,
+        name=claim.instance.display_name or claim.owner_id,
+        active=True,
+        vcpus=claim.flavor.vcpus,
+        memory_mb=claim.flavor.memory_mb,
+        occupancy=Occupancy(
+            pcpus=assignment.taken - assignment.kept,
+            vcpus=tuple(
+                frozenset({cpu}) for cell in assignment.cells for cpu in cell.cpu_pinning.values()
+            ),
+            memory_mb=memory,
+            pages=pages,
+            devices=frozenset(device.address for device in claim.pci),
+            mdevs=frozenset(mdev_uuid(claim.node_uuid, unit.identifier) for unit in mediated),
+            mdev_parents=frozenset(unit.parent_addr for unit in mediated if unit.parent_addr),
+            mem_encryption=claim.mem_encryption.model if claim.mem_encryption else None,
+            namespaces=frozenset(assigned_namespaces(claim.resources)),
+        ),
+    )
 
 
 def drop_move_claim_at_source(move: MoveContext, domains: ObservedDomains) -> Granted:

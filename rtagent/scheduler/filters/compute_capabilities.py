@@ -10,8 +10,7 @@ from rtagent.errors import InvalidRequest
 from rtagent.model.base import Value
 from rtagent.scheduler.extra_spec_rules import Rule, extra_spec_rule
 from rtagent.scheduler.filter import Check, Filter, Rejection
-from rtagent.scheduler.host_fields import FIELDS, field
-from rtagent.scheduler.host_state import HostState
+from rtagent.scheduler.host_state import FIELDS, HostState, field
 from rtagent.scheduler.request import Request
 
 #: An extra spec that stands for another one of this filter.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.allocation.requested_encryption import requested_encryption
+from rtagent.allocation.requirements import requested_encryption
 from rtagent.errors import FlavorImageConflict, PropertyConflict, PropertyInvalid
 from rtagent.numa.properties import Properties
 

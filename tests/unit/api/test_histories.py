@@ -15,7 +15,7 @@ from rtagent.errors import StoreUnavailable
 from rtagent.model.claim_event import HistoryPage
 from rtagent.model.health import Status
 from rtagent.model.timeline import TimelineEntry, TimelineView
-from rtagent.service.claim_histories import PAGE, ClaimHistories
+from rtagent.service.page_sources import PAGE, ClaimHistories
 from tests.support.api_states import NOW, populated, sources, uuid
 from tests.support.stored_values import NODE, changed, claim, created
 from tests.support.stores import commit, enrolled

@@ -11,7 +11,7 @@ from rtagent.scheduler import plugins
 from rtagent.scheduler.filter import Filter
 from rtagent.scheduler.filtering import NAMESPACE, HostFilters
 from rtagent.scheduler.filters.compute import ComputeFilter
-from rtagent.scheduler.host_fields import FIELDS
+from rtagent.scheduler.host_state import FIELDS
 from rtagent.scheduler.options import DEFAULT_FILTERS, FilterOptions
 from tests.support.host_states import host_state
 from tests.support.scheduler_requests import scheduler_request

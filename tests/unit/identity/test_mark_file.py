@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rtagent.identity.mark_file import MarkFile
+from rtagent.identity.witness import MarkFile
 from rtagent.model.position import Position
 from rtagent.ports import Mark
 from tests.support.hosts import NODE, uid

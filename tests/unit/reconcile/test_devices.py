@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from rtagent import claims
-from rtagent.lifecycle.claimed_usage import claimed_usage
+from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.claim import ACTIVE, BUILDING
 from rtagent.model.device import Mdev, MdevType
 from rtagent.model.domain_usage import HostResource, Occupancy

@@ -17,7 +17,7 @@ from rtagent.scheduler.errors import NoValidHost
 from rtagent.scheduler.fits import Fits
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.replica import OTHERS, SHARED
-from rtagent.scheduler.verdict import Rejection
+from rtagent.scheduler.request import Rejection
 from tests.support.host_states import host_state
 from tests.support.hosts import NOON, PINNED, PINNING, ManualClock, host, uid
 from tests.support.reporting_agents import ReportingAgent, deliver

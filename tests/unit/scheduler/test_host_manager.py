@@ -21,8 +21,7 @@ from rtagent.model.host_report import (
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import FORGOTTEN_AFTER, HostManager, Times
 from rtagent.scheduler.instance_lists import MAX_BEYOND, InstanceList
-from rtagent.scheduler.tracked_host import INSTANCES, STATE
-from rtagent.scheduler.wanted import ASK_AGAIN, GAP, Wanted
+from rtagent.scheduler.tracked_host import ASK_AGAIN, GAP, INSTANCES, STATE, Wanted
 from tests.support.host_states import aggregate, fleet_node, node_named
 from tests.support.hosts import DEDICATED, PINNED, PINNING, ManualClock, host, request, uid
 from tests.support.reporting_agents import ReportingAgent, assumable, deliver

@@ -16,7 +16,7 @@ from rtagent.model.inventory import memory_mb
 from rtagent.model.policy import NumaPolicy
 from rtagent.model.position import Position
 from rtagent.pci.allocations import device_allocations
-from rtagent.scheduler.host_states import HostFacts, host_state_of
+from rtagent.scheduler.host_state import HostFacts, host_state_of
 from rtagent.state.compute_node import compute_node
 from tests.support.host_states import aggregate, fleet, fleet_node, host_state
 from tests.support.hosts import NOON, call, host, request, uid

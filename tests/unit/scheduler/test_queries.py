@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rtagent.errors import InvalidRequest
-from rtagent.scheduler.queries import MAX_DEPTH, MAX_VALUES, parse_query
+from rtagent.scheduler.filters.json_query import MAX_DEPTH, MAX_VALUES, parse_query
 from tests.support.host_states import host_state
 
 HOST = host_state(

@@ -8,7 +8,7 @@ from rtagent.db.failing import FailingStore
 from rtagent.db.memory import MemoryStore
 from rtagent.errors import StoreUnavailable, TooManyRequests
 from rtagent.model.claim_event import HistoryPage
-from rtagent.service.claim_histories import READERS, ClaimHistories
+from rtagent.service.page_sources import READERS, ClaimHistories
 from tests.support.stored_values import changed, claim, created
 from tests.support.stores import commit, enrolled
 

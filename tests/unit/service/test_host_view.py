@@ -7,8 +7,7 @@ from rtagent.conf.settings import SettingsHolder
 from rtagent.ports import NullReporter
 from rtagent.scheduler.host_manager import HostManager
 from rtagent.scheduler.report import description_of, digest_of, instances_digest, report_of
-from rtagent.scheduler.tracked_host import INSTANCES, STATE
-from rtagent.scheduler.wanted import Wanted
+from rtagent.scheduler.tracked_host import INSTANCES, STATE, Wanted
 from rtagent.service.host_view import PART, SETTLE, HostView
 from tests.support.host_states import node_named
 from tests.support.hosts import ManualClock, host

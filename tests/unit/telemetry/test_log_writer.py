@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rtagent.telemetry.log_writer import OVERHEAD, LogWriter
+from rtagent.telemetry.log_queue import OVERHEAD, LogWriter
 
 #: Seconds within which every machine does what a test waits for.
 SOON = 60.0
