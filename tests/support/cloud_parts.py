@@ -145,10 +145,13 @@ def resources(flavor: Flavor) -> dict[str, int]:
 
 
 class Placement:
-    """Placement, as the scheduler and the conductor write to it."""
+    """Placement, as the scheduler and the conductor write to it.
+
+    :ivar killed: whether it is killed in the first write of each consumer by the conductor.
+    """
 
     def __init__(self, cloud: Cloud) -> None:
-        self._faults, self.api = lambda: cloud.faults, MemoryPlacement()
+        self._faults, self.api, self.killed = lambda: cloud.faults, MemoryPlacement(), False
         self._providers = [cloud.hosts.state(number).node.uuid for number in range(3)]
         for uuid, host in zip(self._providers, HOSTS, strict=True):
             self.api.create_provider(uuid, host)
@@ -160,6 +163,9 @@ class Placement:
         return self._faults().around("allocations-read", lambda: self.api.consumer(uuid))
 
     def write(self, consumers: Any) -> None:
+        for uuid, content in consumers.items() if self.killed else ():
+            if content["consumer_generation"] is None and content["allocations"]:
+                self.api.interrupt_consumer(uuid)
         self._faults().around("allocations-write", lambda: self.api.post_consumers(consumers))
 
     def select(self, uuid: str, selection: Selection, spec: RequestSpec) -> None:

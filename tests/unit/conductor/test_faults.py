@@ -214,6 +214,14 @@ def test_a_lost_answer_changes_nothing(scenario):
         assert summary(cloud) == trials.expected, point
 
 
+def test_a_consumer_that_placement_did_not_finish_stops_no_operation(scenario):
+    cloud = Trials.prepared(scenario)
+    cloud.placement.killed = True
+    scenario.act(cloud)
+    scenario.settle(cloud)
+    cloud.check()
+
+
 SELECTING = ["build", "resize", "live migration", "evacuation", "unshelve"]
 LOST_SELECTION = {"select after": AgentUnreachable(where="it", why="no reply", remedy="wait")}
 NO_PLACEMENT = PlacementUnavailable("Placement does not answer")
