@@ -16,7 +16,7 @@ from rtagent.conductor.run import Run
 from rtagent.errors import PlacementConflict, RtAgentError
 from rtagent.model.consumers import INSTANCE, MIGRATION
 from rtagent.placement.client import CONCURRENT_UPDATE
-from rtagent.placement.consumer_writer import ATTEMPTS, NO_IDENTITY
+from rtagent.placement.consumer_writer import ATTEMPTS, INTERRUPTED, NO_IDENTITY
 
 _Consumers = Mapping[str, Mapping[str, Any]]
 #: The generation of a consumer after its first write.
@@ -107,7 +107,7 @@ def _change(run: Run, uuids: tuple[str, ...], change: Callable[[_Consumers], _Co
     """
     if run.allocations is None:
         return
-    attempts = ATTEMPTS + run.floor
+    attempts, empty = ATTEMPTS + run.floor, None  # the generation without allocations
     for attempt in range(attempts):
         found = {uuid: _read(run, uuid) for uuid in uuids}
         wanted = change(found)
@@ -116,10 +116,11 @@ def _change(run: Run, uuids: tuple[str, ...], change: Callable[[_Consumers], _Co
         server = found.get(run.server.uuid, {})
         _record(run, server.get("consumer_generation") or 0)
         try:
-            _write(run, {uuid: _whole(found[uuid], each) for uuid, each in wanted.items()})
+            _write(run, {uuid: _whole(found[uuid], each, empty) for uuid, each in wanted.items()})
         except PlacementConflict as error:
             if error.kwargs.get("code") != CONCURRENT_UPDATE or attempt == attempts - 1:
                 raise
+            empty = INTERRUPTED if empty is None else None
 
 
 def _is_so(run: Run, uuid: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -146,17 +147,19 @@ def _write(run: Run, consumers: _Consumers) -> None:
     assert allocations is not None
     run.reach(lambda: allocations.write(consumers))
     server = consumers.get(run.server.uuid)
-    if server is not None and server["consumer_generation"] is None:
+    if server is not None and not server["consumer_generation"]:
         withdraw_late(run)
 
 
-def _whole(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is written for a consumer."""
+def _whole(
+    found: Mapping[str, Any], wanted: Mapping[str, Any], empty: int | None = None
+) -> dict[str, Any]:
+    """Return what is written for a consumer. :param empty: its generation without allocations."""
     known = {
         "project_id": found.get("project_id", NO_IDENTITY),
         "user_id": found.get("user_id", NO_IDENTITY),
         "consumer_type": found.get("consumer_type", INSTANCE),
-        "consumer_generation": found.get("consumer_generation"),
+        "consumer_generation": found.get("consumer_generation", empty),
     }
     return {**known, **wanted, "allocations": _resources(wanted)}
 

@@ -135,6 +135,6 @@ DEFECTS = (
             Replacement(CONDUCTOR_RUN, _ORDER, "*arguments)\n        self.reach(order)\n"),
         ),
         promises=("a server has one",),
-        options=("--conductors", "3", "--faults", "late-order"),
+        options=("--conductors", "3", "--faults", "late-order", "--database", "sqlite"),
     ),
 )

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.conductor.errors import OperationFailed, OperationInterrupted, ServerConflict
+from rtagent.conductor.operations.moves import migration_uuid
 from rtagent.errors import AgentUnreachable, TooManyRequests
 from rtagent.model.flavor import Flavor
 from tests.support.cloud import LARGE, SMALL, Cloud, spec
@@ -377,3 +378,21 @@ def test_a_new_server_with_the_uuid_of_a_deleted_one_avoids_a_host_to_be_cleared
     assert built.place.host == "h1"
     assert cloud.resume() == []
     cloud.check()
+
+
+def test_a_migration_whose_first_write_placement_did_not_finish_gets_the_allocations():
+    def resized(act=None, point=None):
+        cloud = Cloud(placement=True)
+        server = cloud.conductor().build(spec())
+        had = cloud.placement.has(server.uuid)
+        cloud.faults = Faults(actions={point: lambda: act(cloud)})
+        moved = cloud.conductor().resize(server.uuid, LARGE)
+        assert cloud.placement.has(moved.move.migration.uuid) == had
+        cloud.check()
+        return cloud.faults.passed
+
+    def interrupt(cloud):
+        [operation] = cloud.conductor().unfinished()
+        cloud.placement.api.interrupt_consumer(migration_uuid(operation))
+
+    resized(interrupt, resized().index("allocations-write before"))
