@@ -20,7 +20,8 @@ from tests.chaos.world.world import World
 
 #: The faults of a run with conductors: what they and their calls have to outlive.
 CONDUCTOR_FAULTS = (
-    *("kill-conductor", "pause-conductor", "stop-conductor", "kill-agent", "pause-agent"),
+    *("late-order", "late-call", "late-allocation", "kill-conductor", "pause-conductor"),
+    *("stop-conductor", "kill-agent", "pause-agent"),
     *("kill-scheduler", "pause-broker", "pause-database", "pause-placement"),
     *("cut-link-broker", "partition-link-broker", "slow-link-broker", "cut-link-database"),
     *("partition-link-database", "cut-link-placement", "partition-link-placement"),

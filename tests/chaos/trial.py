@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.run import Run
 from tests.chaos.checker.violation import Violation
-from tests.chaos.conductors.records import STEP
+from tests.chaos.conductors.opening import STEP
 from tests.chaos.run import Plan, run
 
 #: Exit codes.

@@ -7,8 +7,8 @@ a consumer has another generation after each write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from rtagent.conductor.errors import OperationTaken
@@ -84,13 +84,16 @@ def decide(run: Run) -> int | None:
     return generation
 
 
-def withdraw_late(run: Run) -> None:
-    """Delete what a call has just allocated for a server that had nothing, if the call was late: a
-    consumer without allocations has no generation that a late call could miss.
+@contextmanager
+def withdrawn_if_late(run: Run) -> Iterator[None]:
+    """Delete what calls in the block allocate for a server that had nothing, if they were late: a
+    consumer without allocations has no generation that a late call could miss. The answer may have
+    been lost. What others have allocated since they took over has a higher generation.
 
-    :raises OperationTaken: it was.
+    :raises OperationTaken: they were late.
     """
     try:
+        yield
         run.reach(lambda: None)
     except OperationTaken:
         if run.allocations is not None:
@@ -107,8 +110,7 @@ def _change(run: Run, uuids: tuple[str, ...], change: Callable[[_Consumers], _Co
     """
     if run.allocations is None:
         return
-    attempts = ATTEMPTS + run.floor
-    empty = None  # the generation of a consumer that Placement does not show
+    attempts, empty = ATTEMPTS + run.floor, None  # the generation without allocations
     for attempt in range(attempts):
         found = {uuid: _read(run, uuid) for uuid in uuids}
         wanted = change(found)
@@ -146,10 +148,10 @@ def _record(run: Run, generation: int) -> None:
 def _write(run: Run, consumers: _Consumers) -> None:
     allocations = run.allocations
     assert allocations is not None
-    run.reach(lambda: allocations.write(consumers))
     server = consumers.get(run.server.uuid)
-    if server is not None and not server["consumer_generation"]:
-        withdraw_late(run)
+    is_first = server is not None and not server["consumer_generation"]
+    with withdrawn_if_late(run) if is_first else nullcontext():
+        run.reach(lambda: allocations.write(consumers))
 
 
 def _whole(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -69,9 +69,9 @@ def _ask(run: Run, spec: RequestSpec) -> Selections:
         return run.scheduler.select_destinations(decided, [run.server.uuid], alternates=True)
 
     def ask() -> Selections:
-        [found] = run.reach(call)
-        if spec.purpose != EVACUATION:
-            allocations.withdraw_late(run)
+        is_first = spec.purpose != EVACUATION
+        with allocations.withdrawn_if_late(run) if is_first else nullcontext():
+            [found] = run.reach(call)
         return found
 
     def is_behind(error: RtAgentError) -> bool:

@@ -1,19 +1,15 @@
 """A conductor that makes random operations, until it is killed.
 
-``python -m tests.chaos.conductors --config-file FILE SEED NUMBER``: all conductors of a seed have
-the same servers. Each one also takes over what others seem to have given up.
+``python -m tests.chaos.conductors --config-file FILE SEED NUMBER``: all conductors have the same
+servers. Each one also takes over what others seem to have given up.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
@@ -21,28 +17,32 @@ import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threadin
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.operations import STATES
 from rtagent.errors import RtAgentError
+from rtagent.model.flavor import Flavor
 from rtagent.model.request_spec import RequestSpec
 from rtagent.model.server import ServerOperation
-from tests.chaos.conductors.records import FLAVORS, STEP, opened, server_uuids
+from tests.chaos.conductors.opening import STEP, opened
 
+#: With fewer servers, another one is built.
+SERVERS = 3
+FLAVORS = tuple(Flavor(vcpus=size, memory_mb=256 * size, root_gb=1) for size in (1, 2))
 #: The method of an operation, by its kind.
 METHODS = {"live-migration": "live_migrate"}
-#: Kinds that need more than a state: a host that is down.
-NOT_HERE = {"evacuation"}
-#: The share of steps before which a conductor is suspended, and for how many seconds.
-SUSPENDED, DURATIONS = 0.05, (4.0, 12.0)
 
 
-def act(conductor: Conductor, rng: random.Random, uuid: str) -> None:
-    """Make an operation that the state of the server allows."""
-    server = {each.uuid: each for each in conductor.servers()}.get(uuid)
-    if server is None:
-        conductor.build(RequestSpec(flavor=rng.choice(FLAVORS)), server_uuid=uuid, name="web")
+def act(conductor: Conductor, rng: random.Random) -> None:
+    """Build a server, or make an operation that the state of one allows."""
+    servers = conductor.servers()
+    if len(servers) < SERVERS:
+        conductor.build(RequestSpec(flavor=rng.choice(FLAVORS)), name="web")
         return
+    server = rng.choice(servers)
+    uuid = server.uuid
     kinds = sorted(kind for kind, states in STATES.items() if server.vm_state in states)
-    kind = rng.choice([*(set(kinds) - NOT_HERE), "delete"])
+    kind = rng.choice([*kinds, "delete"])
     if kind == "delete" and rng.random() < 0.2:
         conductor.force_delete(uuid, "chaos")
+    elif kind == "evacuation":  # an operator may be wrong: the guest runs until it is cleared
+        conductor.evacuate(uuid, host_is_down=True)
     elif kind == "resize":
         if rng.random() < 0.5:
             conductor.cold_migrate(uuid)
@@ -59,25 +59,21 @@ def take_over(conductor: Conductor) -> None:
             conductor.work(operation)
 
 
-def log(rng: random.Random, operation: ServerOperation) -> None:
-    """Print a step before it is made. At some, be suspended between its record and its call."""
+def log(operation: ServerOperation) -> None:
+    """Print a step before it is made."""
     print(f"{STEP}{operation.uuid} {operation.kind}.{operation.step}", flush=True)
-    if rng.random() < SUSPENDED:
-        wake = f"sleep {rng.uniform(*DURATIONS):.1f}; kill -CONT {os.getpid()}"
-        subprocess.Popen(["sh", "-c", wake], start_new_session=True)
-        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def main(config_file: str, seed: str, number: str) -> None:
-    rng, uuids = random.Random(f"conductor {seed} {number}"), server_uuids(seed)
+    rng = random.Random(f"conductor {seed} {number}")
     while True:
-        with suppress(RtAgentError), opened(config_file, partial(log, rng)) as conductor:
+        with suppress(RtAgentError), opened(config_file, log) as conductor:
             while True:
                 with suppress(RtAgentError):
                     if rng.random() < 0.3:
                         take_over(conductor)
                     else:
-                        act(conductor, rng, rng.choice(uuids))
+                        act(conductor, rng)
                 time.sleep(rng.uniform(0, 0.5))
         time.sleep(1)  # the database was not there
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from rtagent.errors import RtAgentError
 from tests.chaos.callers.step import Step
-from tests.chaos.conductors.records import opened
+from tests.chaos.conductors.opening import opened
 from tests.chaos.world.conductors import ConductorWorld
 
 

@@ -11,6 +11,7 @@ from tests.chaos.nemesis import (
     failover,
     hypervisor,
     keys,
+    late_calls,
     network,
     placement,
     power,
@@ -21,6 +22,7 @@ from tests.chaos.nemesis.fault import Fault
 
 _FAMILIES: list[list[type[Fault]]] = [
     processes.FAULTS,
+    late_calls.FAULTS,
     broker.FAULTS,
     network.FAULTS,
     database.FAULTS,

@@ -38,6 +38,7 @@ class Defect:
     """:ivar name: as the command line has it. :ivar meaning: a sentence.
     :ivar promises: beginnings of the names of promises, of which at least one is violated.
     :ivar signed: only a world with keys, where callers sign and an adversary calls, shows it.
+    :ivar options: of the runs. Most defects are there without faults.
     """
 
     name: str
@@ -45,3 +46,4 @@ class Defect:
     replacements: tuple[Replacement, ...]
     promises: tuple[str, ...]
     signed: bool = False
+    options: tuple[str, ...] = ("--faults", "none")

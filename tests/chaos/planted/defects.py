@@ -11,6 +11,7 @@ from tests.chaos.planted.defect import Defect, Replacement
 STORE, RECOVERY = "rtagent/db/store.py", "rtagent/state/recovery.py"
 CLAIMS, CELLS = "rtagent/claims.py", "rtagent/numa/host_cells.py"
 CAPACITY = "rtagent/allocation/capacity.py"
+CONDUCTOR_RUN = "rtagent/conductor/run.py"
 AUTHENTICATION, REPLAYS = "rtagent/rpc/trust/authentication.py", "rtagent/rpc/trust/replays.py"
 #: Of so many commits, the rows of one are lost.
 EVERY_WRITE = 10
@@ -34,6 +35,10 @@ _UNANSWERED = """
 _LOADED = """\
         if revision is None:
             return loaded
+"""
+_ORDER = """\
+*arguments, check=self.check)
+        self._patience.repeat(order, self._options.host_timeout)
 """
 
 DEFECTS = (
@@ -122,5 +127,14 @@ DEFECTS = (
         ),
         promises=("Trust",),
         signed=True,
+    ),
+    Defect(
+        name="unfenced-order",
+        meaning="A conductor that has lost an operation still gives the order that was next.",
+        replacements=(
+            Replacement(CONDUCTOR_RUN, _ORDER, "*arguments)\n        self.reach(order)\n"),
+        ),
+        promises=("a server has one",),
+        options=("--conductors", "3", "--faults", "late-order", "--database", "sqlite"),
     ),
 )

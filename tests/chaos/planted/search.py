@@ -78,7 +78,7 @@ def search(
         runs += 1
         say(f"{defect.name}: run {runs}, with seed {seed}")
         directory = tree / f"run-{runs}"
-        with _running(tree, directory, seed) as process:
+        with _running(defect, tree, directory, seed) as process:
             found = _watch(process, defect, directory, began + limit)
         seconds = time.monotonic() - began
         if found or seconds >= limit:
@@ -104,14 +104,16 @@ def _seeds(defect: Defect, first: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _running(tree: Path, directory: Path, seed: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Make one run on the tree, without faults: the defect is there without them.
+def _running(
+    defect: Defect, tree: Path, directory: Path, seed: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Make one run on the tree.
 
     It has ended, and removed what it had started, when the block has. It is in a session of its
     own, because a second Ctrl-C would interrupt that.
     """
     command = [sys.executable, "-m", "tests.chaos", "--minutes", str(MINUTES), "--seed", str(seed)]
-    command += ["--keep", str(directory), "--faults", "none", "--hosts", str(HOSTS)]
+    command += ["--keep", str(directory), "--hosts", str(HOSTS), *defect.options]
     with (tree / LOG).open("a") as log:
         process = subprocess.Popen(
             command,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import re
 import socket
 import struct
 import threading
@@ -37,6 +38,7 @@ class Link:
         self.port: int = listener.getsockname()[1]
         self._connections: set[_Connection] = set()
         self._refuses, self._delay = False, 0.0
+        self._held: tuple[re.Pattern[bytes], threading.Event] | None = None
         # Set while the direction is relayed; cleared by a partition.
         self._to_server, self._to_client = asyncio.Event(), asyncio.Event()
         self._server = self._run(self._listen(listener))
@@ -63,6 +65,15 @@ class Link:
         """
         self._run(self._change(silent=(to_server, to_client)))
 
+    def hold(self, pattern: re.Pattern[bytes]) -> threading.Event:
+        """Relay nothing more to the server, from the next data on in which the pattern is found.
+
+        :return: it is set when this has begun.
+        """
+        begun = threading.Event()
+        self._held = pattern, begun
+        return begun
+
     def delay(self, seconds: float) -> None:
         """Relay everything that much later, in both directions."""
         self._run(self._change(delay=seconds))
@@ -74,6 +85,7 @@ class Link:
 
     def heal(self) -> None:
         """End every fault."""
+        self._held = None
         self._run(self._change(refuses=False, silent=(False, False), delay=0.0))
 
     # -- end ---------------------------------------------------------------------------------------
@@ -161,6 +173,11 @@ class Link:
             data = b"-"
             while data:
                 data = await source.read(65536)
+                if relayed is self._to_server and self._held is not None:
+                    pattern, begun = self._held
+                    if pattern.search(data):
+                        relayed.clear()
+                        begun.set()
                 await chunks.put((self._loop.time(), data))
 
         async def write() -> None:

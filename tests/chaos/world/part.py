@@ -131,12 +131,6 @@ class PartProcess:
                 self._program.thaw()
             self._paused = False
 
-    def restart(self) -> None:
-        """End it cleanly, and start it again."""
-        with self._lock:
-            self.stop()
-            self.start()
-
     def reload(self) -> None:
         """Send SIGHUP to a daemon."""
         with self._lock:

@@ -12,10 +12,6 @@ from tests.chaos.planted.defects import DEFECTS
 from tests.chaos.planted.tree import ROOT, environment, plant
 
 
-def test_there_are_six():
-    assert len({each.name for each in DEFECTS}) == 6
-
-
 @pytest.mark.parametrize("defect", DEFECTS, ids=[each.name for each in DEFECTS])
 def test_a_defect_fits_this_tree(defect, tmp_path):
     for replacement in defect.replacements:

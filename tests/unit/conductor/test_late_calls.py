@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from rtagent.conductor.errors import OperationFailed, OperationTaken
-from rtagent.errors import ComputeResourcesUnavailable
+from rtagent.errors import AgentUnreachable, ComputeResourcesUnavailable
 from tests.support.cloud_parts import HOSTS, Faults
 from tests.unit.conductor.test_faults import (
     SCENARIOS,
@@ -74,18 +74,23 @@ def refused(cloud, point):
     cloud.faults = Faults()
 
 
-#: How the other one ends the operation, and what it does then.
-ENDS = [(leave, live_on), (refused, delete)]
-LONG = [*ENDS, (leave, leave), (leave, delete), (refused, leave), (refused, live_on)]
+#: How the other one ends the operation, what it does then, and whether the late call is answered.
+ENDS = [(leave, live_on, True), (refused, delete, False)]
+LONG = [
+    (finish, then, answered)
+    for finish in (leave, refused)
+    for then in (leave, live_on, delete)
+    for answered in (True, False)
+]
 
 
 @pytest.mark.parametrize("name", [*SCENARIOS, *UNDONE])
 def test_a_conductor_that_goes_on_late_does_no_harm(name, long):
-    for finish, then in LONG if long else ENDS:
-        _suspend_everywhere({**SCENARIOS, **UNDONE}[name], finish, then)
+    for end in LONG if long else ENDS:
+        _suspend_everywhere({**SCENARIOS, **UNDONE}[name], *end)
 
 
-def _suspend_everywhere(scenario, finish, then):
+def _suspend_everywhere(scenario, finish, then, answered):
     passed = _points(scenario)
     for number, point in enumerate(passed[2:], 2):
         if point.endswith("after"):  # nothing happens until the point after it
@@ -107,6 +112,8 @@ def _suspend_everywhere(scenario, finish, then):
             cloud.enactor.refuses.update(refuses)
 
         mine.actions[number] = take_over
+        if not answered and point.endswith("before"):
+            mine.errors[number + 1] = AgentUnreachable(where=point, why="no answer", remedy="-")
         error = attempt(cloud, scenario.act)
         cloud.enactor.refuses.clear()
         # The end of the operation of a server that is deleted since has no effect, and no error.

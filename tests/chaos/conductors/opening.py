@@ -1,11 +1,9 @@
-"""What conductors of a chaos run share: the servers, and how a conductor is opened."""
+"""How a conductor of a chaos run is opened."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from uuid import UUID
 
 import rtagent.rpc  # noqa: F401  before oslo.messaging: it selects the threading backend
 
@@ -18,19 +16,9 @@ from rtagent.conductor.engine import Listener
 from rtagent.conductor.opening import open_conductor
 from rtagent.conf import load, settings
 from rtagent.embedded import SystemClock
-from rtagent.model.flavor import Flavor
 
 #: A line in the log of a conductor about a step begins with this.
 STEP = "step "
-#: How many servers there are at most.
-SERVERS = 3
-FLAVORS = tuple(Flavor(vcpus=size, memory_mb=256 * size, root_gb=1) for size in (1, 2))
-
-
-def server_uuids(seed: str) -> list[str]:
-    """Return the uuids of all servers of a run."""
-    rng = random.Random(f"servers {seed}")
-    return [str(UUID(int=rng.getrandbits(128), version=4)) for _ in range(SERVERS)]
 
 
 @contextmanager
