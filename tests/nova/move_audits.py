@@ -85,7 +85,7 @@ class ResizeAgainTest(AuditCase):
         (service,) = self.api.get_services(host="compute1", binary="nova-compute")
         self.api.put_service(service["id"], {"status": "disabled"})
         self.flags(allow_resize_to_same_host=True)
-        server = self._resize_server(server, self._flavor(6144))
+        server = self._resize_server(server, self._flavor(1024))
         held = self._held_by("compute2")
         self.assertIn(arrived, held)
         self.assertEqual(2, len(held))

@@ -19,6 +19,9 @@ MAX_CELL = 65535
 
 
 _T = TypeVar("_T")
+#: MB, and the number of pages by size (KiB).
+_Memory = tuple[int, dict[int, int]]
+_NO_MEMORY: _Memory = (0, {})
 #: Receives what was set aside, because it cannot be read or contradicts the rest of the document.
 Report = Callable[[str], None]
 
@@ -82,7 +85,7 @@ def _cell(element: etree._Element, running: frozenset[int] | None, report: Repor
         for cpu_id, cpu in cpus.items()
         if cpu.get("siblings") is not None and (running is None or cpu_id in running)
     }
-    memory_mb, pages = _readable(lambda: _memory(element, where), (0, {}), report)
+    memory_mb, pages = _readable(lambda: _memory(element, where), _NO_MEMORY, report)
     return Cell(
         id=number,
         cpus=frozenset(online),
@@ -103,7 +106,7 @@ def _readable(read: Callable[[], _T], otherwise: _T, report: Report) -> _T:
         return otherwise
 
 
-def _memory(element: etree._Element, where: str) -> tuple[int, dict[int, int]]:
+def _memory(element: etree._Element, where: str) -> _Memory:
     size = _size(element.find("memory"), f"{where}: <memory>")
     return size // BYTES_IN_MIB, dict(_pages(element, where))
 

@@ -81,7 +81,7 @@ def test_refused_migration_leaves_no_mediated_device_at_the_destination(most):
     other = replace(VGPU, identifier=VGPU.identifier.replace("nvidia-222/0", "nvidia-222/1"))
     domain = guest_domain(resources=(VGPU, other))
     source, dest = Virt(domain), Virt(mdevs=["mdev_of_another_guest"], most=most)
-    hosts = [LibvirtHost(virt, 0.0, None) for virt in (source, dest)]
+    here, there = (LibvirtHost(virt, 0.0, None) for virt in (source, dest))
     with pytest.raises(libvirt.libvirtError):
-        Migration(*hosts, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
+        Migration(here, there, "qemu:///", 60.0).run(domain, [domain.claim.uuid], unchecked)
     assert dest.mdevs == ["mdev_of_another_guest"]
