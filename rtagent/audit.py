@@ -36,6 +36,8 @@ GUESTS = "guests"
 
 #: The cause of an audit that only the interval has caused.
 PERIODIC = "periodic"
+_INCOMPLETE = "the connection did not hold"
+_UNLISTED = "the last audit could not list the host's devices: no claim gets any until one can"
 
 
 class AuditSummary(Value, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ class AuditSummary(Value, frozen=True, kw_only=True):
             listed = "; ".join(f"{p.item}: {p.message}" for p in self.problems[:3])
             more = f" (+{len(self.problems) - 3})" if len(self.problems) > 3 else ""
             found += f"; {_count(len(self.problems), 'problem')}: {listed}{more}"
-        whole = "" if self.complete else " (incomplete: the connection did not hold)"
+        whole = "" if self.complete else f" (incomplete: {_INCOMPLETE})"
         return f"audit ({self.cause}){whole}: {did}; {found}; {self.seconds * 1000:.0f} ms"
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,12 +117,11 @@ class Auditor:
         reporter: Reporter | None = None,
         *,
         part: str = PART,
-        required: bool = True,
     ) -> None:
-        """:param part: of the health that it reports.
-        :param required: claims are created only while the last audit has observed the host.
+        """:param part: of the health that it reports, and of the host: claims are created only
+        while the last audit of each part has observed it.
         """
-        self._part, self._required = part, required
+        self._part = part
         self.tracker, self._hypervisor, self._clock = tracker, hypervisor, clock
         self._reporter: Reporter = (reporter or NullReporter()).named(__name__)
         # Its write lock is first come, first served. With a plain lock, callers that audit without
@@ -156,8 +157,9 @@ class Auditor:
         """Audit now. The snapshot comes first, so that claims which are made while the host is
         observed count as touched and are left alone.
 
-        After any error but `TrackerBusy`, no claim is created until another audit has ended
-        without one.
+        After any error but `TrackerBusy`, and after an observation that is not complete, no claim
+        is created until another audit has observed the host. While devices could not be listed, no
+        claim gets any.
 
         :raises HypervisorUnavailable: nothing was observed and nothing is changed.
         """
@@ -174,6 +176,9 @@ class Auditor:
             seconds = self._clock.monotonic() - began
             state, self.namespaces = self.tracker.snapshot(), seen.namespaces
             problems = (*_unknown(state, seen), *seen.problems, *device_problems(base, seen))
+            if seen.has_devices:
+                listed = seen.devices is not None
+                self.tracker.note_unlisted(None if listed else HypervisorUnavailable(_UNLISTED))
             if seen.devices is not None:
                 self.devices, self.root_ports = seen.devices, seen.root_ports
             self.last = _summary(state, cause, seen, problems, outcome, refused, seconds)
@@ -185,19 +190,17 @@ class Auditor:
 
     @contextmanager
     def _observing(self) -> Iterator[None]:
-        """Let claims be created only if the block ends without an error, whatever that is."""
+        """Let claims be created only if the block has observed the host, whatever else happens."""
         try:
             yield
         except TrackerBusy:  # the result of the audit before still holds
             raise
         except Exception as error:
-            self._note_unobserved(unobserved(error))
+            self.tracker.note_unobserved(self._part, unobserved(error))
             raise
-        self._note_unobserved(None)
-
-    def _note_unobserved(self, error: HypervisorUnavailable | None) -> None:
-        if self._required:
-            self.tracker.note_unobserved(error)
+        complete = self.last is not None and self.last.complete
+        why = None if complete else HypervisorUnavailable(_INCOMPLETE)
+        self.tracker.note_unobserved(self._part, why)
 
     def _end_wait(self) -> None:
         """Let guests that are not back count as missing, when their time is over."""

@@ -12,7 +12,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from rtagent.audit import Auditor
+from rtagent.audit import PART, Auditor
 from rtagent.conf.settings import Settings
 from rtagent.errors import NodeNotReady
 from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions, NodeIdentity
@@ -66,7 +66,7 @@ def open_node(
             stack.callback(identity.release)
         node = _restored(settings, identity, hypervisor, store, clock, reporter)
         # What the store has of the host and its guests may have changed since it was written.
-        node.tracker.note_unobserved(NodeNotReady())
+        node.tracker.note_unobserved(PART, NodeNotReady())
         node.tracker.recover()  # if the store went back in time
         node.closing.push(stack.pop_all())
     return node

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from rtagent import claims
 from rtagent.errors import RtAgentError, StoreUnavailable, Unavailable
-from rtagent.lifecycle import attach, draining, moves, quarantine
+from rtagent.lifecycle import attach, moves, quarantine
 from rtagent.lifecycle.recorded_providers import claims_with_new_providers
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
@@ -133,9 +134,19 @@ class ResourceTracker:
         """Why the last audit has not observed the host, or None. Until it has, no claim is made."""
         return self._operations.unobserved
 
-    def note_unobserved(self, error: Unavailable | None) -> None:
-        """Note why an audit has not observed the host; None: it has."""
-        self._operations.unobserved = error
+    def note_unobserved(self, part: str, error: Unavailable | None) -> None:
+        """Note why an audit of a part of the host has not observed it; None: it has."""
+        self._operations.note_unobserved(part, error)
+
+    @property
+    def unlisted(self) -> Unavailable | None:
+        """Why the last audit has not listed the host's devices, or None. Until one has, no claim
+        gets any."""
+        return self._operations.unlisted
+
+    def note_unlisted(self, error: Unavailable | None) -> None:
+        """Note why an audit has not listed the devices; None: it has."""
+        self._operations.unlisted = error
 
     # -- claims ---------------------------------------------------------------------------------
 
@@ -173,13 +184,15 @@ class ResourceTracker:
         self._operations.check_creation()
         if down := self._writer.status.down:
             raise StoreUnavailable(down)
-        state, now = self.snapshot(), self._clock.now()
-        draining.check_not_draining(state)
-        if isinstance(request, MoveRequest):
-            return moves.move_claim(state, request, TEST_CALL, now)
-        if isinstance(request, AttachRequest):
-            return attach.claim_devices(state, request, TEST_CALL, now)
-        return claims.build(state, request, TEST_CALL, now)
+
+        def rule(state: NodeState, now: datetime) -> Decision:
+            if isinstance(request, MoveRequest):
+                return moves.move_claim(state, request, TEST_CALL, now)
+            if isinstance(request, AttachRequest):
+                return attach.claim_devices(state, request, TEST_CALL, now)
+            return claims.build(state, request, TEST_CALL, now)
+
+        return self._operations.admitted(rule)(self.snapshot(), self._clock.now())
 
     def activate_claim(self, claim_uuid: str, call: Call) -> Claim:
         """Activate a claim before its domain is started. A caller that receives `ClaimExpired` must

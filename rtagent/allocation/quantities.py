@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from rtagent.allocation.capacity import additional_shortfall
 from rtagent.model.assigned_resources import AssignedQuantity
 from rtagent.model.base import Value
@@ -17,6 +19,7 @@ from rtagent.pci.resource_groups import (
     assignments,
     groups_of,
     most_assigned,
+    place_of_all,
     totals_of,
 )
 
@@ -53,7 +56,7 @@ def fit_quantities(
         (each.suffix, each.resource_class): each for each in state.policy.placement.additional
     }
     if shares is None:
-        return _chosen(state, owner_id, groups_of(requests, numbered), offers)
+        return _chosen(state, owner_id, groups_of(requests, numbered), offers, numbered)
     shared = [
         (offers[suffix, name], quantity)
         for name in sorted(requests)
@@ -64,7 +67,11 @@ def fit_quantities(
 
 
 def _chosen(
-    state: NodeState, owner_id: str, groups: Sequence[ResourceGroup], offers: _Offers
+    state: NodeState,
+    owner_id: str,
+    groups: Sequence[ResourceGroup],
+    offers: _Offers,
+    numbered: Sequence[ResourceGroup],
 ) -> FittedQuantities | Refused:
     def preferred(group: ResourceGroup) -> Sequence[str]:
         return list(dict.fromkeys(suffix for suffix, name in offers if name in group.quantities))
@@ -85,8 +92,9 @@ def _chosen(
     if alone:
         return refuse(dict.fromkeys(alone))
     most, totals = most_assigned(groups, preferred, fits), totals_of(groups)
+    where = place_of_all(state.node.hypervisor_hostname, numbered)
     return refuse(
-        _reason(state, name, number, most.get(name, 0))
+        replace(_reason(state, name, number, most.get(name, 0)), where=where)
         for name, number in sorted(totals.items())
         if number > most.get(name, 0)
     )

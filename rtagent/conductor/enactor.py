@@ -76,7 +76,8 @@ class Enactor(Protocol):
         """Migrate the running domain, so that it enacts the claim of the destination there.
 
         Afterwards it runs at the destination and is absent at the source. If it raises
-        `EnactmentFailed`, it runs at the source and is absent at the destination.
+        `EnactmentFailed`, it runs at the source, and is absent at the destination with its mediated
+        devices.
 
         :param claims: at the source it is of one of these.
         """

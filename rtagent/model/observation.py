@@ -78,6 +78,7 @@ class Observation(Value, frozen=True, kw_only=True):
     :ivar devices: all PCI devices of the host; None if they could not be listed.
     :ivar has_domains: False: the domains were not looked at, and ``domains`` is empty. Nothing is
         concluded about them, and ``complete`` is about the rest.
+    :ivar has_devices: False: the devices were not looked at.
     :ivar mdevs: the mediated devices that exist. :ivar root_ports: those of `devices`.
     :ivar namespaces: the host's persistent memory namespaces; None if they could not be listed.
     :ivar disk_available_least: GB: free space minus the growth of sparse disks (Nova's meaning).
@@ -86,6 +87,7 @@ class Observation(Value, frozen=True, kw_only=True):
     domains: Mapping[str, Domain]
     complete: bool
     has_domains: bool = True
+    has_devices: bool = True
     topology: Topology | None = None
     devices: tuple[Device, ...] | None = None
     mdevs: tuple[Mdev, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtagent.audit import PERIODIC, Auditor
 from rtagent.embedded import EmbeddedNode
-from rtagent.errors import HypervisorUnavailable, StoreUnavailable, TrackerBusy
+from rtagent.errors import HypervisorUnavailable, NodeNotReady, StoreUnavailable, TrackerBusy
 from rtagent.nova.live_domains import LiveDomains
 from rtagent.ports import Hypervisor
 from rtagent.service.context import PartContext
@@ -22,9 +22,8 @@ class DomainAudits:
     def __init__(self, context: PartContext, node: EmbeddedNode, hypervisor: Hypervisor) -> None:
         self._reporter = context.reporter.named(__name__)
         live = LiveDomains(hypervisor, node.tracker.snapshot)
-        self.auditor = Auditor(
-            node.tracker, live, context.clock, context.reporter, part=PART, required=False
-        )
+        self.auditor = Auditor(node.tracker, live, context.clock, context.reporter, part=PART)
+        node.tracker.note_unobserved(PART, NodeNotReady())
         self._backoff = Backoff()
         self._cause = "start"
 
@@ -41,4 +40,5 @@ class DomainAudits:
             self._reporter.log("warning", f"the domains are not compared: {error.message}")
             return every(self._backoff.pause())
         self._backoff.reset()
-        return Rest(at_least=max(GAP, summary.seconds), at_most=INTERVAL)
+        pause, is_done = max(GAP, summary.seconds), summary.good and not summary.skipped
+        return Rest(at_least=pause, at_most=max(pause, INTERVAL) if is_done else pause)

@@ -70,6 +70,7 @@ class LiveDomains(WrappedHypervisor):
         return Observation(
             domains={**domains, **{uuid: _unseen(uuid) for uuid in unknown}},
             complete=seen.complete,
+            has_devices=False,
             problems=seen.problems,
         )
 

@@ -26,6 +26,7 @@ from rtagent.pci.resource_groups import (
     assignments,
     groups_of,
     most_assigned,
+    place_of_all,
     totals_of,
 )
 
@@ -143,7 +144,7 @@ def resource_choices(
         chosen = sorted({**given, **choice}.items())
         yield FittedResources(tuple(_assigned(chosen, provider_of, inventories)))
     if not fits or reasons:
-        yield refuse([*reasons, *(() if fits else _shortages(groups, free, where))])
+        yield refuse([*reasons, *(() if fits else _shortages(groups, free, where, numbered))])
 
 
 def missing(
@@ -305,7 +306,10 @@ def _rules(free: Mapping[str, Mapping[str, list[str]]]) -> tuple[Preferred, Fits
 
 
 def _shortages(
-    groups: Sequence[ResourceGroup], free: Mapping[str, Mapping[str, list[str]]], where: str
+    groups: Sequence[ResourceGroup],
+    free: Mapping[str, Mapping[str, list[str]]],
+    where: str,
+    numbered: Sequence[ResourceGroup],
 ) -> Iterator[Reason]:
     """Yield why no choice of providers has enough: for one group, or else for all together."""
     alone = [
@@ -318,7 +322,8 @@ def _shortages(
     yield from dict.fromkeys(alone)
     for name, number in sorted(totals_of(groups).items()):
         if not alone and number > (found := most_of_all.get(name, 0)):
-            yield _reason(name, where, number, found, provided=True)
+            where_all = place_of_all(where, numbered)
+            yield _reason(name, where_all, number, found, provided=True)
 
 
 def _reason(

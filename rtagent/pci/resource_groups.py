@@ -85,6 +85,14 @@ def most_assigned(
     return {}
 
 
+def place_of_all(where: str, numbered: Sequence[ResourceGroup]) -> str:
+    """Return where groups do not fit together, with the policy of numbered ones."""
+    if len(numbered) < 2:
+        return where
+    policy = "isolate" if any(group.isolated for group in numbered) else "none"
+    return f"{where} with group_policy={policy}"
+
+
 def totals_of(groups: Sequence[ResourceGroup]) -> Counter[str]:
     """Return the sums of the groups' quantities, by resource class."""
     totals = Counter[str]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -53,18 +53,27 @@ def apply(
 
     A key that was changed and changed back counts as touched (no ABA): the notes of what was
     touched outlive what they are about. A reload may have quarantined a claim since the base, at
-    the same revision; its step is skipped.
+    the same revision; its step is skipped. But what is unknown of a running domain is recorded
+    whatever touched its owner: no claim gets it before the next audit.
     """
     current = [
         step
         for step in steps
         if not state.touched_since(step.key, base_revision) and not _is_left_to_calls(state, step)
     ]
+    skipped = [step for step in steps if step not in current]
     outcome = Outcome(
-        applied=tuple(step.key for step in current),
-        skipped=tuple(step.key for step in steps if step not in current),
+        applied=tuple(step.key for step in current), skipped=tuple(step.key for step in skipped)
     )
+    current += _unknown(state, skipped)
     return (_change(state, current, now) if current else None), outcome
+
+
+def _unknown(state: NodeState, steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        usage, recorded = step.domain_usage, state.domain_usages.get(step.key)
+        if usage is not None and usage.active and usage.occupancy.unknown:
+            yield Step(key=step.key, domain_usage=usage.completed(recorded))
 
 
 def _is_left_to_calls(state: NodeState, step: Step) -> bool:

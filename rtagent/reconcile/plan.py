@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from rtagent.model.claim import ACTIVE, ATTACH, BUILDING, LEASED_STATES, Claim
-from rtagent.model.domain_usage import EVERY_KIND, DomainUsage, HostResource, Occupancy
+from rtagent.model.domain_usage import DomainUsage, HostResource, Occupancy
 from rtagent.model.migration import TakenOver
 from rtagent.model.node_state import HOST, NodeState
 from rtagent.model.observation import Domain, Observation
@@ -36,7 +36,8 @@ def plan(
     """The steps from `base` to what was `seen`; none when they agree.
 
     A device's step follows the step of the owner that has, or had, the device, so that the two are
-    applied together.
+    applied together. What owners have is recorded before anything becomes available, because claims
+    are decided between the chunks of an audit.
 
     :param lapsed: uuids of claims whose lease had ended when the observation began.
     :param evacuated: claims whose guests other nodes have taken over, by uuid.
@@ -51,14 +52,17 @@ def plan(
     if seen.has_domains:
         agreement.retain(seen.domains)
         owners = sorted(_to_compare(base, seen, taken, agreement))
+    owner_steps: list[Step] = []
     for owner in owners:
         step = _owner_step(base, seen, owner, lapsed, taken, reboot)
         if step is None:
             _note_agreement(base, seen, owner, agreement)
         else:
-            steps.append(step)
-            for key in sorted(touched_devices(base, step) & devices.keys()):
-                steps.append(replace(devices.pop(key), joined=True))
+            owner_steps.append(step)
+    for step in sorted(owner_steps, key=_frees):
+        steps.append(step)
+        for key in sorted(touched_devices(base, step) & devices.keys()):
+            steps.append(replace(devices.pop(key), joined=True))
     return (*steps, *devices.values(), *resource_steps(base, seen))
 
 
@@ -122,6 +126,11 @@ def _owner_step(
         domain_usage=None if usage == recorded else usage,
         removes_domain_usage=usage is None and recorded is not None,
     )
+
+
+def _frees(step: Step) -> bool:
+    ended = any(transition.verb in ENDINGS for transition in step.transitions)
+    return ended or step.removes_domain_usage
 
 
 def _with_parent_devices(
@@ -212,11 +221,11 @@ def _usage_to_record(
 ) -> DomainUsage | None:
     """The usage of a domain that its owner's claims do not account for; None: they do.
 
-    What was recorded stays in place of what is unknown now. Claims account for a domain of which
-    nothing can be read, but an element that cannot be read may be something that they do not have.
+    What was recorded stays in place of what is unknown now, which may be something that the claims
+    do not have.
     """
     usage = domain.domain_usage()
-    if usage is None or (claims and usage.occupancy.unknown >= EVERY_KIND):
+    if usage is None:
         return recorded
     usage = usage.completed(recorded)
     if usage.active and usage.occupancy.unknown:

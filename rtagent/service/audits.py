@@ -13,7 +13,7 @@ from rtagent.identity.node_identity import HostNodeIdentity
 from rtagent.ports import Hypervisor
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
-from rtagent.service.loop import Backoff, Rest, every
+from rtagent.service.loop import LAST, Backoff, Rest, every
 
 PART = "hypervisor"
 
@@ -131,7 +131,10 @@ class Audits:
         if all(check.accept() for check in self._checks) and self._admission.open():
             self._context.events.ready()
         interval = self._context.settings.current.default.audit_interval
-        return Rest(at_least=max(GAP, seconds), at_most=max(GAP, seconds, interval))
+        if self._node.tracker.unlisted is not None:
+            interval = min(interval, LAST)
+        pause = max(GAP, seconds)
+        return Rest(at_least=pause, at_most=pause if summary.skipped else max(pause, interval))
 
     def _not_enough(self, summary: AuditSummary) -> str:
         """The reason why no claim can be granted on the result of the audit, or ""."""

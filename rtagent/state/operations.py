@@ -46,20 +46,31 @@ class Operations:
     """Thread-safe. Every method may raise `Unavailable`, `ClaimConflict` if the operation id was
     used for another call, and what the rule raises.
 
-    :ivar unobserved: why the last audit has not observed the host, or None.
+    :ivar unlisted: why the host's devices are not known, or None. No new claim gets any then.
     """
 
     def __init__(self, writer: StateWriter, store: Store, clock: Clock, reporter: Reporter) -> None:
         self._writer, self._store = writer, store
         self._clock, self._reporter = clock, reporter.named(__name__)
         self._suspended: Unavailable | None = None
-        self.unobserved: Unavailable | None = None
+        self._unobserved: dict[str, Unavailable | None] = {}
+        self.unlisted: Unavailable | None = None
         self._refusal_listeners: list[RefusalListener] = []
 
     @property
     def suspended(self) -> Unavailable | None:
         """Why no claim is created at present, or None."""
         return self._suspended or self.unobserved
+
+    @property
+    def unobserved(self) -> Unavailable | None:
+        """Why the last audit of one part has not observed it, or None."""
+        # `list` is one step for other threads, which note the result of an audit.
+        return next(filter(None, list(self._unobserved.values())), None)
+
+    def note_unobserved(self, part: str, error: Unavailable | None) -> None:
+        """Note why an audit of a part has not observed it; None: it has."""
+        self._unobserved[part] = error
 
     def suspend_creation(self, error: Unavailable | None) -> None:
         """Answer creating calls with this error from now on; None: create claims again."""
@@ -85,7 +96,7 @@ class Operations:
         :raises ClaimExpired: the claim has ended.
         """
         self.check_creation()
-        return self._run(self._admitted(rule), call)[0]
+        return self._run(self.admitted(rule), call)[0]
 
     def create_all(self, created: Sequence[tuple[Rule, Call]]) -> list[Claim | RtAgentError]:
         """Create claims together, each as `create` does. Return each claim, or why there is none.
@@ -94,7 +105,7 @@ class Operations:
         """
         self.check_creation()
         outcomes = self._writer.submit_all(
-            [(self._decide(self._admitted(rule)), call.method, call) for rule, call in created]
+            [(self._decide(self.admitted(rule)), call.method, call) for rule, call in created]
         )
         return [
             self._created(call, each) for (_, call), each in zip(created, outcomes, strict=True)
@@ -113,13 +124,19 @@ class Operations:
         except RtAgentError as error:
             return error
 
-    def _admitted(self, rule: Rule) -> Rule:
-        """Return the rule for new claims, which are refused while none is created."""
+    def admitted(self, rule: Rule) -> Rule:
+        """Return the rule for new claims, which are refused while none is created, and with devices
+        while these are not known.
+        """
 
         def admitted(state: NodeState, now: datetime) -> Decision:
             self._writer.restoration.check()  # a reload may have noticed it since the call came
             check_not_draining(state)
-            return rule(state, now)
+            decision = rule(state, now)
+            claims = decision.claims if isinstance(decision, Granted) else ()
+            if self.unlisted is not None and any(map(_has_devices, claims)):
+                raise self.unlisted.with_traceback(None)
+            return decision
 
         return admitted
 
@@ -242,3 +259,8 @@ class Operations:
             self._reporter.counted("refused", reason["code"])
         for listener in self._refusal_listeners:
             listener(call, reasons)
+
+
+def _has_devices(claim: Claim) -> bool:
+    """Return whether a claim has PCI devices, or resources that are made from some."""
+    return bool(claim.pci) or any(unit.parent_addr is not None for unit in claim.resources)

@@ -68,6 +68,34 @@ class ArrivalTest(AuditCase):
         self.assertEqual(before, self._held())
 
 
+class ResizeAgainTest(AuditCase):
+    """A server is resized to another host, and there again before an audit."""
+
+    IN_PLACEMENT = False
+
+    def test_claim_with_which_a_server_arrived_stays_until_its_next_resize_ends(self) -> None:
+        self._start("compute1")
+        server = self._create_small()
+        self._start("compute2")
+        disks = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
+        self.useFixture(fixtures.MockPatch(disks, return_value="{}"))  # no disks
+        server = self._resize_server(server, self._flavor(4096))
+        self._confirm_resize(server)
+        (arrived,) = self._held_by("compute2")
+        (service,) = self.api.get_services(host="compute1", binary="nova-compute")
+        self.api.put_service(service["id"], {"status": "disabled"})
+        self.flags(allow_resize_to_same_host=True)
+        server = self._resize_server(server, self._flavor(1024))
+        held = self._held_by("compute2")
+        self.assertIn(arrived, held)
+        self.assertEqual(2, len(held))
+        self._revert_resize(server)
+        self.assertEqual([arrived], self._held_by("compute2"))
+
+    def _flavor(self, memory_mb: int) -> Any:
+        return self._create_flavor(memory_mb=memory_mb, extra_spec=PINNED)
+
+
 class EvacuationAuditTest(AuditCase):
     """A pinned server with a device is evacuated. When it runs, Nova first ends its task, and then
     notes that it is on its new host, which is audited in between.

@@ -19,7 +19,7 @@ from rtagent.virt.fake import FakeHypervisor
 from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid
-from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, nic, vf
+from tests.support.pci_hosts import GPU_0, PF_0, PF_IDS, gpu, nic, vf
 from tests.support.reporting import Reports
 from tests.support.trackers import claim, enroll
 
@@ -105,13 +105,41 @@ def test_whatever_error_ends_an_audit_no_claim_is_created_until_one_is_good(audi
     assert claim(auditor.tracker)
 
 
-def test_an_observation_that_claims_do_not_need_may_fail(auditor, world):
+def test_no_claim_is_created_after_an_incomplete_observation(auditor, world):
+    world.incomplete = True
     auditor.run("start")
-    other = Auditor(auditor.tracker, world, ManualClock(), required=False)
+    with pytest.raises(HypervisorUnavailable, match="the connection did not hold"):
+        claim(auditor.tracker)
+
+
+def test_no_claim_is_created_until_each_part_of_the_host_is_observed(auditor, world):
+    other = Auditor(auditor.tracker, world, ManualClock(), part="domains")
     world.between = raising(SystemError())
     with pytest.raises(SystemError):
         other.run("start")
+    world.between = lambda _: None
+    auditor.run("start")
+    with pytest.raises(HypervisorUnavailable):
+        claim(auditor.tracker)
+    other.run("periodic")
     assert claim(auditor.tracker)
+
+
+def test_no_claim_gets_a_device_while_devices_cannot_be_listed(store, world):
+    tracker = ResourceTracker(store, ManualClock(), enroll(store, host(pci=policy()).policy))
+    auditor = Auditor(tracker, world, ManualClock())
+    world.plug(gpu(GPU_0))
+    auditor.run("start")
+    world.unlisted = True
+    auditor.run("periodic")
+    device = {"extra_specs": {"pci_passthrough:alias": "gpu:1"}}
+    for create in (tracker.test_claim, lambda build: claim(tracker, build)):
+        with pytest.raises(HypervisorUnavailable, match="could not list the host's devices"):
+            create(request(**device))
+    assert claim(tracker)
+    world.unlisted = False
+    auditor.run("periodic")
+    assert claim(tracker, **device).pci
 
 
 def test_unreadable_domain_is_reported_and_the_others_are_audited(auditor, world):
@@ -174,6 +202,20 @@ def test_many_steps_are_applied_in_chunks(auditor, world):
     summary = auditor.run("periodic")
     assert summary.applied == 120
     assert auditor.tracker.snapshot().revision - before == 3
+
+
+def test_nothing_becomes_available_before_what_other_domains_have_is_recorded(auditor, world):
+    for number in range(CHUNK + 10):
+        world.start_domain(uid(number), 1, 1)
+    auditor.run("start")
+    order = []
+    auditor.tracker.listen(lambda state, _: order.append(set(state.domain_usages)))
+    for number in range(CHUNK + 10):
+        world.destroy(uid(number))
+        world.start_domain(uid(1000 + number), 1, 1)
+    auditor.run("periodic")
+    assert {uid(1000 + number) for number in range(CHUNK)} <= order[0]
+    assert {uid(number) for number in range(CHUNK + 10)} <= order[0]
 
 
 def test_usage_of_many_domains_is_recorded_by_one_audit(store, world):

@@ -88,6 +88,11 @@ class LibvirtHost:
         for document in documents:
             self.connection.run(partial(_create_mdev, document=document, check=check))
 
+    def remove_mdevs(self, documents: Iterable[str], check: Check) -> None:
+        """Remove mediated devices of a guest that did not come."""
+        names = tuple(_name(document) for document in documents)
+        self.connection.run(lambda virt: _destroy_mdevs(virt, names, check))
+
     def _shut_down(self, server_uuid: str, claims: Collection[str], check: Check) -> None:
         """Ask the guest to shut down, and wait. A guest may ignore it."""
         self.connection.run(lambda virt: _shut_down(own(virt, server_uuid, claims), check))
@@ -206,8 +211,7 @@ def _undefine(domain: libvirt.virDomain | None, check: Check) -> None:
 
 
 def _create_mdev(virt: libvirt.virConnect, document: str, check: Check) -> None:
-    name = text(parse(document), "name")
-    if name not in {each.name() for each in virt.listAllDevices(_MDEVS)}:
+    if _name(document) not in {each.name() for each in virt.listAllDevices(_MDEVS)}:
         check()
         virt.nodeDeviceCreateXML(document)
 
@@ -216,7 +220,14 @@ def _remove_mdevs(virt: libvirt.virConnect, domain: libvirt.virDomain | None, ch
     if domain is None:
         return
     wanted = mdev_uuids(received(lambda: domain.XMLDesc(_DEFINED)))
-    prefixes = tuple(f"mdev_{each.replace('-', '_')}" for each in wanted)
+    _destroy_mdevs(virt, tuple(f"mdev_{each.replace('-', '_')}" for each in wanted), check)
+
+
+def _name(document: str) -> str:
+    return text(parse(document), "name")
+
+
+def _destroy_mdevs(virt: libvirt.virConnect, prefixes: tuple[str, ...], check: Check) -> None:
     for device in virt.listAllDevices(_MDEVS) if prefixes else ():
         if device.name().startswith(prefixes):
             check()

@@ -58,11 +58,13 @@ class Migration:
         self._wait_for_job(domain.uuid)
         state = self._source.state(domain.uuid, claims)
         if state == "running":
-            self._dest.create_mdevs(domain.node_devices, check)
             try:
+                self._dest.create_mdevs(domain.node_devices, check)
                 self._migrate(domain, claims, check)
             except (libvirt.libvirtError, Refused):
                 if not self._has_arrived(domain.uuid):
+                    if self._dest.state(domain.uuid) == "absent":
+                        self._dest.remove_mdevs(domain.node_devices, check)
                     raise
         elif self._dest.state(domain.uuid, (domain.claim.uuid,)) != "running":
             raise Refused(f"it is {state} at the source, and does not run at the destination")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -73,7 +74,8 @@ def _siblings(host: etree._Element) -> Iterator[tuple[int, str]]:
     for cpu in host.iterfind("topology/cells/cell/cpus/cpu"):
         siblings = cpu.get("siblings")
         if siblings is not None:
-            yield integer(cpu.get("id"), "<cpu id>", MAX_CPU), siblings
+            with suppress(BadDocument):  # `parse_cells` reports it
+                yield integer(cpu.get("id"), "<cpu id>", MAX_CPU), siblings
 
 
 def _cpu_info(host: etree._Element, cpu: etree._Element) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from lxml import etree
 from msgspec.structs import replace
@@ -17,7 +18,11 @@ from rtagent.virt.libvirt.units import in_bytes
 MAX_CELL = 65535
 
 
-#: Receives what was set aside, because it contradicts the rest of the document.
+_T = TypeVar("_T")
+#: MB, and the number of pages by size (KiB).
+_Memory = tuple[int, dict[int, int]]
+_NO_MEMORY: _Memory = (0, {})
+#: Receives what was set aside, because it cannot be read or contradicts the rest of the document.
 Report = Callable[[str], None]
 
 
@@ -31,16 +36,21 @@ def parse_cells(
     """Return the host's cells in order of their ids; empty when the document has none.
 
     A cell or a CPU that is listed again is set aside, as with the kernel's parameter
-    ``numa=fake``, and so are odd lists of siblings.
+    ``numa=fake``, and so are odd lists of siblings, and what cannot be read: the cell, or its
+    memory with all pages, or its distances, or its sockets. No guest gets what is set aside.
 
     :param running: the host's online CPUs; None: use the document alone. libvirt 9 reports an
         offline CPU as a core of its own on socket 0 (LP2077228).
-    :raises BadDocument: names the cell and the invalid element.
+    :raises BadDocument: the document is not well-formed.
     """
     cells: dict[int, Cell] = {}
     listed = frozenset[int]()
     for element in parse(document).iterfind("host/topology/cells/cell"):
-        cell = _cell(element, running, report)
+        try:
+            cell = _cell(element, running, report)
+        except BadDocument as error:
+            report(str(error))
+            continue
         if cell.id in cells:
             report(f"cell {cell.id} is listed twice")
             continue
@@ -75,18 +85,35 @@ def _cell(element: etree._Element, running: frozenset[int] | None, report: Repor
         for cpu_id, cpu in cpus.items()
         if cpu.get("siblings") is not None and (running is None or cpu_id in running)
     }
+    memory_mb, pages = _readable(lambda: _memory(element, where), _NO_MEMORY, report)
     return Cell(
         id=number,
         cpus=frozenset(online),
         offline=frozenset(cpus.keys() - online.keys()),
-        memory_mb=_size(element.find("memory"), f"{where}: <memory>") // BYTES_IN_MIB,
+        memory_mb=memory_mb,
         siblings=_siblings(online, where, report),
-        sockets=frozenset(
-            integer(cpu.get("socket_id"), f"{where}: <cpu socket_id>") for cpu in online.values()
-        ),
-        distances=dict(_distances(element, where)),
-        pages=dict(_pages(element, where)),
+        sockets=_readable(lambda: frozenset(_sockets(online, where)), frozenset[int](), report),
+        distances=_readable(lambda: dict(_distances(element, where)), {}, report),
+        pages=pages,
     )
+
+
+def _readable(read: Callable[[], _T], otherwise: _T, report: Report) -> _T:
+    try:
+        return read()
+    except BadDocument as error:
+        report(str(error))
+        return otherwise
+
+
+def _memory(element: etree._Element, where: str) -> _Memory:
+    size = _size(element.find("memory"), f"{where}: <memory>")
+    return size // BYTES_IN_MIB, dict(_pages(element, where))
+
+
+def _sockets(online: dict[int, etree._Element], where: str) -> Iterator[int]:
+    for cpu in online.values():
+        yield integer(cpu.get("socket_id"), f"{where}: <cpu socket_id>")
 
 
 def _siblings(

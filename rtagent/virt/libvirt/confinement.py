@@ -12,7 +12,11 @@ from rtagent.model.cpuset import MAX_CPU
 from rtagent.model.domain_usage import UNBOUND, HostResource, Occupancy
 from rtagent.virt.libvirt.backed_memory import BackedMemory, guest_memory, is_placed, memory_in_use
 from rtagent.virt.libvirt.document import BadDocument, child, integer, numbers
-from rtagent.virt.libvirt.given_devices import Given, readable_devices
+from rtagent.virt.libvirt.given_devices import (
+    Given,
+    readable_devices,
+    unknown_past_libvirt,
+)
 from rtagent.virt.libvirt.host_facts import HostFacts
 from rtagent.virt.libvirt.launch_security import encryption_model
 from rtagent.virt.libvirt.unread import Unread
@@ -72,6 +76,9 @@ def confinement(domain: etree._Element, unread: Unread) -> Confinement:
     cpusets = tuple(dict.fromkeys(_cpusets(domain, unread)))
     memory = tuple(_placed_memory(domain, unread))
     given = readable_devices(domain, unread)
+    for own, kind in unknown_past_libvirt(domain):
+        why = BadDocument(f"more {kind} than the document says may come from QEMU's own {own!r}")
+        unread.add(str(why), kind)
     model = next(unread.each(encryption_model, [domain], HostResource.ENCRYPTION), None)
     made = Confinement(
         cpusets=cpusets,

@@ -61,6 +61,10 @@ class _Listed:
     def key(self) -> str:
         return self.uuid
 
+    @property
+    def active(self) -> bool:
+        return bool(self.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF)
+
 
 class _Read(Value, frozen=True):
     """What a document says. :ivar digest: of the document."""
@@ -198,6 +202,12 @@ class Domains:
         turn = self._looks % ROUND
         for uuid in marked & self._known.keys():
             self._known[uuid].changed = True
+        for each in listed:
+            # The event of a start may come later than the list. A running domain's document can
+            # name devices that its definition does not, such as one of a network's.
+            known = self._known.get(each.uuid)
+            if known is not None and known.shown is not None and known.shown[1] != each.active:
+                known.changed = True
         return [
             each
             for each in listed
@@ -276,8 +286,7 @@ class Domains:
 
     def _domain(self, each: _Listed) -> Domain:
         """Return the domain: the same value as last time if nothing changed."""
-        known, name = self._known.get(each.uuid), each.virt.name()
-        active = each.stats.get("state.state") != libvirt.VIR_DOMAIN_SHUTOFF
+        known, name, active = self._known.get(each.uuid), each.virt.name(), each.active
         if known is None:
             return Domain(
                 uuid=each.uuid, name=name, active=active, vcpus=None, memory_mb=None, gone=True

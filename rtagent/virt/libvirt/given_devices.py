@@ -32,6 +32,14 @@ _VDPA = "/dev/vhost-vdpa"
 #: The namespace of QEMU's own arguments, and what is in those with a host device.
 _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 _WORDS = ("vfio-", "nvme://", _VDPA, _NAMESPACE)
+#: What is in arguments that concern the memory of the host.
+_OF_MEMORY = {
+    "mem-path": HostResource.PAGES,
+    "hugetlb": HostResource.PAGES,
+    "host-nodes": HostResource.CELLS,
+}
+#: The properties of QEMU's devices that name a host device.
+_HOST_PROPERTIES = frozenset({"host", "sysfsdev", "vhostdev"})
 #: The names of devices in arguments, by the field of `Given`. The directory of a mediated device
 #: can be in that of its parent.
 _NAMES: Mapping[str, re.Pattern[str]] = {
@@ -117,11 +125,31 @@ def element_devices(element: etree._Element) -> Given:
 
 def device_arguments(domain: etree._Element) -> Iterator[str]:
     """Yield the arguments with which QEMU gets a host device past libvirt."""
+    return (value for value in _arguments(domain) if _has_device(value))
+
+
+def unknown_past_libvirt(domain: etree._Element) -> Iterator[tuple[str, HostResource]]:
+    """Yield what of QEMU's own arguments and properties may give it something of the host that no
+    other element says, and of which kind that is.
+    """
+    for value in _arguments(domain):
+        for word, kind in _OF_MEMORY.items():
+            if word in value and not _has_device(value):
+                yield value, kind
+    for override in domain.iterchildren(f"{_QEMU}override"):
+        for each in override.iter(f"{_QEMU}property"):
+            if each.get("name") in _HOST_PROPERTIES:
+                yield f"{each.get('name')}={each.get('value')}", HostResource.DEVICES
+
+
+def _arguments(domain: etree._Element) -> Iterator[str]:
     for line in domain.iterchildren(f"{_QEMU}commandline"):
         for argument in line.iterchildren(f"{_QEMU}arg"):
-            value = argument.get("value", "")
-            if any(word in value for word in _WORDS):
-                yield value
+            yield argument.get("value", "")
+
+
+def _has_device(argument: str) -> bool:
+    return any(word in argument for word in _WORDS)
 
 
 def pci_sources(domain: etree._Element) -> Iterator[tuple[etree._Element, str]]:

@@ -34,8 +34,12 @@ class Unread:
             try:
                 yield read(item)
             except BadDocument as error:
-                self.kinds.update(kinds)
-                self.problems.append(str(error))
+                self.add(str(error), *kinds)
+
+    def add(self, problem: str, *kinds: HostResource) -> None:
+        """Note an item, and what is unknown because of it."""
+        self.kinds.update(kinds)
+        self.problems.append(problem)
 
     def check(self) -> None:
         """:raises BadDocument: an item could not be read; it names the first."""

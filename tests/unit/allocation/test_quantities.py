@@ -149,3 +149,4 @@ def test_numbered_groups_that_do_not_fit_together_are_refused_with_what_does():
     assert isinstance(decision, Refused)
     (reason,) = decision.reasons
     assert (reason.requested, reason.available) == (27, 18)
+    assert "with group_policy=isolate" in str(reason)

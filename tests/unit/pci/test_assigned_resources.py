@@ -181,12 +181,12 @@ def test_numbered_groups_follow_shares():
     [
         (groups({"VGPU": 4}, {"VGPU": 1}), "VGPU: 4 units requested at cn1, 3 available"),
         (groups({"VGPU": 3}, {"VGPU": 1}, {"VGPU": 1}),
-         "VGPU: 5 units requested at cn1, 4 available"),
+         "VGPU: 5 units requested at cn1 with group_policy=isolate, 4 available"),
         (groups({"VGPU": 3}, {"VGPU": 3}, isolated=False),
-         "VGPU: 6 units requested at cn1, 3 available"),
+         "VGPU: 6 units requested at cn1 with group_policy=none, 3 available"),
     ],
 )  # fmt: skip
-def test_a_refusal_of_numbered_groups_has_what_is_available(numbered, expected):
+def test_a_refusal_of_numbered_groups_has_their_policy_and_what_is_available(numbered, expected):
     total = sum(each.quantities["VGPU"] for each in numbered)
     refusal = fit({"VGPU": total}, numbered=numbered)
     assert [str(reason) for reason in refusal.reasons] == [expected]

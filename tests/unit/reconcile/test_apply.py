@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from rtagent import claims
 from rtagent.model.claim import BUILDING
+from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.event import DRIFT_FOUND
 from rtagent.reconcile.apply import apply
 from rtagent.reconcile.plan import plan
@@ -25,6 +26,14 @@ def test_step_is_skipped_if_its_owner_was_touched_since_the_base():
     after, outcome = audited(base, seen(), state=ended)
     assert outcome.skipped == (OWNER,)
     assert after == ended
+
+
+def test_what_is_unknown_is_recorded_whatever_touched_its_owner():
+    unknown = Occupancy(unknown=frozenset({HostResource.DEVICES}))
+    base = active()
+    after, outcome = audited(base, seen(replace(domain(), occupancy=unknown)), state=renewed(base))
+    assert (outcome.skipped, outcome.applied) == ((OWNER,), ())
+    assert after.domain_usages[OWNER].occupancy == unknown
 
 
 def test_owner_that_was_released_and_claimed_again_counts_as_touched():

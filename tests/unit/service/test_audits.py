@@ -10,7 +10,7 @@ from rtagent.identity.node_identity import HostNodeIdentity, IdentityOptions
 from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.service.audits import GAP, Audits
 from rtagent.service.host_checks import HostChecks
-from rtagent.service.loop import Rest
+from rtagent.service.loop import LAST, Rest
 from rtagent.virt.fake import TOPOLOGY
 from tests.support.hosts import call, request, uid
 from tests.support.pauses import assert_pauses
@@ -94,6 +94,33 @@ def test_incomplete_audit_is_repeated_with_back_off(world, audits):
     assert_pauses([rest.at_most for rest in rests], 0.25, 0.5, 1.0)
     assert world.events.seen == []
     assert causes(world) == "start"
+
+
+def test_claims_are_refused_after_an_incomplete_audit(world, audits):
+    audits.turn()
+    world.hypervisor.incomplete = True
+
+    audits.turn()
+
+    assert isinstance(world.admission.why_closed, HypervisorUnavailable)
+
+
+def test_audit_that_skips_a_domain_is_repeated_at_once(world, audits):
+    def touch(step):
+        if step == "finish":
+            world.tracker.instance_claim(request(owner=uid(1)), call())
+
+    audits.turn()
+    world.hypervisor.start_domain(uid(1), 1, 64)
+    world.hypervisor.between = touch
+
+    assert audits.turn() == Rest(at_least=GAP, at_most=GAP)
+
+
+def test_devices_that_cannot_be_listed_are_looked_for_again_soon(world, audits):
+    world.hypervisor.unlisted = True
+
+    assert audits.turn() == Rest(at_least=GAP, at_most=LAST)
 
 
 def test_loss_of_the_hypervisor_closes_the_admission_until_it_is_back(world, audits):

@@ -260,6 +260,19 @@ def test_a_domain_that_cannot_be_read_again_keeps_what_was_read(domains, announc
     assert again.problems == ()
 
 
+def test_a_domain_that_has_started_is_read_again_before_its_event_comes(domains):
+    a = Guest(A, stats=SHUT_OFF)
+    session = Session(Libvirt(a), ())
+    domains.look(session, HOST)
+    a.stats = RUNNING
+    pinned(a, "1-2")
+    assert domains.look(session, HOST).domains[A].occupancy.pcpus == {1, 2}
+    a.stats = SHUT_OFF
+    domains.look(session, HOST)
+    a.stats, a.document = RUNNING, libvirt.libvirtError("cannot read it")
+    assert domains.look(session, HOST).domains[A].occupancy.unknown == EVERY_KIND
+
+
 def test_a_domain_that_went_while_it_was_read_says_nothing(domains):
     a = Guest(A)
     a.document = no_domain()

@@ -117,6 +117,32 @@ def test_an_argument_whose_device_is_not_named_makes_the_devices_unknown():
     assert "'vfio-pci,fd=7'" in facts.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("own", "kinds"),
+    [
+        ("<q:arg value='-mem-path'/><q:arg value='/dev/hugepages'/>", "pages"),
+        ("<q:arg value='memory-backend-memfd,size=1G,hugetlb=on'/>", "pages"),
+        ("<q:arg value='memory-backend-ram,size=1G,host-nodes=1,policy=bind'/>", "cells"),
+        ("<q:arg value='memory-backend-ram,size=1G'/>", ""),
+    ],
+)
+def test_memory_that_an_argument_of_qemu_may_take_is_unknown(own, kinds):
+    line = f"<q:commandline xmlns:q='{QEMU}'>{own}</q:commandline>"
+    facts = parse_domain(f"<domain><memory>1</memory>{line}</domain>")
+    assert facts.confinement.unknown == set(kinds.split())
+    assert len(facts.problems) == len(kinds.split())
+
+
+@pytest.mark.parametrize(("name", "unknown"), [("host", True), ("x-pci-vendor-id", False)])
+def test_another_host_device_of_an_override_is_unknown(name, unknown):
+    device = f"<q:frontend><q:property name='{name}' type='string' value='60:00.0'/></q:frontend>"
+    line = (
+        f"<q:override xmlns:q='{QEMU}'><q:device alias='hostdev0'>{device}</q:device></q:override>"
+    )
+    facts = parse_domain(f"<domain><memory>1</memory>{line}</domain>")
+    assert (HostResource.DEVICES in facts.confinement.unknown) is unknown
+
+
 def test_variables_of_the_firmware_may_be_on_an_nvme_controller():
     assert given("", f"<nvram type='nvme'>{NVME}</nvram>") == ADDRESS
 
