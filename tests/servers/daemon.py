@@ -21,6 +21,11 @@ Config = Mapping[str, Mapping[str, object]]
 
 ROOT = Path(__file__).resolve().parents[2]
 
+#: What is imported before a process is forked; other modules start with an interpreter.
+FORKED = ("rtagent.cmd.rtagentd", "rtagent.cmd.rtagent_scheduler")
+#: Variables that take effect at the start of an interpreter only.
+OF_A_START = {"LD_PRELOAD", "PYTHONPATH"}
+
 #: Seconds; nothing takes as long, not even on a machine with other work.
 PATIENCE = 120.0
 
@@ -105,13 +110,16 @@ class DaemonProcess:
         if self.running:
             raise DaemonFailed(f"runs already, as process {self.pid}")
         self.notify.clear()
-        command = [sys.executable, "-m", self._module]
+        variables = {**self._environment, **environment}
+        forked = self._module in FORKED and variables.keys().isdisjoint(OF_A_START)
+        command = [self._module] if forked else [sys.executable, "-m", self._module]
         self._process = Process(
             [*command, "--config-file", str(self.config_file), *arguments],
-            {"PYTHONPATH": str(ROOT), **self._environment, **environment},
+            {"PYTHONPATH": str(ROOT), **variables},
             self.directory,
             self.log,
             signal.SIGTERM,
+            forked=forked,
         )
         return self
 
