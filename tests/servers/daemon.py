@@ -50,6 +50,9 @@ class DaemonProcess:
     """A daemon whose configuration, state and log are in `directory`.
 
     It can be started again after it has ended, however it ended: the directory is kept.
+
+    :ivar forked: whether a start is a `ForkedProgram`, which has less memory and time of its own
+        than a program that the system starts.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class DaemonProcess:
         """
         directory.mkdir(parents=True, exist_ok=True)
         self._module, self.directory = module, directory
+        self.forked = module in FORKED
         self.log = directory / f"{module.rpartition('.')[2]}.log"
         self.config_file = directory / "rtagent.conf"
         self.address = UnixAddress(str(directory / socket_name))
@@ -111,7 +115,7 @@ class DaemonProcess:
             raise DaemonFailed(f"runs already, as process {self.pid}")
         self.notify.clear()
         variables = {**self._environment, **environment}
-        forked = self._module in FORKED and variables.keys().isdisjoint(OF_A_START)
+        forked = self.forked and variables.keys().isdisjoint(OF_A_START)
         command = [self._module] if forked else [sys.executable, "-m", self._module]
         self._process = Process(
             [*command, "--config-file", str(self.config_file), *arguments],
