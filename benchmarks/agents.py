@@ -79,6 +79,7 @@ def daemon(
         uri=host_uri(host_file(directory, domains, machine)),
         config={"DEFAULT": {"host": "bench", **ROOM, **groups.pop("DEFAULT", {})}, **groups},
     )
+    made.forked = False
     bench.keep(Closing(made))
     return made
 

@@ -234,5 +234,6 @@ def _candidates(bench: Bench) -> list[dict[str, Any]]:
 
 def _server(bench: Bench, config: Mapping[str, Mapping[str, object]]) -> SchedulerServer:
     made = SchedulerServer(bench.directory(), bench.rabbitmq.transport_url, config=config)
+    made.forked = False
     bench.keep(agents.Closing(made))
     return made.start().wait_ready()

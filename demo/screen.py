@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.rule import Rule
 
-from demo.commands import call
+from tests.servers.forked import run_rtagent
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -87,4 +87,4 @@ class Screen:
     ) -> subprocess.CompletedProcess[str]:
         """Run `rtagent`. :param merged: its messages are among its output, as on a terminal."""
         environment = {**os.environ, **self.environment(), **variables, "COLUMNS": "110"}
-        return call(arguments, environment, merged=merged)
+        return run_rtagent(arguments, environment, Path.cwd(), merged=merged)

@@ -8,8 +8,6 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.servers.fixtures"]
 
-FUNCTIONAL, CHAOS = "tests/functional/", "tests/functional/chaos/"
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="run a quarter of the random examples")
@@ -25,16 +23,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("fast", settings.get_profile("short"), max_examples=25)
     chosen = [name for name in ("long", "fast") if config.getoption(name)]
     settings.load_profile(chosen[0] if chosen else "short")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give functional tests a second attempt: their servers share the CPUs, so a time limit may
-    pass without a defect. The closing line counts the reruns, and each is shown with its traceback,
-    because it may be a defect. Tests of chaos, which search for lost claims, have one attempt.
-    """
-    for item in items:
-        if FUNCTIONAL in item.nodeid and CHAOS not in item.nodeid:
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -182,6 +182,7 @@ class Fleet:
                 "filter_scheduler": {"enabled_filters": ",".join(FIT_FILTERS)},
             },
         )
+        made.forked = False
         self._open.callback(made.close)
         self.schedulers.append(made.start())
 

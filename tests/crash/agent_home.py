@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,14 +13,9 @@ from typing import Any
 
 from tests.crash.agent_process import run_agent
 from tests.crash.host import PLAIN, Site
+from tests.servers.forked import processes
 from tests.support.workload.caller import Lost
 from tests.support.workload.deployment import PATIENCE, Domains
-
-# A server process that has imported everything forks each child: a start costs milliseconds.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(
-    ["pytest", "tests.crash.agent_process", "tests.crash.device_worker"]
-)
 
 
 class ChildHome:

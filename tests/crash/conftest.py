@@ -16,6 +16,17 @@ from tests.crash.scenario import Scenario
 from tests.support.pci_hosts import GPU_IDS
 from tests.support.workload.deployment import DaemonHome, migrated, open_transport
 
+DATABASES = ("sqlite", "postgresql", "mariadb")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A daemon runs on the cheapest database, unless the run is long: what depends on the database
+    is shown by an agent without a message bus, on each kind (`child`).
+    """
+    if "database" in metafunc.fixturenames:
+        databases = DATABASES if metafunc.config.getoption("long") else DATABASES[:1]
+        metafunc.parametrize("database", databases)
+
 
 @pytest.fixture
 def child(database_url: str, tmp_path: Path) -> Iterator[Scenario]:

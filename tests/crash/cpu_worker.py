@@ -1,13 +1,11 @@
 """Worker process that claims and releases CPUs until it is killed.
 
-    python -m tests.crash.cpu_worker URL FAILPOINT SEED
-
 It prints a line before each call (``claiming ID``, ``releasing ID``) and after each answer
 (``claimed ID CPUS``, ``released ID``).
 """
 
 import random
-import sys
+from collections.abc import Sequence
 
 from rtagent.db.engine import open_engine
 from rtagent.db.failpoints import Failpoint, FailpointStore
@@ -21,7 +19,9 @@ from tests.support.trackers import tracker_on
 POLICY = Policy(numa=PINNING)
 
 
-def main(url: str, failpoint: str, seed: int) -> None:
+def main(arguments: Sequence[str]) -> None:
+    """Work until the process is killed. :param arguments: URL, failpoint, and a seed."""
+    url, failpoint, seed = arguments[0], arguments[1], int(arguments[2])
     engine = open_engine(url, 15)
     sync(engine)
     point = Failpoint.parse(failpoint)
@@ -53,7 +53,3 @@ def main(url: str, failpoint: str, seed: int) -> None:
 
 def report(*words: object) -> None:
     print(*words, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

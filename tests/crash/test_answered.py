@@ -2,8 +2,6 @@
 
 import itertools
 
-import pytest
-
 from tests.crash.scenario import Scenario
 from tests.support.workload.operation import Operation
 
@@ -37,6 +35,5 @@ def test_an_agent_killed_after_each_answer(child: Scenario, long: bool):
     killed_after_each_answer(child, 200 if long else 20)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"])
 def test_a_daemon_killed_after_each_answer(daemon_on, database: str, long: bool):
     killed_after_each_answer(daemon_on(database), 200 if long else 6)

@@ -16,9 +16,9 @@ from rtagent.db.schema import pci_devices, units
 from rtagent.db.store import SqlStore
 from rtagent.model.node_state import NodeState, restore
 from rtagent.pci.allocations import device_allocations
-from tests.crash.agent_home import processes
 from tests.crash.device_worker import CAUSES, ONCE, POLICY, KnownClaim, known_claims, run_worker
 from tests.crash.test_pins import POINTS
+from tests.servers.forked import processes
 from tests.support.hosts import NODE
 from tests.support.workload.deployment import PATIENCE, migrated
 

@@ -17,14 +17,7 @@ from tests.support.hosts import uid
 from tests.support.workload.deployment import DaemonHome, open_transport
 
 TOPIC = "events"
-#: A usual run takes the first, which is the cheapest; --long: all.
-DATABASES = ("sqlite", "postgresql", "mariadb")
 BRISK = {**DURABLE, "rabbit_interval_max": 1, "rabbit_retry_interval": 1}
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    databases = DATABASES if metafunc.config.getoption("long") else DATABASES[:1]
-    metafunc.parametrize("home", databases, indirect=True)
 
 
 @pytest.fixture
@@ -38,9 +31,11 @@ def url(rabbitmq: RabbitMQ) -> str:
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[DaemonHome]:
-    """A daemon. Its parameter is the kind of its database."""
-    server = None if request.param == "sqlite" else request.getfixturevalue(request.param)
+def home(
+    request: pytest.FixtureRequest, database: str, url: str, tmp_path: Path
+) -> Iterator[DaemonHome]:
+    """A daemon."""
+    server = None if database == "sqlite" else request.getfixturevalue(database)
     transport = open_transport(url)
     for name, value in BRISK.items():
         transport.conf.set_override(name, value, group="oslo_messaging_rabbit")

@@ -3,8 +3,6 @@
 import random
 import time
 
-import pytest
-
 from rtagent.db.failpoints import POINTS
 from tests.crash.scenario import Scenario
 from tests.support.workload.caller import Stream
@@ -45,6 +43,5 @@ def test_an_agent_killed_under_load(child: Scenario, long: bool):
     kill_under_load(child.home, 0, 80 if long else 8, 60)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"])
 def test_a_daemon_killed_under_load(daemon_on, database: str, long: bool):
     kill_under_load(daemon_on(database).home, database, 40 if long else 4, 40)

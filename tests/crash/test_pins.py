@@ -1,8 +1,7 @@
 """Host CPUs have one owner and are not lost when an agent is killed at any point of a commit."""
 
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,34 +13,35 @@ from rtagent.db.store import SqlStore
 from rtagent.model.claim import PCPU
 from rtagent.model.node_state import restore
 from tests.crash.cpu_worker import POLICY
+from tests.servers.forked import ForkedProgram
 from tests.support.hosts import NODE
+from tests.support.workload.deployment import PATIENCE
 
-ROOT = Path(__file__).resolve().parents[2]
 POINTS = ("before", "begun", "node", "claims", "units", "operations", "events", "after")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_cpu_is_neither_lost_nor_assigned_twice(database_url: str, point: str, long: bool):
+def test_cpu_is_neither_lost_nor_assigned_twice(
+    database_url: str, point: str, tmp_path: Path, long: bool
+):
     held: dict[str, frozenset[str]] = {}
     for seed in range(1, 9 if long else 3):
-        held = run_until_killed(database_url, f"commit.{point}:{3 + 2 * seed}", seed, held)
+        output = tmp_path / f"output-{seed}"
+        arguments = [database_url, f"commit.{point}:{3 + 2 * seed}", str(seed)]
+        held = run_until_killed(arguments, output, held)
 
 
 def run_until_killed(
-    url: str, failpoint: str, seed: int, held: dict[str, frozenset[str]]
+    arguments: list[str], output: Path, held: dict[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
     """Run one process until it is killed; return what the database holds then."""
-    child = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.crash.cpu_worker", url, failpoint, str(seed)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    errors = output.with_suffix(".err")
+    worker = ForkedProgram(
+        "tests.crash.cpu_worker", arguments, os.environ, output.parent, output, errors
     )
-    assert child.returncode == -signal.SIGKILL, child.stderr
-    held, doubt = answered(child.stdout, held)
-    found = loaded(url)
+    assert worker.wait(PATIENCE) == -signal.SIGKILL, errors.read_text()
+    held, doubt = answered(output.read_text(), held)
+    found = loaded(arguments[0])
     assert {uuid: cpus for uuid, cpus in found.items() if uuid != doubt} == {
         uuid: cpus for uuid, cpus in held.items() if uuid != doubt
     }

@@ -21,6 +21,11 @@ Config = Mapping[str, Mapping[str, object]]
 
 ROOT = Path(__file__).resolve().parents[2]
 
+#: What is imported before a process is forked; other modules start with an interpreter.
+FORKED = ("rtagent.cmd.rtagentd", "rtagent.cmd.rtagent_scheduler")
+#: Variables that take effect at the start of an interpreter only.
+OF_A_START = {"LD_PRELOAD", "PYTHONPATH"}
+
 #: Seconds; nothing takes as long, not even on a machine with other work.
 PATIENCE = 120.0
 
@@ -45,6 +50,9 @@ class DaemonProcess:
     """A daemon whose configuration, state and log are in `directory`.
 
     It can be started again after it has ended, however it ended: the directory is kept.
+
+    :ivar forked: whether a start is a `ForkedProgram`, which has less memory and time of its own
+        than a program that the system starts.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class DaemonProcess:
         """
         directory.mkdir(parents=True, exist_ok=True)
         self._module, self.directory = module, directory
+        self.forked = module in FORKED
         self.log = directory / f"{module.rpartition('.')[2]}.log"
         self.config_file = directory / "rtagent.conf"
         self.address = UnixAddress(str(directory / socket_name))
@@ -105,13 +114,16 @@ class DaemonProcess:
         if self.running:
             raise DaemonFailed(f"runs already, as process {self.pid}")
         self.notify.clear()
-        command = [sys.executable, "-m", self._module]
+        variables = {**self._environment, **environment}
+        forked = self.forked and variables.keys().isdisjoint(OF_A_START)
+        command = [self._module] if forked else [sys.executable, "-m", self._module]
         self._process = Process(
             [*command, "--config-file", str(self.config_file), *arguments],
-            {"PYTHONPATH": str(ROOT), **self._environment, **environment},
+            {"PYTHONPATH": str(ROOT), **variables},
             self.directory,
             self.log,
             signal.SIGTERM,
+            forked=forked,
         )
         return self
 

@@ -1,9 +1,7 @@
 """OpenStack Placement over HTTP, with a log of the requests that it has served."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from keystoneauth1 import adapter, session, token_endpoint
@@ -28,6 +26,7 @@ class Placement(Server):
     """
 
     name = "placement"
+    forked = True
     token = "admin"
 
     def __init__(self) -> None:
@@ -48,20 +47,13 @@ class Placement(Server):
         self._access.touch()
 
     def command(self) -> Sequence[str]:
-        return [
-            sys.executable,
-            "-P",  # or else placement.py of this directory would be imported as `placement`
-            str(Path(__file__).with_name("placement_app.py")),
-            str(self.port),
-            str(self._access),
-        ]
+        return ["tests.servers.placement_app", str(self.port), str(self._access)]
 
     def environment(self) -> Mapping[str, str]:
         return {
             "OS_API__AUTH_STRATEGY": "noauth2",
             "OS_PLACEMENT_DATABASE__CONNECTION": self._database_url,
             "OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP": "true",
-            "PYTHONWARNINGS": "ignore",
         }
 
     def answers(self) -> bool:

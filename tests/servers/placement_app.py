@@ -1,16 +1,16 @@
-"""Serves Placement: ``placement_app.py PORT ACCESS_LOG``.
+"""Serves Placement, as a `ForkedProgram`. Its arguments are a port and the file of the access log.
 
 The token ``admin`` has the roles of an agent's user in a cloud: Placement allows ``POST /reshaper``
 to the role ``service`` only.
 """
 
 import json
-import sys
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 import waitress
-from placement.wsgi.api import application
+from placement import wsgi
 
 #: The header ``X-Openstack-Request-Id``.
 REQUEST_ID = "HTTP_X_OPENSTACK_REQUEST_ID"
@@ -43,8 +43,11 @@ class AccessLog:
         return self._app(environ, logged)
 
 
-if __name__ == "__main__":
-    port, path = sys.argv[1:]
+def main(arguments: Sequence[str]) -> None:
+    """Serve until the process is killed."""
+    port, path = arguments
+    warnings.simplefilter("ignore")
+    application = wsgi.init_application()
     with open(path, "a", buffering=1) as access:
         waitress.serve(
             AccessLog(application, access),

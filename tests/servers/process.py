@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.servers.forked import ForkedProgram
+
 # Waits for the end of its standard input, which comes when the process with the other end dies.
 _REAPER = """
 read -r _
@@ -33,18 +35,17 @@ class Process:
         directory: Path,
         log: Path,
         stop_signal: signal.Signals,
+        *,
+        forked: bool = False,
     ) -> None:
+        """:param forked: whether the command is a module and its arguments (`ForkedProgram`)."""
         self._stop_signal = stop_signal
-        with log.open("ab") as output:
-            self._popen = subprocess.Popen(
-                list(command),
-                env={**os.environ, **environment},
-                cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        environment = {**os.environ, **environment}
+        self._popen = (
+            ForkedProgram(command[0], command[1:], environment, directory, log)
+            if forked
+            else _execute(command, environment, directory, log)
+        )
         self._reaper = subprocess.Popen(
             ["sh", "-c", _REAPER, "reaper", str(self.pid), stop_signal.name[3:], str(directory)],
             stdin=subprocess.PIPE,
@@ -122,6 +123,21 @@ class Process:
     def _release(self) -> None:
         self._reaper.kill()
         self._reaper.communicate()
+
+
+def _execute(
+    command: Sequence[str], environment: Mapping[str, str], directory: Path, log: Path
+) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            list(command),
+            env=environment,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def _stopped(process: psutil.Process) -> bool:

@@ -30,6 +30,8 @@ class Server(ABC):
     """A server that listens on a port of this machine from `start()` to `close()`."""
 
     name: ClassVar[str]
+    #: Whether the command is a module and its arguments (`ForkedProgram`).
+    forked: ClassVar[bool] = False
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     start_timeout: ClassVar[float] = 240.0
     stop_timeout: ClassVar[float] = 90.0
@@ -80,7 +82,12 @@ class Server(ABC):
             self.prepare()
             self._prepared = True
         self._process = Process(
-            self.command(), self.environment(), self.directory, self.log, self.stop_signal
+            self.command(),
+            self.environment(),
+            self.directory,
+            self.log,
+            self.stop_signal,
+            forked=self.forked,
         )
 
     def stop(self) -> None:

@@ -429,13 +429,11 @@ def test_only_user_and_group_of_the_agent_may_connect(api, path):
 
 
 def test_stop_does_not_wait_for_an_idle_client(path):
-    api = ReadAPI(UnixAddress(str(path)), sources(), patience=60)
+    api = ReadAPI(UnixAddress(str(path)), sources(), patience=3600)
     api.start()
     with connect(path):
         ReadClient(UnixAddress(str(path))).get("nodes")  # so the first one has been accepted
-        started = time.monotonic()
         api.stop()
-        assert time.monotonic() - started < 50
     assert not path.exists()
     api.stop()
 

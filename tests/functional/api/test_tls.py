@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,7 +151,6 @@ def test_clients_without_a_handshake_are_disconnected_and_others_are_served(
     half.sendall(b"\x16\x03\x01\x02\x00")  # the beginning of a handshake
     plain = socket.create_connection(("localhost", port(api)), 60)
     plain.sendall(b"GET /nodes HTTP/1.0\r\n\r\n")  # not TLS
-    began = time.monotonic()
     assert client(api, options, token).get("nodes")["nodes"] == []
     for each in (*silent, half, plain):
         each.settimeout(60)
@@ -160,7 +158,6 @@ def test_clients_without_a_handshake_are_disconnected_and_others_are_served(
             while each.recv(100):  # an alert of TLS may come first
                 pass
         each.close()
-    assert time.monotonic() - began < 60
 
 
 def test_reload_reads_tokens_and_certificate_again(

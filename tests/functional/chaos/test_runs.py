@@ -1,19 +1,12 @@
 """A run of random callers, with faults, violates no promise."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
-
-import psutil
 
 from tests.chaos.callers.adversary import REPLAYER
 from tests.chaos.checker.run import Run
 from tests.chaos.run import Plan
 from tests.chaos.trial import make_trial
 from tests.chaos.world.keys import WINDOW
-from tests.servers.daemon import ROOT, wait_until
 
 #: Faults from which everything recovers within seconds.
 SHORT = ("kill-agent", "stop-scheduler", "cut-link-broker", "pause-placement")
@@ -44,22 +37,3 @@ def test_a_run_with_conductors_keeps_every_promise(tmp_path: Path, long: bool):
     assert trial.quiets > 0
     assert trial.calls
     assert trial.faults
-
-
-def test_an_interrupted_start_leaves_nothing(tmp_path: Path):
-    command = [sys.executable, "-m", "tests.chaos", "--database", "postgresql", "--hosts", "1"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
-    ) as run:
-        try:
-            wait_until(lambda: any(tmp_path.glob("placement-*/log")), 240)
-            children = psutil.Process(run.pid).children(recursive=True)
-            run.send_signal(signal.SIGTERM)
-            _, error = run.communicate(timeout=400)
-        finally:
-            run.kill()
-    assert (run.returncode, error) == (2, "interrupted\n")
-    assert children
-    assert not psutil.wait_procs(children, 120)[1]
-    assert not list(tmp_path.iterdir())

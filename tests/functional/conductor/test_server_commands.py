@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 
@@ -16,6 +15,7 @@ from rtagent.conductor.operations import TABLES
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import run
 from tests.servers.daemon import Daemon, SchedulerServer, wait_until
+from tests.servers.forked import processes
 from tests.support.hosts import uid
 
 HOSTS = ("hv1", "hv2")
@@ -67,7 +67,7 @@ class TwoHosts:
     def killed(self, point, *words):
         """Run a command in a process of its own, which is killed at a point."""
         argv = ("--config-file", str(self.config_file), "server", *words)
-        process = PROCESSES.Process(target=_run_until, args=(point, argv))
+        process = processes.Process(target=_run_until, args=(point, argv))
         process.start()
         process.join(300)
         assert process.exitcode == -signal.SIGKILL, point
@@ -76,7 +76,7 @@ class TwoHosts:
     def suspended(self, point, *words):
         """Run a command in a process that is suspended at a point, until the end of a block."""
         argv = ("--config-file", str(self.config_file), "server", *words)
-        process = PROCESSES.Process(target=_run_until, args=(f"{point}:SIGSTOP", argv))
+        process = processes.Process(target=_run_until, args=(f"{point}:SIGSTOP", argv))
         process.start()
         late = psutil.Process(process.pid)
         wait_until(lambda: late.status() == psutil.STATUS_STOPPED)
@@ -120,11 +120,6 @@ def trust(files, key):
     if files is None:
         return {}
     return {"rpc": files.options(key, require_signature=True, verify_replies=True)}
-
-
-#: Its processes begin with what the commands import, so that each takes little time.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["rtagent.cmd.rtagent", "rtagent.cmd.server_moves"])
 
 
 def _run_until(point, argv):

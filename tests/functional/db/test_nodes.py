@@ -30,14 +30,6 @@ OTHER = replace(NODE, uuid=uuid(2), host="host-2", hypervisor_hostname="hv0.exam
 
 
 @pytest.fixture
-def engine(database_url):
-    engine = open_engine(database_url, 30)
-    migrate.sync(engine)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
 def store(engine):
     store = SqlStore(engine)
     store.enroll(OTHER.uuid, OTHER.hypervisor_hostname, rule(OTHER, 1))

@@ -1,6 +1,17 @@
-"""The unit tests of the stores, with the fixtures of this directory: on every database."""
+"""The unit tests of the stores, with the fixtures of this directory: on the database servers."""
 
 import importlib
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture(scope="module", params=["postgresql", "mariadb"])
+def empty_database(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Without SQLite, which tests/unit/db has: test_migrate.py compares the two schemas."""
+    create: Callable[[], str] = request.getfixturevalue(f"{request.param}_server").create_database
+    return create
+
 
 MODULES = (
     "claim_rows",

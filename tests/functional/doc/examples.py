@@ -8,6 +8,7 @@ To put what they print now into the pages::
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from tests.servers import RabbitMQ
 from tests.servers.daemon import Daemon
+from tests.servers.forked import run_rtagent
 
 SOURCE = Path(__file__).resolve().parents[3] / "doc" / "source"
 #: Pages whose section "Try it" describes a host, its configuration, and commands.
@@ -32,6 +34,8 @@ REMEDY = "run: .venv/bin/python -m tests.functional.doc.examples"
 
 _TRY_IT = re.compile(r"\nTry it\n=+\n(.*?)\n[^\n]+\n=+\n", re.DOTALL)
 _BLOCK = re.compile(r"^(?:\.\. code-block:: (\w+)|.*::)\n\n((?: {4}.*\n|\n)+)", re.MULTILINE)
+#: A command of which a shell would only separate and unquote the words.
+_PLAIN = re.compile(r"rtagent (?:'[^']*'|[^'|&;<>$`*?(){}~#\\\n])*\n?")
 _VARIABLE = (
     (re.compile(r"\b(?!0{8})[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<a time, RFC 3339>"),
@@ -129,6 +133,11 @@ class _Section:
 
     def shell(self, command: str) -> str:
         """What a command prints: its result, then its messages."""
+        if _PLAIN.fullmatch(line := command.replace("\\\n", " ")):
+            done = run_rtagent(
+                shlex.split(line)[1:], self._environment, self._directory, merged=False
+            )
+            return _without_blanks(done.stdout + done.stderr)
         done = subprocess.run(
             ["sh", "-c", command],
             check=False,
@@ -138,7 +147,11 @@ class _Section:
             text=True,
             timeout=300,
         )
-        return re.sub(r"(?m) +$", "", done.stdout + done.stderr)
+        return _without_blanks(done.stdout + done.stderr)
+
+
+def _without_blanks(text: str) -> str:
+    return re.sub(r"(?m) +$", "", text)
 
 
 def _blanks(text: str) -> str:

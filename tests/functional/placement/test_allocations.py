@@ -208,18 +208,15 @@ def test_claims_go_on_while_placement_is_away_and_none_is_lost(cloud, kind):
 
 def test_claims_of_any_outage_are_written_once_the_agent_writes_allocations(cloud):
     cloud.stop_managing()
-    made, seconds = [], 0.0
+    made = []
     for kind in ("stopped", "slow", "nonsense"):
         cloud.interrupt(kind)
-        began = time.monotonic()
         made += [cloud.claim() for _ in range(STREAM)]
-        seconds += time.monotonic() - began
         cloud.release(made.pop())
         assert cloud.rows() == set()
         cloud.resume()
     assert cloud.owners() == {claim["owner_id"] for claim in made}
     assert cloud.allocated() == {}
-    assert seconds < STREAM * TIMEOUT
     cloud.set_mode("yes")
     cloud.wait_converged()
 
@@ -232,11 +229,9 @@ def test_no_claim_without_its_allocation_is_answered_with_strict(cloud, kind):
     cloud.interrupt(kind)
 
     def attempt(_):
-        operation, began = uid(), time.monotonic()
+        operation = uid()
         with pytest.raises(AllocationNotWritten) as refused:
             cloud.api.instance_claim(CONTEXT, cloud.instance(), operation_id=operation)
-        # Far below what an answer would take that waits for the client's own time-out.
-        assert time.monotonic() - began < PATIENCE - 2 * ALLOCATION_TIMEOUT
         assert refused.value.kwargs["claim_uuid"] == operation
         with pytest.raises(ClaimExpired):
             cloud.api.activate_claim(CONTEXT, operation)

