@@ -82,7 +82,7 @@ def _node() -> Column[str]:
 
 
 def _digest() -> Column[int]:
-    # See `checked_rows`. NULL: the row was written by an older release.
+    # See `checked_rows`.
     return Column("row_digest", BigInteger)
 
 
@@ -277,7 +277,6 @@ operations = _table(
     Column("claim_uuid", Uuid),
     Column("ended", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
-    # NULL: older than every revision, because the row was written by an older release.
     Column("revision", BigInteger),
     _digest(),
 )
