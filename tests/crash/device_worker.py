@@ -15,7 +15,6 @@ from uuid import UUID
 
 from rtagent.audit import Auditor
 from rtagent.db.engine import open_engine
-from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
 from rtagent.errors import ComputeResourcesUnavailable
@@ -28,6 +27,7 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest
 from rtagent.pci.specs import parse_specs
+from rtagent.testing.failpoints import Failpoint, FailpointStore
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import TOPOLOGY, request

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rtagent.db.failpoints import POINTS
+from rtagent.testing.failpoints import POINTS
 from tests.crash.scenario import Scenario
 from tests.support.workload.caller import Stream
 from tests.support.workload.checker import Checker, held, shown

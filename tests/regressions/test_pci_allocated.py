@@ -14,11 +14,11 @@ from __future__ import annotations
 import pytest
 
 from rtagent.audit import Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.retention import Retention
 from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.fake import FakeHypervisor
 from tests.support.device_states import policy
