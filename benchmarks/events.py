@@ -26,7 +26,7 @@ from rtagent.service.context import NodeContext
 from rtagent.service.loop import Loop
 from rtagent.service.notifications import Notifications
 from rtagent.state import writer
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 
 #: Claims of one turn, by each of 16 threads.
 ROUNDS = 50

@@ -30,8 +30,8 @@ from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import HostReports
 from rtagent.service.loop import Loop
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import TOPOLOGY
 
 #: Claims each second on all nodes together.

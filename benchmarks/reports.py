@@ -20,8 +20,8 @@ from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import HostReports
 from rtagent.service.loop import Loop
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry
-from rtagent.virt.fake import FakeHypervisor
 
 #: Claims of one turn, by each of 16 threads: a turn is longer than ``host_report_interval``.
 ROUNDS = 100

@@ -35,8 +35,8 @@ from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.failing_store import FailingStore
 from rtagent.testing.failpoints import Failpoint, FailpointStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
 from tests.crash.host import Site
 from tests.support.workload.deployment import Domains

@@ -28,8 +28,8 @@ from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest
 from rtagent.pci.specs import parse_specs
 from rtagent.testing.failpoints import Failpoint, FailpointStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import TOPOLOGY, request
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, gpu, nic
 from tests.support.trackers import enroll

@@ -17,9 +17,9 @@ from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
 from rtagent.model.domain_usage import Occupancy
 from rtagent.reconcile.drift import orphans, suspects
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import (
     DEDICATED,
     PINNING,

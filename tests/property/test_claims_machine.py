@@ -25,9 +25,9 @@ from rtagent.errors import (
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import MigrationFacts
 from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import (
     DEDICATED,
     PINNED,

@@ -25,9 +25,9 @@ from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.state.compute_node import pci_device_pools
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.property.device_model import (
     CARDS,
     HARDWARE,

@@ -30,9 +30,9 @@ from rtagent.rpc.trust.bounds import CallerBounds
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
 from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
 from tests.support.hosts import NODE, NOON, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic

@@ -21,9 +21,9 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.units import MB_IN_GB
 from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
 

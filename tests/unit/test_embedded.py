@@ -17,8 +17,8 @@ from rtagent.model.node import Node, Writer
 from rtagent.model.provider_names import device_suffix
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
 from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryStore
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import TOPOLOGY, ManualClock, call, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
 from tests.support.provider_files import CLASS, TRAIT, entry, write

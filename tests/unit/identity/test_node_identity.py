@@ -11,8 +11,8 @@ from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity, HostNodeIdentity, IdentityOptions
 from rtagent.model.node import Writer
 from rtagent.ports import HostIdentity, NullReporter
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import NODE, ManualClock, uid
 
 CLOCK = ManualClock()

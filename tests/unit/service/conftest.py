@@ -16,8 +16,8 @@ from rtagent.model.policy import Policy
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
 from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import NODE, ManualClock
 
 WRITER = Writer(machine_id="m", boot_id="b", state_path="/s")
