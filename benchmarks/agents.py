@@ -25,8 +25,8 @@ from rtagent.model.request import BuildRequest
 from rtagent.ports import Hypervisor, Reporter
 from rtagent.rpc.claim_endpoint import MAX_CLAIMS
 from rtagent.rpc.client import AgentAPI
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt.hypervisor import LibvirtHypervisor
 from rtagent.virt.simulate import Machine, domain_xml, host_uri, simulate
 from tests.servers.daemon import Daemon, DaemonProcess

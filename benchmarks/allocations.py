@@ -23,7 +23,7 @@ from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.client import HttpPlacement
 from rtagent.placement.outbox_groups import BATCH
 from rtagent.rpc.client import AgentAPI
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from tests.servers.daemon import Daemon, wait_until
 from tests.support.hosts import TOPOLOGY
 

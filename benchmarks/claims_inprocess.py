@@ -17,7 +17,7 @@ from rtagent.embedded import EmbeddedNode
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.node import Node, Writer
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 
 CALLERS = 16
 

@@ -16,7 +16,7 @@ from benchmarks.figure import Figure
 from benchmarks.reports import NoEvents
 from rtagent.conf.settings import SettingsHolder
 from rtagent.db.engine import open_engine
-from rtagent.db.event_log import SqlEventLog
+from rtagent.db.event_rows import SqlEventLog
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.model.change import Call
 from rtagent.ports import EventLog, NullReporter
@@ -26,7 +26,7 @@ from rtagent.service.context import NodeContext
 from rtagent.service.loop import Loop
 from rtagent.service.notifications import Notifications
 from rtagent.state import writer
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 
 #: Claims of one turn, by each of 16 threads.
 ROUNDS = 50

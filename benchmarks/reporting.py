@@ -18,7 +18,6 @@ from oslo_config import cfg
 
 from benchmarks import agents
 from rtagent.conf.settings import SettingsHolder
-from rtagent.db.memory import MemoryServiceRegistry
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Change
@@ -31,7 +30,8 @@ from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import HostReports
 from rtagent.service.loop import Loop
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.hosts import TOPOLOGY
 
 #: Claims each second on all nodes together.

@@ -10,7 +10,6 @@ from benchmarks import agents
 from benchmarks.bench import Bench, calls_per_second
 from benchmarks.figure import Figure
 from rtagent.conf.settings import SettingsHolder
-from rtagent.db.memory import MemoryServiceRegistry
 from rtagent.embedded import EmbeddedNode, SystemClock
 from rtagent.errors import RtAgentError
 from rtagent.model.change import Call
@@ -21,7 +20,8 @@ from rtagent.service.context import NodeContext
 from rtagent.service.heartbeat import Heartbeat
 from rtagent.service.host_reports import HostReports
 from rtagent.service.loop import Loop
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryServiceRegistry
 
 #: Claims of one turn, by each of 16 threads: a turn is longer than ``host_report_interval``.
 ROUNDS = 100

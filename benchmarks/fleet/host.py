@@ -9,7 +9,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from msgspec import Struct
 
 from rtagent.model.topology import Cell, Topology
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 
 #: Each host has two cells of eight cores with two threads, 32 GiB each, of which 16 GiB are in
 #: pages of 2 MiB.

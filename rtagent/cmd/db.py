@@ -13,11 +13,11 @@ from rtagent.cmd.client import Client
 from rtagent.cmd.output import OrEmpty, YesNo
 from rtagent.db import migrate
 from rtagent.db.backup import backup
-from rtagent.db.damaged_files import check_files
 from rtagent.db.damaged_rows import accept, damage
 from rtagent.db.engine import Engine, open_engine, open_existing
-from rtagent.db.nodes import SqlNodes
+from rtagent.db.node_records import SqlNodes
 from rtagent.db.purge import purge_expired, purge_history
+from rtagent.db.restore import check_files
 from rtagent.errors import RtAgentError
 
 #: Seconds that one statement of a migration may take.

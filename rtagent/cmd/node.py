@@ -17,7 +17,7 @@ from rtagent.model.node import NodeRecord
 from rtagent.model.units import MB_IN_GB, round_up
 
 if TYPE_CHECKING:
-    from rtagent.db.nodes import Rule
+    from rtagent.db.node_records import Rule
 
 LIST_COLUMNS = (
     "hypervisor_hostname",

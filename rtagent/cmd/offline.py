@@ -18,8 +18,8 @@ from rtagent.api.routes import NO_AUDIT, Sources, answer
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.engine import open_existing
-from rtagent.db.event_log import SqlEventLog
-from rtagent.db.nodes import Rule, SqlNodes
+from rtagent.db.event_rows import SqlEventLog
+from rtagent.db.node_records import Rule, SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import ClaimNotFound, NodeNotFound, PciDeviceNotFound, RtAgentError

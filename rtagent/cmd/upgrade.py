@@ -23,7 +23,7 @@ from rtagent.conf.settings import Settings
 from rtagent.conf.unknown import deprecated, unknown
 from rtagent.db import durability, migrate
 from rtagent.db.engine import open_existing
-from rtagent.db.nodes import SqlNodes
+from rtagent.db.node_records import SqlNodes
 from rtagent.db.store import SqlStore
 from rtagent.errors import RtAgentError, StoreUnavailable, TakeoverPending
 from rtagent.identity import enrollment, machine

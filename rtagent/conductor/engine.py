@@ -7,8 +7,6 @@ if an undo fails, the operation stops instead, and can be resumed.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -44,11 +42,6 @@ ELSEWHERE = (
     *(ComputeResourcesUnavailable, AllocationMismatch, AllocationNotWritten, NodeNotFound),
     *(ClaimExpired, EnactmentFailed, StoreDamaged, HookFailed, PlacementConflict, NodeDraining),
 )
-
-#: The environment variable that names a failpoint: KIND.STEP.WHERE, with WHERE one of ``before``,
-#: ``after``, ``undo-before`` and ``undo-after``. ``build.claim.after`` kills the process when a
-#: build has its claim, and has not recorded that. ``:SIGSTOP`` after the name suspends it instead.
-FAILPOINT = "RTAGENT_CONDUCTOR_FAILPOINT"
 
 #: Called before each step: the operation as it is recorded.
 Listener = Callable[[ServerOperation], None]
@@ -189,11 +182,10 @@ class Engine:
         }
 
     def _passed(self, step: Step, where: str) -> None:
-        _passed(f"{self._table.kind}.{step.name}.{where}")
+        self.passed(f"{self._table.kind}.{step.name}.{where}")
 
-
-def _passed(point: str) -> None:
-    """Kill this process if the environment names the point, or send it another signal."""
-    name, _, number = os.environ.get(FAILPOINT, "").partition(":")
-    if name == point:
-        os.kill(os.getpid(), signal.Signals[number or "SIGKILL"])
+    def passed(self, boundary: str) -> None:
+        """Pass a boundary, at which a process of a test ends: KIND.STEP.WHERE, with WHERE one of
+        ``before``, ``after``, ``undo-before`` and ``undo-after``. At ``build.claim.after`` a build
+        has its claim, and has not recorded that.
+        """

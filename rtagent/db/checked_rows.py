@@ -2,8 +2,7 @@
 
 A digest is computed from the values of the columns that the agent reads back. It detects random
 damage; it is no protection against an attacker. Each value is checked by itself, so a damaged row
-is an error of that row alone. A row without a digest is sound only in a database that has none yet:
-one that was upgraded from an older schema, until the agent enrolls.
+is an error of that row alone. A row without a digest is damaged.
 """
 
 from __future__ import annotations
@@ -86,14 +85,13 @@ class CheckedColumns:
         return number_of(_encode(row), _DIGEST_BYTES)
 
     def signed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values with their digest."""
-        return {**values, str(self.digest_name): self.digest(values)}
+        """Return the values with their digest, if the table has one."""
+        if self.digest_name is None:
+            return {**values}
+        return {**values, self.digest_name: self.digest(values)}
 
-    def read(self, row: Sequence[Any], *, has_digests: bool = True) -> CheckedRow:
-        """Check a row of `selected`.
-
-        :param has_digests: whether the rows of the node have digests.
-        """
+    def read(self, row: Sequence[Any]) -> CheckedRow:
+        """Check a row of `selected`."""
         values, faults = {}, []
         for (name, read, nullable), raw in zip(self._readers, row, strict=False):
             value = None
@@ -103,10 +101,9 @@ class CheckedColumns:
                 except (TypeError, ValueError, OverflowError):
                     faults.append(name)
             values[name] = value
-        if not faults and self.digest_name is not None:
-            expected = self.digest(values) if has_digests else None
-            if row[len(self._readers)] != expected:
-                faults.append(MISMATCH)
+        signed = self.digest_name is not None
+        if signed and not faults and row[len(self._readers)] != self.digest(values):
+            faults.append(MISMATCH)
         return CheckedRow(values=values, faults=tuple(faults))
 
 

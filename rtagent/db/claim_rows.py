@@ -12,26 +12,22 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import field
 from msgspec.structs import asdict
-from sqlalchemy import Connection, Dialect, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, or_, select
 
-from rtagent.db.checked_rows import DIGEST, CheckedColumns, with_undecodable
+from rtagent.db.checked_rows import with_undecodable
 from rtagent.db.damaged_claims import salvaged, with_units, without_units
-from rtagent.db.findings import Findings
-from rtagent.db.node_row import NodeRow
+from rtagent.db.keyed_table import Findings, KeyedTable
+from rtagent.db.node_rows import NodeRow
 from rtagent.db.schema import claims, compute_nodes, to_document
-from rtagent.db.transaction import Statement
 from rtagent.db.unit_rows import UnitReader
-from rtagent.errors import RevisionConflict
 from rtagent.model.assigned_resources import AssignedQuantity, AssignedResource
 from rtagent.model.assignment import Assignment
 from rtagent.model.base import Value
-from rtagent.model.change import Change
 from rtagent.model.claim import DAMAGED, RELEASED, Claim, Replacement, Unit
 from rtagent.model.device import AssignedDevice
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import MemEncryption
-from rtagent.model.node_state import NodeState
 from rtagent.model.request import Allocations, ExtraResource, Limits, ProviderMapping
 
 _T = TypeVar("_T")
@@ -102,51 +98,34 @@ _DOCUMENT_LOST = "document ("
 #: What is done about a damaged claim.
 _HELD = "it is held until it is released"
 
-CHECKED = CheckedColumns(claims, (*_COLUMNS, "document"))
+
+def _fields(claim: Claim) -> Fields:
+    fields = {name: getattr(claim, name) for name in _COLUMNS}
+    parts = {name: getattr(claim, name) for name in _DOCUMENT}
+    parts["resources"] = tuple(map(_encoded_resource, claim.resources))
+    fields["document"] = to_document(_Document(**parts))
+    return fields
+
+
+def _encoded_resource(resource: AssignedResource) -> _Resource:
+    parts = asdict(resource)
+    return _Resource(**parts | {"parent_addr": resource.parent_addr or ""})
+
+
+#: A claim's uuid is unique in the whole database.
+CLAIMS = KeyedTable(
+    claims,
+    Claim,
+    "uuid",
+    subject="claim",
+    encode=_fields,
+    columns=(*_COLUMNS, "document"),
+    of_node=False,
+)
 
 _decode_document = msgspec.json.Decoder(_RawDocument).decode
 _decode_flavor = msgspec.json.Decoder(Flavor).decode
 _decode_image = msgspec.json.Decoder(Image).decode
-
-
-class ClaimRows(Value, frozen=True, kw_only=True):
-    """The claims that a commit inserts and updates.
-
-    :ivar new: not in the store yet. A claim that is made and ended in one commit is here, released.
-    :ivar changed: in the store already.
-    """
-
-    new: Sequence[Claim] = ()
-    changed: Sequence[Claim] = ()
-
-
-def net_claims(before: NodeState, changes: Sequence[Change]) -> ClaimRows:
-    """Return the claims that the changes touch, in their state after the last change."""
-    touched = {claim.uuid: claim for change in changes for claim in change.puts + change.ends}
-    return ClaimRows(
-        new=tuple(claim for claim in touched.values() if claim.uuid not in before.claims),
-        changed=tuple(claim for claim in touched.values() if claim.uuid in before.claims),
-    )
-
-
-class ClaimWriter:
-    """Write claims in an open transaction."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        columns = (*_COLUMNS, "document", DIGEST)
-        claim = update(claims).where(claims.c.uuid == bindparam("its_uuid"))
-        self._insert = Statement(dialect, insert(claims), columns)
-        self._update = Statement(dialect, claim, columns)
-
-    def write(self, connection: Connection, rows: ClaimRows) -> None:
-        """Write the net change of a commit.
-
-        :raises RevisionConflict: a claim of this process is not in the database.
-        """
-        self._insert.run(connection, list(map(_encode, rows.new)))
-        changed = [_encode(claim) | {"its_uuid": claim.uuid} for claim in rows.changed]
-        if self._update.run(connection, changed) != len(changed):
-            raise RevisionConflict("a claim of this node is not in the database")
 
 
 def read_claims(
@@ -162,21 +141,11 @@ def read_claims(
     mine = claims.c.node_uuid == node.node.uuid
     live = or_(claims.c.state != RELEASED, claims.c.state.is_(None))
     reader = _Reader(node, findings)
-    rows = connection.execute(select(*CHECKED.selected).where(mine, live))
+    rows = connection.execute(select(*CLAIMS.checked.selected).where(mine, live))
     found = [claim for row in rows if (claim := reader.read(row)) is not None]
-    if node.has_digests and not node.roster_agrees("claims", [c.uuid for c in found]):
+    if not node.roster_agrees("claims", [c.uuid for c in found]):
         found += _lost(connection, node, reader, found)
     return _with_units_of_rows(found, units)
-
-
-def sound_claims(connection: Connection, uuids: Sequence[str]) -> frozenset[str]:
-    """Return those of these claims, of any node, whose row is not damaged."""
-    if not uuids:
-        return frozenset()
-    rows = connection.execute(select(*CHECKED.selected).where(claims.c.uuid.in_(uuids)))
-    # Without a digest: its agent has not enrolled since the upgrade.
-    read = (CHECKED.read(row, has_digests=row[-1] is not None) for row in rows)
-    return frozenset(row.values["uuid"] for row in read if not row.faults)
 
 
 class _Reader:
@@ -189,7 +158,7 @@ class _Reader:
 
     def read(self, raw: Sequence[Any]) -> Claim | None:
         """Return the claim of a row; None if the row does not say which claim it is."""
-        row = CHECKED.read(raw, has_digests=self._node.has_digests)
+        row = CLAIMS.checked.read(raw)
         faults, values = row.faults, dict(row.values)
         document = None
         try:
@@ -203,8 +172,7 @@ class _Reader:
                 self._add_earlier(claim.uuid, str(claim.suspect).removeprefix(DAMAGED))
             return claim
         if values["uuid"] is None:
-            self._findings.add("claims", raw[0], faults, "it is not known what is claimed")
-            self._findings.add_unknown(f"a claim has the unreadable uuid {raw[0]!r}")
+            CLAIMS.add_nameless(raw[0], faults, self._findings)
             return None
         self._findings.add("claims", values["uuid"], faults, _HELD)
         if document is None:
@@ -220,7 +188,7 @@ class _Reader:
             self._add_lost_document(claim_uuid)
 
     def _add_lost_document(self, claim_uuid: str) -> None:
-        self._findings.add_unknown(
+        self._findings.unknown.append(
             f"the document of claim {claim_uuid} cannot be read, and with it the cells and pages of"
             " its guest"
         )
@@ -243,11 +211,11 @@ def _lost(
     nodes = set(connection.scalars(select(compute_nodes.c.uuid))) - {node.node.uuid}
     known = {claim.uuid for claim in found}
     lost = []
-    for raw in connection.execute(select(*CHECKED.selected)):
-        row = CHECKED.read(raw)
+    for raw in connection.execute(select(*CLAIMS.checked.selected)):
+        row = CLAIMS.checked.read(raw)
         whose = row.values["node_uuid"]
         its_uuid = row.values["uuid"]
-        if whose in nodes or its_uuid in known or its_uuid is None or raw[-1] is None:
+        if whose in nodes or its_uuid in known or its_uuid is None:
             continue
         if row.faults and (claim := reader.read(raw)) is not None:
             lost.append(claim)
@@ -274,21 +242,6 @@ def _with_units_of_rows(found: Sequence[Claim], units: UnitReader) -> tuple[Clai
         settled.append(with_units(without_units(claim, others), of_rows))
         taken.update(dict.fromkeys(settled[-1].units, claim.owner_id))
     return tuple(settled)
-
-
-def _encode(claim: Claim) -> Fields:
-    fields = {name: getattr(claim, name) for name in _COLUMNS}
-    parts = {name: getattr(claim, name) for name in _DOCUMENT}
-    parts["resources"] = tuple(map(_encoded_resource, claim.resources))
-    document = _Document(**parts)
-    fields["document"] = to_document(document)
-    fields[DIGEST] = CHECKED.digest(fields)
-    return fields
-
-
-def _encoded_resource(resource: AssignedResource) -> _Resource:
-    parts = asdict(resource)
-    return _Resource(**parts | {"parent_addr": resource.parent_addr or ""})
 
 
 def _decoded_resource(stored: _Resource) -> AssignedResource:

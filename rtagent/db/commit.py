@@ -6,41 +6,54 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy import Connection, Dialect
 
-from rtagent.db.claim_rows import ClaimRows, ClaimWriter, net_claims
-from rtagent.db.device_rows import DeviceRows, DeviceWriter, net_devices
-from rtagent.db.domain_rows import DomainRows, DomainWriter, net_domains
+from rtagent.db.claim_rows import CLAIMS
+from rtagent.db.device_rows import DEVICES, DeviceRow, net_devices
 from rtagent.db.event_rows import EventRow, EventWriter, net_events
-from rtagent.db.history import HistoryWriter, claim_events_of
-from rtagent.db.migration_rows import MigrationRows, MigrationWriter, net_migrations
+from rtagent.db.keyed_table import KeyedWriter, Rows, net_rows
+from rtagent.db.node_records import roster
 from rtagent.db.node_rows import NodeWriter
-from rtagent.db.operation_rows import OperationRows, OperationWriter, net_operations
-from rtagent.db.outbox_rows import OutboxRows, OutboxWriter, net_outbox
-from rtagent.db.rosters import roster
+from rtagent.db.tables import (
+    DOMAINS,
+    HISTORY,
+    MIGRATIONS,
+    OPERATIONS,
+    OUTBOX,
+    OperationRow,
+    without_known,
+)
 from rtagent.db.unit_rows import UnitRows, UnitWriter, net_units
+from rtagent.errors import ChangeRejected, RevisionConflict
 from rtagent.model.base import Value
-from rtagent.model.change import Change
-from rtagent.model.claim import RELEASED
-from rtagent.model.claim_event import ClaimEvent
+from rtagent.model.change import Change, Event
+from rtagent.model.claim import RELEASED, Claim
+from rtagent.model.claim_event import ClaimEvent, ClaimFacts
+from rtagent.model.domain_usage import DomainUsage
+from rtagent.model.migration import Migration
 from rtagent.model.node_state import NodeState
+from rtagent.model.outbox import OutboxRow, concerned_consumers
 
-#: Called with the name of each boundary that a transaction passes, see `failpoints`.
+#: Called with the name of each boundary that a transaction passes: `rtagent.testing.failpoints`.
 Passed = Callable[[str], None]
 
 
 class Batch(Value, frozen=True, kw_only=True):
     """The rows of one commit.
 
-    A claim or a domain usage that changed several times is included once, in its final state. All
-    events are included, in order.
+    A claim or a domain usage that changed several times is included once, in its final state: a
+    claim that is made and ended in one commit is new, and released. All events are included, in
+    order.
+
+    :ivar ended: operation ids to record as ended, unless the store already has a row for them.
     """
 
-    claims: ClaimRows
+    claims: Rows[Claim]
     units: UnitRows
-    devices: DeviceRows
-    migrations: MigrationRows
-    domains: DomainRows
-    outbox: OutboxRows
-    operations: OperationRows
+    devices: Rows[DeviceRow]
+    migrations: Rows[Migration]
+    domains: Rows[DomainUsage]
+    outbox: Rows[OutboxRow]
+    operations: Sequence[OperationRow]
+    ended: Sequence[OperationRow]
     events: Sequence[ClaimEvent]
     notifications: EventRow | None = None
 
@@ -50,20 +63,71 @@ def net_batch(before: NodeState, after: NodeState, changes: Sequence[Change]) ->
 
     :raises ChangeRejected: an operation id is used twice.
     """
-    operations = net_operations(after, changes)
-    claims = net_claims(before, changes)
-    touched = (claim.uuid for claim in (*claims.new, *claims.changed))
+    operations, ended = _operations(after, changes)
+    claims = {claim.uuid: claim for change in changes for claim in change.puts + change.ends}
+    moves = (
+        uuid
+        for change in changes
+        for uuid in (*(each.uuid for each in change.migrations), *change.migration_removals)
+    )
+    domains = (
+        uuid
+        for change in changes
+        for uuid in (
+            *change.domain_usage_removals,
+            *(usage.domain_uuid for usage in change.domain_usages),
+        )
+    )
     return Batch(
-        claims=claims,
-        units=net_units(before, after, touched),
+        claims=net_rows(before.claims, claims, claims),
+        units=net_units(before, after, claims),
         devices=net_devices(before, after, changes),
-        migrations=net_migrations(before, after, changes),
-        domains=net_domains(before, after, changes),
-        outbox=net_outbox(before, after, changes),
+        migrations=net_rows(before.migrations, after.migrations, moves),
+        domains=net_rows(before.domain_usages, after.domain_usages, domains),
+        outbox=_outbox(before, after, changes),
         operations=operations,
+        ended=ended,
         events=claim_events_of(changes),
         notifications=net_events(before, after, changes),
     )
+
+
+def _operations(
+    after: NodeState, changes: Sequence[Change]
+) -> tuple[Sequence[OperationRow], Sequence[OperationRow]]:
+    """Return the operations of the changes, and those that are recorded as ended.
+
+    :raises ChangeRejected: an operation id is used twice.
+    """
+    new: dict[str, OperationRow] = {}
+    ended: dict[str, OperationRow] = {}
+    for change in changes:
+        for operation in change.operations:
+            name = operation.operation_id
+            row = OperationRow(operation=operation, at=change.at, revision=after.revision)
+            if operation.ended:
+                if name not in new:
+                    ended.setdefault(name, row)
+            elif name in new or name in ended:
+                raise ChangeRejected(f"operation id {name} is used twice in one commit")
+            else:
+                new[name] = row
+    return tuple(new.values()), tuple(ended.values())
+
+
+def _outbox(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Rows[OutboxRow]:
+    had, have = before.outbox, after.outbox
+    if had is have:
+        return Rows()
+    dropped = had if any(change.policy is not None for change in changes) else ()
+    concerned = concerned_consumers(before, after, changes).union(dropped)
+    differing = sorted(uuid for uuid in concerned if had.get(uuid) != have.get(uuid))
+    return net_rows(had, have, differing)
+
+
+def claim_events_of(changes: Sequence[Change]) -> tuple[ClaimEvent, ...]:
+    """Return the events of these changes, in their order."""
+    return tuple(_claim_event(event, change) for change in changes for event in change.events)
 
 
 def appeared(batch: Batch) -> dict[str, int]:
@@ -78,9 +142,35 @@ def appeared(batch: Batch) -> dict[str, int]:
         ),
         "pci_devices": ([row.address for row in devices.new], devices.gone),
         "foreign_domains": ([usage.domain_uuid for usage in domains.new], domains.gone),
-        "migrations": ([each.uuid for each in batch.migrations.new], batch.migrations.gone),
+        "migrations": ([move.uuid for move in batch.migrations.new], batch.migrations.gone),
     }
     return {table: roster(new) - roster(gone) for table, (new, gone) in rows.items() if new or gone}
+
+
+def _claim_event(event: Event, change: Change) -> ClaimEvent:
+    return ClaimEvent(
+        claim_uuid=event.after.uuid,
+        node_uuid=event.after.node_uuid,
+        action=event.action,
+        at=change.at,
+        actor=change.actor,
+        request_id=change.request_id,
+        before=None if event.before is None else _facts(event.before),
+        after=_facts(event.after),
+        reason=event.reason,
+    )
+
+
+def _facts(claim: Claim) -> ClaimFacts:
+    return ClaimFacts(
+        state=claim.state,
+        suspect=claim.suspect,
+        vcpus=claim.vcpus,
+        pcpus=claim.pcpus,
+        memory_mb=claim.memory_mb,
+        disk_mb=claim.disk_mb,
+        migration_uuid=claim.migration_uuid,
+    )
 
 
 class CommitWriter:
@@ -89,14 +179,14 @@ class CommitWriter:
     def __init__(self, dialect: Dialect, passed: Passed, events_kept: int) -> None:
         self._passed = passed
         self._node = NodeWriter(dialect)
-        self._claims = ClaimWriter(dialect)
+        self._claims = KeyedWriter(dialect, CLAIMS)
         self._units = UnitWriter(dialect)
-        self._devices = DeviceWriter(dialect)
-        self._migrations = MigrationWriter(dialect)
-        self._domains = DomainWriter(dialect)
-        self._outbox = OutboxWriter(dialect)
-        self._operations = OperationWriter(dialect)
-        self._history = HistoryWriter(dialect)
+        self._devices = KeyedWriter(dialect, DEVICES)
+        self._migrations = KeyedWriter(dialect, MIGRATIONS)
+        self._domains = KeyedWriter(dialect, DOMAINS)
+        self._outbox = KeyedWriter(dialect, OUTBOX)
+        self._operations = KeyedWriter(dialect, OPERATIONS)
+        self._history = KeyedWriter(dialect, HISTORY)
         self._events = EventWriter(dialect, events_kept)
 
     def update_node(
@@ -120,7 +210,9 @@ class CommitWriter:
 
         :raises RevisionConflict: a claim of this process is not in the database.
         """
-        self._claims.write(connection, batch.claims)
+        updated = self._claims.write(connection, node_uuid, batch.claims)
+        if updated != len(batch.claims.changed):
+            raise RevisionConflict("a claim of this node is not in the database")
         self._migrations.write(connection, node_uuid, batch.migrations)
         self._domains.write(connection, node_uuid, batch.domains)
         self._passed("commit.claims")
@@ -129,9 +221,10 @@ class CommitWriter:
         self._units.write(connection, node_uuid, batch.units)
         self._devices.write(connection, node_uuid, batch.devices)
         self._passed("commit.units")
-        self._operations.write(connection, node_uuid, batch.operations)
+        ended = without_known(connection, node_uuid, batch.ended)
+        self._operations.write(connection, node_uuid, Rows(new=(*batch.operations, *ended)))
         self._passed("commit.operations")
-        self._history.write(connection, batch.events)
+        self._history.write(connection, node_uuid, Rows(new=batch.events))
         self._passed("commit.events")
         self._events.write(connection, node_uuid, batch.notifications)
         self._passed("commit.notifications")

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, replace
-from sqlalchemy import Connection, Dialect, bindparam, delete, insert, select, update
+from msgspec.structs import replace
+from sqlalchemy import Connection, select
 
-from rtagent.db.checked_rows import DIGEST, CheckedColumns, with_undecodable
-from rtagent.db.findings import Findings
+from rtagent.db.checked_rows import CheckedColumns, with_undecodable
+from rtagent.db.keyed_table import Findings, KeyedTable, Rows, net_rows
 from rtagent.db.schema import pci_devices, to_document
-from rtagent.db.transaction import Statement
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.device import DEV_TYPES, STANDARD, Device, PciDevice
@@ -50,9 +49,9 @@ class DeviceRow(Value, frozen=True, kw_only=True):
     extra_info: str
 
 
-_COLUMNS = DeviceRow.__struct_fields__
-
-CHECKED = CheckedColumns(pci_devices, ("address", "extra_info"))
+DEVICES = KeyedTable(
+    pci_devices, DeviceRow, "address", subject="device", checked=("address", "extra_info")
+)
 #: The columns that describe a device whose document cannot be read.
 _FACTS = CheckedColumns(
     pci_devices,
@@ -61,31 +60,20 @@ _FACTS = CheckedColumns(
 )
 
 
-class DeviceRows(Value, frozen=True, kw_only=True):
-    """The rows that a commit inserts, updates and deletes (addresses)."""
-
-    new: Sequence[DeviceRow] = ()
-    changed: Sequence[DeviceRow] = ()
-    gone: Sequence[str] = ()
-
-
-NO_DEVICE_ROWS = DeviceRows()
-
-
-def net_devices(before: NodeState, after: NodeState, changes: Sequence[Change]) -> DeviceRows:
+def net_devices(before: NodeState, after: NodeState, changes: Sequence[Change]) -> Rows[DeviceRow]:
     """Return the rows that differ between the two states."""
     if not (before.devices or after.devices) or not affects_devices(before, changes):
-        return NO_DEVICE_ROWS
+        return Rows()
     had, have = _StateView(before), _StateView(after)
     changed = had.changed_addresses(have, changes)
     related = with_related(before.devices, changed) | with_related(after.devices, changed)
     old, new = had.shown(related), have.shown(related)
-    puts = [address for address in sorted(new) if new[address] != old.get(address)]
-    return DeviceRows(
-        new=tuple(_encode(*new[address]) for address in puts if address not in old),
-        changed=tuple(_encode(*new[address]) for address in puts if address in old),
-        gone=tuple(sorted(old.keys() - new.keys())),
-    )
+    puts = {
+        address: _encode(*new[address])
+        for address in sorted(new)
+        if new[address] != old.get(address)
+    }
+    return net_rows(old, puts, (*puts, *sorted(old.keys() - new.keys())))
 
 
 def affects_devices(before: NodeState, changes: Sequence[Change]) -> bool:
@@ -100,50 +88,21 @@ def affects_devices(before: NodeState, changes: Sequence[Change]) -> bool:
     )
 
 
-class DeviceWriter:
-    """Write rows of devices in an open transaction."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        its_device = (
-            pci_devices.c.node_uuid == bindparam("its_node"),
-            pci_devices.c.address == bindparam("its_address"),
-        )
-        columns = (*_COLUMNS, DIGEST)
-        self._delete = Statement(dialect, delete(pci_devices).where(*its_device), ())
-        self._update = Statement(dialect, update(pci_devices).where(*its_device), columns)
-        self._insert = Statement(dialect, insert(pci_devices), ("node_uuid", *columns))
-
-    def write(self, connection: Connection, node_uuid: str, rows: DeviceRows) -> None:
-        """Write the net change of a commit."""
-        if rows is NO_DEVICE_ROWS:
-            return
-        gone = [{"its_node": node_uuid, "its_address": address} for address in rows.gone]
-        changed = [
-            {"its_node": node_uuid, "its_address": row.address, **_signed(row)}
-            for row in rows.changed
-        ]
-        self._delete.run(connection, gone)
-        self._update.run(connection, changed)
-        self._insert.run(connection, [{"node_uuid": node_uuid, **_signed(row)} for row in rows.new])
-
-
-def _signed(row: DeviceRow) -> dict[str, Any]:
-    return CHECKED.signed(asdict(row))
-
-
 def read_devices(
-    connection: Connection, node_uuid: str, has_digests: bool, findings: Findings
+    connection: Connection, node_uuid: str, findings: Findings
 ) -> tuple[PciDevice, ...]:
     """Read the devices of a node, by address. A device whose row is damaged is quarantined."""
-    query = select(*CHECKED.selected, *_FACTS.selected).where(pci_devices.c.node_uuid == node_uuid)
+    query = select(*DEVICES.checked.selected, *_FACTS.selected).where(
+        pci_devices.c.node_uuid == node_uuid
+    )
     rows = connection.execute(query.order_by(pci_devices.c.address))
-    found = (_read_row(row, has_digests, findings) for row in rows)
+    found = (_read_row(row, findings) for row in rows)
     return tuple(device for device in found if device is not None)
 
 
-def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> PciDevice | None:
+def _read_row(row: Sequence[Any], findings: Findings) -> PciDevice | None:
     """Return the device of a row; None if the row does not say which device it is."""
-    checked = CHECKED.read(row, has_digests=has_digests)
+    checked = DEVICES.checked.read(row)
     address, faults = checked.values["address"], checked.faults
     device = None
     try:
@@ -153,12 +112,11 @@ def _read_row(row: Sequence[Any], has_digests: bool, findings: Findings) -> PciD
     if device is not None and not faults and device.address == address:
         return device
     if address is None:
-        findings.add("pci_devices", row[0], faults, "it is not known which device it is")
-        findings.add_unknown(f"a device has the unreadable address {row[0]!r}")
+        DEVICES.add_nameless(row[0], faults, findings)
         return None
     findings.add("pci_devices", address, faults, "the device is quarantined")
     if device is None or device.address != address:
-        device = PciDevice(device=_device(address, row[len(CHECKED.selected) :]))
+        device = PciDevice(device=_device(address, row[len(DEVICES.checked.selected) :]))
     return replace(device, quarantine=f"its record is damaged: {', '.join(faults)}")
 
 

@@ -13,11 +13,12 @@ import json
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, Dialect, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, Dialect, Engine, bindparam, delete, func, insert, select, update
 
-from rtagent.db.checked_rows import DIGEST, CheckedColumns, CheckedRow
-from rtagent.db.schema import event_outbox
-from rtagent.db.transaction import Statement
+from rtagent.db.checked_rows import CheckedRow
+from rtagent.db.keyed_table import KeyedTable, KeyedWriter, Rows
+from rtagent.db.schema import event_outbox, event_positions
+from rtagent.db.transaction import Statement, Transactions
 from rtagent.model.base import Value
 from rtagent.model.change import Change
 from rtagent.model.event import VERSION, EventDocument, event_id
@@ -28,10 +29,6 @@ from rtagent.model.node_state import NodeState
 KEPT = 10_000
 #: How many events are removed at once.
 STEP = 256
-
-_COLUMNS = ("sequence", "events", "epoch", "document")
-
-CHECKED = CheckedColumns(event_outbox, _COLUMNS)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[msgspec.Raw, ...]).decode
@@ -48,6 +45,9 @@ class EventRow(Value, frozen=True, kw_only=True):
     events: int
     epoch: int
     document: str
+
+
+EVENTS = KeyedTable(event_outbox, EventRow, "sequence")
 
 
 def net_events(before: NodeState, after: NodeState, changes: Sequence[Change]) -> EventRow | None:
@@ -106,8 +106,7 @@ class EventWriter:
 
     def __init__(self, dialect: Dialect, kept: int) -> None:
         self._kept = kept
-        columns = ("node_uuid", *_COLUMNS, DIGEST)
-        self._insert = Statement(dialect, insert(event_outbox), columns)
+        self._rows = KeyedWriter(dialect, EVENTS)
         old = (
             event_outbox.c.node_uuid == bindparam("its_node"),
             event_outbox.c.sequence <= bindparam("last"),
@@ -118,8 +117,7 @@ class EventWriter:
         """Append the events of a commit, and remove those beyond the bound."""
         if row is None:
             return
-        fields = {name: getattr(row, name) for name in _COLUMNS}
-        self._insert.run(connection, [{"node_uuid": node_uuid, **CHECKED.signed(fields)}])
+        self._rows.write(connection, node_uuid, Rows(new=[row]))
         if last := removed_to(row, self._kept):
             self._delete.run(connection, [{"its_node": node_uuid, "last": last}])
 
@@ -143,12 +141,12 @@ def read_events(
     :param rows: the maximum.
     """
     query = (
-        select(*CHECKED.selected)
+        select(*EVENTS.checked.selected)
         .where(event_outbox.c.node_uuid == node_uuid, event_outbox.c.sequence > after)
         .order_by(event_outbox.c.sequence)
         .limit(rows)
     )
-    found = (CHECKED.read(row) for row in connection.execute(query))
+    found = (EVENTS.checked.read(row) for row in connection.execute(query))
     return tuple(_recorded(row) for row in found if row.values["sequence"] is not None)
 
 
@@ -163,3 +161,31 @@ def _recorded(checked: CheckedRow) -> RecordedEvents:
         epoch=fields["epoch"] or 0,
         documents=tuple(bytes(each) for each in documents),
     )
+
+
+class SqlEventLog:
+    """An `EventLog` on an engine of `open_engine`. Thread-safe."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._transactions = Transactions(engine)
+
+    def read(self, node_uuid: str, after: int, rows: int) -> tuple[RecordedEvents, ...]:
+        with self._transactions.query() as connection:
+            return read_events(connection, node_uuid, after, rows)
+
+    def published(self, node_uuid: str) -> int | None:
+        query = select(event_positions.c.sequence).where(event_positions.c.node_uuid == node_uuid)
+        with self._transactions.query() as connection:
+            found: int | None = connection.scalar(query)
+            return found
+
+    def set_published(self, node_uuid: str, sequence: int | None) -> None:
+        its_row = event_positions.c.node_uuid == node_uuid
+        with self._transactions.write_repeatable() as connection:
+            if sequence is None:
+                connection.execute(delete(event_positions).where(its_row))
+                return
+            changed = update(event_positions).where(its_row).values(sequence=sequence)
+            if connection.execute(changed).rowcount != 1:
+                row = {"node_uuid": node_uuid, "sequence": sequence}
+                connection.execute(insert(event_positions).values(row))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import Engine, select
 
-from rtagent.db.node_rows import POLICY
+from rtagent.db.node_records import POLICY
 from rtagent.db.registry import BINARY, SqlServiceRegistry
 from rtagent.db.schema import compute_nodes
 from rtagent.db.store import SqlStore

@@ -7,8 +7,8 @@ by the next one. `sync` records the oldest program that may still write; an olde
 
 Rows keep their form for the same reason: each of the two releases reads what the other writes. A
 release that needs another form reads both and still writes the old one. The next release writes the
-new one, and each agent rewrites the rows of its node when it enrolls, as in `first_digests`. No
-command converts rows: an agent that runs has them in memory, and would write them again.
+new one, and each agent rewrites the rows of its node when it enrolls. No command converts rows: an
+agent that runs has them in memory, and would write them again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 HEAD = "0014"
 
 #: `HEAD` of the release before this one. Its programs may write to a database of this release.
-OLDEST = "0010"
+OLDEST = "0014"
 
+#: The first revision, which has the tables of this release. Older databases have no path to it.
+BASE, FIRST_RELEASE = "0014", "0.2.0"
 
 #: Tables that show that a database is another service's, by the name of its database.
 FOREIGN = {
@@ -98,6 +100,7 @@ def check(engine: Engine) -> str:
     found = version(engine)
     if found is None:
         raise SchemaMismatch("the database has no schema yet: run rtagent db sync")
+    _refuse_older_than_base(found)
     if found < HEAD:
         raise SchemaMismatch(
             f"the database's schema is {found}, this program's is {HEAD}: run rtagent db sync"
@@ -112,27 +115,37 @@ def check(engine: Engine) -> str:
     return found
 
 
-def sync(engine: Engine, revision: str = HEAD) -> None:
-    """Upgrade the schema to a revision. On SQLite and PostgreSQL, all of it or nothing. A schema of
+def sync(engine: Engine) -> None:
+    """Upgrade the schema to `HEAD`. On SQLite and PostgreSQL, all of it or nothing. A schema of
     the next release is left as it is.
 
-    :raises SchemaMismatch: the database's schema is newer than that.
+    :raises SchemaMismatch: the database's schema is newer, or older than `BASE`.
     :raises StoreUnavailable:
     """
     from alembic import command
 
     found = version(engine)
-    if found is not None and found > HEAD:
-        check(engine)
-        return
+    if found is not None:
+        _refuse_older_than_base(found)
+        if found > HEAD:
+            check(engine)
+            return
     with (
         Transactions(engine).write_repeatable() as connection,
         _config(connection=connection) as config,
     ):
         # MariaDB commits at each migration: an older program is refused before the first of them.
         _record_oldest(connection)
-        command.upgrade(config, revision)
+        command.upgrade(config, HEAD)
         _record_oldest(connection)
+
+
+def _refuse_older_than_base(found: str) -> None:
+    if found < BASE:
+        raise SchemaMismatch(
+            f"the database's schema is {found}, of a release before {FIRST_RELEASE}: run rtagent db"
+            f" sync of release {FIRST_RELEASE} first"
+        )
 
 
 def _record_oldest(connection: Connection) -> None:

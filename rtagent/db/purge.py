@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Engine, Table, delete, func, or_, select
 
-from rtagent.db.claim_rows import CHECKED
-from rtagent.db.retention_rows import read_retention
+from rtagent.db.claim_rows import CLAIMS
+from rtagent.db.node_documents import read_retention
+from rtagent.db.registry import database_now
 from rtagent.db.schema import claim_events, claims, operations
-from rtagent.db.time_of_day import database_now
 from rtagent.db.transaction import Transactions
 from rtagent.model.claim import LIVE_STATES, RELEASED
 
@@ -70,10 +70,8 @@ def purge_history(engine: Engine, age: timedelta, now: datetime, dry_run: bool =
 
 
 def _damaged(transactions: Transactions, *condition: Any) -> Sequence[str]:
-    """Return the claims whose row is damaged. A row without a digest was released before digests
-    were introduced.
-    """
-    chunk = select(*CHECKED.selected).where(*condition).order_by(claims.c.uuid).limit(CHUNK)
+    """Return the claims whose row is damaged."""
+    chunk = select(*CLAIMS.checked.selected).where(*condition).order_by(claims.c.uuid).limit(CHUNK)
     damaged: list[str] = []
     last = ""
     while True:
@@ -81,7 +79,7 @@ def _damaged(transactions: Transactions, *condition: Any) -> Sequence[str]:
             rows = connection.execute(chunk.where(claims.c.uuid > last)).all()
         if not rows:
             return damaged
-        damaged += [row[0] for row in rows if row[-1] is not None and CHECKED.read(row).faults]
+        damaged += [row[0] for row in rows if CLAIMS.checked.read(row).faults]
         last = rows[-1][0]
 
 

@@ -6,12 +6,23 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, bindparam, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Dialect,
+    Engine,
+    bindparam,
+    insert,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 
+from rtagent.db.backends import backend
 from rtagent.db.checked_rows import CheckedColumns
 from rtagent.db.schema import services
-from rtagent.db.time_of_day import database_now
 from rtagent.db.transaction import Transactions
+from rtagent.db.utc_date_time import UtcDateTime
 from rtagent.ports import Service
 
 #: The name of the program in ``services.binary``, as in Nova.
@@ -85,3 +96,15 @@ def _service(row: Sequence[Any]) -> Service:
             reason = f"its record is damaged: {', '.join(checked.faults)}"
             values |= {"disabled": True, "disabled_reason": reason}
     return Service(**values)
+
+
+def database_now(dialect: Dialect, now: datetime) -> ColumnElement[datetime]:
+    """Return an SQL expression for the time of the database's server: the time of day as all its
+    agents see it.
+
+    :param now: of this host, which is also the time of an embedded database.
+    """
+    expression = backend(dialect.name).now
+    if expression is None:
+        return literal(now, UtcDateTime())
+    return literal_column(expression, UtcDateTime())

@@ -82,7 +82,7 @@ def _node() -> Column[str]:
 
 
 def _digest() -> Column[int]:
-    # See `checked_rows`. NULL: the row was written by an older release.
+    # See `checked_rows`.
     return Column("row_digest", BigInteger)
 
 
@@ -107,7 +107,7 @@ services = _table(
 #: Nova's ComputeNode fields; the columns that make the row the lock of its node (revision, epoch);
 #: the writer's identity (``raised_by``: the store that raised the epoch since the writer enrolled);
 #: the facts that a restart needs; the policy, for schedulers; whether it drains. The digests are of
-#: columns that are written together. A roster is a sum over the node's rows in a table: `rosters`.
+#: columns that are written together. A roster is a sum over the node's rows in a table (`ROSTERS`).
 compute_nodes = _table(
     "compute_nodes",
     Column("uuid", Uuid, primary_key=True),
@@ -277,7 +277,6 @@ operations = _table(
     Column("claim_uuid", Uuid),
     Column("ended", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
-    # NULL: older than every revision, because the row was written by an older release.
     Column("revision", BigInteger),
     _digest(),
 )

@@ -8,29 +8,19 @@ from uuid import uuid4
 from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, and_, bindparam, case, or_, select, update
 
+from rtagent.db.claim_ends import read_ended, read_evacuated
 from rtagent.db.claim_rows import read_claims
 from rtagent.db.commit import CommitWriter, Passed, net_batch
 from rtagent.db.device_rows import read_devices
-from rtagent.db.domain_rows import read_domains
-from rtagent.db.drain_rows import read_drain, write_drain
-from rtagent.db.ended_claims import read_ended
 from rtagent.db.event_rows import KEPT, read_sequence
-from rtagent.db.findings import Findings
-from rtagent.db.first_digests import add_digests
 from rtagent.db.history import read_history, read_page
-from rtagent.db.migration_rows import read_evacuated, read_migrations
-from rtagent.db.node_conflict import raise_conflict
-from rtagent.db.node_row import check_rosters
-from rtagent.db.node_rows import (
-    read_node,
-    read_records,
-    write_record,
-)
-from rtagent.db.operation_rows import read_operation
-from rtagent.db.outbox_rows import read_outbox
+from rtagent.db.keyed_table import Findings
+from rtagent.db.node_documents import read_drain, read_retention, write_drain, write_retention
+from rtagent.db.node_records import raise_conflict, read_records, write_record
+from rtagent.db.node_rows import check_rosters, read_node
 from rtagent.db.purge import purge_node
-from rtagent.db.retention_rows import read_retention, write_retention
 from rtagent.db.schema import compute_nodes
+from rtagent.db.tables import DOMAINS, MIGRATIONS, OUTBOX, read_operation
 from rtagent.db.transaction import Transactions
 from rtagent.db.unit_rows import UnitReader, UnitWriter, with_suspects
 from rtagent.model.change import Change, Operation
@@ -61,7 +51,7 @@ class SqlStore:
         self, engine: Engine, passed: Passed = _ignore, *, events_kept: int = KEPT
     ) -> None:
         """:param passed: called with the name of each boundary inside a transaction, see
-            `failpoints`.
+            `rtagent.testing.failpoints`.
         :param events_kept: how many of the last events stay.
         """
         self._transactions = Transactions(engine)
@@ -156,30 +146,27 @@ class SqlStore:
         """Read everything of a node.
 
         :param findings: get the damage that is found.
-        :param repair: rewrite the rows of units where they differ from the claims, and add digests
-            if there are none.
+        :param repair: rewrite the rows of units where they differ from the claims.
         """
         row = read_node(connection, node_uuid, findings)
         units = UnitReader(connection, node_uuid)
         claims = read_claims(connection, row, units, findings)
         faults = units.faults(claims)
-        parts = connection, node_uuid, row.has_digests, findings
+        parts = connection, node_uuid, findings
         stored = Stored(
             node=row.node,
             revision=row.revision,
             epoch=row.epoch,
             claims=with_suspects(claims, faults),
-            domain_usages=read_domains(*parts),
-            migrations=read_migrations(*parts),
+            domain_usages=DOMAINS.read(*parts),
+            migrations=MIGRATIONS.read(*parts),
             devices=read_devices(*parts),
-            outbox=read_outbox(*parts),
-            drain=read_drain(connection, node_uuid, findings),
+            outbox=OUTBOX.read(*parts),
+            drain=read_drain(*parts),
             event_sequence=read_sequence(connection, node_uuid),
             **row.facts,
         )
         check_rosters(row, stored, findings)
-        if repair and not row.has_digests:
-            add_digests(connection, stored)
         if faults and repair and not findings.unknown:
             self._units.rewrite(connection, node_uuid, claims)
         return replace(stored, damage=tuple(findings.damage), unknown=tuple(findings.unknown))

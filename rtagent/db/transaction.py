@@ -1,11 +1,14 @@
-"""Transactions, prepared statements, and the translation of database errors."""
+"""Transactions, prepared statements, and the translation and the counts of database errors."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Dialect, Engine, RootTransaction, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
@@ -13,8 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.expression import UpdateBase
 
 from rtagent.db.backends import Backend, backend
-from rtagent.db.last_backup import with_last_backup
-from rtagent.db.sql_errors import errors_of
+from rtagent.db.backup import with_last_backup
 from rtagent.errors import (
     ChangeRejected,
     CommitUnknown,
@@ -23,6 +25,53 @@ from rtagent.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
+
+#: What a failed transaction is counted as.
+TIMEOUT, DEADLOCK, REFUSED = "timeout", "deadlock", "refused"
+DAMAGED, UNAVAILABLE = "damaged", "unavailable"
+EVERY_KIND = (TIMEOUT, DEADLOCK, REFUSED, DAMAGED, UNAVAILABLE)
+
+
+class SqlErrors:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counter(dict.fromkeys(EVERY_KIND, 0))
+
+    def add(self, backend: Backend, error: Exception, translated: RtAgentError) -> None:
+        """Count an error of a driver or of the pool. :param translated: what callers get."""
+        kind = _kind(backend, error, translated)
+        with self._lock:
+            self._counts[kind] += 1
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the number of each kind."""
+        with self._lock:
+            return dict(self._counts)
+
+
+def _kind(backend: Backend, error: Exception, translated: RtAgentError) -> str:
+    if isinstance(translated, Deadlock):
+        return DEADLOCK
+    if isinstance(translated, ChangeRejected):
+        return REFUSED
+    if isinstance(translated, StoreDamaged):
+        return DAMAGED
+    if not isinstance(error, DBAPIError):  # the pool's: no connection was free in time
+        return TIMEOUT
+    return TIMEOUT if backend.timed_out(error) else UNAVAILABLE
+
+
+_errors: WeakKeyDictionary[Engine, SqlErrors] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def errors_of(engine: Engine) -> SqlErrors:
+    """Return the counters of an engine, which all its transactions share."""
+    with _lock:
+        return _errors.setdefault(engine, SqlErrors())
+
 
 _FOREIGN = (DBAPIError, PoolTimeout, UnicodeError)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.event_log import SqlEventLog
-from rtagent.db.sql_errors import errors_of
+from rtagent.db.event_rows import SqlEventLog
 from rtagent.db.store import SqlStore
+from rtagent.db.transaction import errors_of
 from rtagent.model.base import Value
 from rtagent.ports import EventLog, Store
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -11,15 +10,14 @@ from pathlib import Path
 from oslo_config import cfg
 
 from rtagent.conf.settings import Settings
-from rtagent.db import durability, failpoints, migrate
-from rtagent.db.damaged_files import check_files, set_aside
+from rtagent.db import durability, migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.event_log import SqlEventLog
-from rtagent.db.failpoints import Failpoint, FailpointStore
-from rtagent.db.node_metrics import NodeMetrics
+from rtagent.db.event_rows import SqlEventLog
+from rtagent.db.node_rows import NodeMetrics
 from rtagent.db.registry import SqlServiceRegistry
-from rtagent.db.sql_errors import errors_of
+from rtagent.db.restore import check_files, set_aside
 from rtagent.db.store import SqlStore
+from rtagent.db.transaction import errors_of
 from rtagent.errors import ConfigError, RtAgentError
 from rtagent.model.base import Value
 from rtagent.model.metric import Metric
@@ -94,15 +92,8 @@ def database(settings: Settings) -> Database:
     except RtAgentError:
         engine.dispose()
         raise
-    store: Store
-    if named := os.environ.get(failpoints.VARIABLE):  # for the crash tests
-        failpoint = Failpoint.parse(named)
-        kept = settings.events.kept
-        store = FailpointStore(SqlStore(engine, failpoint.passed, events_kept=kept), failpoint)
-    else:
-        store = SqlStore(engine, events_kept=settings.events.kept)
     return Database(
-        store=store,
+        store=SqlStore(engine, events_kept=settings.events.kept),
         registry=SqlServiceRegistry(engine),
         events=SqlEventLog(engine),
         write_metrics=NodeMetrics(engine).write,

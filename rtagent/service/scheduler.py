@@ -16,7 +16,7 @@ from rtagent.conf.settings import Settings
 from rtagent.db.host_records import HostRecords
 from rtagent.db.node_hosts import NodeHosts
 from rtagent.db.registry import SqlServiceRegistry
-from rtagent.db.sql_errors import errors_of
+from rtagent.db.transaction import errors_of
 from rtagent.errors import RtAgentError
 from rtagent.placement.aggregate_mirror import AggregateMirror
 from rtagent.placement.candidates import PlacementCandidates

@@ -10,8 +10,8 @@ from oslo_config import cfg
 from rtagent.conf.settings import Settings
 from rtagent.db import migrate
 from rtagent.db.aggregate_rows import AggregateStore
-from rtagent.db.damaged_files import check_files
 from rtagent.db.engine import Engine, open_engine
+from rtagent.db.restore import check_files
 from rtagent.errors import IdentityError, RtAgentError
 from rtagent.identity.locks import FileLock
 from rtagent.model.base import Value

@@ -19,8 +19,6 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.api.reply import Reply
 from rtagent.audit import Auditor
 from rtagent.db.engine import open_engine
-from rtagent.db.failing import FailingStore
-from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
@@ -35,8 +33,10 @@ from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.failpoints import Failpoint, FailpointStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
 from tests.crash.host import Site
 from tests.support.workload.deployment import Domains

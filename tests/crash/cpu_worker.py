@@ -8,11 +8,11 @@ import random
 from collections.abc import Sequence
 
 from rtagent.db.engine import open_engine
-from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.policy import Policy
+from rtagent.testing.failpoints import Failpoint, FailpointStore
 from tests.support.hosts import PINNED, PINNING, call, request, uid
 from tests.support.trackers import tracker_on
 

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from rtagent.audit import Auditor
 from rtagent.db.engine import open_engine
-from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.db.store import SqlStore
 from rtagent.embedded import SystemClock
 from rtagent.errors import ComputeResourcesUnavailable
@@ -28,8 +27,9 @@ from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.request import AttachRequest
 from rtagent.pci.specs import parse_specs
+from rtagent.testing.failpoints import Failpoint, FailpointStore
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import TOPOLOGY, request
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, GPU_IDS, PF_0, PF_IDS, VF_IDS, gpu, nic
 from tests.support.trackers import enroll

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtagent.db.failpoints import POINTS
+from rtagent.testing.failpoints import POINTS
 from tests.crash.changes import CHANGES, Called
 from tests.crash.restarts import cut_off_each, enrolments
 from tests.crash.scenario import Scenario

@@ -3,7 +3,7 @@
 import random
 import time
 
-from rtagent.db.failpoints import POINTS
+from rtagent.testing.failpoints import POINTS
 from tests.crash.scenario import Scenario
 from tests.support.workload.caller import Stream
 from tests.support.workload.checker import Checker, held, shown

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from rtagent.audit import Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ClaimExpired, ClaimNotFound
 from rtagent.model.assignment import Assignment
 from rtagent.model.claim import ACTIVE
 from rtagent.model.domain_usage import Occupancy
 from rtagent.reconcile.drift import orphans, suspects
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import (
     DEDICATED,
     PINNING,

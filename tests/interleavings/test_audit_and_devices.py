@@ -16,15 +16,15 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.audit import Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import Occupancy
 from rtagent.model.node_state import NodeState, restore
 from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.interleavings.life_cycles import all_orders, run_all
 from tests.support.device_states import attaching, policy
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid

@@ -10,16 +10,16 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from rtagent.testing.memory import MemoryStore
 
 from rtagent.audit import PART, Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.model.claim import Claim
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.observation import Observation
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.wrapped import WrappedHypervisor
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid

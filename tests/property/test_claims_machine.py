@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from rtagent.audit import Auditor
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import (
     ClaimConflict,
     ClaimExpired,
@@ -26,8 +24,10 @@ from rtagent.errors import (
 )
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.migration import MigrationFacts
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import (
     DEDICATED,
     PINNED,

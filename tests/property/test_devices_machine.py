@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from rtagent.audit import Auditor
 from rtagent.db.device_rows import DeviceRow, net_devices
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.assigned_resources import PmemNamespace, ResourceInventory
 from rtagent.model.domain_usage import Occupancy
@@ -26,8 +25,9 @@ from rtagent.pci.aliases import parse_aliases
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.state.compute_node import pci_device_pools
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.property.device_model import (
     CARDS,
     HARDWARE,

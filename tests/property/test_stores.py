@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, select
 
 from rtagent.db.engine import open_engine
-from rtagent.db.memory import MemoryStore
 from rtagent.db.schema import metadata, units
 from rtagent.db.store import SqlStore
 from rtagent.errors import RtAgentError
@@ -17,6 +16,7 @@ from rtagent.model.change import Change
 from rtagent.model.claim import ACTIVE, Claim, Unit
 from rtagent.model.node_state import NodeState
 from rtagent.model.retention import Retention
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.stored_values import (
     NODE,
     NOW,

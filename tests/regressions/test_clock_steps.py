@@ -23,7 +23,7 @@ from rtagent.model.node import NodeRecord
 from rtagent.model.policy import Policy
 from rtagent.service.context import NodeContext
 from rtagent.service.housekeeping import Housekeeping
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.agents import LARGE, Agent, facts
 from tests.support.hosts import NODE, NOON, ManualClock, call, request
 from tests.unit.service.conftest import WRITER, Events, Notes, make_settings

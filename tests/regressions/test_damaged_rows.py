@@ -8,12 +8,12 @@ from sqlalchemy import Engine, delete
 
 from rtagent.db.damaged_rows import accept, damage
 from rtagent.db.engine import open_engine
-from rtagent.db.failing import FailingStore
 from rtagent.db.schema import claims, metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import NodeNotReady, StoreDamaged, StoreUnavailable
 from rtagent.model.retention import Retention
 from rtagent.reconcile.steps import ClaimTransition, Step
+from rtagent.testing.failing_store import FailingStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, call
 from tests.support.trackers import claim, release, tracker_on

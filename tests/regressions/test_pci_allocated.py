@@ -14,13 +14,13 @@ from __future__ import annotations
 import pytest
 
 from rtagent.audit import Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.retention import Retention
 from rtagent.pci.allocations import device_allocations
 from rtagent.reconcile.drift import absent
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.device_states import policy
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request
 from tests.support.pci_hosts import GPU_0, GPU_1, SPECS, gpu, nic

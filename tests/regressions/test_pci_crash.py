@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import pytest
 
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.device_states import AVAILABLE
 from rtagent.reconcile.steps import Step
 from rtagent.state.compute_node import pci_device_pools
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import HOST, restore
 from rtagent.reconcile.steps import Step
+from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.device_states import policy
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request, uid

@@ -12,7 +12,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db.memory import MemoryServiceRegistry
 from rtagent.errors import (
     ClaimConflict,
     IdentityError,
@@ -27,6 +26,7 @@ from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
 from rtagent.reconcile.drift import absent, suspects
 from rtagent.state.compute_node import compute_node
+from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.agents import (
     GUEST,
     LARGE,

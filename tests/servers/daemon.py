@@ -13,6 +13,7 @@ from typing import Self
 
 from rtagent.api.address import UnixAddress
 from rtagent.api.client import ReadClient
+from rtagent.testing.failpoints import VARIABLE
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.servers.notify import NotifySocket
 from tests.servers.process import Process
@@ -114,9 +115,10 @@ class DaemonProcess:
         if self.running:
             raise DaemonFailed(f"runs already, as process {self.pid}")
         self.notify.clear()
+        module = "tests.servers.failing_rtagentd" if VARIABLE in environment else self._module
         variables = {**self._environment, **environment}
         forked = self.forked and variables.keys().isdisjoint(OF_A_START)
-        command = [self._module] if forked else [sys.executable, "-m", self._module]
+        command = [module] if forked else [sys.executable, "-m", module]
         self._process = Process(
             [*command, "--config-file", str(self.config_file), *arguments],
             {"PYTHONPATH": str(ROOT), **variables},

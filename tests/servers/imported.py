@@ -14,6 +14,7 @@ for _name in (
     "sqlalchemy.dialects.postgresql.psycopg",
     "psycopg",
     "pymysql",
+    "tests.servers.failing_rtagentd",
     "tests.servers.placement_app",
 ):
     import_module(_name)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rtagent.audit import Auditor, AuditSummary
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.identity.enrollment import Claimant, HeartbeatWatch, enroll
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.assignment import Assignment
@@ -22,8 +20,10 @@ from rtagent.model.node import Node, Writer
 from rtagent.model.node_state import NodeState, restore
 from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.device_states import policy as pci_policy
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, call, host, uid
 from tests.support.pci_hosts import gpu

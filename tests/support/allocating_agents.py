@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rtagent.db.failing import FailingStore
 from rtagent.model.consumers import consumers_of
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
 from rtagent.placement import tree
 from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.schedule import LAST_RETRY
+from rtagent.testing.failing_store import FailingStore
 from tests.support.agents import POLICY, Agent
 from tests.support.hosts import ManualClock
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import StoreUnavailable
 from rtagent.model.consumers import consumers_of
 from rtagent.model.placement_policy import ManageAllocations, PlacementPolicy
@@ -14,6 +13,7 @@ from rtagent.placement.allocation_outbox import AllocationOutbox, OutboxSource
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.memory import MemoryPlacement
 from rtagent.ports import Clock, NullReporter
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, ManualClock
 from tests.support.trackers import tracker_on

@@ -12,7 +12,6 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.api.reply import Reply
 from rtagent.conductor.conductor import Conductor
 from rtagent.conductor.run import ConductorOptions, Outside
-from rtagent.db.memory import MemoryServiceRegistry
 from rtagent.errors import AgentUnreachable, RtAgentError
 from rtagent.model.flavor import Flavor
 from rtagent.model.guest_domain import GuestState
@@ -22,6 +21,7 @@ from rtagent.rpc.duplicates import AgentIdentity, Duplicates
 from rtagent.rpc.endpoint import Endpoint, PlacementCalls
 from rtagent.rpc.in_flight import InFlight
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.memory_store import MemoryServiceRegistry
 from rtagent.virt.libvirt import guest
 from tests.support.cloud_parts import (
     HOSTS,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db.damaged_files import check_files
 from rtagent.db.engine import open_engine
+from rtagent.db.restore import check_files
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import InvariantViolated, RtAgentError

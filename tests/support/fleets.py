@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 from rtagent.audit import Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.embedded import SystemClock
 from rtagent.lifecycle.moves.finish import claimed_usage
 from rtagent.model.change import Call
@@ -41,8 +40,9 @@ from rtagent.scheduler.select import Scheduler
 from rtagent.scheduler.selection import Selection
 from rtagent.scheduler.tracked_host import Wanted
 from rtagent.scheduler.weighing import HostWeighers
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.host_states import node_named
 from tests.support.hosts import TOPOLOGY, call
 from tests.support.reporting_agents import ReportingAgent

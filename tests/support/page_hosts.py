@@ -17,7 +17,6 @@ from rtagent.api.routes import NO_AUDIT, Sources
 from rtagent.api.server import ReadAPI
 from rtagent.conf import load
 from rtagent.conf.settings import read
-from rtagent.db.memory import MemoryStore
 from rtagent.embedded import SystemClock, open_node
 from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity
@@ -30,6 +29,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.model.request import BuildRequest
 from rtagent.service.page_sources import page_sources
 from rtagent.telemetry.timeline import Timeline
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.virt.libvirt import LibvirtHypervisor
 from rtagent.virt.libvirt.guest import apply
 from rtagent.virt.libvirt.storage import FileSystem

@@ -1,6 +1,6 @@
 """The release before this one, installed beside this tree.
 
-``tests/data/rtagent-0.1.0.tar.xz`` is its wheel, unpacked. To take another release::
+``tests/data/rtagent-0.2.0.tar.xz`` is its wheel, unpacked. To take another release::
 
     python -m pip wheel --no-deps --wheel-dir /tmp/wheel CLONE
     python -m zipfile -e /tmp/wheel/*.whl /tmp/tree
@@ -26,7 +26,7 @@ class PreviousRelease:
     :ivar rpc: the version of the agent's API that it serves.
     """
 
-    version, schema, rpc = "0.1.0", "0010", "1.3"
+    version, schema, rpc = "0.2.0", "0014", "1.9"
 
     def __init__(self, directory: Path) -> None:
         """Unpack it into an empty directory."""

@@ -10,8 +10,8 @@ from rtagent.identity.witness import FileWitness
 from rtagent.model.claim import BUILDING
 from rtagent.model.node_state import NodeState
 from rtagent.ports import NullReporter
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call
 from tests.support.store_copies import Copies
 from tests.support.trackers import claim, enroll, release

@@ -11,8 +11,6 @@ from oslo_messaging.rpc.dispatcher import ExpectedException
 from rtagent.api.reply import Reply
 from rtagent.audit import Auditor
 from rtagent.conf.rpc import Rpc
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.errors import AllocationNotWritten, HypervisorUnavailable, PlacementError
 from rtagent.model.change import Call
 from rtagent.model.claim import Claim
@@ -31,8 +29,10 @@ from rtagent.rpc.trust.access import Access
 from rtagent.rpc.trust.bounds import CallerBounds
 from rtagent.state.witness import MemoryWitness
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from rtagent.virt.libvirt import guest
 from tests.support.hosts import NODE, NOON, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, SPECS, two_gpus_and_a_nic

@@ -8,7 +8,6 @@ from typing import Any
 from oslo_context.context import RequestContext
 from oslo_messaging.rpc.dispatcher import ExpectedException
 
-from rtagent.db.memory import MemoryServiceRegistry
 from rtagent.errors import RtAgentError
 from rtagent.model.aggregate import Aggregate
 from rtagent.model.request_spec import RequestSpec
@@ -20,6 +19,7 @@ from rtagent.scheduler import aggregate_rules as rules
 from rtagent.scheduler.explanation import ExplainedHost, Explanation
 from rtagent.scheduler.selection import Selection, Selections
 from rtagent.telemetry.telemetry import Telemetry
+from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.hosts import ManualClock, uid
 
 

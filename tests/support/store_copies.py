@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from sqlalchemy import Engine, insert, select, text
 
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.ports import Store
+from rtagent.testing.memory_store import Disk, MemoryStore
 
 
 class Copies(Protocol):

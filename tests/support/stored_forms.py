@@ -25,6 +25,9 @@ from rtagent.model.change import Change, Event, Operation
 from rtagent.model.claim import ACTIVE, BUILDING, INCOMING, RELEASED, RESIZE, Claim, Replacement
 from rtagent.model.device import SRIOV_VF, AssignedDevice, Device, MdevType, PciDevice, Tags
 from rtagent.model.domain_usage import DomainUsage, Occupancy
+from rtagent.model.drain import Drain
+from rtagent.model.event import DRIFT_FOUND, Notification
+from rtagent.model.event_payloads import DriftPayload
 from rtagent.model.flavor import Flavor, Image
 from rtagent.model.instance import InstanceFacts, PciRequest
 from rtagent.model.mem_encryption import AMD_SEV_ES, EncryptionCapacity, MemEncryption
@@ -299,6 +302,21 @@ FOUND = Change(
     domain_usages=(USAGE,),
     disk_available_least=3,
     failed_builds=2,
+    drain=Drain(since=NOW, reason=ODD, deadline=NOW, actor=ODD),
+    notifications=(
+        Notification(
+            type=DRIFT_FOUND,
+            payload=DriftPayload(
+                owner_id=uuid(2001),
+                claim_uuid=uuid(1001),
+                problem=ODD,
+                resource="VCPU",
+                unit="",
+                claimed=1,
+                observed=2**33,
+            ),
+        ),
+    ),
 )
 CREATED = Change(
     cause="instance_claim",

@@ -4,17 +4,16 @@ from typing import Any, Protocol
 
 from immutables import Map
 from msgspec.structs import replace
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine
 
-from rtagent.db.memory import Disk, MemoryServiceRegistry, MemoryStore
 from rtagent.db.registry import SqlServiceRegistry
-from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.model.change import Change
 from rtagent.model.node_state import NodeState
 from rtagent.model.stored import Stored
 from rtagent.model.usage import NOTHING
 from rtagent.ports import ServiceRegistry, Store
+from rtagent.testing.memory_store import Disk, MemoryServiceRegistry, MemoryStore
 from tests.support.stored_values import NODE, folded, state_of, take_over
 
 
@@ -81,15 +80,6 @@ def assert_stored(stored: Stored, state: NodeState) -> None:
 def assert_loads(store: Store, state: NodeState) -> None:
     """Assert that a store loads the content of the state."""
     assert_stored(store.load(state.node.uuid), state)
-
-
-def forget_digests(engine: Engine) -> None:
-    """Remove every digest, as in a database that was upgraded from a schema without digests."""
-    with engine.begin() as connection:
-        for table in metadata.tables.values():
-            names = [c.name for c in table.c if c.name.endswith(("_digest", "_roster"))]
-            if names:
-                connection.execute(update(table).values(dict.fromkeys(names)))
 
 
 def without_claims(state: NodeState) -> NodeState:

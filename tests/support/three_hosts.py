@@ -13,8 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from rtagent.audit import Auditor
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.model.claim import Claim
 from rtagent.model.flavor import Flavor
 from rtagent.model.node import Node, NodeRecord
@@ -22,8 +20,10 @@ from rtagent.model.node_state import NodeState, restore
 from rtagent.model.pci_policy import PciPolicy
 from rtagent.model.policy import Policy
 from rtagent.model.units import MB_IN_GB
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.support.hosts import PINNED, PINNING, TOPOLOGY, ManualClock, uid
 from tests.support.pci_hosts import ALIASES, GPU_0, GPU_1, SPECS, gpu
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from rtagent.db.memory import MemoryStore
 from rtagent.model.change import Call, Change
 from rtagent.model.claim import Claim
 from rtagent.model.node import Node, NodeRecord, Writer
@@ -15,6 +14,7 @@ from rtagent.model.policy import Policy
 from rtagent.model.request import BuildRequest
 from rtagent.ports import Clock, Store
 from rtagent.reconcile.steps import Step
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, TOPOLOGY, ManualClock, call, host, request
 

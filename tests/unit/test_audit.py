@@ -8,14 +8,14 @@ import pytest
 from immutables import Map
 
 from rtagent.audit import Auditor
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import HypervisorUnavailable, StoreUnavailable
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.pci.allocations import device_allocations
 from rtagent.pci.specs import parse_specs
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import CHUNK, ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.servers.daemon import wait_until
 from tests.support.device_states import policy
 from tests.support.hosts import TOPOLOGY, ManualClock, call, host, request, uid

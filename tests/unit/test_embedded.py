@@ -9,8 +9,6 @@ from oslo_config import cfg
 
 import rtagent.embedded
 from rtagent.conf import load, settings
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.embedded import open_node
 from rtagent.errors import IdentityError, NodeNotReady, StoreUnavailable, WriterFenced
 from rtagent.identity.enrollment import Claimant
@@ -18,7 +16,9 @@ from rtagent.identity.node_identity import GivenNodeIdentity
 from rtagent.model.node import Node, Writer
 from rtagent.model.provider_names import device_suffix
 from rtagent.placement.adoption import Adoption, AdoptionFile, adoption_of
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import TOPOLOGY, ManualClock, call, request, uid
 from tests.support.pci_hosts import GPU_0, GPU_IDS, gpu
 from tests.support.provider_files import CLASS, TRAIT, entry, write

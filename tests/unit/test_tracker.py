@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.model.claim import ACTIVE
 from rtagent.model.decision import Granted, Refused
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import call, host, request
 from tests.support.trackers import claim, release, tracker_on
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -13,8 +14,48 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from rtagent.db.backends.backend import Backend, Code, Fault, Options, Query
-from rtagent.db.backends.sqlite_files import DatabaseFiles
 from rtagent.errors import StoreUnavailable
+
+#: Device and inode; None if there is no such file.
+FileId = tuple[int, int] | None
+
+REMEDY = (
+    "put back the file that the agent has opened, or stop the agent, restore a backup, and start it"
+)
+
+
+def file_id(path: str) -> FileId:
+    """Return the device and the inode of a file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class DatabaseFiles:
+    """The files that a process has opened, by path. Immutable."""
+
+    def __init__(self, opened: Mapping[str, FileId]) -> None:
+        self._opened = opened
+
+    def with_those_at(self, *paths: str) -> DatabaseFiles:
+        """Note the files that are at further paths now."""
+        return DatabaseFiles({**self._opened, **{path: file_id(path) for path in paths}})
+
+    @property
+    def known(self) -> bool:
+        """Whether any file is noted."""
+        return bool(self._opened)
+
+    def faults(self) -> list[Fault]:
+        """Return the files to which their paths do not lead any more."""
+        return [
+            Fault(setting=path, value="replaced" if found else "removed", remedy=REMEDY)
+            for path, opened in self._opened.items()
+            if (found := file_id(path)) != opened
+        ]
+
 
 _FULL, _EXTRA = 2, 3
 

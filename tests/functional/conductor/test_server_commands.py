@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from rtagent.cmd.exit_codes import Exit
-from rtagent.conductor.engine import FAILPOINT
+from rtagent.conductor.engine import Engine
 from rtagent.conductor.operations import TABLES
 from rtagent.virt.simulate import Machine, host_uri, simulate
 from tests.functional.cli.shell import run
@@ -67,7 +67,7 @@ class TwoHosts:
     def killed(self, point, *words):
         """Run a command in a process of its own, which is killed at a point."""
         argv = ("--config-file", str(self.config_file), "server", *words)
-        process = processes.Process(target=_run_until, args=(point, argv))
+        process = processes.Process(target=_run_until, args=(point, signal.SIGKILL, argv))
         process.start()
         process.join(300)
         assert process.exitcode == -signal.SIGKILL, point
@@ -76,7 +76,7 @@ class TwoHosts:
     def suspended(self, point, *words):
         """Run a command in a process that is suspended at a point, until the end of a block."""
         argv = ("--config-file", str(self.config_file), "server", *words)
-        process = processes.Process(target=_run_until, args=(f"{point}:SIGSTOP", argv))
+        process = processes.Process(target=_run_until, args=(point, signal.SIGSTOP, argv))
         process.start()
         late = psutil.Process(process.pid)
         wait_until(lambda: late.status() == psutil.STATUS_STOPPED)
@@ -122,8 +122,12 @@ def trust(files, key):
     return {"rpc": files.options(key, require_signature=True, verify_replies=True)}
 
 
-def _run_until(point, argv):
-    os.environ[FAILPOINT] = point
+def _run_until(point, number, argv):
+    def passed(_, boundary):
+        if boundary == point:
+            os.kill(os.getpid(), number)
+
+    Engine.passed = passed  # type: ignore[method-assign]
     run(*argv)
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from rtagent.db.host_records import HostRecords
-from rtagent.db.nodes import SqlNodes
+from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.schema import compute_nodes
 from rtagent.model.node_state import NodeState

@@ -43,6 +43,20 @@ def test_migrations_create_the_same_collations_fractions_and_keys(
     assert described(migrated) == described(made)
 
 
+def test_interrupted_sync_is_repeated(database_url: str, another_url: str):
+    """MariaDB commits at each statement."""
+    interrupted, whole = open_engine(database_url, 30), open_engine(another_url, 30)
+    migrate.sync(whole)
+    migrate.sync(interrupted)
+    with interrupted.begin() as connection:
+        connection.execute(text("DELETE FROM alembic_version"))
+        for table in ("server_operations", "aggregate_hosts"):
+            connection.execute(text(f"DROP TABLE {table}"))
+    migrate.sync(interrupted)
+    migrate.check(interrupted)
+    assert described(interrupted) == described(whole)
+
+
 def described(engine: Engine) -> dict[str, object]:
     inspector = inspect(engine)
     return {

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.nodes import SqlNodes
+from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import NodeNotFound, RtAgentError, WriterFenced

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, event, text
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.sql_errors import errors_of
 from rtagent.db.store import SqlStore
+from rtagent.db.transaction import errors_of
 from rtagent.errors import CommitUnknown, Deadlock, StoreUnavailable, WriterFenced
 from rtagent.model.claim import ACTIVE
 from rtagent.model.node_state import NodeState

@@ -10,9 +10,9 @@ import oslo_messaging
 import pytest
 from oslo_context.context import RequestContext
 
-from rtagent.db import failpoints
 from rtagent.errors import AllocationNotWritten, ClaimExpired
 from rtagent.rpc.client import AgentAPI
+from rtagent.testing import failpoints
 from rtagent.virt.simulate import Machine, simulate
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.functional.placement.test_command import options

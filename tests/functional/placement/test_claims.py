@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from rtagent.audit import Auditor
-from rtagent.db.memory import MemoryStore
 from rtagent.embedded import SystemClock
 from rtagent.model.observation import Domain
 from rtagent.placement import tree
 from rtagent.placement.mirror import PlacementMirror
 from rtagent.placement.ownership import MemoryOwnership
 from rtagent.placement.provider import Tree
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
-from rtagent.virt.fake import FakeHypervisor
 from tests.functional.placement.conftest import PATIENCE, MirroredNode
 from tests.support.hosts import NODE, TOPOLOGY, call, request, uid
 from tests.support.trackers import enroll

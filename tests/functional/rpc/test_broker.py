@@ -14,9 +14,9 @@ import oslo_messaging
 import pytest
 from oslo_context.context import RequestContext
 
-from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.rpc.calls import UNANSWERED
 from rtagent.rpc.client import AgentAPI
+from rtagent.testing.failpoints import Failpoint, FailpointStore
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
 from tests.support.hosts import uid

@@ -13,7 +13,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oslo_context.context import RequestContext
 
-from rtagent.db.failpoints import Failpoint, FailpointStore
 from rtagent.errors import (
     ClaimConflict,
     ClaimExpired,
@@ -30,6 +29,7 @@ from rtagent.model.request import Limits, NetworkMetadata, NumaLimits
 from rtagent.rpc import schemas
 from rtagent.rpc.context import ContextSerializer
 from rtagent.rpc.methods import METHODS
+from rtagent.testing.failpoints import Failpoint, FailpointStore
 from tests.functional.rpc.conftest import Station
 from tests.servers import RabbitMQ
 from tests.servers.daemon import wait_until

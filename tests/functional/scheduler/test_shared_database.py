@@ -6,7 +6,7 @@ from functools import partial
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.nodes import SqlNodes
+from rtagent.db.node_records import SqlNodes
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.rpc.scheduler_client import SchedulerAPI
 from tests.servers.daemon import SchedulerServer, wait_until

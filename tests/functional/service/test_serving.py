@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from rtagent.db.rosters import ROSTERS
+from rtagent.db.node_records import ROSTERS
 from rtagent.errors import NodeNotReady, RtAgentError
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport

@@ -17,6 +17,7 @@ from rtagent.db import migrate
 from rtagent.db.engine import open_engine
 from rtagent.rpc.client import AgentAPI
 from rtagent.rpc.transport import get_transport
+from rtagent.testing.failpoints import VARIABLE
 from rtagent.virt.simulate import Machine, domain_xml, edit, simulate
 from tests.servers import MariaDB, PostgreSQL
 from tests.servers.daemon import Config, Daemon, DaemonFailed, wait_until
@@ -137,7 +138,7 @@ class DaemonHome:
         self._once = AgentAPI(transport, self.daemon.host, timeout=timeout, attempts=1)
 
     def start(self, failpoint: str = "") -> bool:
-        self.daemon.start(**({"RTAGENT_FAILPOINT": failpoint} if failpoint else {}))
+        self.daemon.start(**({VARIABLE: failpoint} if failpoint else {}))
         try:
             self.daemon.wait_ready(PATIENCE)
         except DaemonFailed:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from rtagent.api.page.sources import PageSources
 from rtagent.api.routes import answer
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import StoreUnavailable
 from rtagent.model.claim_event import HistoryPage
 from rtagent.model.health import Status
 from rtagent.model.timeline import TimelineEntry, TimelineView
 from rtagent.service.page_sources import PAGE, ClaimHistories
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.api_states import NOW, populated, sources, uuid
 from tests.support.stored_values import NODE, changed, claim, created
 from tests.support.stores import commit, enrolled

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rtagent.db.backup import backup
-from rtagent.db.damaged_files import check_files
+from rtagent.db.backup import SUFFIX, backup
 from rtagent.db.engine import open_engine
-from rtagent.db.last_backup import SUFFIX
+from rtagent.db.restore import check_files
 from rtagent.errors import StoreDamaged
 
 

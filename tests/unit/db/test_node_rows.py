@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from rtagent.db.node_metrics import NodeMetrics
+from rtagent.db.node_rows import NodeMetrics
 from rtagent.db.schema import compute_nodes
 from rtagent.db.store import SqlStore
 from rtagent.model.change import Change

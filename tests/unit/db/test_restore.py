@@ -12,7 +12,7 @@ from rtagent.db.backup import backup
 from rtagent.db.engine import open_engine
 from rtagent.db.restore import restore
 from rtagent.db.store import SqlStore
-from rtagent.errors import RtAgentError
+from rtagent.errors import RtAgentError, SchemaMismatch
 from tests.support.hosts import NOON, uid
 from tests.support.stored_values import NODE, claim, created
 from tests.support.stores import commit, enrolled
@@ -79,21 +79,15 @@ def test_restore_works_without_a_database(database: Path, tmp_path: Path):
     assert database.stat().st_mode & 0o777 == 0o600
 
 
-def test_restore_upgrades_a_backup_of_an_earlier_release(database: Path, tmp_path: Path):
+def test_backup_of_a_release_that_cannot_be_upgraded_is_refused(database: Path, tmp_path: Path):
     old = tmp_path / "old"
     engine = open_engine(f"sqlite:///{old}", 5)
-    migrate.sync(engine, "0009")
+    migrate.sync(engine)
     engine.dispose()
-    put(old, database, None)
-    assert loaded_schema(database) == migrate.HEAD
-    assert loaded_schema(old) == "0009"
-
-
-def loaded_schema(database: Path) -> str | None:
-    engine = open_engine(f"sqlite:///{database}", 5)
-    found = migrate.version(engine)
-    engine.dispose()
-    return found
+    execute(old, "UPDATE alembic_version SET version_num = '0013'")
+    with pytest.raises(SchemaMismatch, match="is 0013, of a release before"):
+        put(old, database, None)
+    assert loaded(database)
 
 
 def execute(file: Path, *statements: str) -> None:

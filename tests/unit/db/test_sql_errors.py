@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from rtagent.db.engine import open_engine
-from rtagent.db.sql_errors import errors_of
-from rtagent.db.transaction import Transactions
+from rtagent.db.transaction import Transactions, errors_of
 from rtagent.errors import ChangeRejected, RtAgentError, StoreUnavailable
 
 

@@ -13,6 +13,7 @@ from rtagent.errors import CommitUnknown, StoreUnavailable
 from tests.support.stored_values import NODE, claim, created
 from tests.support.stores import assert_loads, assert_stored, commit, enrolled
 
+REFUSED = (CommitUnknown, StoreUnavailable)
 FILES = ("db.sqlite", "db.sqlite-wal", "db.sqlite-shm")
 
 
@@ -23,8 +24,10 @@ def test_commit_to_a_removed_file_is_not_acknowledged(engine: Engine, tmp_path: 
     aside = tmp_path / "aside"
     (tmp_path / name).rename(aside)
 
-    with pytest.raises(CommitUnknown, match=f"{name} is removed: put back the file"):
+    # Or not begun, if the machine is so slow that the files are checked again before.
+    with pytest.raises(REFUSED, match=f"{name} is removed: put back the file") as refused:
         commit(store, state, created(claim(2)))
+    written = (1, 2) if refused.errisinstance(CommitUnknown) else (1,)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=f"{name} is removed"):
             store.reload(NODE.uuid, state.epoch)
@@ -33,7 +36,7 @@ def test_commit_to_a_removed_file_is_not_acknowledged(engine: Engine, tmp_path: 
 
     aside.rename(tmp_path / name)
     reloaded = store.reload(NODE.uuid, state.epoch)
-    assert {c.uuid for c in reloaded.claims} == {claim(n).uuid for n in (1, 2)}
+    assert {c.uuid for c in reloaded.claims} == {claim(n).uuid for n in written}
     assert durability.faults(engine) == ""
 
 
@@ -44,7 +47,7 @@ def test_commit_to_a_replaced_file_is_not_acknowledged(engine: Engine, tmp_path:
     shutil.copy(tmp_path / name, tmp_path / "copy")
     (tmp_path / "copy").rename(tmp_path / name)
 
-    with pytest.raises(CommitUnknown, match=f"{name} is replaced"):
+    with pytest.raises(REFUSED, match=f"{name} is replaced"):
         commit(store, state, created(claim(1)))
     with pytest.raises(StoreUnavailable, match=f"{name} is replaced"):
         store.reload(NODE.uuid, state.epoch)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, delete, event, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from rtagent.db.claim_rows import CLAIMS
 from rtagent.db.schema import claim_units, claims, units
 from rtagent.db.store import SqlStore
 from rtagent.errors import ChangeRejected, InvariantViolated
@@ -35,7 +36,6 @@ from tests.support.stores import (
     assert_loads,
     commit,
     enrolled,
-    forget_digests,
     without_claims,
 )
 
@@ -268,9 +268,12 @@ def test_claims_that_give_a_unit_to_two_owners_are_loaded_and_fail_the_check(eng
     state = commit(store, enrolled(store), created(ONE, TWO))
     with engine.begin() as connection:
         document = select(claims.c.document).where(claims.c.uuid == ONE.uuid)
-        twice = connection.scalar(document)
-        connection.execute(update(claims).where(claims.c.uuid == TWO.uuid).values(document=twice))
-    forget_digests(engine)
+        other = claims.c.uuid == TWO.uuid
+        its_row = update(claims).where(other)
+        connection.execute(its_row.values(document=connection.scalar(document)))
+        checked = CLAIMS.checked
+        row = connection.execute(select(*checked.selected).where(other)).one()
+        connection.execute(its_row.values(row_digest=checked.digest(checked.read(row).values)))
     stored = store.reload(NODE.uuid, state.epoch)
     assert rows(engine) == held(ONE, TWO)
     with pytest.raises(InvariantViolated, match="two owners"):

@@ -4,7 +4,6 @@ import pytest
 
 from rtagent.db import migrate
 from rtagent.db.engine import open_engine
-from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.db.registry import SqlServiceRegistry
 from rtagent.db.store import SqlStore
 from rtagent.errors import HypervisorUnavailable, IdentityError, TakeoverPending
@@ -12,7 +11,8 @@ from rtagent.identity.enrollment import Claimant
 from rtagent.identity.node_identity import GivenNodeIdentity, HostNodeIdentity, IdentityOptions
 from rtagent.model.node import Writer
 from rtagent.ports import HostIdentity, NullReporter
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from tests.support.hosts import NODE, ManualClock, uid
 
 CLOCK = ManualClock()

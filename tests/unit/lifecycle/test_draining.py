@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.errors import ClaimConflict, NodeDraining
 from rtagent.lifecycle.draining import drain, undrain
 from rtagent.model.claim import ACTIVE
@@ -14,6 +13,7 @@ from rtagent.model.event_payloads import DrainPayload
 from rtagent.model.instance import Instance, PciRequest
 from rtagent.model.notifications import notifications_of
 from rtagent.model.request import AttachRequest
+from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, NOON, call, host, request
 from tests.support.migrating_guests import Guests
 from tests.support.trackers import claim, release, stored_state, tracker_on

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.nova.live_domains import LiveDomains, uri_of
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.audits import CLAIM, OWNER, active
 from tests.support.hosts import TOPOLOGY, uid
 

@@ -4,11 +4,11 @@ import jsonschema
 import msgspec
 import pytest
 
-from rtagent.db.memory import Disk
 from rtagent.model.claim import PCPU
 from rtagent.model.event import EVENT_TYPES
 from rtagent.model.event_payloads import ClaimPayload, MovePayload
 from rtagent.rpc import schemas
+from rtagent.testing.memory_store import Disk
 from tests.support.agents import LEASE, OTHER, Agent, facts, pinned
 from tests.support.pci_hosts import GPU_0
 

@@ -9,15 +9,15 @@ from oslo_config import cfg
 
 from rtagent.conf import load, settings
 from rtagent.conf.settings import Settings, SettingsHolder
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryServiceRegistry, MemoryStore
 from rtagent.embedded import EmbeddedNode
 from rtagent.errors import RtAgentError
 from rtagent.model.node import NodeRecord, Writer
 from rtagent.model.policy import Policy
 from rtagent.service.admission import Admission
 from rtagent.service.context import NodeContext
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryServiceRegistry, MemoryStore
 from tests.support.hosts import NODE, ManualClock
 
 WRITER = Writer(machine_id="m", boot_id="b", state_path="/s")

@@ -11,7 +11,7 @@ from rtagent.model.policy import NumaPolicy, Policy
 from rtagent.service.audits import GAP, Audits
 from rtagent.service.host_checks import HostChecks
 from rtagent.service.loop import LAST, Rest
-from rtagent.virt.fake import TOPOLOGY
+from rtagent.testing.hypervisor import TOPOLOGY
 from tests.support.hosts import call, request, uid
 from tests.support.pauses import assert_pauses
 

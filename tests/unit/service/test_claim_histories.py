@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import StoreUnavailable, TooManyRequests
 from rtagent.model.claim_event import HistoryPage
 from rtagent.service.page_sources import READERS, ClaimHistories
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.stored_values import changed, claim, created
 from tests.support.stores import commit, enrolled
 

@@ -10,9 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rtagent.db.engine import open_engine
-from rtagent.db.event_log import SqlEventLog
-from rtagent.db.event_rows import KEPT, STEP
-from rtagent.db.failing import FailingStore
+from rtagent.db.event_rows import KEPT, STEP, SqlEventLog
 from rtagent.db.migrate import sync
 from rtagent.db.store import SqlStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
@@ -23,6 +21,7 @@ from rtagent.service.context import NodeContext
 from rtagent.service.events import Events
 from rtagent.service.notifications import ROWS, Notifications
 from rtagent.state.announcements import WAITING
+from rtagent.testing.failing_store import FailingStore
 from rtagent.tracker import ResourceTracker
 from tests.support.event_consumer import ANNOUNCED
 from tests.support.hosts import NODE, ManualClock

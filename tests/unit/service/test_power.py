@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rtagent.errors import CpuPowerFailed, HypervisorUnavailable, TooManyRequests
 from rtagent.model.topology import Topology
 from rtagent.service.power import GROUP, SETTLING, Power
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.hosts import TOPOLOGY, host, with_claims
 from tests.support.pinned_claims import pinned_claim
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rtagent.db.memory import MemoryServiceRegistry
 from rtagent.errors import StoreUnavailable
 from rtagent.scheduler.errors import HostNotFound
 from rtagent.service.kept_records import INTERVAL, RETRY
 from rtagent.service.scheduler_services import PART, KeptServices
+from rtagent.testing.memory_store import MemoryServiceRegistry
 from tests.support.reporting import Reports
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from rtagent.db.engine import open_engine
-from rtagent.db.memory import MemoryStore
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import (
@@ -15,6 +14,7 @@ from rtagent.errors import (
 )
 from rtagent.model.claim import RESIZE
 from rtagent.model.migration import MigrationFacts
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import NODE, call, uid
 from tests.support.pci_hosts import GPU_0, GPU_1
 from tests.support.stated_claims import stated

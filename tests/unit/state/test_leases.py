@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import StoreUnavailable
 from rtagent.model.instance import InstanceUpdate
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, call
 from tests.support.trackers import claim, release, tracker_on
 

@@ -3,8 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.errors import (
     ChangeRejected,
     ClaimConflict,
@@ -16,6 +14,8 @@ from rtagent.errors import (
 )
 from rtagent.model.claim import ACTIVE
 from rtagent.model.instance import InstanceUpdate
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import Disk, MemoryStore
 from tests.support.hosts import NODE, call, request, uid
 from tests.support.trackers import claim, release, tracker_on
 

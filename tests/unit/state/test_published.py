@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import ComputeResourcesUnavailable
 from rtagent.reconcile.steps import ClaimTransition, Step
 from rtagent.state.published import NOTES
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.trackers import claim, release, tracker_on
 
 

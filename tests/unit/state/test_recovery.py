@@ -6,8 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from rtagent import claims
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import (
     CommitUnknown,
     NodeNotReady,
@@ -17,6 +15,8 @@ from rtagent.errors import (
 )
 from rtagent.model.change import Change
 from rtagent.model.position import Position
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import ManualClock, call, request, uid
 from tests.support.trackers import (
     GatedStore,

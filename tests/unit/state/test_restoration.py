@@ -5,8 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import Disk, MemoryStore
 from rtagent.errors import (
     ClaimExpired,
     ClaimNotFound,
@@ -22,6 +20,8 @@ from rtagent.model.position import Position
 from rtagent.ports import Mark
 from rtagent.reconcile.steps import ClaimTransition, Step
 from rtagent.state.witness import MemoryWitness
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import Disk, MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NOON, ManualClock, call, request
 from tests.support.reporting import Reports

@@ -6,8 +6,6 @@ A store whose commit waits for the test shows which decisions share a commit, wi
 import pytest
 
 from rtagent import claims
-from rtagent.db.failing import FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import (
     ClaimConflict,
     ClaimExpired,
@@ -21,6 +19,8 @@ from rtagent.model.change import Change
 from rtagent.ports import NullReporter
 from rtagent.state.witness import MemoryWitness
 from rtagent.state.writer import BATCH, StateWriter
+from rtagent.testing.failing_store import FailingStore
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.hosts import NODE, ManualClock, call, request, uid
 from tests.support.trackers import (
     GatedStore,

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from oslo_config import cfg
 from oslo_log import log
 
-from rtagent.db.memory import MemoryStore
 from rtagent.model.health import Check, Status
 from rtagent.model.node import NodeRecord
 from rtagent.model.node_state import restore
 from rtagent.model.policy import Policy
 from rtagent.telemetry.telemetry import REMEMBERED, WINDOW, LogThrottle, Telemetry
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from tests.support.hosts import NODE, NOON, ManualClock
 

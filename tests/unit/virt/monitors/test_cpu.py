@@ -6,7 +6,7 @@ import pytest
 
 from rtagent.errors import HypervisorUnavailable
 from rtagent.model.cpu_use import CpuUse
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.virt.monitors.cpu import VirtDriverMonitor
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import pytest
 
 from rtagent.errors import ConfigError
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.virt.monitors.cpu import VirtDriverMonitor
 from rtagent.virt.monitors.loading import check, load
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from rtagent.virt.monitors.memory_bandwidth import MemoryBandwidthMonitor
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from rtagent.errors import HypervisorUnavailable
 from rtagent.model.device import Mdev
 from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.ports import HostIdentity
-from rtagent.virt.fake import FakeHypervisor
+from rtagent.testing.hypervisor import FakeHypervisor
 from tests.support.pci_hosts import GPU_0, GPU_1, gpu
 
 A = "00000000-0000-0000-0000-00000000000a"

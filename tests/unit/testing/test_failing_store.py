@@ -1,9 +1,9 @@
 import pytest
 
-from rtagent.db.failing import ALL, FailingStore
-from rtagent.db.memory import MemoryStore
 from rtagent.errors import CommitUnknown, StoreUnavailable
 from rtagent.ports import Store
+from rtagent.testing.failing_store import ALL, FailingStore
+from rtagent.testing.memory_store import MemoryStore
 from tests.support.stored_values import NODE, claim, created
 from tests.support.stores import assert_loads, commit, enrolled
 

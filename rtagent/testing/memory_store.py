@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from rtagent.db.commit import Batch, net_batch
 from rtagent.db.event_rows import EventRow
-from rtagent.db.operation_rows import OperationRow, OperationRows
 from rtagent.db.registry import BINARY, VERSION
+from rtagent.db.tables import OperationRow
 from rtagent.db.unit_rows import NO_UNIT_ROWS, ClaimUnitRow, UnitRows
 from rtagent.errors import ChangeRejected, RevisionConflict, StoreUnavailable, WriterFenced
 from rtagent.model.assigned_resources import ResourceInventory
@@ -149,11 +149,14 @@ class _Node:
             self.migrations[migration.uuid] = migration
         for uuid in batch.migrations.gone:
             del self.migrations[uuid]
-        for row in (*batch.outbox.new, *batch.outbox.changed):
-            self.outbox[row.consumer_uuid] = row
+        for owed in (*batch.outbox.new, *batch.outbox.changed):
+            self.outbox[owed.consumer_uuid] = owed
         for uuid in batch.outbox.gone:
             del self.outbox[uuid]
-        self._write_operations(batch.operations)
+        for row in batch.operations:
+            self.operations[row.operation.operation_id] = row
+        for row in batch.ended:
+            self.operations.setdefault(row.operation.operation_id, row)
         self.events.extend(batch.events)
         if batch.notifications is not None:
             self.notifications.append(batch.notifications)
@@ -164,12 +167,6 @@ class _Node:
         self.drain = after.drain
         if any(change.policy for change in changes):
             self.ratios = _ratios(after.policy)
-
-    def _write_operations(self, rows: OperationRows) -> None:
-        for row in rows.new:
-            self.operations[row.operation.operation_id] = row
-        for row in rows.ended:
-            self.operations.setdefault(row.operation.operation_id, row)
 
 
 class Disk:
@@ -235,7 +232,7 @@ class MemoryStore:
                 )
             for every in self.disk.nodes.values():
                 _require_absent("claim", (c.uuid for c in batch.claims.new), every.claims)
-            ids = (new.operation.operation_id for new in batch.operations.new)
+            ids = (new.operation.operation_id for new in batch.operations)
             _require_absent("operation id", ids, row.operations)
             row.write(after, changes, batch)
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 
 from rtagent.db.engine import open_engine
-from rtagent.db.failpoints import POINTS, Failpoint, FailpointStore
 from rtagent.db.schema import metadata
 from rtagent.db.store import SqlStore
 from rtagent.errors import ConfigError
 from rtagent.model.claim import ACTIVE
 from rtagent.model.retention import Retention
 from rtagent.ports import Store
+from rtagent.testing.failpoints import POINTS, Failpoint, FailpointStore
 from tests.support.stored_values import NODE, changed, claim, created
 from tests.support.stores import assert_loads, commit, enrolled
 
