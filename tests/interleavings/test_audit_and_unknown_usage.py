@@ -10,7 +10,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from rtagent.testing.memory import MemoryStore
 
 from rtagent.audit import PART, Auditor
 from rtagent.errors import NodeNotReady, RtAgentError
@@ -19,6 +18,7 @@ from rtagent.model.domain_usage import HostResource, Occupancy
 from rtagent.model.instance import InstanceUpdate
 from rtagent.model.observation import Observation
 from rtagent.testing.hypervisor import FakeHypervisor
+from rtagent.testing.memory_store import MemoryStore
 from rtagent.tracker import ResourceTracker
 from rtagent.virt.wrapped import WrappedHypervisor
 from tests.support.device_states import policy
