@@ -126,7 +126,6 @@ def _outbox(api: HttpPlacement, node: EmbeddedNode) -> AllocationOutbox:
         state=tracker.snapshot,
         ready=lambda: True,
         owns=lambda uuid: False,
-        pushing=lambda: False,
         enqueue=tracker.unwritten.add,
         remove=tracker.unwritten.remove,
     )

@@ -102,13 +102,15 @@ class AllocationAuditor:
         *,
         enqueue: Callable[[Collection[str]], None],
         republish: Callable[[], None],
+        give_way: Callable[[], None] = lambda: None,
     ) -> None:
         """:param enqueue: puts consumers into the outbox; raises `Unavailable`.
         :param republish: makes the mirror write the inventories again.
+        :param give_way: called between two requests, for what is more urgent.
         """
         self._api, self._view, self._clock = api, view, clock
         self._reporter = reporter.named(__name__)
-        self._enqueue, self._republish = enqueue, republish
+        self._enqueue, self._republish, self._give_way = enqueue, republish, give_way
         self.history = FindingHistory()
 
     def run(self) -> AuditReport:
@@ -132,6 +134,7 @@ class AllocationAuditor:
         if self._view.trusted():
             self._heal(state.owners, state, read, work)
             for finding in settled:
+                self._give_way()
                 self._correct(finding, read, work)
             if work.rewritten:
                 self._enqueue(work.rewritten)
@@ -166,6 +169,7 @@ class AllocationAuditor:
         healable = [owner for owner in owners if is_healable(state, owner, published)]
         consumers = {}
         for owner in healable:
+            self._give_way()
             for uuid in {owner, *consumers_of(state, owner)}:
                 content = self._api.consumer(uuid)
                 consumers[uuid], _ = read_consumer(content, uuid, published.keys())
@@ -177,6 +181,7 @@ class AllocationAuditor:
         providers = tree_providers(self._api, self._view.state().node.uuid)
         listings = {}
         for provider in sorted(providers):
+            self._give_way()
             try:
                 listings[provider] = self._api.allocations(provider)["allocations"]
             except PlacementConflict:
@@ -251,6 +256,7 @@ class AllocationAuditor:
         lifted = False
         try:
             for each in missing_parts(state, read.consumers, read.published, owners):
+                self._give_way()
                 with work.of(each.consumer.uuid):
                     lifted = self._heal_consumer(each, work) == Healed.BOTH or lifted
         except PlacementUnavailable:

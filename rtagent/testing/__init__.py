@@ -1,0 +1,1 @@
+"""Doubles for tests. No daemon imports them."""
