@@ -28,10 +28,10 @@ from rtagent.placement.allocation_audit import (
     without_record,
 )
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_parts import (
-    ChangedConsumer,
+from rtagent.placement.consumers import (
+    ConsumerRecord,
     change_parts,
-    read_consumer,
+    read_record,
     tree_providers,
 )
 from rtagent.placement.finding_history import FindingHistory
@@ -171,8 +171,7 @@ class AllocationAuditor:
         for owner in healable:
             self._give_way()
             for uuid in {owner, *consumers_of(state, owner)}:
-                content = self._api.consumer(uuid)
-                consumers[uuid], _ = read_consumer(content, uuid, published.keys())
+                consumers[uuid], _ = read_record(self._api, uuid).on(uuid, published.keys())
         read = _Read(providers=frozenset(published), consumers=consumers, published=published)
         if self._view.trusted():
             self._heal(healable, state, read, _Work())
@@ -222,7 +221,7 @@ class AllocationAuditor:
             return
         work.removed.append(uuid)
         self._reporter.counted("placement", "allocation_removed")
-        what = quantities(removed.before)
+        what = quantities(removed.allocations)
         self._log(f"removed the allocation of {uuid} ({what}): {finding.reason}")
 
     def _is_still_removable(self, now: AllocatedConsumer, before: Finding, read: _Read) -> bool:
@@ -235,12 +234,12 @@ class AllocationAuditor:
         findings = self._classify(self._view.state(), read)
         return any(each.consumer.uuid == now.uuid and each.removable for each in findings)
 
-    def _put_back(self, uuid: str, read: _Read, removed: ChangedConsumer) -> None:
+    def _put_back(self, uuid: str, read: _Read, removed: ConsumerRecord) -> None:
         def before(now: AllocatedConsumer) -> Parts | None:
-            return None if now.parts else removed.before
+            return None if now.parts else removed.allocations
 
-        providers = read.providers | removed.before.keys()
-        change_parts(self._api, uuid, providers, before, removed.identity)
+        new = replace(removed, generation=None, allocations={})
+        change_parts(self._api, uuid, read.providers | removed.allocations.keys(), before, new)
 
     @property
     def _shared_disk(self) -> str | None:

@@ -22,7 +22,7 @@ from rtagent.model.outbox import OutboxRow
 from rtagent.model.placement_policy import ManageAllocations
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import use_request_id
-from rtagent.placement.consumer_writer import ConsumerWriter
+from rtagent.placement.consumers import ConsumerWriter
 from rtagent.placement.health import PartHealth
 from rtagent.placement.outbox_groups import Batch, batches, differing_consumers, is_known
 from rtagent.placement.schedule import LAST_RETRY, Pauses

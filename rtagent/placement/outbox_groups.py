@@ -21,7 +21,7 @@ from rtagent.model.consumers import (
 from rtagent.model.node_state import NodeState
 from rtagent.model.outbox import OutboxRow
 from rtagent.placement.api import PlacementAPI
-from rtagent.placement.consumer_writer import Group, WantedConsumer
+from rtagent.placement.consumers import Group, WantedConsumer
 
 #: From this number of guests on, several are written in one request. Then their requests have no
 #: request id of a caller.

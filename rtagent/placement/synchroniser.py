@@ -48,10 +48,15 @@ def read_provider(api: PlacementAPI, wanted: Provider) -> CurrentProvider | None
         return None
     if found["name"] != wanted.name:
         raise _name_differs(wanted, found["name"])
+    return read_contents(api, wanted.uuid)
+
+
+def read_contents(api: PlacementAPI, uuid: str) -> CurrentProvider:
+    """Read a provider that exists."""
     # The inventories are read last: they change most often, and each request after the read gives
     # other writers time.
-    traits = api.traits(wanted.uuid)
-    inventories = api.inventories(wanted.uuid)
+    traits = api.traits(uuid)
+    inventories = api.inventories(uuid)
     return CurrentProvider(
         generation=inventories["resource_provider_generation"],
         traits_generation=traits["resource_provider_generation"],

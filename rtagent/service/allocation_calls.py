@@ -19,7 +19,7 @@ from rtagent.model.node_state import NodeState
 from rtagent.placement.allocation_audit import AllocatedConsumer, quantities
 from rtagent.placement.api import PlacementAPI
 from rtagent.placement.client import use_request_id
-from rtagent.placement.consumer_parts import change_parts, tree_providers
+from rtagent.placement.consumers import change_parts, tree_providers
 from rtagent.placement.deletions import unneeded_consumers
 from rtagent.service.context import NodeContext
 from rtagent.service.loop import Rest
@@ -105,7 +105,7 @@ class AllocationCalls:
             shared = self._state.policy.placement.disk_provider
             changed = change_parts(self._api, uuid, providers, nothing, shared=shared)
             if changed is not None:
-                what = quantities(changed.before)
+                what = quantities(changed.allocations)
                 self._reporter.log(
                     "info",
                     f"placement: deleted the allocation of {uuid} here ({what}), because instance"
